@@ -1,0 +1,116 @@
+"""TOML recipes and `section.key=value` overrides become frozen, checked models; unknown keys are errors."""
+
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from headwise.errors import ConfigError, unknown
+
+C = TypeVar("C", bound="Config")
+
+
+class Config(BaseModel):
+    """Base of every configuration: frozen, without unknown keys, numbers finite."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+
+
+def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Reads a TOML file. Raises: ConfigError naming the file, and the line where the syntax breaks."""
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file; `headwise list recipes` names the recipes that ship") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def override(values: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
+    """A copy of `values` with each `section.key=value` set; a value is read as TOML, or else as text.
+
+    >>> override({"model": {"num_heads": 4}}, ["model.num_heads=8", "model.norm=pre"])
+    {'model': {'num_heads': 8, 'norm': 'pre'}}
+    """
+    result = _copied(values)
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        keys = path.strip().split(".")
+        if not equals or not all(keys):
+            raise ConfigError(f"'{setting}' is not an override; write section.key=value, such as model.num_heads=8")
+        node = result
+        for key in keys[:-1]:
+            node = node.setdefault(key, {})
+            if not isinstance(node, dict):
+                raise ConfigError(f"'{setting}': '{key}' is a value, not a section")
+        node[keys[-1]] = _value(text.strip())
+    return result
+
+
+def build(kind: type[C], values: Mapping[str, Any], source: str) -> C:
+    """Validates `values` as `kind`. Raises: ConfigError that lists every wrong key with its place in `source`."""
+    try:
+        return kind.model_validate(dict(values))
+    except ValidationError as error:
+        problems = [_problem(kind, detail) for detail in error.errors(include_url=False)]
+        raise ConfigError(f"{source}: " + "; ".join(problems)) from None
+
+
+def to_toml(config: Config) -> str:
+    """The resolved configuration as TOML; keys without a value are left out."""
+    return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
+
+
+def _copied(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _copied(value) if isinstance(value, Mapping) else value for key, value in values.items()}
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _problem(kind: type[BaseModel], detail: ErrorDetails) -> str:
+    place = [str(part) for part in detail["loc"]]
+    name = ".".join(place)
+    if detail["type"] == "extra_forbidden":
+        return unknown("key", name, _siblings(kind, place))
+    message = detail["msg"].removeprefix("Value error, ")
+    given = detail["input"]
+    shown = "" if detail["type"] == "missing" or isinstance(given, dict) else f" (got {given!r})"
+    return f"{name}: {message}{shown}" if name else message
+
+
+def _siblings(kind: type[BaseModel], place: list[str]) -> list[str]:
+    """Every full key that may stand where the unknown one stands."""
+    models: list[type[BaseModel]] = [kind]
+    prefix: list[str] = []
+    for part in place[:-1]:
+        inner = [
+            m for model in models if part in model.model_fields for m in _models(model.model_fields[part].annotation)
+        ]
+        if inner:
+            models = inner
+        else:
+            # a tag of a union of models: keep only the member that has it as a default
+            models = [m for m in models if part in {str(field.default) for field in m.model_fields.values()}] or models
+        prefix.append(part)
+    return [".".join([*prefix, key]) for model in models for key in model.model_fields]
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    found: list[type[BaseModel]] = []
+    for argument in getattr(annotation, "__args__", ()):
+        found.extend(_models(argument))
+    return found
