@@ -1,0 +1,62 @@
+"""What stands under a mask never leaks, NaN and infinity included, and finite inputs never give NaN.
+
+A weight of 0 times NaN is NaN, so no kernel hides non-finite content by weights alone; and a product of large finite
+numbers may overflow inside one. Both are rare. So a kernel runs first and a sum over what it read and wrote tells
+whether to look closer; only then the call is computed again, exactly, by the definition in float64.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from headwise.attention.call import Call
+from headwise.attention.kernels import plain
+
+Compute = Callable[[Call], Tensor]
+
+
+def guarded(call: Call, compute: Compute) -> Tensor:
+    """The output of `compute`, right also when the tensors hold NaN or infinity."""
+    if call.finite:
+        return compute(call)
+    if call.query.device.type != "cpu" or torch.compiler.is_compiling():
+        # looking at values would wait for the device; hiding them always costs two passes instead
+        return compute(call) if call.mask is None else _hidden(call, compute)
+    output = compute(call)
+    if _finite(call, output):
+        return output
+    return _hidden(call, _in_float64).to(output.dtype)
+
+
+def _finite(call: Call, output: Tensor) -> bool:
+    with torch.no_grad():
+        total = output.sum(dtype=torch.float32)
+        if call.mask is not None and call.learns:
+            # an infinite key under the mask may spoil only the gradient
+            total = total + call.query.sum(dtype=torch.float32) + call.key.sum(dtype=torch.float32)
+    return math.isfinite(total.item())
+
+
+def _in_float64(call: Call) -> Tensor:
+    return plain.compute(call.replaced(call.query.double(), call.key.double(), call.value.double()))
+
+
+def _hidden(call: Call, compute: Compute) -> Tensor:
+    """Computes over zeros in place of non-finite vectors, then gives NaN to the rows that are allowed to see one."""
+    key_ok, value_ok = call.key.isfinite().all(-1), call.value.isfinite().all(-1)
+    query_ok = call.query.isfinite().all(-1, keepdim=True)
+    clean = call.replaced(
+        call.query.masked_fill(~query_ok, 0.0),
+        call.key.masked_fill(~key_ok.unsqueeze(-1), 0.0),
+        call.value.masked_fill(~value_ok.unsqueeze(-1), 0.0),
+    )
+    # (batch, heads, 1, key_len): keys that poison who sees them
+    bad = ~(key_ok & value_ok).repeat_interleave(call.group, dim=1).unsqueeze(2)
+    prepared = call.prepared()
+    if prepared is None:
+        poisoned = bad.any(-1, keepdim=True) | ~query_ok
+    else:
+        poisoned = (bad & prepared.keep).any(-1, keepdim=True) | (~query_ok & prepared.keep.any(-1, keepdim=True))
+    return compute(clean).masked_fill(poisoned, float("nan"))

@@ -1,0 +1,27 @@
+"""The ways to compute a call, one file each; the folder is the registry.
+
+A kernel is a module with three functions: `refusal(call)` says in words why it cannot compute the call exactly, or
+None; `cost(call)` estimates seconds, for choosing; `compute(call)` returns the output, equal to `plain`.
+"""
+
+import importlib
+import pkgutil
+from functools import cache
+from types import ModuleType
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """All kernels, in alphabetical order."""
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+
+
+@cache
+def kernel(name: str) -> ModuleType:
+    """The module of a kernel."""
+    return importlib.import_module(f"{__name__}.{name}")
+
+
+def catalogue() -> dict[str, str]:
+    """Name and first documentation line of every kernel."""
+    return {name: (kernel(name).__doc__ or "").partition("\n")[0] for name in names()}

@@ -1,0 +1,67 @@
+"""PyTorch's scaled dot product attention (SDPA): tiled, no score is kept; softmax over any dot product, mask and bias."""
+
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from headwise.attention.call import Call
+from headwise.attention.normalizers import softmax
+from headwise.attention.scores import Score
+
+
+def refusal(call: Call) -> str | None:
+    """Why SDPA cannot compute this call exactly, or None."""
+    if call.normalizer is not softmax:
+        return f"its normalizer is softmax, not {call.normalizer.__name__}"
+    # comparing functions costs nothing; asking the score may multiply matrices
+    if type(call.score).as_dot is Score.as_dot:
+        return f"its score is a dot product, not {type(call.score).__name__}"
+    if call.value_bias is not None:
+        return "it cannot add a bias to the values"
+    if 0 in call.query.shape or 0 in call.key.shape or 0 in call.value.shape:
+        return "an axis is empty"
+    if call.query.shape[-1] != call.key.shape[-1] and not hasattr(call.score, "weight"):
+        return "query and key differ in width"
+    return None
+
+
+def cost(call: Call) -> float:
+    """Estimated seconds. On a CPU, dropout and a learned bias make SDPA materialise the scores, slowly."""
+    batch, heads, query_len, key_len = call.shape
+    products = batch * heads * query_len * key_len * (call.query.shape[-1] + call.value.shape[-1])
+    if call.query.device.type != "cpu":
+        return 20e-6 + products * 1e-14
+    learns = call.learns
+    # a bfloat16 product inside SDPA takes the slow path of the BLAS, above all backward at short lengths
+    slow = call.query.element_size() == 2
+    each = 2.2e-11 * (1.6 if slow else 1.0) * (3.5 if learns else 1.0)
+    short = (
+        1.6e-9 * (6.0 if slow and learns else 1.0) * batch * heads * (query_len + key_len) * (3.0 if learns else 1.0)
+    )
+    materialised = call.dropout > 0.0 or (call.bias is not None and call.bias.requires_grad)
+    return 12e-6 + products * each * (3.0 if materialised else 1.0) + short * 8
+
+
+def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
+    """The output of the call."""
+    as_dot = call.score.as_dot(call.query)
+    assert as_dot is not None
+    query, scale = as_dot
+    causal = call.mask is not None and call.bias is None and call.query_start == 0 and call.mask.is_causal()
+    prepared = None if causal else call.prepared()
+    bias = call.bias
+    if prepared is not None:
+        bias = prepared.bias if bias is None else prepared.bias + bias
+    output = F.scaled_dot_product_attention(
+        query,
+        call.key,
+        call.value,
+        attn_mask=None if bias is None else bias.to(query.dtype),
+        dropout_p=call.dropout,
+        is_causal=causal,
+        scale=scale * call.scale,
+        enable_gqa=call.group > 1,
+    )
+    if prepared is not None and prepared.empty is not None:
+        return output.masked_fill(prepared.empty, 0.0)
+    return output

@@ -1,0 +1,53 @@
+"""The definition, written out: any score, normalizer, mask, bias, dtype and device; the specification of the others."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from headwise.attention.call import Call
+
+
+def refusal(call: Call) -> str | None:
+    """None: the definition computes every call."""
+    return None
+
+
+def cost(call: Call) -> float:
+    """Estimated seconds: some ten passes over the materialised scores, thrice that with gradients."""
+    batch, heads, query_len, key_len = call.shape
+    pairs = batch * heads * query_len * key_len
+    return 80e-6 + pairs * (12e-9 + 4e-11 * call.query.shape[-1]) * (3.0 if call.learns else 1.0)
+
+
+def weights(call: Call) -> Float[Tensor, "batch heads query_len key_len"]:
+    """The attention weights before dropout, in float32 or wider; exactly 0 where the mask forbids the pair.
+
+    Half-precision scores are computed in float32: rounded to bfloat16 they would be wrong by whole units when large.
+    """
+    query, key = _wide(call.query), _wide(_per_head(call.key, call.group))
+    scores = call.score(query, key)
+    if call.scale != 1.0:
+        scores = scores * call.scale
+    if call.bias is not None:
+        scores = scores + call.bias.to(scores.dtype)
+    prepared = call.prepared()
+    return call.normalizer(scores, None if prepared is None else prepared.keep)
+
+
+def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
+    """The output of the call."""
+    value = _wide(_per_head(call.value, call.group))
+    used = F.dropout(weights(call), call.dropout, training=call.dropout > 0.0)
+    output = used @ value
+    if call.value_bias is not None:
+        output = output + torch.einsum("bhqk,bhqkd->bhqd", used, call.value_bias.to(used.dtype).expand(*used.shape, -1))
+    return output.to(call.value.dtype)
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor
+
+
+def _per_head(tensor: Tensor, group: int) -> Tensor:
+    return tensor if group == 1 else tensor.repeat_interleave(group, dim=1)

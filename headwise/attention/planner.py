@@ -1,0 +1,145 @@
+"""Chooses the kernel for a call: the one with the least estimated cost among those that compute it exactly."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from headwise.attention import kernels
+from headwise.attention.call import Call
+from headwise.attention.guard import guarded
+from headwise.errors import ConfigError, Unsupported, unknown
+
+Compute = Callable[[Call], Tensor]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a call will be computed, and why each other kernel will not.
+
+    `flops` counts multiplications and additions of the forward pass, `bytes` what is read and written at least once,
+    `materialises` names the largest tensor kept in memory.
+    """
+
+    kernel: str
+    reason: str
+    refusals: dict[str, str]
+    flops: int
+    bytes: int
+    materialises: str
+
+    def __str__(self) -> str:
+        lines = [f"kernel   {self.kernel}: {self.reason}"]
+        lines += [f"not      {name}: {why}" for name, why in self.refusals.items()]
+        lines.append(f"work     {self.flops:,} floating-point operations, {self.bytes:,} bytes moved")
+        lines.append(f"keeps    {self.materialises}")
+        return "\n".join(lines)
+
+
+_chosen: dict[tuple[object, ...], Compute] = {}
+
+
+def run(call: Call, kernel: str = "auto") -> Tensor:
+    """Computes the call with the named kernel, or with the planned one.
+
+    Inputs keep the type that autocast gave them; inside, each kernel chooses its own.
+    """
+    if torch.is_autocast_enabled(call.query.device.type):
+        with torch.autocast(call.query.device.type, enabled=False):
+            return run(call, kernel)
+    if kernel != "auto":
+        return guarded(call, _named(call, kernel))
+    # a choice is made once per kind and shape of call
+    signature = _signature(call)
+    compute = _chosen.get(signature)
+    if compute is None:
+        if len(_chosen) > 4096:
+            _chosen.clear()
+        compute = _chosen[signature] = kernels.kernel(plan(call).kernel).compute
+    return guarded(call, compute)
+
+
+def plan(call: Call, kernel: str = "auto") -> Plan:
+    """The plan for a call. Raises: Unsupported if the named kernel cannot compute it."""
+    refusals: dict[str, str] = {}
+    costs: dict[str, float] = {}
+    for name in kernels.names():
+        module = kernels.kernel(name)
+        why = module.refusal(call)
+        if why is None:
+            costs[name] = module.cost(call)
+        else:
+            refusals[name] = why
+    if kernel != "auto":
+        _named(call, kernel)
+    best = kernel if kernel != "auto" else min(costs, key=lambda name: costs[name])
+    slower = {
+        name: f"exact, but estimated {cost / costs[best]:.1f} times as slow ({_milliseconds(cost)})"
+        for name, cost in costs.items()
+        if name != best
+    }
+    asked = "asked for" if kernel != "auto" else "the fastest that is exact"
+    return Plan(
+        kernel=best,
+        reason=f"{asked}, estimated {_milliseconds(costs[best])} {'with gradients' if call.learns else 'forward'}",
+        refusals={**slower, **refusals},
+        flops=_flops(call),
+        bytes=_bytes(call, best),
+        materialises=_materialises(call, best),
+    )
+
+
+def _named(call: Call, kernel: str) -> Compute:
+    if kernel not in kernels.names():
+        raise ConfigError(unknown("kernel", kernel, kernels.names()))
+    module = kernels.kernel(kernel)
+    why = module.refusal(call)
+    if why is not None:
+        raise Unsupported(f"kernel '{kernel}' cannot compute this attention exactly: {why}")
+    compute: Compute = module.compute
+    return compute
+
+
+def _signature(call: Call) -> tuple[object, ...]:
+    query = call.query
+    return (
+        query.shape,
+        call.key.shape,
+        call.value.shape[-1],
+        query.dtype,
+        query.device.type,
+        type(call.score),
+        call.normalizer,
+        call.mask is None,
+        call.bias is None or call.bias.requires_grad,
+        call.value_bias is None,
+        call.dropout > 0.0,
+        torch.is_grad_enabled() and call.learns,
+    )
+
+
+def _flops(call: Call) -> int:
+    batch, heads, query_len, key_len = call.shape
+    return 2 * batch * heads * query_len * key_len * (call.query.shape[-1] + call.value.shape[-1])
+
+
+def _bytes(call: Call, kernel: str) -> int:
+    batch, heads, query_len, key_len = call.shape
+    moved = (
+        call.query.numel() + call.key.numel() + call.value.numel() + batch * heads * query_len * call.value.shape[-1]
+    )
+    pairs = 0 if kernel == "fused" else 2 * batch * heads * query_len * key_len * 4
+    return moved * call.query.element_size() + pairs
+
+
+def _materialises(call: Call, kernel: str) -> str:
+    batch, heads, query_len, key_len = call.shape
+    if kernel == "fused":
+        return f"the output and one number a row ({batch * heads * query_len * 4:,} bytes)"
+    size = batch * heads * query_len * key_len * 4
+    return f"scores ({batch}, {heads}, {query_len}, {key_len}), {size:,} bytes"
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms"

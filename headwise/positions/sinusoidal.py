@@ -1,0 +1,59 @@
+"""Fixed sines and cosines added to the embeddings."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headwise.errors import ConfigError
+from headwise.positions.position import Position
+
+
+def sinusoids(length: int, d_model: int, start: int = 0) -> Float[Tensor, "length d_model"]:
+    """p[i, 2j] = sin(i / 10000^(2j/d)), p[i, 2j+1] = cos of the same, in float64, for positions from `start` on.
+
+    >>> sinusoids(1, 4).tolist()
+    [[0.0, 1.0, 0.0, 1.0]]
+    """
+    positions = torch.arange(start, start + length, dtype=torch.float64)[:, None]
+    frequencies = 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
+    angles = positions * frequencies
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)
+
+
+class Sinusoidal(Position):
+    """x + P with sines and cosines of geometric frequencies; any length, nothing learned.
+
+    The table is computed in float64 and grows on demand; a shift by k is a rotation that does not depend on position.
+
+    Args:
+        d_model: width of the embeddings, even.
+    Raises:
+        ConfigError: for an odd width, which leaves a sine without its cosine.
+    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.5.
+
+    >>> Sinusoidal(32).embed(torch.zeros(2, 60, 32), 0).shape
+    torch.Size([2, 60, 32])
+    """
+
+    _table: Tensor
+
+    def __init__(self, d_model: int):
+        super().__init__()
+        if d_model % 2:
+            raise ConfigError(
+                f"sinusoidal positions need an even d_model, got {d_model}; use {d_model - 1} or {d_model + 1}"
+            )
+        self.d_model = d_model
+        self.register_buffer("_table", sinusoids(64, d_model).float(), persistent=False)
+
+    @classmethod
+    def sized(cls, d_model: int, head_dim: int, max_len: int) -> "Sinusoidal":
+        return cls(d_model)
+
+    def embed(self, x: Float[Tensor, "*batch length d_model"], start: int) -> Float[Tensor, "*batch length d_model"]:
+        end = start + x.shape[-2]
+        if x.dtype == torch.float64:
+            return x + sinusoids(x.shape[-2], self.d_model, start).to(x.device)
+        if end > self._table.shape[0]:
+            self._table = sinusoids(max(end, 2 * self._table.shape[0]), self.d_model).to(self._table)
+        return x + self._table[start:end].to(x.dtype)
