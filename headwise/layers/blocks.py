@@ -1,0 +1,100 @@
+"""Encoder and decoder blocks: sublayers with a residual, a dropout and a norm before or after."""
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from headwise.attention.dropout import dropout_add
+from headwise.attention.masks import Mask
+from headwise.caches import AttentionStep
+from headwise.layers.attention import MultiHeadAttention
+from headwise.layers.feed_forward import FeedForward
+
+
+class Residual(nn.Module):
+    """after(x + dropout(sublayer(before(x)))): pre-norm fills `before`, post-norm `after`; the other is an identity.
+
+    Args:
+        before: norm of the sublayer's input, or Identity.
+        after: norm of the sum, or Identity.
+        dropout: on the sublayer's output.
+    Source: Vaswani et al. 2017, arXiv:1706.03762, section 5.4 (post); Xiong et al. 2020, arXiv:2002.04745 (pre).
+    """
+
+    def __init__(self, before: nn.Module, after: nn.Module, dropout: float):
+        super().__init__()
+        self.before, self.after, self.dropout = before, after, dropout
+
+    @classmethod
+    def pre_norm(cls, d_model: int, dropout: float) -> "Residual":
+        """x + dropout(sublayer(norm(x)))."""
+        return cls(nn.LayerNorm(d_model), nn.Identity(), dropout)
+
+    @classmethod
+    def post_norm(cls, d_model: int, dropout: float) -> "Residual":
+        """norm(x + dropout(sublayer(x)))."""
+        return cls(nn.Identity(), nn.LayerNorm(d_model), dropout)
+
+    def forward(
+        self, x: Float[Tensor, "batch length d_model"], branch: Float[Tensor, "batch length d_model"]
+    ) -> Float[Tensor, "batch length d_model"]:
+        """Joins a sublayer's output to its input."""
+        joined: Tensor = self.after(dropout_add(x, branch, self.dropout if self.training else 0.0))
+        return joined
+
+    def extra_repr(self) -> str:
+        return f"dropout={self.dropout}"
+
+
+class EncoderBlock(nn.Module):
+    """Self-attention and feed-forward, each inside a residual."""
+
+    def __init__(
+        self,
+        self_attention: MultiHeadAttention,
+        feed_forward: FeedForward,
+        attention_residual: Residual,
+        feed_forward_residual: Residual,
+    ):
+        super().__init__()
+        self.self_attention, self.attention_residual = self_attention, attention_residual
+        self.feed_forward, self.feed_forward_residual = feed_forward, feed_forward_residual
+
+    def forward(
+        self, x: Float[Tensor, "batch length d_model"], mask: Mask | None
+    ) -> Float[Tensor, "batch length d_model"]:
+        x = self.attention_residual(x, self.self_attention(self.attention_residual.before(x), mask=mask))
+        return self.feed_forward_residual(x, self.feed_forward(self.feed_forward_residual.before(x)))
+
+
+class DecoderBlock(nn.Module):
+    """Self-attention, cross-attention to a memory and feed-forward, each inside a residual."""
+
+    def __init__(
+        self,
+        self_attention: MultiHeadAttention,
+        cross_attention: MultiHeadAttention,
+        feed_forward: FeedForward,
+        self_residual: Residual,
+        cross_residual: Residual,
+        feed_forward_residual: Residual,
+    ):
+        super().__init__()
+        self.self_attention, self.self_residual = self_attention, self_residual
+        self.cross_attention, self.cross_residual = cross_attention, cross_residual
+        self.feed_forward, self.feed_forward_residual = feed_forward, feed_forward_residual
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch length d_model"],
+        memory: Float[Tensor, "batch memory_len width"] | None,
+        *,
+        mask: Mask | None,
+        memory_mask: Mask | None,
+        self_cache: AttentionStep | None = None,
+        cross_cache: AttentionStep | None = None,
+    ) -> Float[Tensor, "batch length d_model"]:
+        """`memory` may be left out once the cross cache holds it."""
+        x = self.self_residual(x, self.self_attention(self.self_residual.before(x), mask=mask, cache=self_cache))
+        query = self.cross_residual.before(x)
+        x = self.cross_residual(x, self.cross_attention(query, memory, mask=memory_mask, cache=cross_cache))
+        return self.feed_forward_residual(x, self.feed_forward(self.feed_forward_residual.before(x)))

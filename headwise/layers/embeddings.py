@@ -1,0 +1,50 @@
+"""Token numbers to vectors that know their position."""
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from headwise.attention.dropout import Dropout
+from headwise.errors import DataError
+from headwise.positions.position import Position
+
+
+class TokenEmbedding(nn.Module):
+    """dropout(position(sqrt(d_model) * E[token])): the input of an encoder or decoder.
+
+    Args:
+        vocab_size: rows of the table E.
+        d_model: width of a row.
+        position: adds or changes nothing, sines, or a learned table.
+        dropout: on the sum of embedding and position.
+    Source: Vaswani et al. 2017, arXiv:1706.03762, sections 3.4 and 3.5.
+    """
+
+    def __init__(self, vocab_size: int, d_model: int, position: Position, dropout: float):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
+        nn.init.normal_(self.weight, std=d_model**-0.5)
+        self.position = position
+        self.dropout = Dropout(dropout)
+        self.scale = math.sqrt(d_model)
+
+    def forward(self, tokens: Int[Tensor, "batch length"], start: int = 0) -> Float[Tensor, "batch length d_model"]:
+        """`start`: position of the first token. Raises: DataError for a token outside the vocabulary."""
+        try:
+            rows = F.embedding(tokens, self.weight)
+        except IndexError:
+            raise DataError(_outside(tokens, self.weight.shape[0])) from None
+        embedded: Tensor = self.dropout(self.position.embed(rows * self.scale, start))
+        return embedded
+
+    def extra_repr(self) -> str:
+        return f"vocab_size={self.weight.shape[0]}, d_model={self.weight.shape[1]}"
+
+
+def _outside(tokens: Tensor, vocab_size: int) -> str:
+    wrong = ((tokens < 0) | (tokens >= vocab_size)).nonzero()[0].tolist()
+    token = int(tokens[tuple(wrong)])
+    return f"token {token} at row {wrong[0]}, position {wrong[-1]} is outside the vocabulary of {vocab_size}"

@@ -1,0 +1,1 @@
+"""Models: encoders and decoders, and the configurations that build them."""

@@ -1,0 +1,66 @@
+"""What every sequence-to-sequence model offers: an encoder, and a decoder that runs all at once or step by step."""
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from headwise.caches import Cache
+
+
+class Memory(NamedTuple):
+    """What an encoder hands to a decoder: a state per source token and, if it is recurrent, its final states."""
+
+    states: Float[Tensor, "batch src_len width"]
+    summary: Float[Tensor, "layers batch hidden"] | None = None
+
+
+class Encoder(nn.Module, ABC):
+    """Reads the source once."""
+
+    @abstractmethod
+    def forward(self, inputs: Int[Tensor, "batch src_len"], valid_lens: Int[Tensor, "batch"]) -> Memory:
+        """States of every source token; those beyond `valid_lens` are padding and mean nothing."""
+
+
+class Decoder(nn.Module, ABC):
+    """Writes the target; `output` maps its hidden states to the vocabulary."""
+
+    output: nn.Linear
+
+    @abstractmethod
+    def hidden(
+        self, tokens: Int[Tensor, "batch tgt_len"], memory: Memory, memory_lens: Int[Tensor, "batch"]
+    ) -> Float[Tensor, "batch tgt_len width"]:
+        """States before the vocabulary for all positions at once (teacher forcing); position t sees tokens 0..t."""
+
+    def forward(
+        self, tokens: Int[Tensor, "batch tgt_len"], memory: Memory, memory_lens: Int[Tensor, "batch"]
+    ) -> Float[Tensor, "batch tgt_len vocab"]:
+        """Logits of the next token at every position."""
+        logits: Tensor = self.output(self.hidden(tokens, memory, memory_lens))
+        return logits
+
+    @abstractmethod
+    def start(self, memory: Memory, memory_lens: Int[Tensor, "batch"]) -> Cache:
+        """The cache of a decoding loop over these sentences, before the first step."""
+
+    @abstractmethod
+    def step(self, tokens: Int[Tensor, "rows"], cache: Cache) -> Float[Tensor, "rows vocab"]:
+        """Logits of the next token after one more token per row."""
+
+
+class Seq2Seq(nn.Module):
+    """An encoder and a decoder."""
+
+    def __init__(self, encoder: Encoder, decoder: Decoder):
+        super().__init__()
+        self.encoder = encoder
+        self.decoder = decoder
+
+    def forward(
+        self, src: Int[Tensor, "batch src_len"], src_lens: Int[Tensor, "batch"], tgt_in: Int[Tensor, "batch tgt_len"]
+    ) -> Float[Tensor, "batch tgt_len vocab"]:
+        """Logits of the next target token at every position (teacher forcing)."""
+        return self.decoder(tgt_in, self.encoder(src, src_lens), src_lens)

@@ -1,0 +1,50 @@
+"""A model's parts, shapes and parameter counts, as text."""
+
+from torch import nn
+
+from headwise.attention.dropout import Dropout
+from headwise.attention.mechanisms.scored import Scored
+from headwise.layers.blocks import Residual
+
+
+def summary(model: nn.Module) -> str:
+    """A table of the model's weights by part, the number of parameters, and where dropout acts and at which rate.
+
+    A tensor that two parts share is counted once, where it first stands.
+    """
+    rows: list[tuple[str, str, str]] = []
+    seen: dict[int, str] = {}
+    total = 0
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        shape = " x ".join(map(str, parameter.shape))
+        if id(parameter) in seen:
+            rows.append((name, shape, f"shared with {seen[id(parameter)]}"))
+            continue
+        seen[id(parameter)] = name
+        total += parameter.numel()
+        rows.append((name, shape, f"{parameter.numel():,}" + ("" if parameter.requires_grad else " frozen")))
+    widths = [max((len(row[i]) for row in rows), default=0) for i in range(2)]
+    lines = [f"{name:<{widths[0]}}  {shape:<{widths[1]}}  {count}" for name, shape, count in rows]
+    for part, child in model.named_children():
+        lines.append(f"{part}: {_count(child):,} parameters")
+    lines.append(f"total: {total:,} parameters, shared ones counted once")
+    lines.append(f"dropout: {_dropouts(model)}")
+    return "\n".join(lines)
+
+
+def _count(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def _dropouts(model: nn.Module) -> str:
+    places: dict[str, set[float]] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, Dropout):
+            place = name.rpartition(".dropout")[0].rpartition(".")[2] or name
+            places.setdefault(place, set()).add(module.dropout)
+        elif isinstance(module, Residual):
+            places.setdefault("sublayer outputs", set()).add(module.dropout)
+        elif isinstance(module, Scored):
+            places.setdefault("attention weights", set()).add(module.dropout)
+    acting = {place: sorted(rates) for place, rates in places.items() if any(rates)}
+    return "; ".join(f"{place} {', '.join(map(str, rates))}" for place, rates in acting.items()) or "none"

@@ -1,0 +1,188 @@
+"""Seeing attention without changing it: while a record is open, every attention call is kept, and read when asked."""
+
+import fnmatch
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from headwise.attention.masks import Mask
+from headwise.attention.mechanisms.mechanism import Mechanism
+from headwise.errors import ConfigError, unknown
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordedCall:
+    """One call of an attention layer: references to what it was given and what it returned, no copies."""
+
+    mechanism: Mechanism
+    query: Float[Tensor, "batch heads query_len query_dim"]
+    key: Float[Tensor, "batch kv_heads key_len key_dim"]
+    value: Float[Tensor, "batch kv_heads key_len value_dim"]
+    mask: Mask | None
+    bias: Float[Tensor, "#batch #heads #query_len key_len"] | None
+    query_start: int
+    output: Float[Tensor, "batch heads query_len value_dim"]
+
+    def weights(self, heads: Sequence[int], queries: slice) -> Float[Tensor, "batch heads query_len key_len"]:
+        """Exact weights of these heads and query rows, computed now from the call."""
+        group = self.query.shape[1] // self.key.shape[1]
+        first, last, _ = queries.indices(self.query.shape[2])
+        query = self.query[:, list(heads), first:last]
+        key = self.key[:, [head // group for head in heads]]
+        bias = self.bias
+        if bias is not None:
+            bias = bias.expand(bias.shape[0], self.query.shape[1], self.query.shape[2], -1)[:, list(heads), first:last]
+        mask = None if self.mask is None else _Heads(self.mask, tuple(heads))
+        with torch.no_grad(), torch.autocast(query.device.type, enabled=False):
+            return self.mechanism.effective_weights(
+                query, key, mask=mask, bias=bias, query_start=self.query_start + first
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class _Heads(Mask):
+    """A mask as some of its heads see it."""
+
+    mask: Mask
+    heads: tuple[int, ...]
+
+    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return self.mask(batch, torch.tensor(self.heads, device=head.device)[head], query, key)
+
+
+class LayerRecord:
+    """What one attention layer did while the record was open."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self.calls: list[RecordedCall] = []
+
+    @property
+    def kind(self) -> str:
+        """ "cross" if keys come from another sequence, else "self"."""
+        return "cross" if "cross" in self.name or self.name.endswith(".attention") else "self"
+
+    @property
+    def num_heads(self) -> int:
+        """Heads of the query."""
+        return self._last().query.shape[1]
+
+    @property
+    def output(self) -> Float[Tensor, "batch heads query_len value_dim"]:
+        """What the layer returned, before heads are joined; steps of a recurrent decoder follow each other."""
+        return self._last().output if len(self.calls) == 1 else torch.cat([call.output for call in self.calls], dim=2)
+
+    @property
+    def value(self) -> Float[Tensor, "batch kv_heads key_len value_dim"]:
+        """The values of the latest call."""
+        return self._last().value
+
+    def weights(
+        self, head: int | Sequence[int] | None = None, queries: slice = slice(None)
+    ) -> Float[Tensor, "batch heads query_len key_len"]:
+        """Exact weights, computed now from what the layer was given; the kernel that ran is not asked again.
+
+        Args:
+            head: one, several, or all heads; the axis stays.
+            queries: rows to compute; others cost nothing.
+        """
+        heads = range(self.num_heads) if head is None else [head] if isinstance(head, int) else list(head)
+        wrong = [index for index in heads if not 0 <= index < self.num_heads]
+        if wrong:
+            raise ConfigError(f"{self.name} has heads 0 to {self.num_heads - 1}, not {wrong[0]}")
+        if len(self.calls) == 1:
+            return self._last().weights(heads, queries)
+        # a decoder that goes step by step: one row a call
+        rows = torch.cat([call.weights(heads, slice(None)) for call in self.calls], dim=2)
+        return rows[:, :, queries]
+
+    def _last(self) -> RecordedCall:
+        if not self.calls:
+            raise ConfigError(f"{self.name} was not called while the record was open")
+        return self.calls[-1]
+
+
+class Trace:
+    """The records of a model's attention layers, by layer name.
+
+    >>> from headwise.attention.mechanisms.scored import Scored
+    >>> from headwise.layers.attention import MultiHeadAttention
+    >>> model = nn.ModuleDict({"self_attention": MultiHeadAttention(8, 2, Scored())})
+    >>> with record(model) as trace:
+    ...     _ = model["self_attention"](torch.ones(1, 3, 8))
+    >>> trace["self_attention"].weights(head=1).shape
+    torch.Size([1, 1, 3, 3])
+    """
+
+    def __init__(self, layers: dict[str, LayerRecord]):
+        self._layers = layers
+
+    def names(self) -> list[str]:
+        """Layers that were recorded, in the order of the model."""
+        return list(self._layers)
+
+    def __getitem__(self, name: str) -> LayerRecord:
+        if name not in self._layers:
+            raise ConfigError(unknown("attention layer", name, self._layers))
+        return self._layers[name]
+
+    def __iter__(self) -> Iterator[LayerRecord]:
+        return iter(self._layers.values())
+
+    def clear(self) -> None:
+        """Forgets the calls so far, and with them their tensors."""
+        for layer in self:
+            layer.calls.clear()
+
+
+@contextmanager
+def record(model: nn.Module, *patterns: str) -> Iterator[Trace]:
+    """While open, keeps every call of the model's attention layers; numbers and kernels stay as they are.
+
+    The calls are references, so recording copies nothing; the tensors live as long as the trace does.
+
+    Args:
+        patterns: names of layers with `*` and `?`, such as "decoder.*.cross_attention"; all layers if none.
+    Raises:
+        ConfigError: no layer of the model matches.
+    """
+    found = {_layer_name(name): module for name, module in model.named_modules() if isinstance(module, Mechanism)}
+    chosen = {name: m for name, m in found.items() if not patterns or any(fnmatch.fnmatch(name, p) for p in patterns)}
+    if not chosen:
+        asked = ", ".join(patterns) or "any"
+        raise ConfigError(f"no attention layer matches {asked}; there are: {', '.join(found) or 'none'}")
+    layers = {name: LayerRecord(name) for name in chosen}
+    handles = [module.register_forward_hook(_hook(layers[name]), with_kwargs=True) for name, module in chosen.items()]
+    try:
+        yield Trace(layers)
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _layer_name(module_name: str) -> str:
+    return module_name.removesuffix(".mechanism")
+
+
+def _hook(layer: LayerRecord) -> Any:
+    def keep(module: nn.Module, inputs: tuple[Tensor, ...], options: dict[str, Any], output: Tensor) -> None:
+        assert isinstance(module, Mechanism)
+        query, key, value = inputs
+        call = RecordedCall(
+            module,
+            query.detach(),
+            key.detach(),
+            value.detach(),
+            options.get("mask"),
+            options.get("bias"),
+            options.get("query_start", 0),
+            output.detach(),
+        )
+        layer.calls.append(call)
+
+    return keep
