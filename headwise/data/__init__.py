@@ -1,0 +1,1 @@
+"""Data: files become sentence pairs, token numbers and batches; what a data set is like; pretrained vectors."""

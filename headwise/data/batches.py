@@ -1,0 +1,187 @@
+"""Batches: rows of tokens packed flat, cut to length, padded to tensors; which rows go together is in `buckets`."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from headwise.data.buckets import padding_waste, token_batches
+from headwise.errors import ShapeError
+
+__all__ = [
+    "Fitted",
+    "PairBatch",
+    "Ragged",
+    "collate",
+    "fit_lengths",
+    "padding_waste",
+    "pair_lengths",
+    "token_batches",
+]
+
+
+class Ragged:
+    """Rows of token numbers of different length in one flat array; made once, so that batches need no Python per token.
+
+    >>> rows = Ragged.of([[5, 6, 7], [], [8]])
+    >>> len(rows), rows[0].tolist(), rows.lengths.tolist()
+    (3, [5, 6, 7], [3, 0, 1])
+    """
+
+    def __init__(self, values: np.ndarray, lengths: np.ndarray) -> None:
+        if int(lengths.sum()) != len(values):
+            raise ShapeError(f"lengths add up to {int(lengths.sum())}, but there are {len(values)} values")
+        self.values = values
+        self.lengths = lengths
+        self.starts = np.cumsum(lengths) - lengths
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int]]) -> "Ragged":
+        """Packs lists of token numbers."""
+        lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+        values = np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int32, count=int(lengths.sum()))
+        return cls(values, lengths)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        start = self.starts[row]
+        return self.values[start : start + self.lengths[row]]
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self[row] for row in range(len(self)))
+
+    def take(self, rows: np.ndarray) -> "Ragged":
+        """These rows, in this order."""
+        lengths = self.lengths[rows]
+        begins = np.cumsum(lengths) - lengths
+        places = np.repeat(self.starts[rows] - begins, lengths) + np.arange(lengths.sum())
+        return Ragged(self.values[places], lengths)
+
+    def cut(self, longest: int) -> "Ragged":
+        """Every row without what is beyond `longest` tokens."""
+        if not len(self) or int(self.lengths.max()) <= longest:
+            return self
+        position = np.arange(len(self.values)) - np.repeat(self.starts, self.lengths)
+        return Ragged(self.values[position < longest], np.minimum(self.lengths, longest))
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """Rows within the length limits, which examples they are, and how many were too long."""
+
+    sources: Ragged
+    targets: Ragged
+    kept: np.ndarray
+    too_long: int
+
+
+def fit_lengths(
+    sources: Ragged, targets: Ragged, *, max_source_len: int, max_target_len: int, too_long: Literal["drop", "truncate"]
+) -> Fitted:
+    """Drops or truncates the pairs with a side longer than its limit, in tokens without begin and end.
+
+    >>> rows = Ragged.of([[4, 5, 6], [7]])
+    >>> fitted = fit_lengths(rows, rows, max_source_len=2, max_target_len=5, too_long="drop")
+    >>> fitted.kept.tolist(), fitted.too_long
+    ([1], 1)
+    """
+    fits = (sources.lengths <= max_source_len) & (targets.lengths <= max_target_len)
+    count = int(len(fits) - fits.sum())
+    if too_long == "truncate":
+        return Fitted(sources.cut(max_source_len), targets.cut(max_target_len), np.arange(len(fits)), count)
+    kept = np.flatnonzero(fits)
+    return Fitted(sources.take(kept), targets.take(kept), kept, count)
+
+
+@dataclass(frozen=True, slots=True)
+class PairBatch:
+    """Padded sentence pairs: the decoder reads `tgt_in` (begin, then the target), learns `tgt_out` (target, then end).
+
+    The source ends in the end token, unless `collate` was told otherwise. Lengths count begin or end.
+    """
+
+    src: Int[Tensor, "batch src_len"]
+    src_lens: Int[Tensor, "batch"]
+    tgt_in: Int[Tensor, "batch tgt_len"]
+    tgt_out: Int[Tensor, "batch tgt_len"]
+    tgt_lens: Int[Tensor, "batch"]
+    indices: list[int]
+    num_target_tokens: int
+
+    @property
+    def num_tokens(self) -> int:
+        """Real target tokens, the end tokens among them."""
+        return self.num_target_tokens
+
+    def to(self, device: torch.device | str) -> "PairBatch":
+        """The same batch on another device."""
+        names = ("src", "src_lens", "tgt_in", "tgt_out", "tgt_lens")
+        return replace(self, **{name: getattr(self, name).to(device, non_blocking=True) for name in names})
+
+
+def collate(
+    sources: Ragged | Sequence[Sequence[int]],
+    targets: Ragged | Sequence[Sequence[int]],
+    indices: Sequence[int],
+    *,
+    pad_id: int,
+    bos_id: int,
+    eos_id: int,
+    source_eos: bool = True,
+) -> PairBatch:
+    """Pads the examples at `indices` to one batch of int64 tensors; no Python work per token.
+
+    Args:
+        source_eos: put the end token after each source, so that even an empty one has something to attend to.
+
+    Raises:
+        ShapeError: no indices.
+
+    >>> batch = collate([[5, 6], [7]], [[8], [9, 4]], [1, 0], pad_id=0, bos_id=1, eos_id=2)
+    >>> batch.src.tolist(), batch.tgt_in.tolist(), batch.tgt_out.tolist()
+    ([[7, 2, 0], [5, 6, 2]], [[1, 9, 4], [1, 8, 0]], [[9, 4, 2], [8, 2, 0]])
+    """
+    if not len(indices):
+        raise ShapeError("a batch needs at least one example")
+    source, target = _chosen(sources, indices), _chosen(targets, indices)
+    tgt_lens = target.lengths + 1
+    return PairBatch(
+        src=_padded(source, pad_id, last=eos_id if source_eos else None),
+        src_lens=torch.from_numpy(source.lengths + source_eos),
+        tgt_in=_padded(target, pad_id, first=bos_id),
+        tgt_out=_padded(target, pad_id, last=eos_id),
+        tgt_lens=torch.from_numpy(tgt_lens),
+        indices=list(indices),
+        num_target_tokens=int(tgt_lens.sum()),
+    )
+
+
+def pair_lengths(sources: Ragged, targets: Ragged, *, source_eos: bool = True) -> np.ndarray:
+    """How many tokens each pair takes in a batch of `collate`: an array (pairs, 2), begin or end counted."""
+    return np.stack([sources.lengths + source_eos, targets.lengths + 1], axis=1)
+
+
+def _chosen(rows: Ragged | Sequence[Sequence[int]], indices: Sequence[int]) -> Ragged:
+    if isinstance(rows, Ragged):
+        return rows.take(np.asarray(indices, dtype=np.int64))
+    return Ragged.of([rows[index] for index in indices])
+
+
+def _padded(rows: Ragged, pad_id: int, *, first: int | None = None, last: int | None = None) -> Tensor:
+    begin = int(first is not None)
+    width = int(rows.lengths.max()) + begin + int(last is not None)
+    table = np.full((len(rows), width), pad_id, dtype=np.int64)
+    column = np.arange(width)
+    table[(column >= begin) & (column < rows.lengths[:, None] + begin)] = rows.values
+    if first is not None:
+        table[:, 0] = first
+    if last is not None:
+        table[np.arange(len(rows)), rows.lengths + begin] = last
+    return torch.from_numpy(table)

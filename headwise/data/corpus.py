@@ -1,0 +1,132 @@
+"""The data of a recipe: its options, its files read and split, and what was read, by digest."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from headwise.config import Config
+from headwise.data.files import MAX_LINE_BYTES, sha256
+from headwise.data.readers import EmptyRule, Pair, PairFormat, read_pairs
+from headwise.data.splits import Overlap, overlap, split_pairs
+from headwise.data.text import Normalize
+from headwise.errors import DataError
+
+_SHIPPED = "headwise:"
+
+Part = Literal["train", "valid", "test"]
+
+
+class DataConfig(Config):
+    """Which sentence pairs to read, and how."""
+
+    train: str = Field(description="file of sentence pairs; headwise:NAME is a file that ships with the package")
+    train_target: str | None = Field(None, description="second file, if train is one of two parallel files")
+    valid: str | None = Field(None, description="validation file; without it a part of train is held out")
+    valid_target: str | None = Field(None, description="second validation file, for parallel files")
+    test: str | None = Field(None, description="test file; without it a part of train is held out")
+    test_target: str | None = Field(None, description="second test file, for parallel files")
+    format: PairFormat = Field("auto", description="auto (by name, else by content), tsv or jsonl")
+    columns: tuple[int, int] | None = Field(None, description="source and target column of a TSV file, from 0")
+    source_key: str | None = Field(None, description="source field, or language under translation, of JSON lines")
+    target_key: str | None = Field(None, description="target field, or language under translation, of JSON lines")
+    empty: EmptyRule = Field("error", description="a pair with an empty side: error, skip or keep")
+    limit: int | None = Field(None, ge=1, description="use only the first pairs of train")
+    valid_fraction: float = Field(0.05, ge=0, lt=1, description="part of train's source sentences held out to validate")
+    test_fraction: float = Field(0.05, ge=0, lt=1, description="part of train's source sentences held out to test")
+    split_seed: int = Field(0, description="another seed gives another split")
+    max_source_len: int = Field(256, ge=1, description="longest source, in tokens")
+    max_target_len: int = Field(256, ge=1, description="longest target, in tokens")
+    too_long: Literal["drop", "truncate"] = Field("drop", description="what happens to longer training sentences")
+    max_line_bytes: int = Field(MAX_LINE_BYTES, ge=1, description="longer lines are refused")
+
+    @model_validator(mode="after")
+    def _targets_have_sources(self) -> "DataConfig":
+        for part in ("valid", "test"):
+            if getattr(self, f"{part}_target") is not None and getattr(self, part) is None:
+                raise ValueError(f"{part}_target is given but {part} is not; name both parallel files")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """The three parts, the SHA-256 of each file read, and held-out pairs that are in the training part too."""
+
+    train: list[Pair]
+    valid: list[Pair]
+    test: list[Pair]
+    files: Mapping[str, str]
+    overlaps: Mapping[str, Overlap]
+
+
+def load_corpus(config: DataConfig, normalize: Normalize) -> Corpus:
+    """Reads and splits the files of a recipe; parts without a file come from the training file, by source sentence.
+
+    Raises:
+        DataError: a file cannot be read as asked.
+    """
+    train = read_part(config, "train", normalize) or []
+    given = {"valid": read_part(config, "valid", normalize), "test": read_part(config, "test", normalize)}
+    train, valid, test = split_pairs(
+        train,
+        config.valid_fraction if given["valid"] is None else 0.0,
+        config.test_fraction if given["test"] is None else 0.0,
+        config.split_seed,
+    )
+    overlaps = {part: overlap(train, pairs) for part, pairs in given.items() if pairs is not None}
+    names = [config.train, config.train_target, config.valid, config.valid_target, config.test, config.test_target]
+    files = {name: sha256(resolve(name)) for name in names if name is not None}
+    return Corpus(
+        train,
+        given["valid"] or valid,
+        given["test"] or test,
+        files,
+        {part: found for part, found in overlaps.items() if found.source_lines},
+    )
+
+
+def read_part(
+    config: DataConfig, part: Literal["train", "valid", "test"] | str, normalize: Normalize
+) -> list[Pair] | None:
+    """The pairs of one part's own file; None if the recipe names none."""
+    path, target = getattr(config, part), getattr(config, f"{part}_target")
+    if path is None:
+        return None
+    return read_pairs(
+        resolve(path),
+        format=config.format,
+        target_path=None if target is None else resolve(target),
+        source_key=config.source_key,
+        target_key=config.target_key,
+        columns=config.columns,
+        empty=config.empty,
+        normalize=normalize,
+        max_line_bytes=config.max_line_bytes,
+        limit=config.limit if part == "train" else None,
+    )
+
+
+def data_cache() -> Path:
+    """The folder of public data sets: `$HEADWISE_DATA`, or `~/.cache/headwise`."""
+    return Path(os.environ.get("HEADWISE_DATA") or Path("~/.cache/headwise").expanduser())
+
+
+def resolve(path: str) -> Path:
+    """The file of a path: as it stands, else in the data cache; `headwise:NAME` is one that ships with the package.
+
+    Raises:
+        DataError: no such file ships.
+    """
+    if not path.startswith(_SHIPPED):
+        cached = data_cache() / path
+        return cached if not Path(path).exists() and cached.exists() else Path(path)
+    folder = Path(str(resources.files("headwise.data"))) / "corpora"
+    names = sorted(file.name for file in folder.iterdir() if file.is_file())
+    name = path.removeprefix(_SHIPPED)
+    if name not in names:
+        raise DataError(f"{path}: no such file ships with the package; these do: {', '.join(names) or 'none'}")
+    return folder / name

@@ -1,0 +1,89 @@
+"""Strict JSON lines: one object a line, with the two fields of a pair flat or under Hugging Face's "translation"."""
+
+import json
+from typing import Any, NoReturn
+
+from headwise.errors import DataError, unknown
+
+
+def pair_fields(text: str, source_key: str | None, target_key: str | None) -> tuple[str, str]:
+    """The source and target text of one JSON line; keys that are not given default to "source" and "target".
+
+    Raises:
+        DataError: what is wrong with the line, without its place.
+
+    >>> pair_fields('{"translation": {"en": "Go.", "fr": "Va !"}}', "en", "fr")
+    ('Go.', 'Va !')
+    """
+    record = parse_object(text)
+    inner = record.get("translation")
+    if isinstance(inner, dict) and (source_key is None or source_key not in record):
+        record = inner
+    if source_key is None or target_key is None:
+        _refuse_guess(record, source_key, target_key)
+    return _text(record, source_key or "source"), _text(record, target_key or "target")
+
+
+def parse_object(text: str) -> dict[str, Any]:
+    """One JSON object; what JSON does not allow (NaN, twice the same key) or no text can hold is refused.
+
+    Raises:
+        DataError: what is wrong, without its place.
+    """
+    try:
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise DataError(f"not valid JSON: {error.msg} at column {error.colno}") from None
+    except RecursionError:
+        raise DataError("JSON nested too deeply; flatten the record") from None
+    except ValueError:
+        # the only other cause: the interpreter's bound on the digits of an integer
+        raise DataError("a number with too many digits") from None
+    if not isinstance(value, dict):
+        raise DataError(f"expected a JSON object, got {_kind(value)}; write one object a line")
+    return value
+
+
+def _unique(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(items)
+    if len(record) < len(items):
+        seen: set[str] = set()
+        twice = next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise DataError(f"the key {twice!r} stands twice in one object")
+    return record
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise DataError(f"{name} is not allowed in JSON")
+
+
+def _refuse_guess(record: dict[str, Any], source_key: str | None, target_key: str | None) -> None:
+    """Two text fields under other names: say which, since the direction cannot be known."""
+    if (source_key or "source") in record and (target_key or "target") in record:
+        return
+    names = [key for key, value in record.items() if isinstance(value, str)]
+    if len(names) == 2 and source_key is None and target_key is None:
+        one, other = names
+        raise DataError(
+            f"the fields are {one!r} and {other!r}: set source_key and target_key, "
+            f"such as source_key={one!r} target_key={other!r}"
+        )
+
+
+def _text(record: dict[str, Any], key: str) -> str:
+    if key not in record:
+        if not record:
+            raise DataError(f"missing field {key!r}: the object is empty")
+        raise DataError(f"missing field {key!r}: {unknown('field', key, record)}")
+    value = record[key]
+    if not isinstance(value, str):
+        raise DataError(f"the field {key!r} must be text, got {_kind(value)}")
+    if "\0" in value:
+        raise DataError(f"the field {key!r} contains the NUL character \\u0000")
+    return value
+
+
+def _kind(value: Any) -> str:
+    number = "a number"
+    names = {type(None): "null", bool: "true or false", int: number, float: number, str: "text", list: "an array"}
+    return names.get(type(value), "an object")

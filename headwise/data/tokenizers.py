@@ -1,0 +1,271 @@
+"""Text to token numbers and back: words, characters, BPE or Unigram pieces, on Hugging Face `tokenizers`."""
+
+import hashlib
+import itertools
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+from tokenizers import Regex, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer as Backend
+
+from headwise.config import Config
+from headwise.data.spacing import Spacing
+from headwise.data.text import SPACE_MARK, Normalize, clean
+from headwise.data.unigram import train_unigram
+from headwise.errors import DataError
+
+# A space inside keeps the special pieces apart from every text: no word or character sequence of a text has one.
+_SPECIALS = (" <pad>", " <bos>", " <eos>", " <unk>")
+# in no text, so in no vocabulary
+_NO_CHARACTER = "\U0010fffd"
+_FORMAT = "headwise-tokenizer"
+_MAX_FILE_BYTES = 1 << 28
+_SPACING_EXAMPLES = 20_000
+
+# One mark of punctuation, but not within "i'm", "chez-moi", "e.g", "10.5" or "10:30".
+_MARK = r"(?:(?<!\w)['’.\-]|['’.\-](?!\w)|(?<!\d)[,:]|[,:](?!\d)|[^\w\s'’.,:\-▁]|_)"
+
+
+class TokenizerConfig(Config):
+    """How text is cut into tokens."""
+
+    kind: Literal["word", "char", "bpe", "unigram"] = Field("bpe", description="what a token is")
+    vocab_size: int = Field(8000, ge=8, description="tokens at most, the four special ones included")
+    joint: bool = Field(True, description="one vocabulary for both languages, trained on both sides")
+    min_frequency: int = Field(1, ge=1, description="rarer words (bpe: pairs of pieces) are no tokens")
+    lowercase: bool = Field(False, description="read capitals as small letters")
+    normalize: Normalize = Field("nfc", description="Unicode form of every text: none, nfc or nfkc")
+    split_punctuation: bool = Field(True, description="punctuation never shares a token with a word (not for char)")
+
+
+class Tokenizer:
+    """Text to token numbers and back. Made by `train`, `load` or `from_bytes`.
+
+    Numbers 0 to 3 are padding, begin, end and unknown; no text can produce the first three. Text is cleaned first (see
+    `clean`), so offsets count characters of `tokenizer.clean(text)`. Training depends on nothing but its input.
+
+    >>> words = Tokenizer.train(["go .", "i'm home ."], TokenizerConfig(kind="word"))
+    >>> words.encode("I'm home.")
+    [3, 6, 4]
+    >>> words.decode([6, 4])
+    'home .'
+    """
+
+    pad_id: ClassVar[int] = 0
+    bos_id: ClassVar[int] = 1
+    eos_id: ClassVar[int] = 2
+    unk_id: ClassVar[int] = 3
+
+    def __init__(self, config: TokenizerConfig, spacing: Spacing, backend: Any, data: bytes) -> None:
+        self.config = config
+        self.vocab_size: int = backend.get_vocab_size()
+        self._spacing = spacing
+        self._backend = backend
+        self._data = data
+        self._pieces = [str(backend.id_to_token(token)) for token in range(self.vocab_size)]
+
+    @classmethod
+    def train(cls, texts: Iterable[str], config: TokenizerConfig) -> "Tokenizer":
+        """Learns the tokens of `texts`; for a joint vocabulary these are both sides.
+
+        Raises:
+            DataError: there is no text.
+        """
+        cleaned = [clean(text, config.normalize) for text in texts]
+        if not any(cleaned):
+            raise DataError("no text to train a tokenizer on: every line is empty")
+        backend = _untrained(config)
+        _train(backend, cleaned, config)
+        described = json.loads(backend.to_str())
+        # registered special tokens would be found inside texts; here they are plain entries of the vocabulary
+        described["added_tokens"] = []
+        spacing = _learned_spacing(backend, cleaned) if config.kind == "word" else Spacing()
+        document = {
+            "format": _FORMAT,
+            "version": 1,
+            "config": config.model_dump(mode="json"),
+            "spacing": spacing.model_dump(mode="json"),
+            "tokenizer": described,
+        }
+        return cls.from_bytes(json.dumps(document, ensure_ascii=False, sort_keys=True).encode("utf-8"), "new tokenizer")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Tokenizer":
+        """Reads what `save` wrote. Raises: DataError naming the file and what is wrong with it."""
+        try:
+            if Path(path).stat().st_size > _MAX_FILE_BYTES:
+                raise DataError(f"{path}: larger than {_MAX_FILE_BYTES:,} bytes: not a tokenizer file")
+            data = Path(path).read_bytes()
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+        return cls.from_bytes(data, os.fspath(path))
+
+    @classmethod
+    def from_bytes(cls, data: bytes, name: str) -> "Tokenizer":
+        """A tokenizer from the bytes of its file; `name` stands in errors."""
+        try:
+            document = json.loads(data)
+            if document["format"] != _FORMAT or document["version"] != 1:
+                raise ValueError(f"format {document['format']!r} version {document['version']!r} is not known")
+            config = TokenizerConfig.model_validate(document["config"])
+            spacing = Spacing.model_validate(document["spacing"])
+            backend = Backend.from_str(json.dumps(document["tokenizer"]))
+            if backend.num_special_tokens_to_add(False) or backend.get_added_tokens_decoder():
+                raise ValueError("it has added tokens")
+            if tuple(backend.id_to_token(token) for token in range(4)) != _SPECIALS:
+                raise ValueError("tokens 0 to 3 are not pad, bos, eos, unk")
+            if any(backend.id_to_token(token) is None for token in range(backend.get_vocab_size())):
+                raise ValueError("the token numbers have gaps")
+            if cls.unk_id not in backend.encode(_NO_CHARACTER, add_special_tokens=False).ids:
+                raise ValueError("unknown text has no token")
+        except Exception as error:
+            # the library raises bare Exception for what it cannot read
+            reason = " ".join(str(error).split())[:200]
+            raise DataError(f"{name}: not a tokenizer file of this package: {type(error).__name__}: {reason}") from None
+        return cls(config, spacing, backend, data)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes one JSON file with everything `load` needs."""
+        Path(path).write_bytes(self._data)
+
+    def to_bytes(self) -> bytes:
+        """The bytes that `save` writes."""
+        return self._data
+
+    def digest(self) -> str:
+        """SHA-256 of the tokenizer's file; equal digests mean equal token numbers for every text."""
+        return hashlib.sha256(self._data).hexdigest()
+
+    def clean(self, text: str) -> str:
+        """The text as it is read: the normalisation of the configuration, capitals untouched."""
+        return clean(text, self.config.normalize)
+
+    def encode(self, text: str) -> list[int]:
+        """The token numbers of a text, without begin and end."""
+        return self._backend.encode(self.clean(text), add_special_tokens=False).ids
+
+    def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
+        """`encode` for many texts, on all cores."""
+        encodings = self._backend.encode_batch_fast([self.clean(text) for text in texts], add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of token numbers; padding, begin and end are left out, unknown shows as <unk>.
+
+        The inverse of `encode` for characters and pieces; for words, spaces around punctuation follow the habit of the
+        training text.
+
+        Raises:
+            DataError: a number outside the vocabulary.
+        """
+        pieces = [self.piece(token) for token in ids if token not in (self.pad_id, self.bos_id, self.eos_id)]
+        if self.config.kind == "word":
+            return self._spacing.join(pieces)
+        joined = "".join(pieces)
+        if self.config.kind != "char":
+            joined = joined.replace(SPACE_MARK, " ")
+        return " ".join(joined.split())
+
+    def tokens(self, text: str) -> list[str]:
+        """What each token covers of the text, for figures; a token that is only a space shows as U+2581.
+
+        >>> Tokenizer.train(["Go home."], TokenizerConfig(kind="word", lowercase=True)).tokens("Go  home!")
+        ['Go', 'home', '!']
+        """
+        cleaned = self.clean(text)
+        return [cleaned[start:end].strip() or SPACE_MARK for start, end in self.offsets(text)]
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        """Begin and end of each token in `tokenizer.clean(text)`, in characters; spaces before a word are left out."""
+        cleaned = self.clean(text)
+        encoding = self._backend.encode(cleaned, add_special_tokens=False)
+        spans: list[tuple[int, int]] = []
+        for piece, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True):
+            if piece == SPACE_MARK and cleaned[start:end] != " ":
+                # the mark put before the first word covers nothing
+                end = start
+            elif end - start > 1 and cleaned[start] == " ":
+                start += 1
+            spans.append((start, end))
+        return spans
+
+    def piece(self, token: int) -> str:
+        """The vocabulary entry of a token number, such as "▁home" or "<eos>"; `DataError` outside the vocabulary."""
+        if not 0 <= token < self.vocab_size:
+            raise DataError(f"token {token} is not in the vocabulary of {self.vocab_size} tokens")
+        return self._pieces[token].strip() if token < len(_SPECIALS) else self._pieces[token]
+
+    def pieces(self) -> list[str]:
+        """All vocabulary entries in the order of their numbers."""
+        return [self.piece(token) for token in range(self.vocab_size)]
+
+
+def _untrained(config: TokenizerConfig) -> Any:
+    unknown = _SPECIALS[3]
+    if config.kind == "bpe":
+        backend = Backend(models.BPE(unk_token=unknown, fuse_unk=True))
+    elif config.kind == "unigram":
+        backend = Backend(models.Unigram([(piece, 0.0) for piece in _SPECIALS], unk_id=3))
+    else:
+        backend = Backend(models.WordLevel({piece: token for token, piece in enumerate(_SPECIALS)}, unk_token=unknown))
+    if config.lowercase:
+        backend.normalizer = normalizers.Lowercase()
+    backend.pre_tokenizer = _cutter(config)
+    return backend
+
+
+def _cutter(config: TokenizerConfig) -> Any:
+    """Cuts text into what tokens may not cross: characters, or words with or without their punctuation."""
+    if config.kind == "char":
+        return pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    words = pre_tokenizers.WhitespaceSplit() if config.kind == "word" else pre_tokenizers.Metaspace()
+    if not config.split_punctuation:
+        return words
+    pattern = _MARK if config.kind == "word" else f"{SPACE_MARK}?{_MARK}"
+    return pre_tokenizers.Sequence([words, pre_tokenizers.Split(Regex(pattern), "isolated")])
+
+
+def _train(backend: Any, texts: list[str], config: TokenizerConfig) -> None:
+    specials = list(_SPECIALS)
+    if config.kind == "unigram":
+        learned = train_unigram(_word_counts(backend, texts, config), config.vocab_size - len(specials))
+        backend.model = models.Unigram([(piece, 0.0) for piece in specials] + learned, unk_id=3)
+        return
+    trainer: Any
+    if config.kind == "bpe":
+        trainer = trainers.BpeTrainer(
+            vocab_size=config.vocab_size,
+            min_frequency=config.min_frequency,
+            special_tokens=specials,
+            initial_alphabet=[SPACE_MARK],
+            # the most frequent characters, so that a large script cannot exceed the size
+            limit_alphabet=config.vocab_size - len(specials),
+            show_progress=False,
+        )
+    else:
+        trainer = trainers.WordLevelTrainer(
+            vocab_size=config.vocab_size,
+            min_frequency=config.min_frequency,
+            special_tokens=specials,
+            show_progress=False,
+        )
+    backend.train_from_iterator(texts, trainer)
+
+
+def _word_counts(backend: Any, texts: Iterable[str], config: TokenizerConfig) -> Counter[str]:
+    words = Counter[str]()
+    for word, count in Counter(word for text in texts for word in text.split()).items():
+        lowered = backend.normalizer.normalize_str(word) if backend.normalizer else word
+        for part, _ in backend.pre_tokenizer.pre_tokenize_str(lowered):
+            words[part] += count
+    return Counter({word: count for word, count in words.items() if count >= config.min_frequency})
+
+
+def _learned_spacing(backend: Any, texts: list[str]) -> Spacing:
+    sample = itertools.islice(texts, _SPACING_EXAMPLES)
+    return Spacing.learn(backend.pre_tokenizer.pre_tokenize_str(text) for text in sample)
