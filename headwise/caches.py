@@ -11,15 +11,17 @@ from torch import Tensor
 class Cache(ABC):
     """The memory of a decoding loop over `rows` = sentences x beams hypotheses, sentence by sentence.
 
-    `length` is the number of steps taken. The loop calls `expand` once before the first step, `reorder` when
-    hypotheses change places, and `keep` when finished sentences leave.
+    `length` is the number of steps taken, `sentences` how many are in the cache. The loop calls `expand` at most once,
+    when the hypotheses of a sentence part (after the first step, which they share), `reorder` when hypotheses change
+    places, and `keep` when finished sentences leave.
     """
 
     length: int = 0
+    sentences: int
 
     @abstractmethod
     def expand(self, beams: int) -> None:
-        """Every sentence becomes `beams` adjacent rows."""
+        """Every sentence becomes `beams` adjacent rows that share all steps so far."""
 
     @abstractmethod
     def reorder(self, index: Int[Tensor, "rows"]) -> None:
@@ -37,10 +39,12 @@ class Ancestry:
     this table of (beams, steps x beams) is reordered. One table serves every layer.
     """
 
-    def __init__(self, batch: int, beams: int, device: torch.device):
-        self.batch, self.beams, self.used = batch, beams, 0
+    def __init__(self, batch: int, beams: int, shared: int, device: torch.device):
+        self.batch, self.beams, self.used = batch, beams, shared
         self._own = torch.full((beams, beams), float("-inf"), device=device).fill_diagonal_(0.0)
-        self._table = torch.empty(batch, beams, 16 * beams, device=device)
+        self._table = torch.empty(batch, beams, shared + 16 * beams, device=device)
+        # steps before the hypotheses parted are everybody's ancestors
+        self._table[:, :, :shared] = 0.0
 
     def step(self) -> Float[Tensor, "batch 1 beams keys"]:
         """Adds the keys of a new step, each seen by its own beam, and returns the bias over all keys."""
@@ -52,8 +56,8 @@ class Ancestry:
         return self._table[:, :, :end].unsqueeze(1)
 
     def reorder(self, index: Int[Tensor, "rows"]) -> None:
-        used = self._table[:, :, : self.used].flatten(0, 1).index_select(0, index)
-        self._table[:, :, : self.used] = used.unflatten(0, (self.batch, self.beams))
+        # a new table, since a record may hold the old one
+        self._table = self._table.flatten(0, 1).index_select(0, index).unflatten(0, (self.batch, self.beams))
 
     def keep(self, sentences: Int[Tensor, "kept"]) -> None:
         self._table = self._table.index_select(0, sentences)
@@ -120,4 +124,3 @@ def grown(tensor: Tensor, dim: int, needed: int) -> Tensor:
     larger = tensor.new_empty(size)
     larger.narrow(dim, 0, old).copy_(tensor)
     return larger
-

@@ -29,7 +29,7 @@ def for_inference(model: nn.Module) -> nn.Module:
     make a new one after they changed.
     """
     shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
-    twin = copy.deepcopy(model, shared).eval()
+    twin = copy.deepcopy(model, shared)
     for module in list(twin.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, nn.Linear) and gains(child.weight):
@@ -38,7 +38,7 @@ def for_inference(model: nn.Module) -> nn.Module:
         for name, child in list(module.named_children()):
             if isinstance(child, DecoderBlock) and _is_plain(child):
                 setattr(module, name, DecodingBlock(child))
-    return twin
+    return twin.eval()
 
 
 class DecodingBlock(nn.Module):
@@ -94,7 +94,9 @@ class DecodingBlock(nn.Module):
             query, key = _turned(sizes.position, query, step), _turned(sizes.position, key, step)
             both = torch.cat((key, value), dim=1)
         key, value = step.memory.append(both)
-        return _joined(F.scaled_dot_product_attention(query, key, value, attn_mask=step.ancestry, enable_gqa=sizes.grouped))
+        # a mask narrower than the query gives wrong numbers in silence
+        bias = None if step.ancestry is None else step.ancestry.to(x.dtype)
+        return _joined(F.scaled_dot_product_attention(query, key, value, attn_mask=bias, enable_gqa=sizes.grouped))
 
     def _attend_memory(self, x: Tensor, mask: Mask | None, step: AttentionStep) -> Tensor:
         sizes = self._cross

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.attention.dropout import draw, kept_scale
-from headwise.errors import ConfigError, unknown
+from headwise.errors import ConfigError, DataError, unknown
 from headwise.layers.initializers import SCHEMES, Scheme
 from headwise.layers.recurrent_tape import GRUTape, LSTMTape, Tape, unrolled
 
@@ -54,7 +54,7 @@ class Cell(nn.Module, ABC):
         self, x: Float[Tensor, "steps input_dim batch"], state: Float[Tensor, "state_dim batch"]
     ) -> Float[Tensor, "steps state_dim batch"]:
         """The states after every step, features before batch; equal to `forward` step by step, some 3 times as fast."""
-        return unrolled(self.tape, input_gates(self.weight_ih, self.bias_ih, x), state, self.weight_hh, self.bias_hh)
+        return unrolled(self.tape, x, state, self.weight_ih, self.bias_ih, self.weight_hh, self.bias_hh)
 
     def extra_repr(self) -> str:
         return f"input_dim={self.weight_ih.shape[1]}, hidden_dim={self.hidden_dim}"
@@ -114,11 +114,14 @@ def build(name: str, input_dim: int, hidden_dim: int) -> Cell:
     return CELLS[name](input_dim, hidden_dim)
 
 
-def input_gates(
-    weight: Float[Tensor, "rows input_dim"], bias: Float[Tensor, "rows"], x: Float[Tensor, "steps input_dim batch"]
-) -> Float[Tensor, "steps rows batch"]:
-    """The part of the gates that comes from the input, for all steps at once."""
-    return torch.baddbmm(bias[:, None], weight.expand(x.shape[0], -1, -1), x)
+def embedded_columns(embedding: nn.Embedding, tokens: Int[Tensor, "batch steps"]) -> Float[Tensor, "steps width batch"]:
+    """The vectors of tokens, steps before features before batch. Raises: DataError outside the vocabulary."""
+    try:
+        rows: Tensor = embedding(tokens.t())
+    except IndexError:
+        worst = int(tokens.max() if tokens.min() >= 0 else tokens.min())
+        raise DataError(f"token {worst} is outside the vocabulary of {embedding.num_embeddings}") from None
+    return rows.mT
 
 
 def reversed_within(
@@ -146,8 +149,12 @@ def dropout_factors(
     """What the outputs of the lower layers are multiplied by while training, for all steps; None if by nothing."""
     if dropout == 0.0 or layers == 0:
         return None
-    kept = draw((steps, layers, width, batch), dropout, like.device)
-    return kept.to(like.dtype).mul_(kept_scale(dropout))
+    return kept_factors((steps, layers, width, batch), dropout, like)
+
+
+def kept_factors(shape: tuple[int, ...], dropout: float, like: Tensor) -> Float[Tensor, "..."]:
+    """0 with the probability of dropout, else what keeps the mean, in the dtype of `like`."""
+    return draw(shape, dropout, like.device).to(like.dtype).mul_(kept_scale(dropout))
 
 
 def initialize_cells(model: nn.Module, scheme: Scheme) -> None:

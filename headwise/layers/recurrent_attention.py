@@ -12,8 +12,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from headwise.layers.recurrent import Cell, input_gates
-from headwise.layers.recurrent_tape import Tape, small_products
+from headwise.layers.recurrent import Cell
+from headwise.layers.recurrent_tape import Tape, input_gates, outer_sum, small_products
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +53,10 @@ def attentive_sequence(
         x: the part of the first layer's input that is known beforehand.
         factors: multiply the output of each layer but the last.
     """
-    first = cells[0]
-    width = attended.values.shape[0]
-    given = input_gates(first.weight_ih[:, width:], first.bias_ih, x)
-    weights = [first.weight_ih[:, :width], first.weight_hh, first.bias_hh]
-    for cell in cells[1:]:
-        weights += [cell.weight_ih, cell.weight_hh, cell.bias_hh, cell.bias_ih]
+    weights = [weight for cell in cells for weight in (cell.weight_ih, cell.bias_ih, cell.weight_hh, cell.bias_hh)]
     hidden: Tensor = _Attentive.apply(
-        first.tape,
-        given,
+        cells[0].tape,
+        x,
         state,
         *(getattr(attended, field.name) for field in fields(attended)),
         scoring.query,
@@ -74,38 +69,42 @@ def attentive_sequence(
 
 class _Attentive(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, kind, given, state, keys, values, bias, empty, kept, query, value, factors, *weights):  # type: ignore[override]
-        steps = given.shape[0]
+    def forward(ctx, kind, x, state, keys, values, bias, empty, kept, query, value, factors, *weights):
+        steps, width = x.shape[0], values.shape[0]
+        first, input_bias = weights[:2]
         ctx.attention = attention = _AttentionTape(
             Attended(keys, values, bias, empty, kept), Scoring(query, value), steps
         )
         ctx.stack = stack = _Stack(kind, state, weights, factors, steps)
-        with small_products(*weights[1].shape, state.shape[2]):
-            for step, gates in enumerate(given.unbind(0)):
+        ctx.save_for_backward(x, first)
+        with small_products(weights[2].numel() * state.shape[2]):
+            on_context = first[:, :width].contiguous()
+            for step, gates in enumerate(input_gates(first[:, width:], input_bias, x).unbind(0)):
                 context = attention.forward(step, stack.top.hidden_at[step])
-                stack.forward(step, torch.addmm(gates, weights[0], context))
+                stack.forward(step, torch.addmm(gates, on_context, context))
         # a copy: who changes the result must not change what the gradient needs
-        return torch.stack(stack.top.hidden_at[1:])
+        return stack.top.states[1:, : stack.top.hidden_dim].clone()
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, gradient):  # type: ignore[override]
-        attention, stack = ctx.attention, ctx.stack
-        weight = stack.weights[0]
+    def backward(ctx, gradient):
+        attention, stack, (x, first) = ctx.attention, ctx.stack, ctx.saved_tensors
+        steps, hidden, batch = gradient.shape
         attention.rewind()
         stack.rewind()
-        with small_products(*stack.weights[1].shape, gradient.shape[2]):
-            for step in reversed(range(gradient.shape[0])):
-                d_given = stack.backward(step, gradient[step])
-                d_query = attention.backward(step, torch.mm(weight.t(), d_given))
-                stack.d_states[-1][: gradient.shape[1]] += d_query
-            d_context_weight = torch.bmm(stack.tapes[0].d_given(), attention.contexts.mT).sum(0)
+        width = first.shape[1] - x.shape[1]
+        of_context = first[:, :width].t()
+        with small_products(stack.top.weight.numel() * batch):
+            for step in reversed(range(steps)):
+                d_query = attention.backward(step, torch.mm(of_context, stack.backward(step, gradient[step])))
+                stack.d_states[-1][:hidden] += d_query
+            d_given = stack.tapes[0].d_given()
+            d_x = torch.bmm(first[:, width:].t().expand(steps, -1, -1), d_given)
+            d_first = outer_sum(d_given, torch.cat([attention.contexts, x], 1))
             d_keys, d_values, d_query_weight, d_value = attention.gradients(stack.top)
-            d_weights = stack.gradients()
+            d_weights = stack.gradients(d_first)
         d_attended = d_keys, d_values, None, None, None
-        d_state = torch.stack(stack.d_states)
-        d_given = stack.tapes[0].d_given()
-        return None, d_given, d_state, *d_attended, d_query_weight, d_value, None, d_context_weight, *d_weights
+        return None, d_x, torch.stack(stack.d_states), *d_attended, d_query_weight, d_value, None, *d_weights
 
 
 class _Stack:
@@ -114,29 +113,27 @@ class _Stack:
     def __init__(
         self, kind: type[Tape], state: Tensor, weights: tuple[Tensor, ...], factors: Tensor | None, steps: int
     ):
-        self.weights = weights
-        recurrent = [weights[1:3], *(weights[at + 1 : at + 3] for at in range(3, len(weights), 4))]
-        self.inputs = [weights[at] for at in range(3, len(weights), 4)]
-        self._input_bias = [
-            weights[at + 3][:, None].expand(-1, state.shape[2]).contiguous() for at in range(3, len(weights), 4)
-        ]
-        self.tapes = [kind(*pair, start, steps) for pair, start in zip(recurrent, state, strict=True)]
+        batch = state.shape[2]
+        layers = [weights[at : at + 4] for at in range(0, len(weights), 4)]
+        self.tapes = [kind(layer[2], layer[3], start, steps) for layer, start in zip(layers, state, strict=True)]
+        self.inputs = [layer[0] for layer in layers[1:]]
+        self._input_bias = [layer[1][:, None].expand(-1, batch).contiguous() for layer in layers[1:]]
         self.top = self.tapes[-1]
         self._factors = None if factors is None else [layer.unbind(0) for layer in factors.unbind(1)]
         hidden = self.top.hidden_dim
         # the input of each upper layer at each step
-        self._read = [state.new_empty(steps, hidden, state.shape[2]) for _ in self.inputs]
+        self._read = [state.new_empty(steps, hidden, batch) for _ in self.inputs]
         self._read_at = [read.unbind(0) for read in self._read]
 
     def forward(self, step: int, given: Tensor) -> None:
-        hidden = self.tapes[0].forward(step, given)
+        self.tapes[0].forward(step, given)
         for layer, weight in enumerate(self.inputs):
             read = self._read_at[layer][step]
             if self._factors is None:
                 read.copy_(self.tapes[layer].hidden_at[step + 1])
             else:
                 torch.mul(self.tapes[layer].hidden_at[step + 1], self._factors[layer][step], out=read)
-            hidden = self.tapes[layer + 1].forward(step, torch.addmm(self._input_bias[layer], weight, read))
+            self.tapes[layer + 1].forward(step, torch.addmm(self._input_bias[layer], weight, read))
 
     def rewind(self) -> None:
         for tape in self.tapes:
@@ -155,12 +152,13 @@ class _Stack:
                     gradient *= self._factors[layer - 1][step]
         return given
 
-    def gradients(self) -> list[Tensor]:
-        """Of all weights but the first, in the order in which they came."""
-        found = list(self.tapes[0].d_recurrent())
-        for tape, read in zip(self.tapes[1:], self._read, strict=True):
-            given = tape.d_given()
-            found += [torch.bmm(given, read.mT).sum(0), *tape.d_recurrent(), given.sum((0, 2))]
+    def gradients(self, d_first: Tensor) -> list[Tensor]:
+        """Of all weights, in the order in which they came; `d_first`: that of the first layer's input weight."""
+        found = []
+        for layer, tape in enumerate(self.tapes):
+            d_input = outer_sum(tape.d_given(), self._read[layer - 1]) if layer else d_first
+            d_weight, d_bias, d_input_bias = tape.d_weights()
+            found += [d_input, d_input_bias, d_weight, d_bias]
         return found
 
 
@@ -223,7 +221,7 @@ class _AttentionTape:
     def gradients(self, queries: Tape) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Of keys, values, W and v, when the steps are done; `queries`: the layer whose hidden states were queries."""
         hidden = queries.states[:-1, : queries.hidden_dim]
-        d_query = torch.bmm(self._d_queries, hidden.mT).sum(0)
+        d_query = outer_sum(self._d_queries, hidden)
         d_value = 2 * torch.bmm(self.features.flatten(2), self._d_scores.flatten(1).unsqueeze(2)).sum(0)
         # what sigmoid's form left out of the score, sum(v), is seen by no softmax and has no gradient
         return self._d_features.sum(0), self._d_values, d_query, d_value.mT

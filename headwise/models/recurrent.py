@@ -8,7 +8,6 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from headwise.attention import normalizers, scores
-from headwise.attention.dropout import draw, kept_scale
 from headwise.attention.masks import Padding
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.mechanisms.scored import Scored
@@ -16,75 +15,20 @@ from headwise.attention.normalizers import softmax
 from headwise.attention.scores import Additive
 from headwise.caches import Cache
 from headwise.config import Config
-from headwise.errors import ConfigError, DataError, Unsupported
+from headwise.errors import ConfigError, Unsupported
 from headwise.layers.initializers import Scheme, initialize
-from headwise.layers.recurrent import Cell, dropout_factors, initialize_cells, last_state, reversed_within
+from headwise.layers.recurrent import Cell, dropout_factors, embedded_columns, initialize_cells, kept_factors
 from headwise.layers.recurrent import build as build_cell
 from headwise.layers.recurrent_attention import Attended, Scoring, attentive_sequence
-from headwise.models.protocols import Decoder, Encoder, Memory, Seq2Seq
-
-
-class RecurrentEncoder(Encoder):
-    """Recurrent layers over the source, in one direction or in both.
-
-    The states are those of the top layer, both directions side by side. The summary holds each layer's state after
-    the last real token; with two directions, tanh of a learned map of both.
-
-    Args:
-        layers: cells of each layer, one for each direction.
-        dropout: on the output of every layer but the last, while training.
-    """
-
-    def __init__(self, embedding: nn.Embedding, layers: list[list[Cell]], dropout: float):
-        super().__init__()
-        self.embedding, self.dropout = embedding, dropout
-        self.layers = nn.ModuleList(nn.ModuleList(directions) for directions in layers)
-        width = layers[0][0].state_dim
-        bridged = layers if len(layers[0]) == 2 else []
-        self.bridges = nn.ModuleList(nn.Linear(2 * width, width) for _ in bridged)
-
-    def forward(self, inputs: Int[Tensor, "batch src_len"], valid_lens: Int[Tensor, "batch"]) -> Memory:
-        with torch.autocast(inputs.device.type, enabled=False):
-            return self._read(_embedded(self.embedding, inputs), valid_lens)
-
-    def _read(self, x: Float[Tensor, "steps input_dim batch"], lens: Int[Tensor, "batch"]) -> Memory:
-        summary = []
-        for number, directions in enumerate(self.layers):
-            if number:
-                x = _dropped(x, self.dropout if self.training else 0.0)
-            hidden, last = zip(*(_directed(cell, x, lens, back) for back, cell in enumerate(directions)), strict=True)
-            x = torch.cat(hidden, 1) if len(hidden) > 1 else hidden[0]
-            state = torch.cat(last).t()
-            summary.append(torch.tanh(self.bridges[number](state)) if self.bridges else state)
-        return Memory(x.permute(2, 0, 1), torch.stack(summary))
-
-
-def _directed(cell: nn.Module, x: Tensor, lens: Tensor, back: int) -> tuple[Tensor, Tensor]:
-    assert isinstance(cell, Cell)
-    states = cell.sequence(reversed_within(x, lens) if back else x, x.new_zeros(cell.state_dim, x.shape[2]))
-    hidden = states[:, : cell.hidden_dim]
-    return (reversed_within(hidden, lens) if back else hidden), last_state(states, lens)
-
-
-def _dropped(x: Tensor, dropout: float) -> Tensor:
-    factors = dropout_factors(x.shape[0], 1, x.shape[1], x.shape[2], dropout, x)
-    return x if factors is None else x * factors[:, 0]
-
-
-def _embedded(embedding: nn.Embedding, tokens: Tensor) -> Float[Tensor, "steps input_dim batch"]:
-    try:
-        rows: Tensor = embedding(tokens.t())
-    except IndexError:
-        worst = int(tokens.max() if tokens.min() >= 0 else tokens.min())
-        raise DataError(f"token {worst} is outside the vocabulary of {embedding.num_embeddings}") from None
-    return rows.mT
+from headwise.models.protocols import Decoder, Memory, Seq2Seq
+from headwise.models.recurrent_encoder import RecurrentEncoder
 
 
 class RecurrentCache(Cache):
     """The states of every row, and what the sentences are attended by: shared by beams, never copied for them."""
 
     def __init__(self, state: Float[Tensor, "layers rows state_dim"], memory: dict[str, Tensor], mask: Padding):
-        self.length, self.beams = 0, 1
+        self.length, self.beams, self.sentences = 0, 1, mask.valid_lens.shape[0]
         self.state, self.memory, self.mask = state, memory, mask
 
     def expand(self, beams: int) -> None:
@@ -98,6 +42,7 @@ class RecurrentCache(Cache):
         self.state = self.state.unflatten(1, (-1, self.beams)).index_select(1, sentences).flatten(1, 2)
         self.memory = {name: tensor.index_select(0, sentences) for name, tensor in self.memory.items()}
         self.mask = Padding(self.mask.valid_lens.index_select(0, sentences))
+        self.sentences = sentences.shape[0]
 
 
 class RecurrentDecoder(Decoder):
@@ -124,7 +69,7 @@ class RecurrentDecoder(Decoder):
         self, tokens: Int[Tensor, "batch tgt_len"], memory: Memory, memory_lens: Int[Tensor, "batch"]
     ) -> Float[Tensor, "batch tgt_len width"]:
         with torch.autocast(tokens.device.type, enabled=False):
-            x = _embedded(self.embedding, tokens)
+            x = embedded_columns(self.embedding, tokens)
             factors = self._factors(x)
             state = _summary(memory).mT
             if self.attention is None:
@@ -176,9 +121,7 @@ class RecurrentDecoder(Decoder):
         empty = None if prepared.empty is None else prepared.empty.view(batch)
         assert isinstance(self.attention, Scored)
         dropout = self.attention.dropout if self.attention.training else 0.0
-        kept = (
-            draw((steps, key_len, batch), dropout, x.device).to(x.dtype).mul_(kept_scale(dropout)) if dropout else None
-        )
+        kept = kept_factors((steps, key_len, batch), dropout, x) if dropout else None
         attended = Attended(keys, values, bias, empty, kept)
         scoring = Scoring(score.query.weight, score.value.weight)
         return attentive_sequence(self._layers(), x, state, attended, scoring, factors)
@@ -221,7 +164,7 @@ class RecurrentDecoder(Decoder):
 
     def step(self, tokens: Int[Tensor, "rows"], cache: Cache) -> Float[Tensor, "rows vocab"]:
         assert isinstance(cache, RecurrentCache)
-        embedded = _embedded(self.embedding, tokens[:, None])[0].t()
+        embedded = embedded_columns(self.embedding, tokens[:, None])[0].t()
         x = torch.cat([self._context(cache).flatten(0, -2), embedded], -1)
         cache.state = torch.stack(self._advance(x, list(cache.state), None))
         cache.length += 1

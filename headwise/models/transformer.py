@@ -45,14 +45,14 @@ class TransformerCache(Cache):
         self.length, self.beams = 0, 1
         self.layers = [(KeyValues(), KeyValues()) for _ in range(layers)]
         self.memory_mask = memory_mask
-        self.batch = memory_mask.valid_lens.shape[0]
+        self.sentences = memory_mask.valid_lens.shape[0]
         self.ancestry: Ancestry | None = None
 
     def expand(self, beams: int) -> None:
-        assert self.length == 0, "beams are made before the first step"
+        assert self.beams == 1, "beams are made once"
         self.beams = beams
         if beams > 1:
-            self.ancestry = Ancestry(self.batch, beams, self.memory_mask.valid_lens.device)
+            self.ancestry = Ancestry(self.sentences, beams, self.length, self.memory_mask.valid_lens.device)
 
     def reorder(self, index: Int[Tensor, "rows"]) -> None:
         if self.ancestry is not None:
@@ -63,7 +63,7 @@ class TransformerCache(Cache):
             own.keep(sentences)
             cross.keep(sentences)
         self.memory_mask = Padding(self.memory_mask.valid_lens.index_select(0, sentences))
-        self.batch = sentences.shape[0]
+        self.sentences = sentences.shape[0]
         if self.ancestry is not None:
             self.ancestry.keep(sentences)
 
@@ -96,7 +96,7 @@ class TransformerDecoder(Decoder):
         assert isinstance(cache, TransformerCache)
         x = self.embedding(tokens[:, None], cache.length)
         # beams lie side by side where a sequence has its positions: one step is a pass over the whole sentence
-        x = x.view(cache.batch, cache.beams, -1)
+        x = x.view(cache.sentences, cache.beams, -1)
         ancestry = None if cache.ancestry is None else cache.ancestry.step()
         mask = cache.memory_mask
         for block, (own, cross) in zip(self.blocks, cache.layers, strict=True):

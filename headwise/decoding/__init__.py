@@ -1,0 +1,1 @@
+"""Decoding: greedy search, beam search and sampling over any decoder that goes step by step."""

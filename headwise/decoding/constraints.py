@@ -1,0 +1,163 @@
+"""What every hypothesis must obey: lengths, banned tokens, repeated n-grams and forced beginnings."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from headwise.caches import Cache
+from headwise.errors import ConfigError, Diverged, ShapeError
+
+
+@dataclass(slots=True)
+class Constraints:
+    """The rules of one call, one entry a sentence where they differ between sentences. Made by `constraints`.
+
+    A forced beginning comes before every other rule: its tokens may be banned or repeated.
+    """
+
+    bos_id: int
+    eos_id: int
+    min_len: Int[np.ndarray, "sentences"]
+    max_len: Int[np.ndarray, "sentences"]
+    no_repeat_ngram: int
+    banned: list[int]
+    prefix: list[list[int]]
+    sentences: int = field(init=False)
+    # steps: the longest hypothesis, and from where no end is too early and no token forced
+    longest: int = field(init=False)
+    early_until: int = field(init=False)
+    forced_until: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sentences = len(self.max_len)
+        self.longest, self.early_until = int(self.max_len.max(initial=0)), int(self.min_len.max(initial=0))
+        self.forced_until = max(map(len, self.prefix), default=0)
+
+    def keep(self, kept: Int[np.ndarray, "kept"]) -> "Constraints":
+        """The rules of these sentences only."""
+        prefix = [self.prefix[sentence] for sentence in kept]
+        return replace(self, min_len=self.min_len[kept], max_len=self.max_len[kept], prefix=prefix)
+
+    def check(self, logits: Float[Tensor, "rows vocab"], rows: int) -> None:
+        """Raises: ShapeError if a step returned another number of rows, ConfigError for ids beyond the vocabulary."""
+        if logits.shape[0] != rows:
+            raise ShapeError(f"the decoder returned {logits.shape[0]} rows of logits for {rows} tokens")
+        vocab = logits.shape[1]
+        if vocab < 2:
+            raise ConfigError("a vocabulary needs the end of sentence and at least one more token")
+        ids = [*self.banned, self.eos_id, self.bos_id, *(token for tokens in self.prefix for token in tokens)]
+        wrong = [token for token in ids if not 0 <= token < vocab]
+        if wrong:
+            raise ConfigError(f"token {wrong[0]} is outside the vocabulary of {vocab} tokens")
+
+
+def constraints(
+    cache: Cache,
+    *,
+    bos_id: int,
+    eos_id: int,
+    max_len: int | Sequence[int],
+    min_len: int | Sequence[int],
+    no_repeat_ngram: int,
+    banned: Sequence[int],
+    prefix: Sequence[Sequence[int]] | None,
+) -> Constraints:
+    """Checks the rules and spreads them over the sentences.
+
+    The number of sentences is that of `max_len`, `min_len` or `prefix`, or else `cache.sentences`.
+
+    Raises: ConfigError for lengths that contradict each other or the prefix.
+    """
+    sentences = _sentences(cache, {"max_len": max_len, "min_len": min_len, "prefix": prefix})
+    shortest, longest = _spread(min_len, sentences), _spread(max_len, sentences)
+    forced = [list(tokens) for tokens in prefix] if prefix is not None else [[] for _ in range(sentences)]
+    if no_repeat_ngram < 0:
+        raise ConfigError(f"no_repeat_ngram ({no_repeat_ngram}) must be 0 (off) or more")
+    for sentence in range(sentences):
+        low, high, tokens = int(shortest[sentence]), int(longest[sentence]), forced[sentence]
+        if high < 1 or low < 0:
+            raise ConfigError(f"sentence {sentence}: max_len ({high}) must be 1 or more, min_len ({low}) 0 or more")
+        if low > high:
+            raise ConfigError(f"sentence {sentence}: min_len ({low}) is above max_len ({high})")
+        if len(tokens) > high:
+            raise ConfigError(f"sentence {sentence}: the prefix has {len(tokens)} tokens, max_len allows {high}")
+        if eos_id in tokens:
+            raise ConfigError(f"sentence {sentence}: the prefix contains the end of sentence ({eos_id})")
+    return Constraints(bos_id, eos_id, shortest, longest, no_repeat_ngram, list(banned), forced)
+
+
+def allowed_log_probs(
+    logits: Float[Tensor, "rows vocab"], rules: Constraints, history: Int[np.ndarray, "rows steps"]
+) -> Float[Tensor, "rows vocab"]:
+    """Log-probabilities of the next token, at least in fp32; minus infinity where the rules forbid it.
+
+    They are those of the model: what is forbidden does not raise the rest. So the sum over a hypothesis is what
+    forced decoding of its tokens gives. A row without any finite logit is minus infinity throughout.
+
+    Raises: Diverged if a logit is NaN or plus infinity.
+    """
+    wide = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+    # a new tensor, so the masks below may be written into it
+    log_probs = wide.log_softmax(1)
+    # the sum over a row is in each of its entries: one column shows every NaN
+    if math.isnan(log_probs[:, 0].sum().item()):
+        empty = wide.amax(1) == float("-inf")
+        if (log_probs[:, 0].isnan() & ~empty).any():
+            raise Diverged(f"the model's logits are not finite (NaN or infinity) at step {history.shape[1] + 1}")
+        log_probs[empty] = float("-inf")
+    _forbid(log_probs, rules, history)
+    return log_probs
+
+
+def _forbid(log_probs: Tensor, rules: Constraints, history: np.ndarray) -> None:
+    step = history.shape[1]
+    rows, tokens = _forced(rules, step, len(history)) if step < rules.forced_until else ([], [])
+    saved = log_probs[rows, tokens] if rows else None
+    if rules.banned:
+        log_probs.index_fill_(1, torch.tensor(rules.banned, device=log_probs.device), float("-inf"))
+    if step < rules.early_until:
+        early = (rules.min_len > step).repeat(len(history) // rules.sentences)
+        log_probs[early.nonzero()[0], rules.eos_id] = float("-inf")
+    if 0 < rules.no_repeat_ngram <= step:
+        log_probs[_repeats(history, rules.no_repeat_ngram)] = float("-inf")
+    if saved is not None:
+        log_probs[rows] = float("-inf")
+        log_probs[rows, tokens] = saved
+
+
+def _forced(rules: Constraints, step: int, rows: int) -> tuple[list[int], list[int]]:
+    """The rows whose next token is forced, and that token."""
+    beams = rows // rules.sentences
+    forced = [(row, rules.prefix[row // beams][step]) for row in range(rows) if step < len(rules.prefix[row // beams])]
+    return [row for row, _ in forced], [token for _, token in forced]
+
+
+def _repeats(history: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and tokens that would repeat an n-gram of their hypothesis."""
+    grams = np.lib.stride_tricks.sliding_window_view(history, size, axis=1)
+    # compared by their beginnings with the last size - 1 tokens; a one-gram has none, so each seen token matches
+    begun = history[:, None, history.shape[1] - size + 1 :]
+    rows, places = (grams[:, :, :-1] == begun).all(-1).nonzero()
+    return rows, grams[rows, places, -1]
+
+
+def _sentences(cache: Cache, given: dict[str, int | Sequence[int] | Sequence[Sequence[int]] | None]) -> int:
+    counts = {name: len(value) for name, value in given.items() if value is not None and not isinstance(value, int)}
+    known = getattr(cache, "sentences", None)
+    if known is not None:
+        counts["cache"] = known
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise ConfigError(f"the number of sentences is not clear: {listed}")
+    if not counts:
+        raise ConfigError("the cache does not tell its number of sentences; give max_len as one number a sentence")
+    return next(iter(counts.values()))
+
+
+def _spread(value: int | Sequence[int], sentences: int) -> np.ndarray:
+    return np.broadcast_to(np.asarray(value, dtype=np.int64), (sentences,)).copy()

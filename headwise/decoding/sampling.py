@@ -1,0 +1,146 @@
+"""Sampling: tokens are drawn by their probability, sharpened or cut off as asked."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from headwise.caches import Cache
+from headwise.decoding.constraints import constraints
+from headwise.decoding.hypotheses import LENGTH_PENALTY, Hypothesis, StepDecoder
+from headwise.decoding.rows import follow
+from headwise.decoding.top import top
+from headwise.errors import ConfigError
+
+# below it fp32 quotients leave their range; so sharp a distribution is its largest entry anyway
+COLDEST = 1e-30
+
+
+def sample(
+    decoder: StepDecoder,
+    cache: Cache,
+    *,
+    bos_id: int,
+    eos_id: int,
+    max_len: int | Sequence[int],
+    num_samples: int = 1,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    generator: torch.Generator | None = None,
+    length_penalty: float = LENGTH_PENALTY,
+    min_len: int | Sequence[int] = 0,
+    no_repeat_ngram: int = 0,
+    banned: Sequence[int] = (),
+    prefix: Sequence[Sequence[int]] | None = None,
+) -> list[list[Hypothesis]]:
+    """`num_samples` independent hypotheses of each sentence, in the order they were drawn.
+
+    The log-probabilities reported are the model's own, before temperature and cuts. One number is drawn a step and
+    hypothesis of the first batch, whatever the others do: a result depends on the generator, the number of sentences
+    and its own place among them, not on their content.
+
+    Args:
+        cache: what the decoder's `start` returned; it is used up
+        max_len: most tokens of a hypothesis, prefix included; one that has them all is not asked for its end
+        temperature: log-probabilities are divided by it; towards 0 this is greedy search
+        top_k: only the k most probable tokens; 0 is all
+        top_p: of these only the fewest most probable ones that together have this share (Holtzman et al. 2019,
+            arXiv 1904.09751, section 3.1); 1 is all
+        generator: of random numbers, on the CPU; None is torch's global one
+        min_len, length_penalty, no_repeat_ngram, banned, prefix: as in `greedy`
+
+    Raises:
+        ConfigError: for values out of range, contradicting lengths or tokens outside the vocabulary
+        Diverged: if a logit is NaN or plus infinity
+    """
+    _check(num_samples, temperature, top_k, top_p)
+    rules = constraints(
+        cache,
+        bos_id=bos_id,
+        eos_id=eos_id,
+        max_len=max_len,
+        min_len=min_len,
+        no_repeat_ngram=no_repeat_ngram,
+        banned=banned,
+        prefix=prefix,
+    )
+    count = rules.sentences * num_samples
+
+    def choose(log_probs: Tensor, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+        noise = torch.rand(count, generator=generator, dtype=torch.float64)[torch.from_numpy(rows)]
+        tokens = draw(log_probs, noise.to(log_probs.device), temperature=temperature, top_k=top_k, top_p=top_p)
+        return tokens, log_probs.gather(1, tokens.unsqueeze(1)).squeeze(1)
+
+    return follow(decoder, cache, rules, per_sentence=num_samples, choose=choose, length_penalty=length_penalty)
+
+
+def draw(
+    log_probs: Float[Tensor, "rows vocab"],
+    noise: Float[Tensor, "rows"],
+    *,
+    temperature: float,
+    top_k: int,
+    top_p: float,
+) -> Int[Tensor, "rows"]:
+    """The token at which the cumulated probability first exceeds `noise`, a number from 0 to below 1, of the whole.
+
+    >>> draw(torch.tensor([[0.5, 0.3, 0.2]]).log(), torch.tensor([0.6]), temperature=1.0, top_k=0, top_p=1.0).item()
+    1
+    """
+    weights, tokens = _candidates(log_probs, max(temperature, COLDEST), top_k, top_p)
+    # fp64, so that the share of a rare token among ten thousand is not lost in rounding
+    cumulated = weights.cumsum(1, dtype=torch.float64)
+    mark = noise.double().unsqueeze(1) * cumulated[:, -1:]
+    # right: a token of weight 0 does not move the sum and is passed over
+    place = torch.searchsorted(cumulated, mark, right=True).clamp_max(weights.shape[1] - 1)
+    return (place if tokens is None else tokens.gather(1, place)).squeeze(1)
+
+
+def _candidates(log_probs: Tensor, temperature: float, top_k: int, top_p: float) -> tuple[Tensor, Tensor | None]:
+    """Weights of the tokens that may be drawn, and their ids; None for ids in their own order."""
+    vocab = log_probs.shape[1]
+    # a row without any allowed token has a largest entry of minus infinity; its weights are 0, not NaN
+    largest = log_probs.amax(1, keepdim=True).clamp_min(torch.finfo(log_probs.dtype).min)
+    weigh = partial(_weights, largest=largest, temperature=temperature)
+    if top_p == 1.0:
+        if top_k == 0 or top_k >= vocab:
+            return weigh(log_probs), None
+        values, tokens = top(log_probs, top_k)
+        return weigh(values), tokens
+    if top_k:
+        values, tokens = top(log_probs, min(top_k, vocab))
+        weights = weigh(values)
+        return _nucleus(weights, weights.sum(1, keepdim=True, dtype=torch.float64) * top_p), tokens
+    share = weigh(log_probs).sum(1, keepdim=True, dtype=torch.float64) * top_p
+    # mostly a few dozen tokens have the share; sorting all of them is the last resort
+    for width in (64, vocab):
+        values, tokens = top(log_probs, min(width, vocab))
+        weights = weigh(values)
+        if width >= vocab or (weights.sum(1, keepdim=True, dtype=torch.float64) >= share).all():
+            break
+    return _nucleus(weights, share), tokens
+
+
+def _weights(log_probs: Tensor, largest: Tensor, temperature: float) -> Tensor:
+    return ((log_probs - largest) / temperature).exp_()
+
+
+def _nucleus(weights: Tensor, share: Tensor) -> Tensor:
+    """Sorted weights without those behind the first ones that reach the share."""
+    before = weights.cumsum(1, dtype=torch.float64) - weights
+    return weights.masked_fill(before >= share, 0.0)
+
+
+def _check(num_samples: int, temperature: float, top_k: int, top_p: float) -> None:
+    if num_samples < 1:
+        raise ConfigError(f"num_samples ({num_samples}) must be 1 or more")
+    if not 0 < temperature < float("inf"):
+        raise ConfigError(f"temperature ({temperature}) must be a positive number; greedy search is its limit at 0")
+    if top_k < 0:
+        raise ConfigError(f"top_k ({top_k}) must be 0 (all tokens) or more")
+    if not 0 < top_p <= 1:
+        raise ConfigError(f"top_p ({top_p}) must be above 0 and at most 1")

@@ -1,0 +1,121 @@
+"""Scores of translations and predictions: pure functions; BLEU and chrF are sacrebleu's."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from headwise.errors import DataError
+
+
+class Score(NamedTuple):
+    """A score in percent, and the signature that says how it was computed."""
+
+    value: float
+    signature: str
+
+
+def bleu(
+    hypotheses: Sequence[str], references: Sequence[str], *, tokenize: str = "13a", lowercase: bool = False
+) -> Score:
+    """Corpus BLEU of detokenised text, in percent, as sacreBLEU computes it.
+
+    Args:
+        references: one for each hypothesis
+        tokenize: sacreBLEU's name of a tokenizer: 13a, intl, char, zh, ...
+
+    Source: Papineni et al. 2002; Post 2018, arXiv 1804.08771.
+
+    >>> bleu(["the cat sat on the mat ."], ["the cat sat on the mat ."]).value
+    100.0
+    """
+    from sacrebleu.metrics import BLEU
+
+    _paired(hypotheses, references)
+    # force: do not advise on standard error against text whose marks stand apart, which a corpus may have
+    metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
+    value = metric.corpus_score(list(hypotheses), [list(references)]).score
+    # rounding in sacreBLEU's geometric mean gives 100.00000000000004 for equal texts
+    return Score(min(value, 100.0), str(metric.get_signature()))
+
+
+def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    """Corpus chrF2, the F-score of character n-grams, in percent, as sacreBLEU computes it.
+
+    Source: Popović 2015, WMT.
+    """
+    from sacrebleu.metrics import CHRF
+
+    _paired(hypotheses, references)
+    metric = CHRF()
+    return Score(metric.corpus_score(list(hypotheses), [list(references)]).score, str(metric.get_signature()))
+
+
+def textbook_bleu(prediction: str, label: str, k: int) -> float:
+    """BLEU of one sentence in the form of "Dive into Deep Learning", from 0 to 1.
+
+    exp(min(0, 1 - len_label / len_prediction)) * product of p_n ** (1 / 2**n) over n = 1 .. k
+
+    with p_n the share of the prediction's n-grams that the label has too, each as often at most as the label has it.
+    A prediction of fewer than k tokens is judged by the n-grams it has; an empty one scores 0.
+
+    Args:
+        prediction: tokens between spaces
+        label: tokens between spaces
+        k: longest n-gram
+
+    Source: Zhang et al., Dive into Deep Learning, section 10.7.6.
+
+    >>> round(textbook_bleu("je suis .", "je suis chez moi .", k=2), 4)
+    0.4317
+    """
+    predicted, expected = prediction.split(), label.split()
+    if not predicted:
+        return 0.0
+    score = math.exp(min(0.0, 1 - len(expected) / len(predicted)))
+    for n in range(1, min(k, len(predicted)) + 1):
+        grams = _grams(predicted, n)
+        score *= ((grams & _grams(expected, n)).total() / grams.total()) ** 0.5**n
+    return score
+
+
+def perplexity(nll_sum: float, tokens: int) -> float:
+    """exp of the mean negative log-likelihood of a token; infinite where that overflows.
+
+    Args:
+        nll_sum: negative log-likelihood in nats, summed over the tokens
+
+    >>> round(perplexity(3 * math.log(7), 3), 6)
+    7.0
+    """
+    _some(tokens)
+    try:
+        return math.exp(nll_sum / tokens)
+    except OverflowError:
+        return math.inf
+
+
+def token_accuracy(correct: int, tokens: int) -> float:
+    """The share of tokens predicted right, from 0 to 1.
+
+    >>> token_accuracy(3, 4)
+    0.75
+    """
+    _some(tokens)
+    return correct / tokens
+
+
+def _grams(tokens: list[str], n: int) -> Counter[tuple[str, ...]]:
+    return Counter(tuple(tokens[start : start + n]) for start in range(len(tokens) - n + 1))
+
+
+def _paired(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    if len(hypotheses) != len(references):
+        raise DataError(f"{len(hypotheses)} hypotheses do not pair with {len(references)} references")
+    if not hypotheses:
+        raise DataError("there is nothing to score: no hypotheses")
+
+
+def _some(tokens: int) -> None:
+    if tokens < 1:
+        raise DataError(f"a mean over {tokens} tokens is not defined; the data has no target tokens")

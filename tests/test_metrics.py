@@ -1,0 +1,78 @@
+import math
+import subprocess
+import sys
+
+import pytest
+
+from headwise.errors import DataError
+from headwise.metrics import bleu, chrf, perplexity, textbook_bleu, token_accuracy
+
+
+@pytest.mark.parametrize(
+    ("prediction", "label", "k", "value"),
+    [
+        # the demo translations of Dive into Deep Learning, section 10.7
+        ("va !", "va !", 2, 1.0),
+        ("il est riche .", "il est calme .", 2, 0.658),
+        ("je suis .", "je suis chez moi .", 2, 0.4317),
+        ("", "va !", 2, 0.0),
+        ("va", "va !", 2, math.exp(-1)),
+        # shorter than k: judged by its one- and two-grams
+        ("va !", "va !", 4, 1.0),
+        ("non non", "va !", 2, 0.0),
+        # "the" counts twice at most: 2/7 of the one-grams, none of the two-grams but k is 1
+        ("the the the the the the the", "the cat is on the mat .", 1, (2 / 7) ** 0.5),
+        # a longer prediction has no brevity penalty: 2/3 and 1/2
+        ("a b c", "a b", 2, (2 / 3) ** 0.5 * (1 / 2) ** 0.25),
+        ("a", "", 1, 0.0),
+    ],
+)
+def test_textbook_bleu(prediction, label, k, value):
+    assert textbook_bleu(prediction, label, k) == pytest.approx(value, abs=5e-5)
+
+
+def test_bleu_is_sacrebleu_s():
+    hypotheses, references = ["the cat sat on a mat .", "hello there !"], ["the cat sat on the mat .", "hello there !"]
+    # by hand: 6 + 3 of 10 one-grams, 4 + 2 of 8 two-grams, 2 + 1 of 6 three-grams, 1 of 4 four-grams; equal lengths
+    value, signature = bleu(hypotheses, references)
+    assert value == pytest.approx(100 * (9 / 10 * 6 / 8 * 3 / 6 * 1 / 4) ** 0.25, abs=1e-9)
+    assert "tok:13a" in signature
+    assert "nrefs:1" in signature
+    assert bleu(references, references).value == 100.0
+    assert bleu(["The Cat sat on the mat ."], ["the cat sat on the mat ."]).value < 100
+    assert bleu(["The Cat sat on the mat ."], ["the cat sat on the mat ."], lowercase=True).value == 100.0
+    assert bleu(["你好世界啊"], ["你好世界啊"], tokenize="zh").value == 100.0
+
+
+def test_chrf_is_sacrebleu_s():
+    assert chrf(["hello there"], ["hello there"]).value == pytest.approx(100)
+    assert 0 < chrf(["hello here"], ["hello there"]).value < 100
+    assert "nc:6" in chrf(["a"], ["a"]).signature
+
+
+@pytest.mark.parametrize("score", [bleu, chrf])
+def test_texts_must_pair(score):
+    with pytest.raises(DataError, match="1 hypotheses do not pair with 2 references"):
+        score(["a"], ["a", "b"])
+    with pytest.raises(DataError, match="there is nothing to score: no hypotheses"):
+        score([], [])
+
+
+def test_perplexity_and_accuracy():
+    assert perplexity(5 * math.log(11), 5) == pytest.approx(11)
+    assert perplexity(0.0, 3) == 1.0
+    assert perplexity(1e9, 1) == math.inf
+    assert math.isnan(perplexity(math.nan, 1))
+    assert token_accuracy(0, 3) == 0.0
+    assert token_accuracy(3, 3) == 1.0
+
+
+@pytest.mark.parametrize(("mean", "total"), [(perplexity, 0.0), (token_accuracy, 0)])
+def test_a_mean_over_nothing_is_an_error(mean, total):
+    with pytest.raises(DataError, match="a mean over 0 tokens is not defined; the data has no target tokens"):
+        mean(total, 0)
+
+
+def test_importing_metrics_imports_neither_torch_nor_sacrebleu():
+    code = "import sys, headwise.metrics; sys.exit('torch' in sys.modules or 'sacrebleu' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
