@@ -1,0 +1,1 @@
+"""Training: the loop, optimizers and schedules, batch order, checkpoints, run folders and logs."""

@@ -1,0 +1,160 @@
+"""The checkpoints of a run: self-contained folders `state/step-00000200`, each committed by its manifest."""
+
+import os
+import re
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from headwise.errors import CheckpointError
+from headwise.training.commits import Writable, commit_file, commit_folder, make_folder, remove_folder, seal, sweep
+from headwise.training.reading import FORMAT, Saved, read_folder, read_sealed, verify
+
+STATE = "state"
+BEST = "best.json"
+_NAME = re.compile(r"step-(\d{8,})(?:\.(\d+))?")
+
+
+class Entry(NamedTuple):
+    """Where a checkpoint is; a second one of the same step has revision 1, so that none is ever replaced."""
+
+    step: int
+    revision: int
+    path: Path
+
+
+class Checkpoints:
+    """Writes, finds, verifies and retires the checkpoints of one run folder. Order is by step, never by clock."""
+
+    def __init__(self, run: Path, *, keep_last: int = 2) -> None:
+        self.run = run
+        self.folder = run / STATE
+        self._keep_last = keep_last
+        self._verified: set[Path] = set()
+
+    def sweep(self) -> list[str]:
+        """Removes what an interrupted write left, here and in the run folder; returns the names."""
+        if self.folder.is_symlink():
+            raise CheckpointError(f"{self.folder}: is a link; checkpoints must lie inside the run folder")
+        return sweep(self.run) + sweep(self.folder)
+
+    def entries(self) -> list[Entry]:
+        """All checkpoints, newest first, verified or not."""
+        try:
+            names = os.listdir(self.folder)
+        except OSError:
+            return []
+        matches = [(name, match) for name in names if (match := _NAME.fullmatch(name))]
+        found = [Entry(int(match[1]), int(match[2] or 0), self.folder / name) for name, match in matches]
+        return sorted(found, reverse=True)
+
+    def save(self, step: int, files: Mapping[str, Writable], protected: Collection[int] = ()) -> Path:
+        """Commits a checkpoint, then retires old ones; those of the `protected` steps stay.
+
+        Raises: MachineError when the disk refuses; then everything is as it was.
+        """
+        make_folder(self.folder)
+        earlier = [entry.revision for entry in self.entries() if entry.step == step]
+        suffix = f".{max(earlier) + 1}" if earlier else ""
+        path = self.folder / f"step-{step:08d}{suffix}"
+        commit_folder(path, files, {"format": FORMAT, "kind": "checkpoint", "step": step})
+        self._verified.add(path)
+        self._retire(protected)
+        return path
+
+    def read(self, entry: Entry) -> Saved:
+        """The verified content of one checkpoint. Raises: CheckpointError naming the bad file."""
+        self._refuse_links(entry.path)
+        saved = read_folder(entry.path)
+        if saved.facts.get("step") != entry.step:
+            raise CheckpointError(f"{entry.path}: holds step {saved.facts.get('step')}; it was renamed or mixed up")
+        self._verified.add(entry.path)
+        return saved
+
+    def newest(
+        self,
+        warn: Callable[[str], None],
+        accept: Callable[[Saved], Any] = lambda saved: saved,
+        *,
+        first: int | None = None,
+    ) -> Any:
+        """What `accept` makes of the newest good checkpoint, or None where there is none at all.
+
+        A checkpoint that is damaged, or that `accept` refuses with a CheckpointError, is told to `warn` by its file,
+        and the one before it is tried.
+
+        Args:
+            first: a step whose checkpoints are tried before all others.
+
+        Raises: CheckpointError when there are some but none is good.
+        """
+        entries = sorted(self.entries(), key=lambda entry: entry.step != first)
+        return self._first_good(entries, warn, accept)
+
+    def at(self, step: int) -> Saved:
+        """The newest good checkpoint of exactly this step. Raises: CheckpointError when there is none."""
+        found = self._first_good([entry for entry in self.entries() if entry.step == step], lambda _: None, lambda s: s)
+        if found is None:
+            raise CheckpointError(f"{self.folder}: there is no checkpoint of step {step}")
+        return found
+
+    def point_to_best(self, step: int, value: float) -> None:
+        """Notes, for readers, which step is best."""
+        commit_file(self.folder / BEST, seal({"format": FORMAT, "step": step, "value": value}))
+
+    def best_step(self, warn: Callable[[str], None]) -> int | None:
+        """The step that `point_to_best` noted; None, and a warning, when the note is damaged."""
+        if not os.path.lexists(self.folder / BEST):
+            return None
+        try:
+            step = read_sealed(self.folder / BEST).get("step")
+        except CheckpointError as error:
+            warn(str(error))
+            return None
+        return step if isinstance(step, int) else None
+
+    def _first_good(self, entries: list[Entry], warn: Callable[[str], None], accept: Callable[[Saved], Any]) -> Any:
+        problems: list[str] = []
+        for entry in entries:
+            try:
+                found = accept(self.read(entry))
+            except CheckpointError as error:
+                problems.append(str(error))
+                continue
+            for problem in problems:
+                warn(f"{problem}; falling back to {entry.path.name}")
+            return found
+        if problems:
+            raise CheckpointError(f"{problems[0]}; no other checkpoint in {self.folder} is good")
+        return None
+
+    def _retire(self, protected: Collection[int]) -> None:
+        """Keeps the newest verified checkpoints and one of each protected step; damaged ones go."""
+        kept, kept_steps = 0, set[int]()
+        for entry in self.entries():
+            repeated = entry.step in kept_steps
+            wanted = not repeated and (kept < self._keep_last or entry.step in protected)
+            if wanted and self._is_good(entry):
+                kept += 1
+                kept_steps.add(entry.step)
+            elif entry.path.is_symlink():
+                entry.path.unlink(missing_ok=True)
+            else:
+                remove_folder(entry.path)
+                self._verified.discard(entry.path)
+
+    def _is_good(self, entry: Entry) -> bool:
+        if entry.path in self._verified:
+            return True
+        try:
+            self._refuse_links(entry.path)
+            verify(entry.path)
+        except CheckpointError:
+            return False
+        self._verified.add(entry.path)
+        return True
+
+    def _refuse_links(self, path: Path) -> None:
+        for part in (self.folder, path):
+            if part.is_symlink():
+                raise CheckpointError(f"{part}: is a link; checkpoints must lie inside the run folder")

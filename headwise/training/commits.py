@@ -1,0 +1,210 @@
+"""Files and folders that are old or new and never half: write beside, flush, fsync, rename, fsync of the parent."""
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from headwise.errors import MachineError
+
+MANIFEST = "manifest.json"
+_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+# what file systems and the small files of a checkpoint need besides the tensors
+_SLACK_BYTES = 256 * 1024
+
+
+class Sink:
+    """A binary file that hashes and counts what is written to it."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = open(path, "wb")  # noqa: SIM115 (closed by the context manager of `_sink`)
+        self._digest = hashlib.sha256()
+        self.size = 0
+
+    def write(self, data: bytes | memoryview) -> None:
+        self._file.write(data)
+        self._digest.update(data)
+        self.size += len(data)
+
+    def entry(self) -> dict[str, Any]:
+        """What a manifest says about the file."""
+        return {"bytes": self.size, "sha256": self._digest.hexdigest()}
+
+    def finish(self) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        # a full disk is reported by the write itself; closing may only repeat it
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+
+@runtime_checkable
+class Content(Protocol):
+    """What can be written to a file: it knows its size before it is written."""
+
+    @property
+    def size(self) -> int: ...
+
+    def write_to(self, sink: Sink) -> None: ...
+
+
+Writable = bytes | Content
+
+
+def commit_file(path: Path, content: Writable) -> dict[str, Any]:
+    """Replaces `path` in one step and returns its manifest entry. Raises: MachineError, and the old file is intact."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    require_space(path, size_of(content))
+    try:
+        entry = _write(temporary, content)
+        os.replace(temporary, path)
+        sync_folder(path.parent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise refused(error, path, size_of(content)) from None
+    return entry
+
+
+def commit_folder(final: Path, files: Mapping[str, Writable], facts: Mapping[str, Any]) -> None:
+    """Creates the folder `final` in one step; its manifest, with the SHA-256 of every file, is written last.
+
+    Raises: MachineError, and nothing is left behind.
+    """
+    temporary = final.with_name(f".{final.name}.tmp")
+    needed = sum(size_of(content) for content in files.values())
+    require_space(final, needed)
+    try:
+        shutil.rmtree(temporary, ignore_errors=True)
+        os.mkdir(temporary)
+        entries = {name: _write(temporary / name, content) for name, content in files.items()}
+        _write(temporary / MANIFEST, seal({"files": entries, **facts}))
+        sync_folder(temporary)
+        os.rename(temporary, final)
+        sync_folder(final.parent)
+    except OSError as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise refused(error, final, needed) from None
+
+
+def make_folder(path: Path) -> None:
+    """Creates a folder, unless it is there, so that it survives a power failure. Raises: MachineError."""
+    try:
+        if not path.is_dir():
+            path.mkdir(exist_ok=True)
+            sync_folder(path.parent)
+    except OSError as error:
+        raise refused(error, path, 0) from None
+
+
+def remove_folder(path: Path) -> None:
+    """Removes a folder so that nobody ever sees half of it under its own name."""
+    hidden = path.with_name(f".{path.name}.removed.tmp")
+    shutil.rmtree(hidden, ignore_errors=True)
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(path, hidden)
+    shutil.rmtree(hidden, ignore_errors=True)
+
+
+def sweep(folder: Path) -> list[str]:
+    """Removes what an interrupted write left in `folder`; returns the names."""
+    left = list(folder.glob(".*.tmp")) if folder.is_dir() else []
+    for path in left:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    return sorted(path.name for path in left)
+
+
+def require_space(path: Path, needed: int) -> None:
+    """Raises: MachineError when the disk under `path` has less than `needed` bytes and a little more."""
+    free = _free_bytes(path.parent)
+    if free is not None and free < needed + _SLACK_BYTES:
+        raise _full(path, needed, free)
+
+
+def probe(folder: Path) -> None:
+    """Creates `folder` and tries a file in it. Raises: MachineError before any work is lost on a useless folder."""
+    trial = folder / ".probe.tmp"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _sink(trial) as sink:
+            sink.write(b"headwise")
+            sink.finish()
+        os.unlink(trial)
+    except FileExistsError:
+        raise MachineError(f"{folder}: is a file, not a folder; choose another run folder") from None
+    except OSError as error:
+        raise refused(error, folder, 8) from None
+
+
+def refused(error: OSError, path: Path, needed: int) -> MachineError:
+    """The error of this package for an operating system's refusal to write `path`."""
+    if error.errno in _FULL:
+        return _full(path, needed, _free_bytes(path.parent))
+    reason = (error.strerror or str(error)).lower()
+    return MachineError(f"{path}: cannot be written: {reason}; check the folder and its permissions")
+
+
+def size_of(content: Writable) -> int:
+    """Bytes that `content` will take."""
+    return len(content) if isinstance(content, bytes) else content.size
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes renames inside `folder` survive a power failure."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def seal(values: Mapping[str, Any]) -> bytes:
+    """JSON with a digest of itself, so that no changed byte goes unnoticed; `reading.unseal` reads it."""
+    return canonical({**values, "seal": hashlib.sha256(canonical(values)).hexdigest()})
+
+
+def canonical(values: Mapping[str, Any]) -> bytes:
+    """The one JSON text of `values`: sorted keys, no spaces to spare, ASCII only, a newline at the end."""
+    return (json.dumps(values, sort_keys=True, indent=1, allow_nan=False) + "\n").encode("ascii")
+
+
+def _write(path: Path, content: Writable) -> dict[str, Any]:
+    with _sink(path) as sink:
+        if isinstance(content, bytes):
+            sink.write(content)
+        else:
+            content.write_to(sink)
+        sink.finish()
+        return sink.entry()
+
+
+@contextlib.contextmanager
+def _sink(path: Path) -> Iterator[Sink]:
+    sink = Sink(path)
+    try:
+        yield sink
+    finally:
+        sink.close()
+
+
+def _full(path: Path, needed: int, free: int | None) -> MachineError:
+    known = "" if free is None else f" and {free:,} bytes are free"
+    return MachineError(f"{path}: no space left: {needed:,} bytes are needed{known}; free some space or move the run")
+
+
+def _free_bytes(folder: Path) -> int | None:
+    try:
+        facts = os.statvfs(folder)
+    except OSError:
+        return None
+    return facts.f_bavail * facts.f_frsize

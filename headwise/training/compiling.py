@@ -1,0 +1,52 @@
+"""torch.compile around the loss, by choice: an ordinary call where there is no compiler or it fails."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from headwise.training import randomness
+
+Loss = Callable[[nn.Module, Any], Float[Tensor, ""]]
+
+
+def compiled(loss: Loss, note: Callable[[str], None]) -> Loss:
+    """The loss compiled for changing shapes, or itself, with a note, where a trivial function already fails."""
+    try:
+        torch.compile(_trivial, dynamic=True)(torch.zeros(2))
+    except Exception as error:
+        # any failure of the compiler, whatever its type, has the same answer
+        note(f"torch.compile does not work here ({_first_line(error)}); training goes on without it")
+        return loss
+    return _WithFallback(loss, note)
+
+
+class _WithFallback:
+    """Calls the compiled loss until it fails once; then the plain one, with the same random numbers."""
+
+    def __init__(self, loss: Loss, note: Callable[[str], None]) -> None:
+        self._plain = loss
+        self._compiled: Loss | None = torch.compile(loss, dynamic=True)
+        self._note = note
+
+    def __call__(self, model: nn.Module, batch: Any) -> Float[Tensor, ""]:
+        if self._compiled is None:
+            return self._plain(model, batch)
+        before = randomness.capture()
+        try:
+            return self._compiled(model, batch)
+        except torch._dynamo.exc.TorchDynamoException as error:
+            self._note(f"torch.compile failed on this model ({_first_line(error)}); training goes on without it")
+            self._compiled = None
+            randomness.restore(before)
+            return self._plain(model, batch)
+
+
+def _trivial(values: Tensor) -> Tensor:
+    return torch.sin(values) + 1
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -1,0 +1,70 @@
+"""A running mean of the weights: one fused pass a step; validated and published in place of the weights themselves."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from headwise.training.weights import load_weights
+
+
+class RunningMean:
+    """mean <- mean + (1 - decay_t) (weights - mean), with decay_t = min(decay, (1 + t) / (10 + t)) at update t.
+
+    The decay grows so that the first, random weights are soon forgotten. Costs one copy of the weights.
+
+    Source: Polyak and Juditsky 1992; the growing decay is that of TensorFlow's moving averages.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self._model = model
+        self._decay = decay
+        self._weights: list[Tensor] = [parameter for parameter in model.parameters() if parameter.is_floating_point()]
+        self._mean = [weight.detach().clone() for weight in self._weights]
+
+    @torch.no_grad()
+    def update(self, updates: int) -> None:
+        """Takes in the weights after `updates` optimizer steps."""
+        decay = min(self._decay, (1 + updates) / (10 + updates))
+        torch._foreach_lerp_(self._mean, self._weights, 1.0 - decay)
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """The model has the mean as its weights inside, and its own, bit for bit, afterwards."""
+        own = [weight.detach().clone() for weight in self._weights]
+        self._copy(self._mean)
+        try:
+            yield
+        finally:
+            self._copy(own)
+
+    def restore(self, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], name: str) -> None:
+        """Takes the mean from what was saved while it was applied. Raises: CheckpointError when it does not fit."""
+        own = [weight.detach().clone() for weight in self._weights]
+        load_weights(self._model, tensors, metadata, name)
+        self._mean = [weight.detach().clone() for weight in self._weights]
+        self._copy(own)
+
+    @torch.no_grad()
+    def _copy(self, values: list[Tensor]) -> None:
+        torch._foreach_copy_(self._weights, values)
+
+
+def average(models: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The mean of each tensor over several models, summed in float64; integers are those of the first.
+
+    >>> average([{"w": torch.tensor([1.0])}, {"w": torch.tensor([4.0])}])
+    {'w': tensor([2.5000])}
+    """
+    first = models[0]
+    result: dict[str, Tensor] = {}
+    for name, tensor in first.items():
+        if tensor.is_floating_point():
+            total = torch.zeros_like(tensor, dtype=torch.float64)
+            for model in models:
+                total += model[name]
+            result[name] = (total / len(models)).to(tensor.dtype)
+        else:
+            result[name] = tensor.clone()
+    return result

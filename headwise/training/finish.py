@@ -1,0 +1,133 @@
+"""The end of a run: the average of the last checkpoints if it is better, the best model published, the README."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+
+import torch
+from torch import Tensor
+
+from headwise.errors import CheckpointError
+from headwise.training.checkpoints import Checkpoints
+from headwise.training.commits import Writable, commit_file
+from headwise.training.ema import average
+from headwise.training.log import RunLog
+from headwise.training.publish import MODEL, evaluated, publish
+from headwise.training.reading import read_folder
+from headwise.training.session import Session
+from headwise.training.tensors import TensorFile
+from headwise.training.validation import Guard, monitored, scores, smaller_is_better
+from headwise.training.weights import load_weights
+
+README = "README.md"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The model that a run ends with: its step, or the steps it is the average of, and its scores."""
+
+    steps: list[int]
+    metrics: dict[str, float]
+
+
+def finish(session: Session, checkpoints: Checkpoints, log: RunLog, guard: Guard, reason: str) -> Outcome:
+    """Publishes the best model, or the average of the last ones if that is better, and writes the README."""
+    outcome = _publish_average(session, checkpoints, log, guard) or publish_best(session, checkpoints, log)
+    text = session.task.card(outcome.metrics).rstrip() + "\n\n" + _training_facts(session, outcome, reason)
+    commit_file(checkpoints.run / README, text.encode())
+    return outcome
+
+
+def publish_best(session: Session, checkpoints: Checkpoints, log: RunLog) -> Outcome:
+    """Publishes the best checkpoint unless it is; the last one where no validation chose a best."""
+    progress = session.progress
+    step = progress.best_step or progress.step
+    if not _is_published(checkpoints, step, session.model_files()):
+        saved = checkpoints.newest(log.note, first=step)
+        _, tensors, tied = evaluated(saved)
+        files = {**session.model_files(), MODEL: TensorFile(tensors, tied)}
+        publish(checkpoints.run, files, {"step": step, "metrics": progress.best_metrics})
+    return Outcome([step], progress.best_metrics)
+
+
+def _publish_average(session: Session, checkpoints: Checkpoints, log: RunLog, guard: Guard) -> Outcome | None:
+    config, progress = session.recipe.training, session.progress
+    models, steps, tied = _recent(checkpoints, progress.recent_steps, log)
+    if config.average_last < 2 or len(models) < 2:
+        return None
+    mean = average(models)
+    metrics = _scores_of(session, mean, tied, guard)
+    value, best = monitored(config, metrics), progress.best_value
+    better = best is not None and (value < best if smaller_is_better(config) else value > best)
+    told = f"average of the checkpoints of steps {', '.join(map(str, steps))}: {config.monitor} {value:.4g}, "
+    log.note(told + ("better than the best single one, and published" if better else "no better than the best one"))
+    log.tell({"event": "average", "step": progress.step, "steps": steps, "metrics": metrics, "best": better})
+    if not better:
+        return None
+    files = {**session.model_files(), MODEL: TensorFile(mean, tied)}
+    publish(checkpoints.run, files, {"step": steps[-1], "averaged": steps, "metrics": metrics})
+    return Outcome(steps, metrics)
+
+
+def _recent(
+    checkpoints: Checkpoints, steps: list[int], log: RunLog
+) -> tuple[list[Mapping[str, Tensor]], list[int], Mapping[str, str]]:
+    models: list[Mapping[str, Tensor]] = []
+    used: list[int] = []
+    tied: Mapping[str, str] = {}
+    for step in steps:
+        try:
+            _, tensors, tied = evaluated(checkpoints.at(step))
+        except CheckpointError as error:
+            log.note(f"{error}; left out of the average")
+            continue
+        models.append(tensors)
+        used.append(step)
+    return models, used, tied
+
+
+def _scores_of(
+    session: Session, tensors: Mapping[str, Tensor], tied: Mapping[str, str], guard: Guard
+) -> dict[str, float]:
+    own = {name: tensor.clone() for name, tensor in session.model.state_dict().items()}
+    load_weights(session.model, tensors, tied, "the average")
+    try:
+        limit = session.recipe.training.valid_limit
+        return scores(session, guard, limit=limit, samples=False)[0]
+    finally:
+        session.model.load_state_dict(own)
+
+
+def _is_published(checkpoints: Checkpoints, step: int, files: Mapping[str, Writable]) -> bool:
+    try:
+        saved = read_folder(checkpoints.run)
+    except CheckpointError:
+        return False
+    return saved.facts.get("step") == step and "averaged" not in saved.facts and saved.files == files
+
+
+def _training_facts(session: Session, outcome: Outcome, reason: str) -> str:
+    progress, recipe = session.progress, session.recipe
+    weights = sum(parameter.numel() for parameter in session.model.parameters())
+    steps = ", ".join(map(str, outcome.steps))
+    facts = {
+        "recipe": f"`config.toml`, seed {recipe.seed}",
+        "weights": f"{weights:,}",
+        "trained": f"{progress.step:,} steps, {session.sampler.progress():.2f} epochs, {progress.tokens:,} tokens",
+        "CPU time": f"{progress.cpu_s:,.0f} s",
+        "ended by": reason,
+        "model": f"average of steps {steps}" if len(outcome.steps) > 1 else f"step {steps}",
+        **{name: f"{value:.6g}" for name, value in outcome.metrics.items()},
+        "skipped steps": str(progress.skipped),
+        "made with": f"headwise {_version()}, torch {torch.__version__}",
+        **{f"SHA-256 of {name}": f"`{digest}`" for name, digest in session.task.fingerprint().items()},
+    }
+    rows = "".join(f"| {name} | {value} |\n" for name, value in facts.items())
+    return f"## Training\n\n| | |\n|---|---|\n{rows}"
+
+
+def _version() -> str:
+    try:
+        return metadata.version("headwise")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"

@@ -1,0 +1,216 @@
+"""The training loop: draw, differentiate, step, log, validate, save; stops at a limit, a signal or bad numbers."""
+
+import time
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+
+from headwise.errors import DataError, MachineError
+from headwise.training import numerics
+from headwise.training.checkpoints import Checkpoints
+from headwise.training.compiling import Loss, compiled
+from headwise.training.log import RunLog
+from headwise.training.optimizers import learning_rate, set_learning_rate
+from headwise.training.publish import MODEL, publish
+from headwise.training.reporter import CpuClock, Reporter
+from headwise.training.session import Session
+from headwise.training.signals import Stopped, StopSignal
+from headwise.training.validation import monitored, smaller_is_better, validate
+
+_MOST_SKIPPED_IN_A_ROW = 10
+
+
+class Loop:
+    """Trains a session to its end.
+
+    The state only ever changes by a whole step or a whole validation, and everything that decides what comes next is
+    in the session; so a checkpoint between any two of them continues to the same bits.
+    """
+
+    def __init__(
+        self, session: Session, checkpoints: Checkpoints, log: RunLog, stop: StopSignal, clock: CpuClock
+    ) -> None:
+        self.session = session
+        self._config = session.recipe.training
+        self._checkpoints = checkpoints
+        self._log = log
+        self._stop = stop
+        self._clock = clock
+        self._loss: Loss = session.task.loss
+        if self._config.compile:
+            self._loss = compiled(session.task.loss, log.note)
+        self._parameters = [parameter for parameter in session.model.parameters() if parameter.requires_grad]
+        self._device = self._parameters[0].device.type
+        self._saved: tuple[int, int] | None = None
+        self._without_tokens = 0
+        self._report = Reporter(session, log, clock)
+
+    def run(self) -> str:
+        """Trains until a limit and says which: max_steps, max_epochs, max_cpu_s or patience.
+
+        Raises: Stopped after a signal, with everything saved; Diverged; MachineError.
+        """
+        self.session.model.train()
+        try:
+            while True:
+                self._stop.check()
+                reason = self._finished()
+                if self._validation_due(at_end=reason is not None):
+                    self._validate()
+                elif reason is not None:
+                    break
+                else:
+                    self._step()
+                    self._after_step()
+        except Stopped as stopped:
+            self.save(retry=False)
+            step = self.session.progress.step
+            message = f"{stopped} after step {step}; everything is saved: run the same command to go on from there"
+            raise Stopped(stopped.signum, message) from None
+        self.save(retry=False)
+        return reason
+
+    def save(self, *, retry: bool) -> bool:
+        """Commits a checkpoint unless this very state is saved; False when the disk refused and is tried again later.
+
+        Raises: MachineError when the disk refuses and `retry` is not set.
+        """
+        progress = self.session.progress
+        state = (progress.step, progress.validated_step)
+        if self._saved == state:
+            return True
+        progress.cpu_s = self._clock.used_s()
+        self._log.sync()
+        kept = {progress.best_step, *progress.recent_steps}
+        if progress.skipped_in_row:
+            # perhaps on the way to diverging: what was saved in better times must not be pushed out
+            kept |= {entry.step for entry in self._checkpoints.entries()}
+        try:
+            path = self._checkpoints.save(progress.step, self.session.files(), kept)
+        except MachineError as error:
+            if not retry:
+                raise
+            self._log.note(f"checkpoint of step {progress.step} not saved, to be tried again at the next: {error}")
+            return False
+        self._saved = state
+        self._log.tell({"event": "checkpoint", "step": progress.step, "path": str(path)})
+        return True
+
+    def _finished(self) -> str | None:
+        progress, config = self.session.progress, self._config
+        if config.max_steps and progress.step >= config.max_steps:
+            return "max_steps"
+        if config.max_epochs and self.session.sampler.epoch >= config.max_epochs:
+            return "max_epochs"
+        if config.max_cpu_s and self._clock.used_s() >= config.max_cpu_s:
+            return "max_cpu_s"
+        if config.patience and progress.since_best >= config.patience:
+            return "patience"
+        return None
+
+    def _validation_due(self, *, at_end: bool) -> bool:
+        progress, sampler, config = self.session.progress, self.session.sampler, self._config
+        if not self.session.validates or progress.validated_step == progress.step:
+            return False
+        by_step = bool(config.validate_every) and progress.step % config.validate_every == 0
+        between_epochs = sampler.position == 0 and sampler.epoch > 0
+        by_epoch = bool(config.validate_every_epochs) and sampler.epoch % max(config.validate_every_epochs, 1) == 0
+        return at_end or by_step or (between_epochs and by_epoch)
+
+    def _step(self) -> None:
+        session, config, begun = self.session, self._config, time.perf_counter()
+        drawn = session.sampler.take(config.accumulate)
+        # all batches of the step are made first: the loss is divided by the tokens of all of them
+        batches = [batch for batch in (session.task.collate("train", rows) for rows in drawn) if batch.num_tokens]
+        tokens = sum(batch.num_tokens for batch in batches)
+        if not tokens:
+            self._count_without_tokens(len(drawn))
+            return
+        self._without_tokens = 0
+        session.progress.step += 1
+        share = self._clock.used_s() / config.max_cpu_s if config.schedule == "budget" else 0.0
+        set_learning_rate(session.optimizer, learning_rate(config, session.progress.step, share))
+        try:
+            loss, gradients = self._differentiate(batches, tokens)
+        except RuntimeError as error:
+            known = numerics.out_of_memory(error, session.progress.step, tokens, drawn)
+            raise (known or error) from error
+        norm_tensor = numerics.global_norm(gradients)
+        self._update(*numerics.read_together(loss, norm_tensor), gradients, tokens, drawn)
+        session.optimizer.zero_grad(set_to_none=True)
+        self._report.worked(time.perf_counter() - begun, tokens)
+
+    def _differentiate(self, batches: list[Any], tokens: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        total = torch.zeros((), device=self._device)
+        for batch in batches:
+            with self._precision():
+                loss = self._loss(self.session.model, batch) / tokens
+            loss.backward()
+            total += loss.detach()
+        return total, numerics.gradients(self._parameters)
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        return torch.autocast(self._device, torch.bfloat16) if self._config.precision == "bf16" else nullcontext()
+
+    def _update(
+        self, loss: float, norm: float, gradients: list[torch.Tensor], tokens: int, drawn: list[list[int]]
+    ) -> None:
+        session, progress = self.session, self.session.progress
+        if not numerics.are_finite(loss, norm):
+            self._skip(loss, norm, drawn)
+            return
+        numerics.clip(gradients, norm, self._config.clip_norm)
+        session.optimizer.step()
+        progress.note_loss(loss, norm, tokens)
+        if session.mean is not None:
+            session.mean.update(progress.updates)
+
+    def _skip(self, loss: float, norm: float, drawn: list[list[int]]) -> None:
+        progress = self.session.progress
+        progress.note_skip()
+        reason = f"loss {loss:g}, gradient norm {norm:g}"
+        self._log.metric({"event": "skipped", "step": progress.step, "reason": reason, "batches": drawn})
+        self._log.note(f"step {progress.step} skipped: {reason}; its examples are in metrics.jsonl")
+        numerics.check_finite(self.session.model.state_dict(), progress.step)
+        if progress.skipped_in_row >= _MOST_SKIPPED_IN_A_ROW:
+            raise numerics.diverged(progress.skipped_in_row, progress.step, reason)
+
+    def _count_without_tokens(self, batches: int) -> None:
+        self._without_tokens += batches
+        if self._without_tokens > 2 * self.session.sampler.batches_per_epoch():
+            raise DataError("no example of the training data has a target token; is the target side empty?")
+
+    def _after_step(self) -> None:
+        progress, config = self.session.progress, self._config
+        if progress.window_steps and progress.step % config.log_every == 0:
+            self._report.steps()
+        if self._log.display.due():
+            self._report.show()
+        by_step = config.save_every and progress.step and progress.step % config.save_every == 0
+        if by_step and not self._validation_due(at_end=False):
+            self.save(retry=config.on_disk_full == "retry")
+
+    def _validate(self) -> None:
+        progress, config = self.session.progress, self._config
+        former = (progress.best_step, progress.best_value, progress.best_metrics)
+        metrics, samples = validate(self.session, self._stop.breakable)
+        value = monitored(config, metrics)
+        improved = progress.note_validation(metrics, value, smaller_is_better(config), config.average_last)
+        self._report.validation(metrics, samples, improved)
+        if not self.save(retry=config.on_disk_full == "retry"):
+            # a best that could not be kept is none
+            progress.best_step, progress.best_value, progress.best_metrics = former
+        elif improved:
+            self._publish(value, metrics)
+
+    def _publish(self, value: float, metrics: dict[str, float]) -> None:
+        step = self.session.progress.step
+        files = {**self.session.model_files(), MODEL: self.session.published_weights()}
+        try:
+            self._checkpoints.point_to_best(step, value)
+            publish(self._checkpoints.run, files, {"step": step, "metrics": metrics})
+        except MachineError as error:
+            if self._config.on_disk_full == "stop":
+                raise
+            self._log.note(f"the best model, of step {step}, is in its checkpoint only: {error}")

@@ -1,0 +1,75 @@
+"""Gradient norm and clipping in one pass each, and what to say when numbers stop being finite."""
+
+import math
+from collections.abc import Iterable, Mapping
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from headwise.errors import Diverged, MachineError
+from headwise.training.tensors import not_finite
+
+# the two ways in which torch reports that memory is out on this kind of machine
+_OUT_OF_MEMORY = ("DefaultCPUAllocator", "not enough memory")
+
+
+def gradients(parameters: Iterable[nn.Parameter]) -> list[Tensor]:
+    """The gradients there are; a parameter that took no part has none."""
+    return [parameter.grad for parameter in parameters if parameter.grad is not None]
+
+
+def global_norm(tensors: list[Tensor]) -> Float[Tensor, ""]:
+    """Euclidean norm of all tensors as one vector; NaN or infinity in any of them shows in it.
+
+    >>> global_norm([torch.tensor([3.0]), torch.tensor([[4.0]])])
+    tensor(5.)
+    """
+    return torch.nn.utils.get_total_norm(tensors) if tensors else torch.zeros(())
+
+
+def clip(tensors: list[Tensor], norm: float, limit: float) -> None:
+    """Scales all tensors in place so that their global norm, known to be `norm`, is `limit` at most; 0 is no limit."""
+    if limit and norm > limit:
+        torch._foreach_mul_(tensors, limit / norm)
+
+
+def read_together(loss: Float[Tensor, ""], norm: Float[Tensor, ""]) -> tuple[float, float]:
+    """Both values in the one place of a step where the host waits for the device."""
+    loss_value, norm_value = torch.stack([loss.float(), norm.float()]).tolist()
+    return loss_value, norm_value
+
+
+def are_finite(*values: float) -> bool:
+    """True when no value is NaN or infinite."""
+    return all(map(math.isfinite, values))
+
+
+def diverged(in_a_row: int, step: int, reason: str) -> Diverged:
+    """The error after too many steps in a row without finite numbers."""
+    return Diverged(
+        f"training diverged: {in_a_row} steps in a row up to step {step} had no finite loss and gradient ({reason}); "
+        "lower training.learning_rate, raise training.warmup_steps or set training.precision = 'fp32', "
+        "then resume from the last checkpoint or start again"
+    )
+
+
+def check_finite(tensors: Mapping[str, Tensor], step: int) -> None:
+    """Raises: Diverged naming the first of these weights or optimizer states that is not finite."""
+    if bad := not_finite(tensors):
+        raise Diverged(
+            f"training diverged: at step {step} '{bad[0]}' holds NaN or infinity ({len(bad)} of {len(tensors)} tensors "
+            "do), and skipping steps cannot mend that; lower training.learning_rate or raise training.warmup_steps, "
+            "then resume from the last checkpoint or start again"
+        )
+
+
+def out_of_memory(error: RuntimeError, step: int, tokens: int, indices: list[list[int]]) -> MachineError | None:
+    """The error for a step that did not fit in memory; None for any other error."""
+    if not any(sign in str(error) for sign in _OUT_OF_MEMORY):
+        return None
+    largest = max((len(batch) for batch in indices), default=0)
+    return MachineError(
+        f"out of memory at step {step}, with {tokens:,} target tokens and up to {largest} examples in a batch; "
+        "lower training.batch_tokens and raise training.accumulate to keep the same effective batch"
+    )

@@ -1,0 +1,87 @@
+"""What a run has done so far, as plain numbers that go into every checkpoint."""
+
+import math
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from headwise.errors import CheckpointError
+
+
+@dataclass
+class Progress:
+    """Counters of a run. `step` counts the steps tried, the skipped ones among them."""
+
+    step: int = 0
+    updates: int = 0
+    tokens: int = 0
+    skipped: int = 0
+    skipped_in_row: int = 0
+    cpu_s: float = 0.0
+    # sums since the last line of the log
+    window_loss: float = 0.0
+    window_tokens: int = 0
+    window_norm: float = 0.0
+    window_steps: int = 0
+    # validation: the last step validated, the best one, validations since then, and the steps to average
+    validated_step: int = 0
+    best_step: int = 0
+    best_value: float | None = None
+    best_metrics: dict[str, float] = field(default_factory=dict)
+    since_best: int = 0
+    recent_steps: list[int] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """Values for JSON; metrics that are not finite, which JSON has no number for, are left out."""
+        values = asdict(self)
+        values["best_metrics"] = finite_only(self.best_metrics)
+        return values
+
+    @classmethod
+    def from_json(cls, values: Any, name: str) -> "Progress":
+        """Reads what `as_json` gave. Raises: CheckpointError naming the file."""
+        known = {item.name for item in fields(cls)}
+        if not isinstance(values, dict) or set(values) != known:
+            raise CheckpointError(f"{name}: its counters are not those of this program")
+        return cls(**values)
+
+    def note_loss(self, loss: float, norm: float, tokens: int) -> None:
+        """Counts a step that was taken: loss a token, gradient norm, target tokens."""
+        self.updates += 1
+        self.tokens += tokens
+        self.skipped_in_row = 0
+        self.window_loss += loss * tokens
+        self.window_tokens += tokens
+        self.window_norm += norm
+        self.window_steps += 1
+
+    def note_skip(self) -> None:
+        """Counts a step whose numbers were not finite."""
+        self.skipped += 1
+        self.skipped_in_row += 1
+
+    def take_window(self) -> dict[str, float]:
+        """Mean loss a token and mean gradient norm since the last call; nothing when every step was skipped."""
+        if not self.window_steps:
+            return {}
+        result = {"loss": self.window_loss / self.window_tokens, "grad_norm": self.window_norm / self.window_steps}
+        self.window_loss, self.window_tokens, self.window_norm, self.window_steps = 0.0, 0, 0.0, 0
+        return result
+
+    def note_validation(self, metrics: dict[str, float], value: float, smaller_is_better: bool, recent: int) -> bool:
+        """Counts a validation; True when `value` is a new best. NaN never is, and of equal ones the first stays."""
+        self.validated_step = self.step
+        if recent:
+            self.recent_steps = [*self.recent_steps, self.step][-recent:]
+        best = self.best_value
+        improved = math.isfinite(value) and (best is None or (value < best if smaller_is_better else value > best))
+        if improved:
+            self.best_step, self.best_value, self.best_metrics = self.step, value, dict(metrics)
+            self.since_best = 0
+        else:
+            self.since_best += 1
+        return improved
+
+
+def finite_only(values: dict[str, float]) -> dict[str, float]:
+    """The entries whose numbers are finite."""
+    return {name: value for name, value in values.items() if math.isfinite(value)}

@@ -1,0 +1,70 @@
+"""The model in the root of a run folder: complete for prediction without `state/`; a reader sees old or new, no mix."""
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from headwise.errors import CheckpointError
+from headwise.training.checkpoints import Checkpoints
+from headwise.training.commits import MANIFEST, Writable, commit_file, seal
+from headwise.training.reading import FORMAT, Saved, read_folder
+
+MODEL = "model.safetensors"
+EMA = "ema.safetensors"
+CONFIG = "config.toml"
+TRAINER = "trainer.json"
+OPTIMIZER = "optimizer.safetensors"
+OWN_FILES = frozenset({MODEL, EMA, CONFIG, TRAINER, OPTIMIZER, MANIFEST, "metrics.jsonl", "log.txt", "README.md"})
+# a reader that meets a replacement half done looks once more after this long
+_RETRY_S = 0.1
+
+
+def publish(run: Path, files: Mapping[str, Writable], facts: Mapping[str, Any]) -> None:
+    """Puts model, config and task files into the root of `run`; the manifest that binds them is written last.
+
+    Raises: MachineError when the disk refuses; then the old model, or the checkpoints, can still be read.
+    """
+    entries = {name: commit_file(run / name, content) for name, content in files.items()}
+    commit_file(run / MANIFEST, seal({"format": FORMAT, "kind": "model", "files": entries, **facts}))
+
+
+def read_run(run: Path, warn: Callable[[str], None], accept: Callable[[Saved], Any]) -> Any:
+    """What `accept` makes of the published model, or else of the best or the newest good checkpoint.
+
+    Every file is verified before use; what is damaged is told to `warn` by name.
+
+    Raises: CheckpointError when nothing good is there.
+    """
+    if not run.is_dir():
+        raise CheckpointError(f"{run}: no such run folder")
+    for last_try in (False, True):
+        try:
+            return accept(read_folder(run))
+        except CheckpointError as error:
+            problem = error
+        if not last_try:
+            time.sleep(_RETRY_S)
+    found = _from_state(run, problem, warn, accept)
+    warn(f"{problem}; used a checkpoint in {Checkpoints(run).folder} instead")
+    return found
+
+
+def evaluated(saved: Saved) -> tuple[str, Mapping[str, Any], Mapping[str, str]]:
+    """Name, tensors and metadata of the weights to predict with: the running mean where there is one."""
+    name = EMA if EMA in saved.tensors else MODEL
+    tensors, metadata = saved.file(name)
+    return name, tensors, metadata
+
+
+def _from_state(
+    run: Path, problem: CheckpointError, warn: Callable[[str], None], accept: Callable[[Saved], Any]
+) -> Any:
+    try:
+        checkpoints = Checkpoints(run)
+        found = checkpoints.newest(warn, accept, first=checkpoints.best_step(warn))
+    except CheckpointError as error:
+        raise CheckpointError(f"{problem}; {error}") from None
+    if found is None:
+        raise CheckpointError(f"{problem}; there is no checkpoint to fall back to")
+    return found

@@ -1,0 +1,181 @@
+"""Reading what `commits` wrote: no file is believed before its size and SHA-256 agree with the sealed manifest."""
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from headwise.errors import CheckpointError
+from headwise.training.commits import MANIFEST, canonical
+from headwise.training.tensors import not_finite, read_tensors
+
+FORMAT = 1
+_MAX_SMALL_BYTES = 256 * 1024 * 1024
+_CHUNK_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A folder's verified content: files as bytes, tensor files as (tensors, metadata), and the manifest's facts."""
+
+    folder: Path
+    facts: dict[str, Any]
+    files: dict[str, bytes]
+    tensors: dict[str, tuple[dict[str, Tensor], dict[str, str]]]
+
+    def json(self, name: str) -> dict[str, Any]:
+        """The JSON object in file `name`. Raises: CheckpointError when it is missing or is none."""
+        if name not in self.files:
+            raise CheckpointError(f"{self.folder / name}: missing; the folder is no checkpoint of this program")
+        return _object(self.files[name], self.folder / name)
+
+    def file(self, name: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+        """Tensors and metadata of file `name`. Raises: CheckpointError when the checkpoint has none."""
+        if name not in self.tensors:
+            raise CheckpointError(f"{self.folder / name}: missing; the folder is no checkpoint of this program")
+        return self.tensors[name]
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of `folder`, its seal and format checked. Raises: CheckpointError naming the file."""
+    path = folder / MANIFEST
+    manifest = unseal(_read_small(path, None), path)
+    version = manifest.get("format")
+    if not isinstance(version, int) or version > FORMAT:
+        raise CheckpointError(f"{path}: format {version} is newer than this program reads ({FORMAT}); update headwise")
+    files = manifest.get("files")
+    if not isinstance(files, dict) or not all(_is_entry(name, entry) for name, entry in files.items()):
+        raise CheckpointError(f"{path}: its list of files is not one of this program")
+    return manifest
+
+
+def read_folder(folder: Path) -> Saved:
+    """Reads and verifies every file that the manifest of `folder` names, in one pass over each.
+
+    Raises: CheckpointError naming the first file that is missing, changed or holds numbers that are not finite.
+    """
+    manifest = read_manifest(folder)
+    files: dict[str, bytes] = {}
+    tensors: dict[str, tuple[dict[str, Tensor], dict[str, str]]] = {}
+    for name, entry in sorted(manifest["files"].items()):
+        if name.endswith(".safetensors"):
+            tensors[name] = _read_tensor_file(folder / name, entry)
+        else:
+            files[name] = _read_small(folder / name, entry)
+    return Saved(folder, {key: value for key, value in manifest.items() if key != "files"}, files, tensors)
+
+
+def verify(folder: Path) -> None:
+    """Checks every file of `folder` against its manifest and keeps none. Raises: CheckpointError naming the file."""
+    for name, entry in sorted(read_manifest(folder)["files"].items()):
+        with _opened(folder / name, entry) as source:
+            while source.left:
+                source.read(min(_CHUNK_BYTES, source.left))
+
+
+def unseal(data: bytes, path: Path) -> dict[str, Any]:
+    """The values of sealed JSON. Raises: CheckpointError when any byte differs from what was written."""
+    values = _object(data, path)
+    given = values.pop("seal", None)
+    expected = hashlib.sha256(canonical(values)).hexdigest()
+    if given != expected or canonical({**values, "seal": given}) != data:
+        raise CheckpointError(f"{path}: damaged: its content does not agree with its own digest")
+    return values
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """Reads a sealed JSON file. Raises: CheckpointError naming it."""
+    return unseal(_read_small(path, None), path)
+
+
+class _Source:
+    """An open file that hashes what is read, and never gives less than was asked for."""
+
+    def __init__(self, handle: int, path: Path, size: int) -> None:
+        self._file = os.fdopen(handle, "rb", buffering=0)
+        self._path = path
+        self._digest = hashlib.sha256()
+        self.left = size
+
+    def read(self, size: int) -> bytes:
+        buffer = bytearray(size)
+        self.read_into(memoryview(buffer))
+        return bytes(buffer)
+
+    def read_into(self, buffer: memoryview) -> None:
+        done = 0
+        while done < len(buffer):
+            count = self._file.readinto(buffer[done:])
+            if not count:
+                raise CheckpointError(f"{self._path}: ends too early")
+            done += count
+        self._digest.update(buffer)
+        self.left -= len(buffer)
+
+    def digest(self) -> str:
+        return self._digest.hexdigest()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+@contextmanager
+def _opened(path: Path, entry: dict[str, Any] | None) -> Iterator[_Source]:
+    """Opens a regular file that is no link; at the end its size and digest must be those of `entry`."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: missing") from None
+    except OSError as error:
+        reason = "is a link" if os.path.islink(path) else (error.strerror or str(error)).lower()
+        raise CheckpointError(f"{path}: cannot be read: {reason}") from None
+    facts = os.fstat(handle)
+    source = _Source(handle, path, facts.st_size)
+    try:
+        if not stat.S_ISREG(facts.st_mode):
+            raise CheckpointError(f"{path}: is not a regular file")
+        if entry is not None and facts.st_size != entry["bytes"]:
+            raise CheckpointError(f"{path}: damaged: {facts.st_size:,} bytes instead of {entry['bytes']:,}")
+        yield source
+        if entry is not None and source.digest() != entry["sha256"]:
+            raise CheckpointError(f"{path}: damaged: its SHA-256 is not the one in the manifest")
+    finally:
+        source.close()
+
+
+def _read_small(path: Path, entry: dict[str, Any] | None) -> bytes:
+    with _opened(path, entry) as source:
+        if source.left > _MAX_SMALL_BYTES:
+            raise CheckpointError(f"{path}: {source.left:,} bytes are too many for a file of this kind")
+        return source.read(source.left)
+
+
+def _read_tensor_file(path: Path, entry: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, str]]:
+    with _opened(path, entry) as source:
+        tensors, metadata = read_tensors(source, source.left, str(path))
+    if bad := not_finite(tensors):
+        raise CheckpointError(f"{path}: '{bad[0]}' holds NaN or infinity ({len(bad)} of {len(tensors)} tensors do)")
+    return tensors, metadata
+
+
+def _object(data: bytes, path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(data)
+    except (ValueError, RecursionError):
+        raise CheckpointError(f"{path}: damaged: not valid JSON") from None
+    if not isinstance(values, dict):
+        raise CheckpointError(f"{path}: damaged: not a JSON object")
+    return values
+
+
+def _is_entry(name: str, entry: Any) -> bool:
+    plain = bool(name) and "/" not in name and "\0" not in name and name not in (".", "..")
+    sized = isinstance(entry, dict) and type(entry.get("bytes")) is int and isinstance(entry.get("sha256"), str)
+    return plain and sized

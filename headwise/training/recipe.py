@@ -1,0 +1,210 @@
+"""A recipe: the fields of a task with `task`, `seed` and `[training]`, read from TOML and checked as a whole."""
+
+import functools
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, cast
+
+from pydantic import Field, create_model, model_validator
+
+from headwise.config import Config, build, override, read_toml
+from headwise.errors import CheckpointError, ConfigError
+from headwise.tasks import registry
+
+
+class TrainingConfig(Config):
+    """How a model is trained: the `[training]` section of a recipe. Where 0 switches something off, it says so."""
+
+    optimizer: Literal["adamw", "adam", "sgd"] = Field(default="adamw", description="adamw runs as one fused kernel")
+    learning_rate: float = Field(
+        default=1e-3, gt=0, description="peak of the schedule; with noam, the factor of its formula"
+    )
+    betas: tuple[float, float] = Field(default=(0.9, 0.98), description="decay of Adam's two running means")
+    epsilon: float = Field(default=1e-8, gt=0, description="added to Adam's denominator")
+    momentum: float = Field(default=0.9, ge=0, lt=1, description="momentum of sgd; 0 is plain sgd")
+    weight_decay: float = Field(
+        default=0.01, ge=0, description="decay of weight matrices; biases and norms are never decayed"
+    )
+    decay_embeddings: bool = Field(default=False, description="decay embedding tables too")
+    schedule: Literal["noam", "inverse_sqrt", "cosine", "linear", "constant", "budget"] = Field(
+        default="inverse_sqrt",
+        description="how the learning rate goes after warm-up; cosine and linear need max_steps; budget falls to zero "
+        "with the share of max_cpu_s used, so that two such runs are never the same bit for bit",
+    )
+    warmup_steps: int = Field(default=400, ge=0, description="steps in which the learning rate rises from zero")
+    noam_width: int | None = Field(
+        default=None, gt=0, description="d_model in noam's formula; without it, model.d_model"
+    )
+    final_share: float = Field(
+        default=0.0, ge=0, le=1, description="where cosine and linear end, as a share of the peak"
+    )
+
+    max_steps: int = Field(default=0, ge=0, description="stop after so many steps; 0 is no limit")
+    max_epochs: int = Field(default=20, ge=0, description="stop after so many passes over the data; 0 is no limit")
+    max_cpu_s: float = Field(
+        default=0.0,
+        ge=0,
+        description="stop after so many CPU seconds of the process, all threads, preparation, validation and earlier "
+        "parts of a resumed run included; 0 is no limit; where a run stops then depends on the machine",
+    )
+
+    batch_tokens: int = Field(default=4096, gt=0, description="budget of a batch in padded tokens")
+    budget: Literal["longest", "target"] = Field(
+        default="longest", description="the side of the examples that the budget counts"
+    )
+    batch_sentences: int | None = Field(default=None, gt=0, description="examples of a batch at most")
+    accumulate: int = Field(default=1, gt=0, description="batches of one optimizer step; as if they were one batch")
+    clip_norm: float = Field(default=1.0, ge=0, description="largest norm of the whole gradient; 0 is no clipping")
+    ema_decay: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="running mean of the weights, validated and published in their place; 0 is none",
+    )
+    average_last: int = Field(
+        default=0,
+        ge=0,
+        description="at the end, average so many validated checkpoints and keep that if it is better; 0 is none",
+    )
+
+    validate_every: int = Field(default=0, ge=0, description="steps between validations; 0 is none by steps")
+    validate_every_epochs: int = Field(default=1, ge=0, description="epochs between validations; 0 is none by epochs")
+    valid_limit: int | None = Field(default=None, gt=0, description="validate on so many examples only")
+    monitor: str = Field(default="loss", description="the metric that says which model is best")
+    mode: Literal["auto", "min", "max"] = Field(
+        default="auto", description="which way is better; auto: min for loss, perplexity"
+    )
+    patience: int = Field(
+        default=0, ge=0, description="stop after so many validations without a new best; 0 never stops"
+    )
+
+    save_every: int = Field(
+        default=0, ge=0, description="steps between checkpoints besides those at validations; 0 is none"
+    )
+    keep_last: int = Field(default=2, ge=1, description="newest verified checkpoints to keep, besides the best")
+    on_disk_full: Literal["retry", "stop"] = Field(
+        default="retry", description="go on and save at the next occasion, or stop"
+    )
+
+    precision: Literal["fp32", "bf16"] = Field(
+        default="fp32", description="bf16: autocast of the loss; weights stay in fp32"
+    )
+    compile: bool = Field(
+        default=False,
+        description="torch.compile of the loss, if there is a compiler; resumed runs may then differ in rounding",
+    )
+
+    log_every: int = Field(default=50, gt=0, description="steps between lines of metrics.jsonl")
+    print_every_s: float = Field(
+        default=10.0, ge=0, description="seconds between progress lines where there is no terminal"
+    )
+    tensorboard: bool = Field(
+        default=False, description="write TensorBoard events; needs the extra headwise[tensorboard]"
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "TrainingConfig":
+        if not (self.max_steps or self.max_epochs or self.max_cpu_s):
+            raise ValueError("training never ends: set max_steps, max_epochs or max_cpu_s")
+        if self.schedule in ("cosine", "linear") and not self.max_steps:
+            raise ValueError(f"schedule '{self.schedule}' needs max_steps, where it ends")
+        if self.schedule == "budget" and not self.max_cpu_s:
+            raise ValueError("schedule 'budget' needs max_cpu_s, which it follows")
+        if self.schedule == "noam" and not self.warmup_steps:
+            raise ValueError("schedule 'noam' needs warmup_steps of at least 1")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas {self.betas} must be at least 0 and below 1")
+        return self
+
+
+class Recipe(Config):
+    """All that decides a run. A recipe of a task has the task's own fields besides these."""
+
+    task: str = Field(description="what is learned")
+    seed: int = Field(
+        default=0, ge=0, lt=2**63, description="of all random choices: initial weights, order of data, dropout"
+    )
+    training: TrainingConfig = Field(default=TrainingConfig(), description="how it is trained")
+
+
+# what may change when a run continues: where it ends and what is kept and told, but nothing that it computes
+MAY_CHANGE = frozenset(
+    f"training.{name}"
+    for name in (
+        "max_steps",
+        "max_epochs",
+        "max_cpu_s",
+        "patience",
+        "save_every",
+        "keep_last",
+        "on_disk_full",
+        "print_every_s",
+        "tensorboard",
+    )
+)
+
+
+def read_recipe(source: str | os.PathLike[str] | Mapping[str, Any], overrides: Iterable[str] = ()) -> Recipe:
+    """Reads a recipe from a TOML file or a mapping, with each `section.key=value` of `overrides` set.
+
+    Raises: ConfigError that names the file and every wrong key.
+    """
+    if isinstance(source, Mapping):
+        name, values = "recipe", dict(source)
+    else:
+        name, values = os.fspath(source), read_toml(source)
+    values = override(values, overrides)
+    task = values.get("task")
+    if not isinstance(task, str):
+        raise ConfigError(f'{name}: task is missing; write task = "...", one of: {", ".join(registry.task_names())}')
+    return _with_width(build(_recipe_type(task, registry.task_type(task).config_type), values, name), name)
+
+
+def as_recipe(source: Recipe | str | os.PathLike[str] | Mapping[str, Any], overrides: Iterable[str] = ()) -> Recipe:
+    """The recipe itself, or what `read_recipe` makes of the source; overrides apply to both."""
+    settings = list(overrides)
+    if not isinstance(source, Recipe):
+        return read_recipe(source, settings)
+    return read_recipe(source.model_dump(mode="json", exclude_none=True), settings) if settings else source
+
+
+def parse_recipe(data: bytes, name: str) -> Recipe:
+    """The recipe of a run folder's config.toml. Raises: CheckpointError when it is none."""
+    try:
+        return read_recipe(tomllib.loads(data.decode()))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, ConfigError) as error:
+        raise CheckpointError(f"{name}: {error}") from None
+
+
+def differences(old: Recipe, new: Recipe) -> dict[str, tuple[Any, Any]]:
+    """Keys whose values differ, as key -> (old, new)."""
+    before, after = _flat(old.model_dump(mode="json")), _flat(new.model_dump(mode="json"))
+    keys = sorted(before.keys() | after.keys())
+    return {key: (before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)}
+
+
+@functools.cache
+def _recipe_type(task: str, config_type: type[Config]) -> type[Recipe]:
+    made = create_model("Recipe", __base__=(Recipe, config_type), __doc__=f"A recipe of the task '{task}'.")
+    return cast(type[Recipe], made)
+
+
+def _with_width(recipe: Recipe, name: str) -> Recipe:
+    training = recipe.training
+    if training.schedule != "noam" or training.noam_width is not None:
+        return recipe
+    width = getattr(getattr(recipe, "model", None), "d_model", None)
+    if not isinstance(width, int):
+        raise ConfigError(f"{name}: training.schedule 'noam' needs training.noam_width: there is no model.d_model")
+    return recipe.model_copy(update={"training": training.model_copy(update={"noam_width": width})})
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat.update(_flat(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat

@@ -1,0 +1,223 @@
+"""A run from recipe to model, and a run folder back to something that predicts: `train` and `load`."""
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from headwise.config import to_toml
+from headwise.errors import CheckpointError, ConfigError, DataError
+from headwise.tasks import registry
+from headwise.tasks.task import Task
+from headwise.training.checkpoints import STATE, Checkpoints
+from headwise.training.commits import MANIFEST, commit_file, probe
+from headwise.training.display import Display
+from headwise.training.finish import finish, publish_best
+from headwise.training.lock import RunLock
+from headwise.training.log import OnEvent, RunLog, cut_metrics
+from headwise.training.loop import Loop
+from headwise.training.publish import CONFIG, OWN_FILES, TRAINER, evaluated, read_run
+from headwise.training.randomness import isolated
+from headwise.training.reading import Saved
+from headwise.training.recipe import MAY_CHANGE, Recipe, as_recipe, differences, parse_recipe
+from headwise.training.reporter import CpuClock
+from headwise.training.session import Session, machine
+from headwise.training.signals import StopSignal
+from headwise.training.validation import check_monitor
+from headwise.training.weights import load_weights
+
+Resume = Literal["auto", "never", "must"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its folder, the scores of its model, and how it came about.
+
+    `best` is the step of the model in the folder (the last one of an average); `stopped_because` is max_steps,
+    max_epochs, max_cpu_s or patience.
+    """
+
+    folder: Path
+    metrics: dict[str, float]
+    steps: int
+    best: int
+    skipped: int
+    stopped_because: str
+
+
+def train(
+    recipe: Recipe | str | os.PathLike[str] | Mapping[str, Any],
+    folder: str | os.PathLike[str],
+    *,
+    resume: Resume = "auto",
+    overrides: Iterable[str] = (),
+    allow_data_change: bool = False,
+    on_event: OnEvent | None = None,
+) -> Run:
+    """Trains a recipe into a run folder, or goes on where the folder's last good checkpoint stands.
+
+    The same recipe, data, machine and number of threads give the same weights bit for bit, however often the run was
+    stopped and resumed in between (but for schedule "budget" and limit `max_cpu_s`, which follow the clock).
+
+    Args:
+        recipe: a TOML file, a mapping of the same form, or what `read_recipe` made of either.
+        folder: the run folder; made if it is missing.
+        resume: "auto" goes on where there is a checkpoint and starts where there is nothing; "never" and "must"
+            refuse the one or the other.
+        overrides: `section.key=value` settings on top of the recipe.
+        allow_data_change: go on although the data files are not those that the run began with.
+        on_event: called with every event: steps, validations, skipped steps, checkpoints.
+
+    Raises:
+        ConfigError: a wrong recipe, one that is not the folder's, or a folder that is no run folder.
+        DataError: bad or changed data.
+        CheckpointError: no checkpoint in the folder is good.
+        MachineError: the folder cannot be written, the disk or the memory is full.
+        Diverged: ten steps in a row without finite numbers.
+        RunBusy: another process writes the folder.
+        Stopped: SIGINT or SIGTERM came; all is saved.
+    """
+    clock = CpuClock()
+    made, run = as_recipe(recipe, overrides), Path(folder)
+    _refuse_foreign(run, resume)
+    probe(run)
+    with RunLock(run), StopSignal() as stop, isolated(made.seed):
+        return _train(made, run, resume, allow_data_change, on_event, stop, clock)
+
+
+def load(folder: str | os.PathLike[str]) -> Any:
+    """The predictor of a run folder, every file verified first.
+
+    Where the model is damaged, the best or else the newest good checkpoint takes its place, with a warning that names
+    the damaged file.
+
+    Raises: CheckpointError naming the file when nothing good is left.
+    """
+    return read_run(Path(folder), lambda text: warnings.warn(text, stacklevel=2), _predictor)
+
+
+def _train(
+    recipe: Recipe,
+    run: Path,
+    resume: Resume,
+    allow_data_change: bool,
+    on_event: OnEvent | None,
+    stop: StopSignal,
+    clock: CpuClock,
+) -> Run:
+    training = recipe.training
+    checkpoints = Checkpoints(run, keep_last=training.keep_last)
+    notes = [f"removed {name}, left by an interrupted write" for name in checkpoints.sweep()]
+    saved = _previous(checkpoints, recipe, resume, notes)
+    cut_metrics(run, saved.facts["step"] if saved is not None else -1)
+    display = Display(every_s=training.print_every_s)
+    with closing(RunLog(run, display, tensorboard=training.tensorboard, on_event=on_event)) as log:
+        for note in notes:
+            log.note(note)
+        with stop.breakable():
+            task = registry.task_type(recipe.task)(recipe)
+        session = _session(task, recipe, saved, allow_data_change, log)
+        del saved
+        if session.progress.step:
+            clock.earlier_s = session.progress.cpu_s
+            publish_best(session, checkpoints, log)
+        elif session.validates:
+            check_monitor(session, stop.breakable)
+        reason = Loop(session, checkpoints, log, stop, clock).run()
+        outcome = finish(session, checkpoints, log, stop.breakable, reason)
+        log.note(f"finished: {reason} after {session.progress.step} steps; the model is in {run}")
+        progress = session.progress
+        return Run(run, outcome.metrics, progress.step, outcome.steps[-1], progress.skipped, reason)
+
+
+def _refuse_foreign(run: Path, resume: Resume) -> None:
+    """A folder with anything in it must be a run folder."""
+    try:
+        names = {name for name in os.listdir(run) if not name.startswith(".")}
+    except OSError:
+        names = set()
+    if not names:
+        return
+    if resume == "never":
+        raise ConfigError(f"{run}: is not empty; choose another folder, or resume the run in it")
+    if CONFIG not in names and STATE not in names:
+        raise ConfigError(f"{run}: is not empty and is no run folder; choose another one")
+
+
+def _previous(checkpoints: Checkpoints, recipe: Recipe, resume: Resume, notes: list[str]) -> Saved | None:
+    """The checkpoint to go on from, its recipe compared; None at a start, which then claims the folder."""
+    run = checkpoints.run
+    saved: Saved | None = checkpoints.newest(notes.append)
+    if saved is not None:
+        _compare(run, parse_recipe(saved.files.get(CONFIG, b""), str(saved.folder / CONFIG)), recipe, notes)
+        notes.append(f"going on from {saved.folder.name}")
+        return saved
+    if resume == "must":
+        raise ConfigError(f"{run}: has no checkpoint to go on from")
+    if (run / MANIFEST).exists():
+        raise ConfigError(f"{run}: has a model but no checkpoint to go on from; choose another folder")
+    if (run / CONFIG).exists():
+        _compare(run, parse_recipe((run / CONFIG).read_bytes(), str(run / CONFIG)), recipe, notes)
+    commit_file(run / CONFIG, to_toml(recipe).encode())
+    return None
+
+
+def _compare(run: Path, old: Recipe, new: Recipe, notes: list[str]) -> None:
+    changed = differences(old, new)
+    told = {key: f"{key} was {before!r} and is {after!r} now" for key, (before, after) in changed.items()}
+    if refused := [text for key, text in told.items() if key not in MAY_CHANGE]:
+        raise ConfigError(
+            f"{run}: was begun with another recipe: {'; '.join(refused)}; put it back, or choose another folder"
+        )
+    notes.extend(told.values())
+
+
+def _session(task: Task, recipe: Recipe, saved: Saved | None, allow_data_change: bool, log: RunLog) -> Session:
+    session = Session(task, recipe)
+    if recipe.training.schedule == "budget" or recipe.training.max_cpu_s:
+        log.note("this run follows the CPU clock: it cannot be repeated bit for bit")
+    if saved is None:
+        return session
+    facts = saved.json(TRAINER)
+    _check_data(task, facts.get("data"), allow_data_change, log.note)
+    _check_files(task, saved)
+    if facts.get("machine") != machine():
+        log.note(f"not bit-exact from here: the run began on {facts.get('machine')}, this is {machine()}")
+    session.restore(saved)
+    return session
+
+
+def _check_data(task: Task, before: Any, allow: bool, note: Callable[[str], None]) -> None:
+    now = task.fingerprint()
+    known: Mapping[str, str] = before if isinstance(before, Mapping) else {}
+    changed = sorted(name for name in known.keys() | now.keys() if known.get(name) != now.get(name))
+    if not changed:
+        return
+    told = f"the data has changed since this run began: {', '.join(changed)}"
+    if not allow:
+        raise DataError(f"{told}; put the files back, or allow the change (allow_data_change)")
+    note(f"{told}; going on all the same")
+
+
+def _check_files(task: Task, saved: Saved) -> None:
+    files = task.files()
+    for name in sorted(files.keys() | (saved.files.keys() - OWN_FILES)):
+        if files.get(name) != saved.files.get(name):
+            raise CheckpointError(
+                f"{saved.folder / name}: is not what the task makes of its data now; "
+                "the model was trained with the file in the checkpoint"
+            )
+
+
+def _predictor(saved: Saved) -> Any:
+    recipe = parse_recipe(saved.files.get(CONFIG, b""), str(saved.folder / CONFIG))
+    files = {name: data for name, data in saved.files.items() if name not in OWN_FILES}
+    task = registry.task_type(recipe.task).restore(files, recipe)
+    with isolated(recipe.seed):
+        model = task.build(recipe.seed)
+    name, tensors, metadata = evaluated(saved)
+    load_weights(model, tensors, metadata, str(saved.folder / name))
+    return task.predictor(model.eval())

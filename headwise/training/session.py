@@ -1,0 +1,113 @@
+"""All that changes while a model trains, how it becomes the files of a checkpoint, and how it comes back from them."""
+
+import functools
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+
+from headwise.config import to_toml
+from headwise.data.buckets import token_batches
+from headwise.errors import ConfigError
+from headwise.tasks.task import Task
+from headwise.training import randomness
+from headwise.training.commits import Writable, canonical
+from headwise.training.ema import RunningMean
+from headwise.training.numerics import check_finite
+from headwise.training.optimizers import build_optimizer, optimizer_tensors, restore_optimizer
+from headwise.training.progress import Progress
+from headwise.training.publish import CONFIG, EMA, MODEL, OPTIMIZER, OWN_FILES, TRAINER
+from headwise.training.reading import Saved
+from headwise.training.recipe import Recipe
+from headwise.training.sampler import Sampler
+from headwise.training.tensors import TensorFile
+from headwise.training.weights import load_weights, weights_file
+
+
+class Session:
+    """Model, optimizer, running mean, order of batches and counters of one run."""
+
+    def __init__(self, task: Task, recipe: Recipe) -> None:
+        training = recipe.training
+        self.task = task
+        self.recipe = recipe
+        self.model = task.build(recipe.seed)
+        self.optimizer = build_optimizer(self.model, training)
+        self.mean = RunningMean(self.model, training.ema_decay) if training.ema_decay else None
+        self.sampler = Sampler(self._draw, seed=recipe.seed)
+        self.progress = Progress()
+        self.validates = len(task.lengths("valid")) > 0
+        # the random numbers of training follow the seed, whatever building the model drew
+        torch.manual_seed(recipe.seed)
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """Inside, the model has the weights to validate and publish: the running mean where there is one."""
+        return self.mean.applied() if self.mean is not None else nullcontext()
+
+    def published_weights(self) -> TensorFile:
+        """Those weights as the content of a file, which copies nothing that is not averaged."""
+        if self.mean is None:
+            return weights_file(self.model)
+        with self.averaged():
+            return weights_file(self.model).copy()
+
+    def model_files(self) -> dict[str, Writable]:
+        """What prediction needs besides the weights."""
+        files = self.task.files()
+        if clash := OWN_FILES & files.keys():
+            raise ConfigError(f"the task's file '{min(clash)}' has the name of a file of the run folder")
+        return {CONFIG: to_toml(self.recipe).encode(), **files}
+
+    def files(self) -> dict[str, Writable]:
+        """A checkpoint's files. Raises: Diverged when weights or optimizer are not finite: no such one is written."""
+        optimizer = optimizer_tensors(self.optimizer, self.model)
+        check_finite({**self.model.state_dict(), **optimizer}, self.progress.step)
+        files = {**self.model_files(), MODEL: weights_file(self.model), OPTIMIZER: TensorFile(optimizer, {})}
+        if self.mean is not None:
+            files[EMA] = self.published_weights()
+        return {**files, TRAINER: canonical(self._facts())}
+
+    def restore(self, saved: Saved) -> None:
+        """Continues exactly where `files` was called. Raises: CheckpointError naming the file that does not fit."""
+        facts, place = saved.json(TRAINER), str(saved.folder / TRAINER)
+        load_weights(self.model, *saved.file(MODEL), str(saved.folder / MODEL))
+        restore_optimizer(self.optimizer, self.model, saved.file(OPTIMIZER)[0], str(saved.folder / OPTIMIZER))
+        if self.mean is not None:
+            self.mean.restore(*saved.file(EMA), str(saved.folder / EMA))
+        self.progress = Progress.from_json(facts.get("progress"), place)
+        self.sampler.restore(facts["sampler"])
+        randomness.restore(facts["randomness"])
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "progress": self.progress.as_json(),
+            "sampler": self.sampler.state(),
+            "randomness": randomness.capture(),
+            "machine": machine(),
+            "data": self.task.fingerprint(),
+        }
+
+    @functools.cached_property
+    def _lengths(self) -> Any:
+        return self.task.lengths("train")
+
+    def _draw(self, seed: int, epoch: int) -> list[list[int]]:
+        training = self.recipe.training
+        return token_batches(
+            self._lengths,
+            max_tokens=training.batch_tokens,
+            max_sentences=training.batch_sentences,
+            count=training.budget,
+            seed=seed,
+            epoch=epoch,
+        )
+
+
+def machine() -> dict[str, Any]:
+    """What decides the last bits of a result: threads, torch, instruction set, matrix-product precision."""
+    return {
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "capability": torch.backends.cpu.get_cpu_capability(),
+        "matmul_precision": torch.get_float32_matmul_precision(),
+    }

@@ -1,0 +1,85 @@
+"""A model's weights as named tensors and back: exact names, shapes and types, tied weights tied, nothing cast."""
+
+import json
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from headwise.errors import CheckpointError
+from headwise.training.tensors import TensorFile
+
+_TIED = "tied"
+_SHOWN = 5
+
+
+def weights_file(model: nn.Module) -> TensorFile:
+    """The weights as the content of a safetensors file; a tied tensor is written once, and its other names noted."""
+    return weights_as_file(model.state_dict(), ties(model))
+
+
+def weights_as_file(tensors: Mapping[str, Tensor], tied: Mapping[str, str]) -> TensorFile:
+    """Named tensors, without those that `tied` says are others, as the content of a safetensors file."""
+    return TensorFile({name: tensor for name, tensor in tensors.items() if name not in tied}, _metadata(tied))
+
+
+def ties(model: nn.Module) -> dict[str, str]:
+    """Names of tensors that are the same memory as an earlier one, with that one's name.
+
+    >>> model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    >>> model[1].weight = model[0].weight
+    >>> ties(model)
+    {'1.weight': '0.weight'}
+    """
+    seen: dict[tuple[int, torch.Size, tuple[int, ...]], str] = {}
+    tied: dict[str, str] = {}
+    for name, tensor in model.state_dict().items():
+        if not tensor.numel():
+            continue
+        first = seen.setdefault((tensor.data_ptr(), tensor.shape, tensor.stride()), name)
+        if first != name:
+            tied[name] = first
+    return tied
+
+
+def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], name: str) -> None:
+    """Copies tensors into the model when each fits exactly; otherwise nothing is changed.
+
+    Raises: CheckpointError naming the file and the first five differences.
+    """
+    tied = ties(model)
+    expected = {key: value for key, value in model.state_dict().items() if key not in tied}
+    problems = [f"'{key}' is missing" for key in expected if key not in tensors]
+    problems += [f"'{key}' is not in this model" for key in tensors if key not in expected]
+    problems += [_mismatch(key, tensors[key], value) for key, value in expected.items() if key in tensors]
+    problems = [problem for problem in problems if problem]
+    if not problems and _read_ties(metadata, name) != tied:
+        problems = ["other weights are tied to each other"]
+    if problems:
+        more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+        raise CheckpointError(f"{name}: the weights do not fit the model: {'; '.join(problems[:_SHOWN])}{more}")
+    with torch.no_grad():
+        for key, value in expected.items():
+            value.copy_(tensors[key])
+
+
+def _metadata(tied: Mapping[str, str]) -> dict[str, str]:
+    return {"format": "pt", _TIED: json.dumps(dict(tied), sort_keys=True)}
+
+
+def _mismatch(key: str, given: Tensor, wanted: Tensor) -> str:
+    if given.shape != wanted.shape:
+        return f"'{key}' has shape {list(given.shape)}, the model {list(wanted.shape)}"
+    if given.dtype != wanted.dtype:
+        return f"'{key}' has type {given.dtype}, the model {wanted.dtype}"
+    return ""
+
+
+def _read_ties(metadata: Mapping[str, str], name: str) -> dict[str, str]:
+    try:
+        tied = json.loads(metadata.get(_TIED, "{}"))
+    except ValueError:
+        tied = None
+    if not isinstance(tied, dict):
+        raise CheckpointError(f"{name}: its note on tied weights is not valid")
+    return tied

@@ -1,0 +1,77 @@
+"""One writer at a time: refused with the owner's name, free at once when the owner is killed."""
+
+import json
+import os
+import re
+import signal
+import socket
+import time
+
+import pytest
+
+from headwise.errors import MachineError, RunBusy
+from headwise.training.lock import LOCK, RunLock
+
+
+def _child_holding(folder):
+    ready, told = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        with RunLock(folder):
+            os.write(told, b"x")
+            time.sleep(60)
+        os._exit(0)
+    assert os.read(ready, 1) == b"x"
+    os.close(ready)
+    os.close(told)
+    return pid
+
+
+def test_second_process_is_refused_and_the_lock_dies_with_its_owner(tmp_path):
+    pid = _child_holding(tmp_path)
+    try:
+        begun = time.monotonic()
+        expected = rf"being written by process {pid} on {re.escape(socket.gethostname())} since 2\d\d\d-.*; wait for it"
+        with pytest.raises(RunBusy, match=expected) as caught, RunLock(tmp_path):
+            pass
+        assert time.monotonic() - begun < 1
+        assert caught.value.exit_code == 7
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    begun = time.monotonic()
+    with RunLock(tmp_path):
+        assert json.loads((tmp_path / LOCK).read_text())["pid"] == os.getpid()
+    assert time.monotonic() - begun < 0.2
+
+
+def test_the_same_process_is_refused_too_and_keeps_its_lock(tmp_path):
+    with RunLock(tmp_path):
+        with pytest.raises(RunBusy, match=f"process {os.getpid()} on"), RunLock(tmp_path):
+            pass
+        pid = os.fork()
+        if pid == 0:
+            try:
+                with RunLock(tmp_path):
+                    os._exit(0)
+            except RunBusy:
+                os._exit(7)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    with RunLock(tmp_path):
+        pass
+
+
+def test_an_unreadable_owner_is_another_process(tmp_path):
+    pid = _child_holding(tmp_path)
+    try:
+        (tmp_path / LOCK).write_bytes(b"\xff{")
+        with pytest.raises(RunBusy, match="is being written by another process; wait"), RunLock(tmp_path):
+            pass
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(MachineError, match="cannot be written: no such file or directory"), RunLock(tmp_path / "x"):
+        pass

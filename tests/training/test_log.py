@@ -1,0 +1,176 @@
+"""What is written and shown: lines that survive a full disk, a display that no stream can break."""
+
+import errno
+import io
+import json
+import os
+import sys
+
+import pytest
+from training_toy import recipe
+
+from headwise.errors import ConfigError
+from headwise.training.display import Display
+from headwise.training.log import RunLog, cut_metrics, read_metrics
+from headwise.training.runs import train
+
+FACTS = {
+    "step": 3,
+    "epoch": 0.5,
+    "loss": 2.0,
+    "lr": 1e-3,
+    "tokens_per_s": 12345.6,
+    "skipped": 1,
+    "share": 0.5,
+    "eta_s": 75.0,
+}
+SHOWN = "step 3  loss 2.0000  1:15 left  12,346 tokens/s  lr 0.001  epoch 0.50  1 skipped"
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    encoding = "utf-8"
+
+    def isatty(self):
+        return True
+
+
+class Closed(Terminal):
+    """A terminal that goes away."""
+
+    def write(self, text):
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+
+def test_plain_lines_come_seldom():
+    stream = io.StringIO()
+    display = Display(stream, every_s=100.0)
+    assert display.due()
+    display.progress(FACTS)
+    assert not display.due()
+    display.line("a note")
+    display.close()
+    assert stream.getvalue() == f"{SHOWN}\na note\n"
+
+
+def test_a_terminal_has_a_bar_below_the_notes():
+    stream = Terminal()
+    display = Display(stream)
+    display.line("a note with [brackets]")
+    display.progress(FACTS)
+    display.close()
+    assert "a note with [brackets]\n" in stream.getvalue()
+    assert "1:15 left" in stream.getvalue()
+    assert "50%" in stream.getvalue()
+
+
+@pytest.mark.parametrize("stream", [Closed(), type("Plain", (Closed,), {"isatty": lambda self: False})()])
+def test_a_stream_that_is_gone_ends_only_the_display(stream):
+    display = Display(stream)
+    display.line("a")
+    display.progress(FACTS)
+    assert not display.due()
+    display.close()
+
+
+def test_closed_missing_and_narrow_streams(monkeypatch, tmp_path):
+    closed = io.StringIO()
+    closed.close()
+    Display(closed).line("a")
+    monkeypatch.setattr(sys, "stderr", None)
+    Display().line("a")
+    raw = io.BytesIO()
+    narrow = io.TextIOWrapper(raw, encoding="ascii")
+    Display(narrow).line("chez moi → à 家")
+    assert raw.getvalue() == b"chez moi \\u2192 \\xe0 \\u5bb6\n"
+
+
+def test_training_outlives_a_closed_output(tmp_path, monkeypatch):
+    ready, told = os.pipe()
+    os.close(ready)
+    with os.fdopen(told, "w") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        monkeypatch.setattr(sys, "stdout", stream)
+        assert train(recipe({"max_steps": 6, "print_every_s": 0.0}), tmp_path / "run").steps == 6
+        # what is still in the buffer of the pipe cannot be written either
+        monkeypatch.undo()
+        stream.write("x")
+        with pytest.raises(BrokenPipeError):
+            stream.flush()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _log(folder, **options):
+    return RunLog(folder, Display(io.StringIO()), **{"tensorboard": False, "on_event": None, **options})
+
+
+def test_metrics_are_json_and_told(tmp_path):
+    told = []
+    log = _log(tmp_path, on_event=told.append)
+    event = {"event": "step", "step": 1, "loss": float("nan"), "deep": [{"a": float("inf")}], "text": "家\u2028\ud800"}
+    log.metric(event)
+    log.note("two\nlines")
+    log.close()
+    # half a character, which UTF-8 cannot have, is written as the escape that JSON has for it
+    expected = {"event": "step", "step": 1, "loss": None, "deep": [{"a": None}], "text": "家\u2028\ud800"}
+    assert read_metrics(tmp_path) == [expected]
+    assert told == [event]
+    assert [line[21:] for line in (tmp_path / "log.txt").read_text().splitlines()] == ["two", "lines"]
+    assert read_metrics(tmp_path / "nowhere") == []
+
+
+def test_lines_wait_while_the_disk_is_full(tmp_path, monkeypatch):
+    log = _log(tmp_path)
+    log.metric({"event": "step", "step": 1})
+    real = os.write
+
+    def half(handle, data):
+        if len(data) > 5:
+            return real(handle, data[:5])
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "write", half)
+    log.metric({"event": "step", "step": 2})
+    monkeypatch.undo()
+    log.metric({"event": "step", "step": 3})
+    log.close()
+    assert [event["step"] for event in read_metrics(tmp_path)] == [1, 2, 3]
+
+
+def test_metrics_are_cut_to_a_step(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    cut_metrics(tmp_path, 5)
+    assert not path.exists()
+    lines = [json.dumps({"event": "step", "step": step}) for step in (3, 5, 6)]
+    path.write_text("\n".join([*lines, "not json", "[]", '{"event": "st']))
+    cut_metrics(tmp_path, 5)
+    assert path.read_text() == lines[0] + "\n" + lines[1] + "\n"
+    cut_metrics(tmp_path, -1)
+    assert path.read_text() == ""
+
+
+def test_at_most_one_plain_line_in_a_while(tmp_path, capfd):
+    train(recipe({"max_steps": 30, "validate_every": 0}, valid_examples=0), tmp_path / "run")
+    lines = capfd.readouterr().err.splitlines()
+    assert sum(line.startswith("step ") for line in lines) == 1
+    assert lines[-1].startswith("finished: max_steps after 30 steps; the model is in ")
+
+
+@pytest.mark.slow
+def test_tensorboard_by_choice(tmp_path):
+    pytest.importorskip("tensorboard")
+    run = train(recipe({"max_steps": 6, "tensorboard": True}), tmp_path / "run").folder
+    assert len(os.listdir(run / "tensorboard")) == 1
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(run / "tensorboard"))
+    events.Reload()
+    assert {"train/loss", "train/lr", "valid/loss", "valid/accuracy"} <= set(events.Tags()["scalars"])
+    assert [value.step for value in events.Scalars("valid/loss")] == [5, 6]
+
+
+def test_tensorboard_that_is_not_installed(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(ConfigError, match=r"needs TensorBoard; install it with: pip install 'headwise\[tensorboard\]'"):
+        _log(tmp_path, tensorboard=True)
