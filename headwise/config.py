@@ -61,6 +61,8 @@ def build(kind: type[C], values: Mapping[str, Any], source: str) -> C:
     except ValidationError as error:
         problems = [_problem(kind, detail) for detail in error.errors(include_url=False)]
         raise ConfigError(f"{source}: " + "; ".join(problems)) from None
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from None
 
 
 def to_toml(config: Config) -> str:
@@ -80,31 +82,39 @@ def _value(text: str) -> Any:
 
 
 def _problem(kind: type[BaseModel], detail: ErrorDetails) -> str:
-    place = [str(part) for part in detail["loc"]]
-    name = ".".join(place)
+    keys, siblings, inner = _located(kind, [str(part) for part in detail["loc"]])
+    name = ".".join(keys)
     if detail["type"] == "extra_forbidden":
-        return unknown("key", name, _siblings(kind, place))
+        prefix = "".join(f"{key}." for key in keys[:-1])
+        return unknown("key", name, [prefix + key for model in siblings for key in model.model_fields])
+    if detail["type"].startswith("union_tag_"):
+        tag = detail["ctx"]["discriminator"].strip("'")
+        tags = sorted(str(model.model_fields[tag].default) for model in inner)
+        if "tag" in detail["ctx"]:
+            return unknown(f"{name}.{tag}", detail["ctx"]["tag"], tags)
+        return f"{name}.{tag}: Field required, one of: {', '.join(tags)}"
     message = detail["msg"].removeprefix("Value error, ")
     given = detail["input"]
     shown = "" if detail["type"] == "missing" or isinstance(given, dict) else f" (got {given!r})"
     return f"{name}: {message}{shown}" if name else message
 
 
-def _siblings(kind: type[BaseModel], place: list[str]) -> list[str]:
-    """Every full key that may stand where the unknown one stands."""
-    models: list[type[BaseModel]] = [kind]
-    prefix: list[str] = []
-    for part in place[:-1]:
-        inner = [
-            m for model in models if part in model.model_fields for m in _models(model.model_fields[part].annotation)
-        ]
-        if inner:
-            models = inner
-        else:
-            # a tag of a union of models: keep only the member that has it as a default
-            models = [m for m in models if part in {str(field.default) for field in m.model_fields.values()}] or models
-        prefix.append(part)
-    return [".".join([*prefix, key]) for model in models for key in model.model_fields]
+def _located(kind: type[BaseModel], place: list[str]) -> tuple[list[str], list[type[BaseModel]], list[type[BaseModel]]]:
+    """The keys of a place as they are written, the models that the last one belongs to, and those that it may hold."""
+    siblings: list[type[BaseModel]] = []
+    inner: list[type[BaseModel]] = [kind]
+    keys: list[str] = []
+    for part in place:
+        tagged = [model for model in inner if part in {str(field.default) for field in model.model_fields.values()}]
+        if len(inner) > 1 and tagged:
+            # the tag of a union stands in the place, but in no file
+            inner = tagged
+            continue
+        keys.append(part)
+        siblings = inner
+        fields = [model.model_fields[part] for model in siblings if part in model.model_fields]
+        inner = [model for field in fields for model in _models(field.annotation)]
+    return keys, siblings, inner
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:

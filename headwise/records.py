@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from headwise.attention.masks import Mask
 from headwise.attention.mechanisms.mechanism import Mechanism
@@ -97,9 +98,12 @@ class LayerRecord:
             raise ConfigError(f"{self.name} has heads 0 to {self.num_heads - 1}, not {wrong[0]}")
         if len(self.calls) == 1:
             return self._last().weights(heads, queries)
-        # a decoder that goes step by step: one row a call
-        rows = torch.cat([call.weights(heads, slice(None)) for call in self.calls], dim=2)
-        return rows[:, :, queries]
+        # a decoder that goes step by step: one row a call, and with a cache more keys each time
+        rows = [call.weights(heads, slice(None)) for call in self.calls]
+        if len({part.shape[0] for part in rows}) > 1:
+            raise ConfigError(f"the calls of {self.name} differ in batch size; ask each one: calls[i].weights(...)")
+        keys = max(part.shape[-1] for part in rows)
+        return torch.cat([F.pad(part, (0, keys - part.shape[-1])) for part in rows], dim=2)[:, :, queries]
 
     def _last(self) -> RecordedCall:
         if not self.calls:
@@ -173,13 +177,14 @@ def _hook(layer: LayerRecord) -> Any:
     def keep(module: nn.Module, inputs: tuple[Tensor, ...], options: dict[str, Any], output: Tensor) -> None:
         assert isinstance(module, Mechanism)
         query, key, value = inputs
+        bias = options.get("bias")
         call = RecordedCall(
             module,
             query.detach(),
             key.detach(),
             value.detach(),
             options.get("mask"),
-            options.get("bias"),
+            None if bias is None else bias.detach(),
             options.get("query_start", 0),
             output.detach(),
         )

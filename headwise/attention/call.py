@@ -50,8 +50,10 @@ class Call:
         """Whether a gradient will be asked for."""
         if not torch.is_grad_enabled():
             return False
-        tensors = (self.query, self.key, self.value, self.bias)
-        return any(tensor is not None and tensor.requires_grad for tensor in tensors)
+        for tensor in (self.query, self.key, self.value, self.bias, self.value_bias):
+            if tensor is not None and tensor.requires_grad:
+                return True
+        return any(parameter.requires_grad for parameter in self.score.parameters())
 
     def prepared(self) -> Prepared | None:
         """The mask as tensors for this shape."""
@@ -76,6 +78,7 @@ def check(call: Call) -> Call:
         raise ShapeError(f"key {tuple(key.shape[1:3])} and value {tuple(value.shape[1:3])} differ in (heads, length)")
     if key.shape[1] == 0 or query.shape[1] % key.shape[1]:
         raise ShapeError(f"heads of key and value ({key.shape[1]}) must divide heads of query ({query.shape[1]})")
+    call.score.check(query.shape[-1], key.shape[-1])
     if call.bias is not None:
         _check_bias(call.bias, call.shape)
     if not 0.0 <= call.dropout < 1.0:

@@ -2,7 +2,8 @@
 
 A weight of 0 times NaN is NaN, so no kernel hides non-finite content by weights alone; and a product of large finite
 numbers may overflow inside one. Both are rare. So a kernel runs first and a sum over what it read and wrote tells
-whether to look closer; only then the call is computed again, exactly, by the definition in float64.
+whether to look closer. Only then it runs again over zeros in place of what is not finite, which gives the same bits as
+any other hidden content; and if numbers overflowed, the call is computed by the definition in float64.
 """
 
 import math
@@ -18,16 +19,22 @@ Compute = Callable[[Call], Tensor]
 
 
 def guarded(call: Call, compute: Compute) -> Tensor:
-    """The output of `compute`, right also when the tensors hold NaN or infinity."""
+    """The output of `compute`, right also when the tensors hold NaN or infinity.
+
+    A query that is not finite, or that may see a key or value that is not, gets NaN.
+    """
     if call.finite:
         return compute(call)
     if call.query.device.type != "cpu" or torch.compiler.is_compiling():
         # looking at values would wait for the device; hiding them always costs two passes instead
         return compute(call) if call.mask is None else _hidden(call, compute)
+    random_state = torch.get_rng_state() if call.dropout else None
     output = compute(call)
     if _finite(call, output):
         return output
-    return _hidden(call, _in_float64).to(output.dtype)
+    if random_state is not None:
+        torch.set_rng_state(random_state)
+    return _hidden(call, lambda clean: _exact(clean, compute))
 
 
 def _finite(call: Call, output: Tensor) -> bool:
@@ -39,8 +46,12 @@ def _finite(call: Call, output: Tensor) -> bool:
     return math.isfinite(total.item())
 
 
-def _in_float64(call: Call) -> Tensor:
-    return plain.compute(call.replaced(call.query.double(), call.key.double(), call.value.double()))
+def _exact(call: Call, compute: Compute) -> Tensor:
+    output = compute(call)
+    if bool(output.isfinite().all()):
+        return output
+    wide = call.replaced(call.query.double(), call.key.double(), call.value.double())
+    return plain.compute(wide).to(output.dtype)
 
 
 def _hidden(call: Call, compute: Compute) -> Tensor:

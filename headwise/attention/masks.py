@@ -1,4 +1,4 @@
-"""Which pairs may meet: predicates over (batch, head, query, key) that combine with `&`, `|` and `~`; True = may attend."""
+"""Which pairs may meet: predicates over (batch, head, query, key), combined by `&`, `|`, `~`; True = may attend."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -43,7 +43,11 @@ class Mask(ABC):
         query_start: int = 0,
         device: torch.device | str | None = None,
     ) -> Bool[Tensor, "#batch #heads #query_len #key_len"]:
-        """The mask as a table. An axis that it does not depend on has size 1. `query_start`: position of the first query."""
+        """The mask as a table; an axis that it does not depend on has size 1.
+
+        Args:
+            query_start: position of the first query.
+        """
         return self.prepared(batch, heads, query_len, key_len, query_start, torch.device(device or "cpu")).keep
 
     def prepared(
@@ -54,7 +58,9 @@ class Mask(ABC):
         shape = (batch, heads, query_len, key_len, query_start, device)
         found = memo.get(shape)
         if found is None:
-            found = memo[shape] = Prepared(self._table(batch, heads, query_len, key_len, query_start, device))
+            # tensors made in inference mode could not serve a later call that learns
+            with torch.inference_mode(False):
+                found = memo[shape] = Prepared(self._table(batch, heads, query_len, key_len, query_start, device))
         return found
 
     def _table(self, batch: int, heads: int, query_len: int, key_len: int, start: int, device: torch.device) -> Tensor:
@@ -92,8 +98,9 @@ class Prepared:
     def bias(self) -> Float[Tensor, "#batch #heads #query_len #key_len"]:
         """0 where allowed, minus infinity where not; all 0 in a row without a key, which `empty` marks for zeroing."""
         if self._bias is None:
-            hidden = ~self.keep if self.empty is None else ~(self.keep | self.empty)
-            self._bias = torch.zeros(hidden.shape, device=hidden.device).masked_fill_(hidden, float("-inf"))
+            with torch.inference_mode(False):
+                hidden = ~self.keep if self.empty is None else ~(self.keep | self.empty)
+                self._bias = torch.zeros(hidden.shape, device=hidden.device).masked_fill_(hidden, float("-inf"))
         return self._bias
 
 
@@ -161,7 +168,7 @@ class Padding(Mask):
 
 @dataclass(frozen=True, eq=False)
 class Table(Mask):
-    """Any pattern, written out: (query_len, key_len), (batch, query_len, key_len) or with a head axis after the batch."""
+    """Any pattern, written out: (query_len, key_len), with a batch axis before it, with a head axis between them."""
 
     allowed: Bool[Tensor, "..."]
 

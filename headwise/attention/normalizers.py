@@ -33,7 +33,7 @@ def relu(scores: Scores, keep: Keep | None) -> Scores:
 
 
 def sigmoid(scores: Scores, keep: Keep | None) -> Scores:
-    """1 / (1 + exp(-(s_j - ln n))) with n allowed keys; rows need not sum to 1 (Ramapuram et al. 2024, arXiv:2409.04431)."""
+    """1 / (1 + exp(ln n - s_j)) with n allowed keys (Ramapuram et al. 2024, arXiv:2409.04431)"""
     if keep is None:
         return (scores - _allowed(scores, keep).log()).sigmoid()
     # filled before and after: what stands under the mask must not reach the gradient as NaN

@@ -112,7 +112,7 @@ def _signature(call: Call) -> tuple[object, ...]:
         type(call.score),
         call.normalizer,
         call.mask is None,
-        call.bias is None or call.bias.requires_grad,
+        None if call.bias is None else call.bias.requires_grad,
         call.value_bias is None,
         call.dropout > 0.0,
         torch.is_grad_enabled() and call.learns,
@@ -121,7 +121,7 @@ def _signature(call: Call) -> tuple[object, ...]:
 
 def _flops(call: Call) -> int:
     batch, heads, query_len, key_len = call.shape
-    return 2 * batch * heads * query_len * key_len * (call.query.shape[-1] + call.value.shape[-1])
+    return 2 * batch * heads * query_len * key_len * (call.score.pair_width(call.query) + call.value.shape[-1])
 
 
 def _bytes(call: Call, kernel: str) -> int:
@@ -138,6 +138,9 @@ def _materialises(call: Call, kernel: str) -> str:
     if kernel == "fused":
         return f"the output and one number a row ({batch * heads * query_len * 4:,} bytes)"
     size = batch * heads * query_len * key_len * 4
+    if call.score.as_dot(call.query) is None:
+        width = call.score.pair_width(call.query)
+        return f"features ({batch}, {heads}, {query_len}, {key_len}, {width}), {size * width:,} bytes"
     return f"scores ({batch}, {heads}, {query_len}, {key_len}), {size:,} bytes"
 
 

@@ -6,11 +6,13 @@ from collections.abc import Callable
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from headwise.errors import ConfigError, ShapeError, unknown
 
 Query = Float[Tensor, "batch heads query_len query_dim"]
 Key = Float[Tensor, "batch heads key_len key_dim"]
+AsKey = Float[Tensor, "batch heads query_len key_dim"]
 Scores = Float[Tensor, "batch heads query_len key_len"]
 
 
@@ -21,12 +23,24 @@ class Score(nn.Module, ABC):
     def forward(self, query: Query, key: Key) -> Scores:
         """One number for each pair of query and key."""
 
-    def as_dot(self, query: Query) -> tuple[Query, float] | None:
+    def as_dot(self, query: Query) -> tuple[AsKey, float] | None:
         """(q', scale) such that the score is exactly scale * q' . key; None if it is no such product.
 
         What can be written so runs on every kernel for dot products.
         """
         return None
+
+    def pair_width(self, query: Query) -> int:
+        """Numbers that are multiplied for each pair; a score that is no dot product keeps them all at once."""
+        return query.shape[-1]
+
+    def check(self, query_dim: int, key_dim: int) -> None:
+        """Raises: ShapeError if the score cannot compare vectors of these widths."""
+        if query_dim != key_dim:
+            raise ShapeError(
+                f"query_dim ({query_dim}) and key_dim ({key_dim}) differ: a dot product needs equal widths;"
+                " use Bilinear or Additive"
+            )
 
 
 class Dot(Score):
@@ -35,7 +49,7 @@ class Dot(Score):
     def forward(self, query: Query, key: Key) -> Scores:
         return query @ key.mT
 
-    def as_dot(self, query: Query) -> tuple[Query, float]:
+    def as_dot(self, query: Query) -> tuple[AsKey, float]:
         return query, 1.0
 
 
@@ -49,7 +63,7 @@ class ScaledDot(Score):
     def forward(self, query: Query, key: Key) -> Scores:
         return (query @ key.mT) * _root(query)
 
-    def as_dot(self, query: Query) -> tuple[Query, float]:
+    def as_dot(self, query: Query) -> tuple[AsKey, float]:
         return query, _root(query)
 
 
@@ -69,8 +83,11 @@ class Bilinear(Score):
     def forward(self, query: Query, key: Key) -> Scores:
         return (query @ self.weight.to(query.dtype)) @ key.mT
 
-    def as_dot(self, query: Query) -> tuple[Query, float]:
+    def as_dot(self, query: Query) -> tuple[AsKey, float]:
         return query @ self.weight.to(query.dtype), 1.0
+
+    def check(self, query_dim: int, key_dim: int) -> None:
+        _check_built(self, tuple(self.weight.shape), (query_dim, key_dim))
 
 
 class Additive(Score):
@@ -110,8 +127,24 @@ class Additive(Score):
 
     def forward(self, query: Query, key: Key) -> Scores:
         # (batch, heads, query_len, 1, hidden) + (batch, heads, 1, key_len, hidden)
-        features = torch.tanh(self.query(query).unsqueeze(-2) + self.key(key).unsqueeze(-3))
-        return self.value(features).squeeze(-1)
+        features = torch.tanh(_times(self.query, query).unsqueeze(-2) + _times(self.key, key).unsqueeze(-3))
+        return _times(self.value, features).squeeze(-1)
+
+    def pair_width(self, query: Query) -> int:
+        return self.value.in_features
+
+    def check(self, query_dim: int, key_dim: int) -> None:
+        _check_built(self, (self.query.in_features, self.key.in_features), (query_dim, key_dim))
+
+
+def _times(linear: nn.Linear, x: Tensor) -> Tensor:
+    # scores are wider than the parameters of a half-precision model
+    return F.linear(x, linear.weight.to(x.dtype))
+
+
+def _check_built(score: Score, built: tuple[int, ...], given: tuple[int, int]) -> None:
+    if built != given:
+        raise ShapeError(f"{type(score).__name__} was built for (query_dim, key_dim) = {built}, got {given}")
 
 
 def _root(query: Tensor) -> float:

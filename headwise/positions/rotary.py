@@ -51,5 +51,7 @@ class Rotary(Position):
             frequencies = self.base ** (-torch.arange(0, self.head_dim, 2, dtype=torch.float64) / self.head_dim)
             angles = torch.arange(room, dtype=torch.float64)[:, None] * frequencies
             complex_dtype = torch.complex128 if dtype == torch.float64 else torch.complex64
-            table = self._turns[dtype] = torch.polar(torch.ones_like(angles), angles).to(device, complex_dtype)
+            # tensors made in inference mode could not serve a later call that learns
+            with torch.inference_mode(False):
+                table = self._turns[dtype] = torch.polar(torch.ones_like(angles), angles).to(device, complex_dtype)
         return table

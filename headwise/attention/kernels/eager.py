@@ -11,6 +11,7 @@ from torch import Tensor
 from headwise.attention.call import Call
 from headwise.attention.dropout import draw, kept_scale
 from headwise.attention.kernels import fused
+from headwise.errors import Unsupported
 
 
 def refusal(call: Call) -> str | None:
@@ -90,6 +91,9 @@ class _Products(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
+        if torch.is_grad_enabled():
+            # it would be taken as if the saved weights were constants
+            raise Unsupported("kernel 'eager' has no second derivative; use kernel='plain'")
         q, k, v, weights, kept = ctx.saved_tensors
         gradient = gradient.reshape(*q.shape[:2], -1)
         d_used = torch.bmm(gradient, v.mT)

@@ -1,4 +1,4 @@
-"""PyTorch's scaled dot product attention (SDPA): tiled, no score is kept; softmax over any dot product, mask and bias."""
+"""PyTorch's scaled dot product attention (SDPA): tiled, no score is kept; softmax over a dot product, mask and bias."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -20,8 +20,6 @@ def refusal(call: Call) -> str | None:
         return "it cannot add a bias to the values"
     if 0 in call.query.shape or 0 in call.key.shape or 0 in call.value.shape:
         return "an axis is empty"
-    if call.query.shape[-1] != call.key.shape[-1] and not hasattr(call.score, "weight"):
-        return "query and key differ in width"
     return None
 
 
@@ -52,6 +50,9 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     bias = call.bias
     if prepared is not None:
         bias = prepared.bias if bias is None else prepared.bias + bias
+        if prepared.empty is not None and call.bias is not None:
+            # a NaN bias in a row that is zeroed afterwards would still reach the gradient of the keys
+            bias = bias.masked_fill(prepared.empty, 0.0)
     output = F.scaled_dot_product_attention(
         query,
         call.key,

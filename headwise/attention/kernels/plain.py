@@ -23,16 +23,20 @@ def cost(call: Call) -> float:
 def weights(call: Call) -> Float[Tensor, "batch heads query_len key_len"]:
     """The attention weights before dropout, in float32 or wider; exactly 0 where the mask forbids the pair.
 
-    Half-precision scores are computed in float32: rounded to bfloat16 they would be wrong by whole units when large.
+    A bias of minus infinity forbids a pair too. Half-precision scores are computed in float32: rounded to bfloat16
+    they would be wrong by whole units when large.
     """
     query, key = _wide(call.query), _wide(_per_head(call.key, call.group))
     scores = call.score(query, key)
     if call.scale != 1.0:
         scores = scores * call.scale
+    prepared = call.prepared()
+    keep = None if prepared is None else prepared.keep
     if call.bias is not None:
         scores = scores + call.bias.to(scores.dtype)
-    prepared = call.prepared()
-    return call.normalizer(scores, None if prepared is None else prepared.keep)
+        allowed = call.bias != float("-inf")
+        keep = allowed if keep is None else keep & allowed
+    return call.normalizer(scores, keep)
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:

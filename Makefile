@@ -1,0 +1,43 @@
+# Every target sets up what it needs: a virtual environment in .venv with this package and its tools.
+PYTHON ?= python3
+BIN := .venv/bin
+.DEFAULT_GOAL := help
+
+help:  ## what there is to make
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+# torch first and alone: asked for by its exact version it is found as a CPU build where one lies ready
+.venv/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(cat constraints.txt)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+.venv/.bench: .venv/.ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps d2l==1.0.3
+	touch $@
+
+setup: .venv/.ready  ## the virtual environment
+
+demo: .venv/.ready  ## train on the shipped phrasebook, translate, score, draw
+	$(BIN)/headwise demo
+
+test: .venv/.ready  ## all tests, the slow ones too, on two processes
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+check: .venv/.ready  ## format, lint, types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: .venv/.bench  ## speed against the peers, as ratios of one run; data sets from $$HEADWISE_DATA
+	$(BIN)/python -m benchmarks.machine
+	$(BIN)/python -m benchmarks.training
+	$(BIN)/python -m benchmarks.decoding
+	$(BIN)/python -m benchmarks.bahdanau
+
+clean:  ## remove what the other targets made
+	rm -rf .venv build dist runs figures .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+.PHONY: help setup demo test check bench clean
