@@ -33,8 +33,10 @@ check: .venv/.ready  ## format, lint, types
 
 bench: .venv/.bench  ## speed against the peers, as ratios of one run; data sets from $$HEADWISE_DATA
 	$(BIN)/python -m benchmarks.machine
-	$(BIN)/python -m benchmarks.training
-	$(BIN)/python -m benchmarks.decoding
+	$(BIN)/python -m benchmarks.training --shape tiny
+	$(BIN)/python -m benchmarks.training --shape base
+	$(BIN)/python -m benchmarks.decoding --shape tiny
+	$(BIN)/python -m benchmarks.decoding --shape base
 	$(BIN)/python -m benchmarks.bahdanau
 
 clean:  ## remove what the other targets made

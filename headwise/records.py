@@ -98,12 +98,12 @@ class LayerRecord:
             raise ConfigError(f"{self.name} has heads 0 to {self.num_heads - 1}, not {wrong[0]}")
         if len(self.calls) == 1:
             return self._last().weights(heads, queries)
-        # a decoder that goes step by step: one row a call, and with a cache more keys each time
+        # a decoder that goes step by step: one row a call, over the keys there were at that step
         rows = [call.weights(heads, slice(None)) for call in self.calls]
-        if len({part.shape[0] for part in rows}) > 1:
-            raise ConfigError(f"the calls of {self.name} differ in batch size; ask each one: calls[i].weights(...)")
-        keys = max(part.shape[-1] for part in rows)
-        return torch.cat([F.pad(part, (0, keys - part.shape[-1])) for part in rows], dim=2)[:, :, queries]
+        if len({row.shape[0] for row in rows}) > 1:
+            raise ConfigError(f"{self.name} was called for different batches; read its `calls` one by one")
+        longest = max(row.shape[-1] for row in rows)
+        return torch.cat([F.pad(row, (0, longest - row.shape[-1])) for row in rows], dim=2)[:, :, queries]
 
     def _last(self) -> RecordedCall:
         if not self.calls:

@@ -3,11 +3,12 @@
 A weight of 0 times NaN is NaN, so no kernel hides non-finite content by weights alone; and a product of large finite
 numbers may overflow inside one. Both are rare. So a kernel runs first and a sum over what it read and wrote tells
 whether to look closer. Only then it runs again over zeros in place of what is not finite, which gives the same bits as
-any other hidden content; and if numbers overflowed, the call is computed by the definition in float64.
+any other hidden content; and rows that still overflowed are computed by the definition in float64.
 """
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -32,9 +33,13 @@ def guarded(call: Call, compute: Compute) -> Tensor:
     output = compute(call)
     if _finite(call, output):
         return output
-    if random_state is not None:
-        torch.set_rng_state(random_state)
-    return _hidden(call, lambda clean: _exact(clean, compute))
+
+    def repeated(clean: Call) -> Tensor:
+        if random_state is not None:
+            torch.set_rng_state(random_state)
+        return compute(clean)
+
+    return _hidden(call, lambda clean: _exact(clean, repeated))
 
 
 def _finite(call: Call, output: Tensor) -> bool:
@@ -47,11 +52,15 @@ def _finite(call: Call, output: Tensor) -> bool:
 
 
 def _exact(call: Call, compute: Compute) -> Tensor:
+    """Rows in which numbers overflowed, or a bias is not finite, come from float64; no bit of the others changes."""
     output = compute(call)
-    if bool(output.isfinite().all()):
+    spoiled = ~output.isfinite().all(-1, keepdim=True)
+    if not bool(spoiled.any()):
         return output
-    wide = call.replaced(call.query.double(), call.key.double(), call.value.double())
-    return plain.compute(wide).to(output.dtype)
+    bias = None if call.bias is None else call.bias.masked_fill(spoiled, 0.0)
+    others = compute(replace(call, query=call.query.masked_fill(spoiled, 0.0), bias=bias))
+    wide = plain.compute(call.replaced(call.query.double(), call.key.double(), call.value.double()))
+    return torch.where(spoiled, wide.to(output.dtype), others)
 
 
 def _hidden(call: Call, compute: Compute) -> Tensor:

@@ -16,7 +16,8 @@ from headwise.data.splits import Overlap, overlap, split_pairs
 from headwise.data.text import Normalize
 from headwise.errors import DataError
 
-_SHIPPED = "headwise:"
+# marks a file that ships with the package
+SHIPPED = "headwise:"
 
 Part = Literal["train", "valid", "test"]
 
@@ -121,12 +122,12 @@ def resolve(path: str) -> Path:
     Raises:
         DataError: no such file ships.
     """
-    if not path.startswith(_SHIPPED):
+    if not path.startswith(SHIPPED):
         cached = data_cache() / path
         return cached if not Path(path).exists() and cached.exists() else Path(path)
     folder = Path(str(resources.files("headwise.data"))) / "corpora"
     names = sorted(file.name for file in folder.iterdir() if file.is_file())
-    name = path.removeprefix(_SHIPPED)
+    name = path.removeprefix(SHIPPED)
     if name not in names:
         raise DataError(f"{path}: no such file ships with the package; these do: {', '.join(names) or 'none'}")
     return folder / name

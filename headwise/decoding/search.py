@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, Self, TypedDict
 
 import torch
 from pydantic import Field, model_validator
@@ -21,22 +21,21 @@ class DecodingConfig(Config):
     A sentence of n source tokens gets at most `max_len_a * n + max_len_b` tokens, but never more than `max_len`.
     """
 
-    method: Literal["beam", "greedy", "sample"] = "beam"
-    # beam
-    beam_size: int = Field(5, ge=1)
-    n_best: int = Field(1, ge=1)
-    # lengths
-    length_penalty: float = Field(LENGTH_PENALTY, ge=0)
-    min_len: int = Field(0, ge=0)
-    max_len_a: float = Field(1.5, ge=0)
-    max_len_b: float = Field(10.0, ge=0)
-    max_len: int = Field(256, ge=1)
-    no_repeat_ngram: int = Field(0, ge=0)
-    # sample
-    num_samples: int = Field(1, ge=1)
-    temperature: float = Field(1.0, gt=0)
-    top_k: int = Field(0, ge=0)
-    top_p: float = Field(1.0, gt=0, le=1)
+    method: Literal["beam", "greedy", "sample"] = Field("beam", description="how the output is searched for")
+    beam_size: int = Field(5, ge=1, description="beam: hypotheses that are followed at once")
+    n_best: int = Field(1, ge=1, description="beam: outputs per sentence, at most beam_size")
+    length_penalty: float = Field(
+        LENGTH_PENALTY, ge=0, description="0 ranks by log-probability, 1 by its mean over tokens"
+    )
+    min_len: int = Field(0, ge=0, description="shortest output, in tokens")
+    max_len_a: float = Field(1.5, ge=0, description="longest output: tokens per source token ...")
+    max_len_b: float = Field(10.0, ge=0, description="... and so many more")
+    max_len: int = Field(256, ge=1, description="longest output of all, in tokens")
+    no_repeat_ngram: int = Field(0, ge=0, description="no n-gram of this many tokens stands twice; 0 is off")
+    num_samples: int = Field(1, ge=1, description="sample: outputs per sentence")
+    temperature: float = Field(1.0, gt=0, description="sample: below 1 likely tokens become likelier")
+    top_k: int = Field(0, ge=0, description="sample: only among so many likeliest tokens; 0 is off")
+    top_p: float = Field(1.0, gt=0, le=1, description="sample: only among the likeliest that share this probability")
 
     @model_validator(mode="after")
     def _fits(self) -> "DecodingConfig":
@@ -76,49 +75,38 @@ def search(
         prefix: forced first tokens of each sentence
         generator: of random numbers, for sampling
     """
-    max_len = [config.limit(int(length)) for length in src_lens]
+    rules: _Rules = {
+        "bos_id": bos_id,
+        "eos_id": eos_id,
+        "max_len": [config.limit(int(length)) for length in src_lens],
+        "min_len": config.min_len,
+        "length_penalty": config.length_penalty,
+        "no_repeat_ngram": config.no_repeat_ngram,
+        "banned": banned,
+        "prefix": prefix,
+    }
     if config.method == "greedy":
-        return greedy(
-            decoder,
-            cache,
-            bos_id=bos_id,
-            eos_id=eos_id,
-            max_len=max_len,
-            min_len=config.min_len,
-            length_penalty=config.length_penalty,
-            no_repeat_ngram=config.no_repeat_ngram,
-            banned=banned,
-            prefix=prefix,
-        )
-    if config.method == "sample":
-        return sample(
-            decoder,
-            cache,
-            bos_id=bos_id,
-            eos_id=eos_id,
-            max_len=max_len,
-            num_samples=config.num_samples,
-            temperature=config.temperature,
-            top_k=config.top_k,
-            top_p=config.top_p,
-            generator=generator,
-            length_penalty=config.length_penalty,
-            min_len=config.min_len,
-            no_repeat_ngram=config.no_repeat_ngram,
-            banned=banned,
-            prefix=prefix,
-        )
-    return beam_search(
+        return greedy(decoder, cache, **rules)
+    if config.method == "beam":
+        return beam_search(decoder, cache, beam_size=config.beam_size, n_best=config.n_best, **rules)
+    return sample(
         decoder,
         cache,
-        bos_id=bos_id,
-        eos_id=eos_id,
-        max_len=max_len,
-        beam_size=config.beam_size,
-        n_best=config.n_best,
-        length_penalty=config.length_penalty,
-        min_len=config.min_len,
-        no_repeat_ngram=config.no_repeat_ngram,
-        banned=banned,
-        prefix=prefix,
+        num_samples=config.num_samples,
+        temperature=config.temperature,
+        top_k=config.top_k,
+        top_p=config.top_p,
+        generator=generator,
+        **rules,
     )
+
+
+class _Rules(TypedDict):
+    bos_id: int
+    eos_id: int
+    max_len: list[int]
+    min_len: int
+    length_penalty: float
+    no_repeat_ngram: int
+    banned: Sequence[int]
+    prefix: Sequence[Sequence[int]] | None

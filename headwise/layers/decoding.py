@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float
@@ -21,7 +22,10 @@ from headwise.positions.position import Position
 Product = Callable[[Tensor], Tensor]
 
 
-def for_inference(model: nn.Module) -> nn.Module:
+M = TypeVar("M", bound=nn.Module)
+
+
+def for_inference(model: M) -> M:
     """A copy of the model in `eval()` for decoding with a cache; all parameters are shared with the model.
 
     Large linear layers are packed, and decoder blocks of plain softmax attention run without the bookkeeping of
@@ -39,6 +43,11 @@ def for_inference(model: nn.Module) -> nn.Module:
             if isinstance(child, DecoderBlock) and _is_plain(child):
                 setattr(module, name, DecodingBlock(child))
     return twin.eval()
+
+
+def is_current(twin: nn.Module) -> bool:
+    """Whether a copy made by `for_inference` still shows the weights of its model."""
+    return all(module.is_current() for module in twin.modules() if isinstance(module, PackedLinear))
 
 
 class DecodingBlock(nn.Module):

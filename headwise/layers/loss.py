@@ -63,7 +63,6 @@ def _chunked(
     low: torch.dtype,
     gradients: bool,
 ) -> tuple[Tensor, Gradients]:
-    vocab = weight.shape[0]
     product_weight = weight.to(low)
     product_hidden = hidden.to(low)
     wide = torch.float64 if hidden.dtype == torch.float64 else torch.float32
@@ -90,15 +89,20 @@ def _chunked(
         if d_bias is not None:
             d_bias += odds.sum(0, dtype=wide)
     if gradients and smoothing:
-        d_hidden -= (smoothing * mean_row).to(hidden.dtype)
-        d_weight -= (smoothing / vocab) * hidden.to(wide).sum(0).to(low)
-        if d_bias is not None:
-            d_bias -= smoothing / vocab * hidden.shape[0]
-    return total, (
-        d_hidden,
-        d_weight.to(weight.dtype),
-        None if d_bias is None or bias is None else d_bias.to(bias.dtype),
-    )
+        _spread(d_hidden, d_weight, d_bias, hidden, mean_row, smoothing)
+    narrow_bias = None if d_bias is None or bias is None else d_bias.to(bias.dtype)
+    return total, (d_hidden, d_weight.to(weight.dtype), narrow_bias)
+
+
+def _spread(
+    d_hidden: Tensor, d_weight: Tensor, d_bias: Tensor | None, hidden: Tensor, mean_row: Tensor, smoothing: float
+) -> None:
+    """Adds the gradient of the share of the target that is spread over the vocabulary."""
+    vocab = d_weight.shape[0]
+    d_hidden -= (smoothing * mean_row).to(hidden.dtype)
+    d_weight -= (smoothing / vocab) * hidden.to(mean_row.dtype).sum(0).to(d_weight.dtype)
+    if d_bias is not None:
+        d_bias -= smoothing / vocab * hidden.shape[0]
 
 
 def _softmax(logits: Tensor, wide: torch.dtype, gradients: bool) -> tuple[Tensor, Tensor | None]:

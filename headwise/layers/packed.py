@@ -1,4 +1,4 @@
-"""Linear layers for inference with few rows: the same float32 product on a weight that is stored as the kernel reads it."""
+"""Linear layers for inference with few rows: the same float32 product on a weight stored as the kernel reads it."""
 
 import torch
 from jaxtyping import Float
@@ -21,12 +21,20 @@ class PackedLinear(nn.Module):
         super().__init__()
         self.linear = linear
         self._packed = _packed(linear.weight)
+        # a few numbers of every update: a fused optimizer changes weights without telling their version
+        self._watched = linear.weight.detach()[::97, 0]
+        self._then = self._watched.clone()
 
     def forward(self, x: Float[Tensor, "*batch in_features"]) -> Float[Tensor, "*batch out_features"]:
         if self._packed is None:
             return F.linear(x, self.linear.weight, self.linear.bias)
         output: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._packed, self.linear.bias, "none", [], "")
         return output
+
+    def is_current(self) -> bool:
+        """Whether the weight that was packed is still the one of the layer."""
+        same_place = self._watched.data_ptr() == self.linear.weight.data_ptr()
+        return same_place and torch.equal(self._watched, self._then)
 
     @property
     def weight(self) -> Tensor:

@@ -14,20 +14,22 @@ def summary(model: nn.Module) -> str:
     """
     rows: list[tuple[str, str, str]] = []
     seen: dict[int, str] = {}
-    total = 0
     for name, parameter in model.named_parameters(remove_duplicate=False):
         shape = " x ".join(map(str, parameter.shape))
         if id(parameter) in seen:
             rows.append((name, shape, f"shared with {seen[id(parameter)]}"))
             continue
         seen[id(parameter)] = name
-        total += parameter.numel()
         rows.append((name, shape, f"{parameter.numel():,}" + ("" if parameter.requires_grad else " frozen")))
     widths = [max((len(row[i]) for row in rows), default=0) for i in range(2)]
     lines = [f"{name:<{widths[0]}}  {shape:<{widths[1]}}  {count}" for name, shape, count in rows]
-    for part, child in model.named_children():
-        lines.append(f"{part}: {_count(child):,} parameters")
-    lines.append(f"total: {total:,} parameters, shared ones counted once")
+    return "\n".join([*lines, parts(model)])
+
+
+def parts(model: nn.Module) -> str:
+    """The end of the summary: parameters of each part and of the whole, shared ones counted once, and the dropouts."""
+    lines = [f"{part}: {_count(child):,} parameters" for part, child in model.named_children()]
+    lines.append(f"total: {_count(model):,} parameters, shared ones counted once")
     lines.append(f"dropout: {_dropouts(model)}")
     return "\n".join(lines)
 

@@ -8,11 +8,13 @@ import torch
 from torch import Tensor
 
 from headwise import metrics
+from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.data.batches import PairBatch, Ragged, collate, pair_lengths, token_batches
 from headwise.data.readers import Pair
 from headwise.data.tokenizers import Tokenizer
 from headwise.decoding.hypotheses import Hypothesis
 from headwise.decoding.search import DecodingConfig, search
+from headwise.layers.decoding import for_inference, is_current
 from headwise.layers.loss import vocabulary_loss
 from headwise.models.protocols import Seq2Seq
 
@@ -45,6 +47,7 @@ class Translator:
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.decoding = decoding
+        self._twin: tuple[tuple[int, ...], Seq2Seq] | None = None
 
     def translate(self, sentences: Sequence[str], *, config: DecodingConfig | None = None) -> list[str]:
         """The best translation of each sentence, in the order given; of an empty sentence the empty string."""
@@ -91,17 +94,17 @@ class Translator:
     def _search(self, sources: Ragged, config: DecodingConfig) -> list[list[Translation]]:
         results: list[list[Translation]] = [[] for _ in range(len(sources))]
         real = [index for index in range(len(sources)) if sources.lengths[index]]
-        lengths = pair_lengths(sources, sources)
+        lengths, model = pair_lengths(sources, sources), self._decoding_model()
         generator = torch.Generator().manual_seed(torch.initial_seed()) if config.method == "sample" else None
         chosen = lengths[real]
         for places in self._batches(chosen):
             indices = [real[place] for place in places]
             batch = self._collate(sources, sources, indices)
-            memory = self.model.encoder(batch.src, batch.src_lens)
+            memory = model.encoder(batch.src, batch.src_lens)
             tokenizer = self.target_tokenizer
             found = search(
-                self.model.decoder,
-                self.model.decoder.start(memory, batch.src_lens),
+                model.decoder,
+                model.decoder.start(memory, batch.src_lens),
                 config,
                 bos_id=tokenizer.bos_id,
                 eos_id=tokenizer.eos_id,
@@ -112,6 +115,15 @@ class Translator:
             for index, hypotheses in zip(indices, found, strict=True):
                 results[index] = [self._translation(hypothesis) for hypothesis in hypotheses]
         return results
+
+    def _decoding_model(self) -> Seq2Seq:
+        """The model's inference twin, made anew when weights changed; the model itself while it is recorded."""
+        if any(module._forward_hooks for module in self.model.modules() if isinstance(module, Mechanism)):
+            return self.model
+        versions = tuple(parameter._version for parameter in self.model.parameters())
+        if self._twin is None or self._twin[0] != versions or not is_current(self._twin[1]):
+            self._twin = (versions, for_inference(self.model))
+        return self._twin[1]
 
     def _translation(self, hypothesis: Hypothesis) -> Translation:
         text = self.target_tokenizer.decode(hypothesis.tokens)

@@ -105,19 +105,12 @@ class _Source:
         self.left = size
 
     def read(self, size: int) -> bytes:
-        buffer = bytearray(size)
-        self.read_into(memoryview(buffer))
-        return bytes(buffer)
-
-    def read_into(self, buffer: memoryview) -> None:
-        done = 0
-        while done < len(buffer):
-            count = self._file.readinto(buffer[done:])
-            if not count:
-                raise CheckpointError(f"{self._path}: ends too early")
-            done += count
-        self._digest.update(buffer)
-        self.left -= len(buffer)
+        content = self._file.read(size)
+        if len(content) != size:
+            raise CheckpointError(f"{self._path}: ends too early")
+        self._digest.update(content)
+        self.left -= size
+        return content
 
     def digest(self) -> str:
         return self._digest.hexdigest()

@@ -3,6 +3,7 @@
 import time
 from typing import Any
 
+from headwise.labels import visible
 from headwise.training.log import TIMING, RunLog
 from headwise.training.session import Session
 
@@ -61,7 +62,8 @@ class Reporter:
         told = "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
         self._log.note(f"validation at step {step}: {told}{'  (best)' if best else ''}")
         for sample in samples:
-            self._log.note(f"    {sample['source']}  →  {sample['output']}    ({sample['reference']})")
+            shown = {name: visible(text) for name, text in sample.items()}
+            self._log.note(f"    {shown['source']}  →  {shown['output']}    ({shown['reference']})")
 
     def show(self) -> None:
         """Progress on the display."""

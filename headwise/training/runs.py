@@ -10,8 +10,10 @@ from typing import Any, Literal
 
 from headwise.config import to_toml
 from headwise.errors import CheckpointError, ConfigError, DataError
+from headwise.models.summary import parts
 from headwise.tasks import registry
 from headwise.tasks.task import Task
+from headwise.training import recipes
 from headwise.training.checkpoints import STATE, Checkpoints
 from headwise.training.commits import MANIFEST, commit_file, probe
 from headwise.training.display import Display
@@ -63,7 +65,7 @@ def train(
     stopped and resumed in between (but for schedule "budget" and limit `max_cpu_s`, which follow the clock).
 
     Args:
-        recipe: a TOML file, a mapping of the same form, or what `read_recipe` made of either.
+        recipe: a TOML file, the name of a recipe that ships, a mapping of the same form, or what `read_recipe` made.
         folder: the run folder; made if it is missing.
         resume: "auto" goes on where there is a checkpoint and starts where there is nothing; "never" and "must"
             refuse the one or the other.
@@ -81,6 +83,8 @@ def train(
         Stopped: SIGINT or SIGTERM came; all is saved.
     """
     clock = CpuClock()
+    if isinstance(recipe, (str, os.PathLike)):
+        recipe, overrides = recipes.read(os.fspath(recipe), list(overrides)), ()
     made, run = as_recipe(recipe, overrides), Path(folder)
     _refuse_foreign(run, resume)
     probe(run)
@@ -124,7 +128,9 @@ def _train(
         if session.progress.step:
             clock.earlier_s = session.progress.cpu_s
             publish_best(session, checkpoints, log)
-        elif session.validates:
+        else:
+            log.note(parts(session.model))
+        if not session.progress.step and session.validates:
             check_monitor(session, stop.breakable)
         reason = Loop(session, checkpoints, log, stop, clock).run()
         outcome = finish(session, checkpoints, log, stop.breakable, reason)

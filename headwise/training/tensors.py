@@ -1,4 +1,4 @@
-"""Tensors as safetensors files: written as a stream, read in one pass that checks the header before it allocates."""
+"""Tensors as safetensors files; a header is checked more strictly than the library does, before it is believed."""
 
 import json
 import math
@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor
 
 from headwise.errors import CheckpointError
@@ -23,19 +25,16 @@ _KINDS = {
     "U8": torch.uint8,
     "BOOL": torch.bool,
 }
-_NAMES = {kind: name for name, kind in _KINDS.items()}
-_METADATA = "__metadata__"
+_METADATA, _OURS = "__metadata__", "headwise"
 _LENGTH_BYTES = 8
 _MAX_HEADER_BYTES = 50_000_000
 
 
 @runtime_checkable
 class Source(Protocol):
-    """Where bytes come from: `read` gives exactly the size asked, `read_into` fills the whole buffer."""
+    """Where bytes come from: `read` gives exactly the size asked."""
 
     def read(self, size: int) -> bytes: ...
-
-    def read_into(self, buffer: memoryview) -> None: ...
 
 
 class TensorFile:
@@ -46,10 +45,8 @@ class TensorFile:
     """
 
     def __init__(self, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-        # widest first, as the format's own writer does, so that each tensor starts on a multiple of its item size
-        self._tensors = dict(sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0])))
-        self._metadata = dict(metadata)
-        self._header = _header(self._tensors, metadata)
+        self._tensors, self._metadata = dict(tensors), dict(metadata)
+        self._written: bytes | None = None
 
     def copy(self) -> "TensorFile":
         """The same content, which later changes of the tensors do not touch."""
@@ -57,27 +54,31 @@ class TensorFile:
 
     @property
     def size(self) -> int:
-        return len(self._header) + sum(_bytes_of(tensor) for tensor in self._tensors.values())
+        return len(self._content())
 
     def write_to(self, sink: Sink) -> None:
-        sink.write(self._header)
-        for tensor in self._tensors.values():
-            if tensor.numel():
-                sink.write(_view(tensor.detach().cpu().contiguous()))
+        sink.write(self._content())
+
+    def _content(self) -> bytes:
+        if self._written is None:
+            plain = {name: tensor.detach().cpu().contiguous() for name, tensor in self._tensors.items()}
+            # the library writes metadata in random order: as one entry the file has one form
+            entry = {_OURS: json.dumps(self._metadata, sort_keys=True)} if self._metadata else None
+            self._written = save(plain, entry)
+        return self._written
 
 
 def read_tensors(source: Source, size: int, name: str) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Tensors and metadata of a safetensors file of `size` bytes that `source` delivers from its beginning.
 
-    Memory: the tensors themselves and the header; a header that promises more than the file holds is refused first.
+    Memory: twice the file; a header that promises more than the file holds is refused first.
 
     Raises:
         CheckpointError: naming the file as `name`, for a header that is wrong in any way.
     """
-    header, data_bytes = _read_header(source, size, name)
-    metadata = header.pop(_METADATA, {})
-    if not _is_text_map(metadata):
-        raise CheckpointError(f"{name}: the metadata in its header is not text by name")
+    content = source.read(size)
+    header, data_bytes = _read_header(content, name)
+    metadata = _metadata(header.pop(_METADATA, {}), name)
     entries = sorted((_checked(key, value, name) for key, value in header.items()), key=lambda entry: entry.span)
     end = 0
     for entry in entries:
@@ -86,7 +87,10 @@ def read_tensors(source: Source, size: int, name: str) -> tuple[dict[str, Tensor
         end = entry.span[1]
     if end != data_bytes:
         raise CheckpointError(f"{name}: its header describes {end:,} bytes of data, but {data_bytes:,} follow")
-    return {entry.key: _read_tensor(source, entry) for entry in entries}, metadata
+    try:
+        return load(content), metadata
+    except (SafetensorError, ValueError) as error:
+        raise CheckpointError(f"{name}: {error}") from None
 
 
 def not_finite(tensors: Mapping[str, Tensor]) -> list[str]:
@@ -109,27 +113,15 @@ class _Entry(NamedTuple):
     span: tuple[int, int]
 
 
-def _header(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
-    fields: dict[str, Any] = {_METADATA: dict(metadata)} if metadata else {}
-    start = 0
-    for name, tensor in tensors.items():
-        stop = start + _bytes_of(tensor)
-        fields[name] = {"dtype": _NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, stop]}
-        start = stop
-    text = json.dumps(fields, separators=(",", ":")).encode()
-    # spaces up to a multiple of eight, so that the data is aligned for readers that map the file
-    text += b" " * (-len(text) % _LENGTH_BYTES)
-    return len(text).to_bytes(_LENGTH_BYTES, "little") + text
-
-
-def _read_header(source: Source, size: int, name: str) -> tuple[dict[str, Any], int]:
+def _read_header(content: bytes, name: str) -> tuple[dict[str, Any], int]:
+    size = len(content)
     if size < _LENGTH_BYTES:
         raise CheckpointError(f"{name}: {size} bytes are too few for a safetensors file")
-    length = int.from_bytes(source.read(_LENGTH_BYTES), "little")
+    length = int.from_bytes(content[:_LENGTH_BYTES], "little")
     if length > min(size - _LENGTH_BYTES, _MAX_HEADER_BYTES):
         raise CheckpointError(f"{name}: its header claims {length:,} bytes, the file has {size:,}")
     try:
-        header = json.loads(source.read(length), object_pairs_hook=_without_repeats)
+        header = json.loads(content[_LENGTH_BYTES : _LENGTH_BYTES + length], object_pairs_hook=_without_repeats)
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{name}: its header is not valid: {error}") from None
     if not isinstance(header, dict):
@@ -163,20 +155,11 @@ def _are_counts(values: Any) -> bool:
     return isinstance(values, list) and all(type(value) is int and value >= 0 for value in values)
 
 
-def _is_text_map(values: Any) -> bool:
-    return isinstance(values, dict) and all(isinstance(value, str) for value in values.values())
-
-
-def _read_tensor(source: Source, entry: _Entry) -> Tensor:
-    tensor = torch.empty(entry.shape, dtype=entry.kind)
-    if tensor.numel():
-        source.read_into(_view(tensor))
-    return tensor
-
-
-def _view(tensor: Tensor) -> memoryview:
-    return tensor.reshape(-1).view(torch.uint8).numpy().data
-
-
-def _bytes_of(tensor: Tensor) -> int:
-    return tensor.numel() * tensor.element_size()
+def _metadata(entries: Any, name: str) -> dict[str, str]:
+    try:
+        values = json.loads(entries.get(_OURS, "{}"))
+    except (AttributeError, TypeError, ValueError, RecursionError):
+        values = None
+    if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
+        raise CheckpointError(f"{name}: the metadata in its header is not text by name")
+    return values

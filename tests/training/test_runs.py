@@ -15,7 +15,6 @@ from headwise.training.checkpoints import Checkpoints
 from headwise.training.commits import seal
 from headwise.training.lock import RunLock
 from headwise.training.runs import load, train
-from headwise.training.tensors import TensorFile
 from headwise.training.weights import load_weights, ties, weights_file
 
 ROOT_FILES = ["config.toml", "labels.json", "manifest.json", "model.safetensors"]
@@ -221,8 +220,6 @@ def test_the_average_is_kept_only_if_it_is_better(tmp_path, monkeypatch):
 
 
 def test_a_changed_tensor_file_of_equal_size_is_noticed(run):
-    content = TensorFile(load(run).state_dict(), {})
-    assert content.size > 0
     path = run / "model.safetensors"
     path.write_bytes(path.read_bytes()[::-1])
     with pytest.warns(UserWarning, match="model.safetensors: .*used a checkpoint"):

@@ -64,7 +64,7 @@ def test_round_trip_and_the_library_reads_it(tmp_path):
     assert metadata == {"tied": "{}"}
     library = library_load(data)
     with safe_open(tmp_path / "file.safetensors", "pt") as opened:
-        assert opened.metadata() == {"tied": "{}"}
+        assert opened.metadata() == {"headwise": '{"tied": "{}"}'}
     for name, tensor in TENSORS.items():
         for found in (back[name], library[name]):
             assert found.dtype == tensor.dtype
@@ -99,7 +99,7 @@ ENTRY = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
         (_crooked(b"[" * 100_000), "its header is not valid"),
         (_crooked(b"[]"), "its header is not an object"),
         (_crooked(b'{"a": 1, "a": 2}'), "key 'a' stands twice"),
-        (_crooked({"__metadata__": {"a": 1}}), "the metadata in its header is not text by name"),
+        (_crooked({"__metadata__": {"headwise": "[1]"}}), "the metadata in its header is not text by name"),
         (_crooked({"w": {"dtype": "F32"}}), "tensor 'w' needs exactly dtype, shape and data_offsets"),
         (_crooked({"w": {**ENTRY, "dtype": "F31"}}, bytes(8)), "tensor 'w' has the unknown type 'F31'"),
         (_crooked({"w": {**ENTRY, "dtype": ["F32"]}}, bytes(8)), "tensor 'w' has the unknown type"),

@@ -33,9 +33,9 @@ def weights(call: Call) -> Float[Tensor, "batch heads query_len key_len"]:
     prepared = call.prepared()
     keep = None if prepared is None else prepared.keep
     if call.bias is not None:
-        scores = scores + call.bias.to(scores.dtype)
         allowed = call.bias != float("-inf")
         keep = allowed if keep is None else keep & allowed
+        scores = scores + call.bias.to(scores.dtype).masked_fill(~keep, 0.0)
     return call.normalizer(scores, keep)
 
 

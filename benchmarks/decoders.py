@@ -1,0 +1,144 @@
+"""The worker's side of the decoding benchmark: the same batches through Headwise's search and the peer's `generate`."""
+
+from collections.abc import Callable
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from benchmarks.corpus import BOS, EOS, PAD, UNK, Corpus
+from benchmarks.peers import huggingface
+from benchmarks.workers import Answer, serve
+from headwise import runtime
+from headwise.caches import Cache
+from headwise.data.batches import PairBatch
+from headwise.decoding.search import DecodingConfig, search
+from headwise.layers.decoding import for_inference
+from headwise.models.protocols import Seq2Seq
+from headwise.models.transformer import TransformerConfig, build_transformer
+
+WEIGHTS = {"headwise": "headwise.safetensors", "marian": "marian.safetensors"}
+LOGITS = "logits.safetensors"
+CHECKED_SENTENCES = 7
+
+# (tokens of each sentence without begin and end, decoder steps)
+Decoded = tuple[list[list[int]], int]
+Decode = Callable[[PairBatch, int, int, bool], Decoded]
+
+
+def check_logits(corpus: Corpus) -> PairBatch:
+    """The sentences whose logits must be the same everywhere."""
+    return corpus.batch(range(min(CHECKED_SENTENCES, len(corpus.sources))))
+
+
+def limit(batch: PairBatch, held: bool) -> int:
+    """Most tokens of a batch: those of its longest reference, end included, or what Headwise allows by itself."""
+    return int(batch.tgt_lens.max()) if held else DecodingConfig().limit(int(batch.src_lens.max()))
+
+
+class _Counted:
+    """A decoder that counts its steps."""
+
+    def __init__(self, decoder: Any):
+        self.decoder, self.steps = decoder, 0
+
+    def step(self, tokens: Tensor, cache: Cache) -> Tensor:
+        self.steps += 1
+        logits: Tensor = self.decoder.step(tokens, cache)
+        return logits
+
+
+class Ours:
+    """A translator's path: the model for inference, one encoding, then the configured search."""
+
+    def __init__(self, config: TransformerConfig, vocab_size: int, weights: dict[str, Tensor]):
+        model = build_transformer(config, vocab_size, vocab_size, joint=True)
+        model.load_state_dict(weights)
+        fast = for_inference(model)
+        assert isinstance(fast, Seq2Seq)
+        self.model = fast
+
+    @torch.inference_mode()
+    def logits(self, batch: PairBatch) -> Tensor:
+        """By teacher forcing."""
+        logits: Tensor = self.model(batch.src, batch.src_lens, batch.tgt_in)
+        return logits
+
+    @torch.inference_mode()
+    def decode(self, batch: PairBatch, beams: int, longest: int, held: bool) -> Decoded:
+        """The best output of each sentence."""
+        lengths = {"min_len": longest, "max_len_a": 0.0, "max_len_b": longest, "max_len": longest} if held else {}
+        options = {"method": "beam" if beams > 1 else "greedy", "beam_size": beams, **lengths}
+        decoder, lens = _Counted(self.model.decoder), batch.src_lens
+        found = search(
+            decoder,
+            self.model.decoder.start(self.model.encoder(batch.src, lens), lens),
+            DecodingConfig.model_validate(options),
+            bos_id=BOS,
+            eos_id=EOS,
+            src_lens=lens.tolist(),
+            banned=(PAD, BOS, UNK),
+        )
+        return [hypotheses[0].tokens for hypotheses in found], decoder.steps
+
+
+class HuggingFace:
+    """`generate` at its defaults, with its key-value cache; only beams and lengths are set."""
+
+    def __init__(self, config: TransformerConfig, vocab_size: int, weights: dict[str, Tensor]):
+        self.model = huggingface.build(config, vocab_size).eval()
+        self.model.load_state_dict(weights)
+
+    @torch.inference_mode()
+    def logits(self, batch: PairBatch) -> Tensor:
+        """By teacher forcing."""
+        logits: Tensor = self.model(**self._inputs(batch), decoder_input_ids=batch.tgt_in).logits
+        return logits
+
+    def decode(self, batch: PairBatch, beams: int, longest: int, held: bool) -> Decoded:
+        """The best output of each sentence."""
+        lengths = {"max_new_tokens": longest, **({"min_new_tokens": longest} if held else {})}
+        found = self.model.generate(**self._inputs(batch), num_beams=beams, do_sample=False, **lengths)
+        rows = [[token for token in row if token not in (PAD, BOS, EOS)] for row in found.tolist()]
+        return rows, found.shape[1] - 1
+
+    def _inputs(self, batch: PairBatch) -> dict[str, Tensor]:
+        keep = torch.arange(batch.src.shape[1]) < batch.src_lens[:, None]
+        return {"input_ids": batch.src, "attention_mask": keep.long()}
+
+
+def work(job: dict[str, Any]) -> None:
+    """Loads what the parent prepared and decodes what it asks for."""
+    torch.set_num_threads(1)
+    settings = runtime.apply(1) if job["tuned"] else None
+    folder = Path(job["folder"])
+    corpus, config = Corpus.load(folder), TransformerConfig.model_validate(job["config"])
+    weights = load_file(folder / WEIGHTS[job["kind"]])
+    system: Ours | HuggingFace
+    if job["kind"] == "headwise":
+        system = Ours(config, corpus.vocab_size, weights)
+    else:
+        system = HuggingFace(config, corpus.vocab_size, weights)
+
+    def about() -> Answer:
+        expected = load_file(folder / LOGITS)["logits"]
+        difference = float((system.logits(check_logits(corpus)) - expected).abs().max())
+        said = settings and f"float32 products {settings.products}: {settings.reason}"
+        return {"logits_difference": difference, "settings": said}
+
+    def decode(beams: int, batches: list[list[int]], held: bool) -> Answer:
+        outputs: list[list[int]] = []
+        steps, cpu_s = 0, 0.0
+        for indices in batches:
+            batch = corpus.batch(indices)
+            longest = limit(batch, held)
+            started = process_time()
+            found, taken = system.decode(batch, beams, longest, held)
+            cpu_s += process_time() - started
+            outputs, steps = outputs + found, steps + taken
+        return {"cpu_s": cpu_s, "steps": steps, "outputs": outputs}
+
+    serve({"about": about, "decode": decode})

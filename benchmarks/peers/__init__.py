@@ -1,0 +1,1 @@
+"""The systems that Headwise is compared with, as their users run them."""

@@ -1,0 +1,1 @@
+"""The command line, one verb a file; nothing heavy is imported before a verb runs."""

@@ -1,0 +1,43 @@
+"""`headwise demo`: the whole way on the phrasebook that ships: train, score, translate, look."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+SENTENCES = ("go .", "i lost .", "he's calm .", "i'm home .")
+EXPLAINED = "i'm home ."
+
+
+def demo(run: Annotated[Path, typer.Option(help="Run folder.")] = Path("runs/demo")) -> None:
+    """Train on the phrasebook that ships, about a minute on two cores; translate, score and draw."""
+    import headwise
+    from headwise import runtime
+    from headwise.cli.evaluate import show
+    from headwise.cli.explain import describe
+    from headwise.cli.train import trained
+    from headwise.data.corpus import load_corpus
+    from headwise.explain.canvas import save
+    from headwise.explain.curves import training_curve
+    from headwise.explain.translation import explain_translation
+    from headwise.training import recipes
+    from headwise.training.log import read_metrics
+
+    runtime.apply()
+    recipe: Any = recipes.read("phrasebook", [])
+    trained(recipe, run)
+    translator = headwise.load(run)
+    held_out = load_corpus(recipe.data, recipe.tokenizer.normalize).test
+    show(translator.evaluate(held_out), f"{len(held_out)} held-out sentences")
+    typer.echo()
+    for source, output in zip(SENTENCES, translator.translate(SENTENCES), strict=True):
+        typer.echo(f"{source:<12} → {output}")
+    typer.echo()
+    found = explain_translation(translator, EXPLAINED)
+    describe(found, None, top=3)
+    figures = run / "figures"
+    paths = found.write(figures) if found.cross() else []
+    paths.append(save(training_curve(read_metrics(run), title=str(run)), figures / "training.png"))
+    typer.echo("figures:")
+    for path in paths:
+        typer.echo(f"  {path}")

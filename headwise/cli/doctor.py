@@ -1,0 +1,51 @@
+"""`headwise doctor`: what this machine and installation can do, with advice where something is missing."""
+
+import importlib.util
+from importlib import metadata
+
+import typer
+
+Row = tuple[str, str, str]
+
+PACKAGES = ("headwise", "torch", "numpy", "tokenizers", "safetensors", "sacrebleu", "matplotlib", "pydantic")
+EXTRAS = {"tensorboard": "tensorboard", "transformers": "bench"}
+
+
+def doctor() -> None:
+    """Report versions, machine settings, fonts and the data cache, with advice."""
+    from headwise import runtime
+
+    runtime.apply()
+    _section("versions", [(name, metadata.version(name), "") for name in PACKAGES])
+    _section("machine", runtime.report())
+    _section("extras", [_extra(module, extra) for module, extra in EXTRAS.items()])
+    _section("fonts", _fonts())
+    _section("data", _data())
+
+
+def _section(title: str, rows: list[Row]) -> None:
+    typer.echo(title)
+    width = max((len(name) for name, _, _ in rows), default=0)
+    for name, value, advice in rows:
+        typer.echo(f"  {name:<{width}}  {value}" + (f"  ({advice})" if advice else ""))
+
+
+def _extra(module: str, extra: str) -> Row:
+    if importlib.util.find_spec(module) is not None:
+        return module, metadata.version(module), ""
+    return module, "not installed", f"pip install 'headwise[{extra}]'"
+
+
+def _fonts() -> list[Row]:
+    from headwise.explain.fonts import NONE, report
+
+    return [(script, font, "apt-get install fonts-noto-cjk" if font == NONE else "") for script, font in report()]
+
+
+def _data() -> list[Row]:
+    from headwise.data.corpus import data_cache
+
+    folder = data_cache()
+    if folder.is_dir():
+        return [("cache", str(folder), "")]
+    return [("cache", f"{folder} is not there", "recipes look for data there; set HEADWISE_DATA to another folder")]

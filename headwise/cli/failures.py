@@ -1,0 +1,61 @@
+"""What a fault becomes: one line for the user and an exit code for the caller."""
+
+import errno
+from typing import Protocol, runtime_checkable
+
+from headwise.errors import HeadwiseError, MachineError
+
+INTERRUPTED = 130
+
+
+@runtime_checkable
+class _UsageFault(Protocol):
+    """What the argument parser raises for wrong options."""
+
+    exit_code: int
+
+    def format_message(self) -> str: ...
+
+
+_MACHINE_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EMFILE, errno.ENOMEM}
+_MEMORY_SIGNS = ("DefaultCPUAllocator", "not enough memory", "out of memory")
+_MEMORY_ADVICE = "out of memory; use a smaller batch (training.batch_tokens=..., --batch ...) or shorter sentences"
+
+
+def describe(error: BaseException) -> tuple[str, int]:
+    """One line that says what is wrong and what to do, and the exit code.
+
+    >>> describe(MemoryError())[1]
+    5
+    """
+    if isinstance(error, HeadwiseError):
+        return _one_line(str(error)), error.exit_code
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", INTERRUPTED
+    if isinstance(error, _UsageFault):
+        return _one_line(
+            f"{error.format_message().rstrip('.')}; `headwise --help` and `headwise VERB --help` say more"
+        ), 2
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _is_memory(error)):
+        return _MEMORY_ADVICE, MachineError.exit_code
+    if isinstance(error, OSError):
+        return _system(error)
+    return f"unexpected {type(error).__name__}: {_one_line(str(error))}; add --debug to see where", 1
+
+
+def _is_memory(error: RuntimeError) -> bool:
+    return any(sign in str(error) for sign in _MEMORY_SIGNS)
+
+
+def _system(error: OSError) -> tuple[str, int]:
+    place = f"{error.filename}: " if error.filename else ""
+    reason = error.strerror or str(error)
+    if error.errno == errno.ENOSPC:
+        reason = "no space left on the disk; free some and run the same command again"
+    return _one_line(place + reason), MachineError.exit_code if error.errno in _MACHINE_ERRNOS else 3
+
+
+def _one_line(message: str) -> str:
+    from headwise.labels import visible
+
+    return visible(" ".join(message.split("\n")))

@@ -1,0 +1,114 @@
+"""The entry of the command line: verbs, `--version`, `--debug`, and faults turned into one line."""
+
+import os
+import sys
+import traceback
+import warnings
+from typing import Annotated, TextIO
+
+import typer
+
+import headwise
+from headwise.cli import data, demo, doctor, evaluate, explain, init, predict, train
+from headwise.cli import list as catalogue
+from headwise.cli import plan as planning
+from headwise.cli.failures import describe
+
+app = typer.Typer(
+    name="headwise",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> bool:
+    if wanted:
+        typer.echo(headwise.__version__)
+        raise typer.Exit
+    return wanted
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Attention: train translators, use them, and see where they look."""
+
+
+app.command("init")(init.init)
+app.command("train")(train.train)
+app.command("predict")(predict.predict)
+app.command("evaluate")(evaluate.evaluate)
+app.command("explain")(explain.explain)
+app.command("plan")(planning.plan)
+app.command("list")(catalogue.show)
+app.command("doctor")(doctor.doctor)
+app.add_typer(data.app, name="data")
+app.command("demo")(demo.demo)
+
+
+def run() -> None:
+    """The `headwise` command."""
+    # read once, when PyTorch is loaded: idle threads sleep instead of spinning, which on a shared machine can cost
+    # several times the work itself
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    sys.exit(main(sys.argv[1:]))
+
+
+def main(arguments: list[str]) -> int:
+    """Runs one command and returns its exit code: 0 done, 2 options, 3 data, 4 checkpoint, 5 machine, 6 diverged."""
+    own, others = _split(arguments or ["--help"])
+    debug = "--debug" in own
+    _speak_utf8()
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _warning_line
+            own = [argument for argument in own if argument != "--debug"]
+            return app(own + others, prog_name="headwise", standalone_mode=False) or 0
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 1
+    except BaseException as error:
+        if debug:
+            traceback.print_exception(error)
+        message, code = describe(error)
+        print(f"error: {message}", file=sys.stderr)
+        return code
+    finally:
+        _close_quietly()
+
+
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """What stands before `--`, and the rest, which is text and never an option."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    return arguments[:end], arguments[end:]
+
+
+def _speak_utf8() -> None:
+    """Text files are UTF-8 here, and so are pipes, whatever the locale says."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def _warning_line(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    print(f"warning: {message}", file=file or sys.stderr)
+
+
+def _close_quietly() -> None:
+    """A reader that stops early, such as `head`, is no fault: nothing is said about the closed pipe."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,1 @@
+"""Seeing: figures, alignments and tables of what a model attends to."""

@@ -1,0 +1,73 @@
+"""The figure that everything is drawn on: it shows in notebooks without pyplot and is saved whole or not at all."""
+
+import io
+import os
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from torch import Tensor
+
+from headwise.errors import ConfigError, MachineError
+
+FORMATS = ("png", "svg", "pdf")
+SCREEN_DPI = 110
+PRINT_DPI = 200
+
+Array = np.ndarray | Tensor
+
+
+class Picture(Figure):
+    """A matplotlib figure that a notebook shows by itself; nothing is kept by pyplot, so nothing leaks."""
+
+    def _repr_png_(self) -> bytes:
+        return _rendered(self, "png", SCREEN_DPI)
+
+
+def picture(width: float, height: float) -> Picture:
+    """An empty figure of this size in inches, on the page colour, laid out so that labels are not cut."""
+    return Picture(figsize=(width, height), layout=ConstrainedLayoutEngine(h_pad=0.08), facecolor="white")
+
+
+def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
+    """Writes the figure as PNG, SVG or PDF, by the suffix of `path`.
+
+    The file is replaced in one step: readers see the old one or the new one. Figures drawn again from the same data
+    have the same bytes.
+
+    Raises:
+        ConfigError: for another suffix.
+        MachineError: if the folder cannot be written.
+    """
+    target = Path(path)
+    kind = target.suffix.removeprefix(".").lower()
+    if kind not in FORMATS:
+        raise ConfigError(f"{target}: cannot draw '{target.suffix}'; use a name that ends in .png, .svg or .pdf")
+    content = _rendered(figure, kind, PRINT_DPI)
+    temporary = target.with_name(f".{target.name}.tmp")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(content)
+        os.replace(temporary, target)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise MachineError(f"{target}: cannot be written: {error.strerror}") from error
+    return target
+
+
+def array(values: Array) -> np.ndarray:
+    """The numbers as float64 on the host, whatever device, dtype and graph they come from."""
+    if isinstance(values, Tensor):
+        values = values.detach().double().cpu().numpy()
+    return np.asarray(values, dtype=np.float64)
+
+
+def _rendered(figure: Figure, kind: str, dpi: int) -> bytes:
+    # without dates and random ids the bytes depend on the figure alone
+    metadata = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
+    buffer = io.BytesIO()
+    with mpl.rc_context({"svg.hashsalt": "headwise", "pdf.fonttype": 42, "text.usetex": False}):
+        figure.savefig(buffer, format=kind, dpi=dpi, metadata=metadata, bbox_inches="tight", pad_inches=0.08)
+    return buffer.getvalue()

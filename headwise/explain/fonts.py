@@ -1,0 +1,130 @@
+"""Fonts that have the characters of a label; what no installed font has is written as its code, with one warning."""
+
+import warnings
+from collections.abc import Iterable
+from functools import cache
+
+from matplotlib import font_manager
+from matplotlib.ft2font import FT2Font
+
+from headwise.labels import visible
+
+FIRST = "DejaVu Sans"  # ships with matplotlib
+NONE = "no installed font"
+
+# tried in this order before the rest of what is installed: simplified Chinese first, then fonts with all of Han
+PREFERRED = (
+    "Noto Sans CJK SC",
+    "Noto Sans SC",
+    "Source Han Sans SC",
+    "Source Han Sans CN",
+    "WenQuanYi Micro Hei",
+    "WenQuanYi Zen Hei",
+    "Microsoft YaHei",
+    "PingFang SC",
+    "Hiragino Sans GB",
+    "SimHei",
+    "Noto Sans CJK JP",
+    "Droid Sans Fallback",
+    "Arial Unicode MS",
+)
+
+_warned: set[str] = set()
+
+
+def families(texts: Iterable[str]) -> list[str]:
+    """Font families, in the order to try them, that together have as many of the characters as installed fonts can."""
+    chosen = [FIRST]
+    missing = _drawn(texts) - _characters(FIRST)
+    for family in _installed() if missing else ():
+        found = missing & _characters(family)
+        if found:
+            chosen.append(family)
+            missing -= found
+        if not missing:
+            break
+    return chosen
+
+
+def legible(text: str, fonts: Iterable[str]) -> str:
+    """The text with each character that none of the fonts has written as its code, such as U+4F60.
+
+    Warns, once for a run of the program and a block of characters, how to install a font that has them.
+    """
+    missing = _drawn([text]).difference(*(_characters(family) for family in fonts))
+    if not missing:
+        return text
+    _warn(missing)
+    return "".join(f"U+{ord(character):04X}" if character in missing else character for character in text)
+
+
+def report() -> list[tuple[str, str]]:
+    """For `headwise doctor`: which font would draw some scripts, or that none is there."""
+    samples = {
+        "Latin": "é",
+        "Greek": "λ",
+        "Cyrillic": "ж",
+        "Chinese": "你",
+        "Japanese": "の",
+        "Korean": "한",
+        "Arabic": "ع",
+    }
+    rows = []
+    for script, sample in samples.items():
+        fonts = families([sample])
+        found = next((family for family in fonts if sample in _characters(family)), NONE)
+        rows.append((script, found))
+    return rows
+
+
+def _drawn(texts: Iterable[str]) -> set[str]:
+    return {character for text in texts for character in visible(text) if not character.isspace()}
+
+
+def _warn(missing: set[str]) -> None:
+    # one warning for each 256 code points, so that a figure of Chinese text does not warn for every character
+    blocks = {f"{ord(character) >> 8:x}" for character in missing}
+    if blocks <= _warned:
+        return
+    _warned.update(blocks)
+    shown = "".join(sorted(missing)[:5])
+    warnings.warn(
+        f"no installed font has {len(missing)} of the characters to draw ({shown}); they are shown as codes. "
+        "Install one, such as `apt-get install fonts-noto-cjk` or https://fonts.google.com/noto",
+        stacklevel=4,
+    )
+
+
+@cache
+def _characters(family: str) -> frozenset[str]:
+    """The characters that matplotlib would draw with the regular face of this family."""
+    path = next(str(entry.fname) for entry in font_manager.fontManager.ttflist if _is_regular(entry, family))
+    try:
+        return frozenset(map(chr, FT2Font(path).get_charmap()))
+    except (RuntimeError, OSError):
+        # matplotlib keeps a list of fonts; this one was removed since, or is damaged
+        return frozenset()
+
+
+@cache
+def _installed() -> tuple[str, ...]:
+    """Families with a regular face, also those installed after matplotlib last looked; the preferred ones first."""
+    known = {str(entry.fname) for entry in font_manager.fontManager.ttflist}
+    for path in font_manager.findSystemFonts():
+        if path not in known:
+            _register(path)
+    names = {entry.name for entry in font_manager.fontManager.ttflist if _is_regular(entry, entry.name)}
+    first = [family for family in PREFERRED if family in names]
+    return tuple(first + sorted(names.difference(first)))
+
+
+def _is_regular(entry: font_manager.FontEntry, family: str) -> bool:
+    return entry.name == family and entry.style == "normal" and entry.weight in (400, "normal", "regular")
+
+
+def _register(path: str) -> None:
+    try:
+        font_manager.fontManager.addfont(path)
+    except (ValueError, RuntimeError, OSError):
+        # a font that matplotlib cannot read is no font for us
+        return

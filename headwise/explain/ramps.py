@@ -1,0 +1,87 @@
+"""Colour: sequential and diverging ramps with equal steps in OKLab, and eight colours to tell heads apart."""
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float
+
+from headwise.errors import ConfigError, unknown
+
+if TYPE_CHECKING:
+    from matplotlib.colors import ListedColormap
+
+SIZE = 256
+
+# control colours, from zero (the page) upwards; a diverging ramp has one arm towards zero and one away from it
+CONTROLS: dict[str, tuple[str, ...]] = {
+    "ink light": ("#f8fafd #bee6ff #87cdf7 #5bb0eb #458fd2 #3970b7 #305199 #2b3771 #202148",),
+    "ink dark": ("#15171d #232d4c #2d4978 #2c6c9d #2a92b5 #3cb5bd #74d4b3 #c3e8a2 #fbf9d3",),
+    "diverging": ("#183d86 #356eb2 #62a0dd #a8cdef #f6f7f8", "#f8f6f5 #f6c49d #e2924b #b56627 #893a0e"),
+}
+
+# Okabe and Ito (2008), with a grey for their black; above eight heads position and label must tell them apart
+HEAD_COLOURS = ("#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#666666")
+
+_LMS_FROM_LINEAR = np.array(
+    [
+        [0.4122214708, 0.5363325363, 0.0514459929],
+        [0.2119034982, 0.6806995451, 0.1073969566],
+        [0.0883024619, 0.2817188376, 0.6299787005],
+    ]
+)
+_LAB_FROM_LMS = np.array(
+    [
+        [0.2104542553, 0.7936177850, -0.0040720468],
+        [1.9779984951, -2.4285922050, 0.4505937099],
+        [0.0259040371, 0.7827717662, -0.8086757660],
+    ]
+)
+
+
+def oklab(colours: Float[np.ndarray, "n 3"]) -> Float[np.ndarray, "n 3"]:
+    """sRGB in [0, 1] as OKLab: lightness, green to red, blue to yellow. Source: Ottosson 2020."""
+    linear = np.where(colours <= 0.04045, colours / 12.92, ((colours + 0.055) / 1.055) ** 2.4)
+    return np.cbrt(linear @ _LMS_FROM_LINEAR.T) @ _LAB_FROM_LMS.T
+
+
+def srgb(colours: Float[np.ndarray, "n 3"]) -> Float[np.ndarray, "n 3"]:
+    """OKLab as sRGB in [0, 1]; what lies outside the screen's colours is clipped."""
+    lms = colours @ np.linalg.inv(_LAB_FROM_LMS).T
+    linear = np.clip(lms**3 @ np.linalg.inv(_LMS_FROM_LINEAR).T, 0.0, 1.0)
+    return np.where(linear <= 0.0031308, linear * 12.92, 1.055 * linear ** (1 / 2.4) - 0.055)
+
+
+@cache
+def ramp(name: str) -> Float[np.ndarray, "entries 3"]:
+    """256 sRGB colours, equally far from each other in OKLab along the curve through the control colours.
+
+    Args:
+        name: "ink light" (zero is a white page), "ink dark" (zero is a black page) or "diverging" (zero in the middle).
+
+    >>> ramp("ink light").shape
+    (256, 3)
+    """
+    if name not in CONTROLS:
+        raise ConfigError(unknown("colour ramp", name, CONTROLS))
+    arms = CONTROLS[name]
+    colours = np.concatenate([_resampled(arm.split(), SIZE // len(arms)) for arm in arms])
+    colours.setflags(write=False)
+    return colours
+
+
+@cache
+def colormap(name: str) -> "ListedColormap":
+    """The ramp as a matplotlib colormap."""
+    from matplotlib.colors import ListedColormap
+
+    return ListedColormap(ramp(name), name=f"headwise {name}")
+
+
+def _resampled(controls: list[str], size: int) -> Float[np.ndarray, "size 3"]:
+    """`size` points at equal arc length on the polyline through the controls, drawn in OKLab."""
+    rgb = np.array([[int(control[i : i + 2], 16) / 255 for i in (1, 3, 5)] for control in controls])
+    points = oklab(rgb)
+    length = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(points, axis=0), axis=1))])
+    steps = np.linspace(0.0, length[-1], size)
+    return srgb(np.stack([np.interp(steps, length, points[:, axis]) for axis in range(3)], axis=1))

@@ -1,0 +1,100 @@
+"""Recipes by path or name: what ships, and where the data files that a recipe names are found."""
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+
+from headwise.data.corpus import SHIPPED, data_cache
+from headwise.errors import ConfigError, DataError, unknown
+from headwise.training.recipe import Recipe, read_recipe
+
+DATA_KEYS = ("train", "train_target", "valid", "valid_target", "test", "test_target")
+
+
+@cache
+def folder() -> Path:
+    """Where the recipes lie: inside an installed package, beside it in a working copy."""
+    package = Path(__file__).parent.parent
+    inside = package / "recipes"
+    return inside if inside.is_dir() else package.parent / "recipes"
+
+
+def shipped() -> dict[str, Path]:
+    """Name and file of every recipe that ships."""
+    return {path.stem: path for path in sorted(folder().glob("*.toml"))}
+
+
+def catalogue() -> dict[str, str]:
+    """Name and first comment line of every recipe that ships."""
+    return {name: _first_line(path) for name, path in shipped().items()}
+
+
+def find(name: str) -> Path:
+    """The recipe file of this path, or the shipped recipe of this name.
+
+    Raises:
+        ConfigError: if there is neither.
+
+    >>> find("phrasebook").name
+    'phrasebook.toml'
+    """
+    path = Path(name)
+    if path.is_file():
+        return path
+    known = shipped()
+    if name in known:
+        return known[name]
+    if path.suffix == ".toml" or path.parent != Path():
+        raise ConfigError(f"{name}: no such file; `headwise list recipes` names the recipes that ship")
+    raise ConfigError(unknown("recipe", name, known) + "; or give the path of a .toml file")
+
+
+def read(name: str, overrides: Sequence[str]) -> Recipe:
+    """The recipe of this path or name with overrides set and its data files found.
+
+    A path in the recipe is looked for beside it first, one in an override in the working folder first.
+
+    Raises:
+        ConfigError: for wrong keys or values.
+        DataError: if a data file is nowhere.
+    """
+    path = find(name)
+    recipe = read_recipe(path, overrides)
+    data = getattr(recipe, "data", None)
+    if data is None:
+        return recipe
+    set_here = {override.partition("=")[0].strip() for override in overrides}
+    found = {}
+    for field in DATA_KEYS:
+        value = getattr(data, field, None)
+        if value is not None:
+            key = f"data.{field}"
+            near = [Path.cwd(), path.parent] if key in set_here else [path.parent, Path.cwd()]
+            found[field] = located(value, [*near, data_cache()], key)
+    return recipe.model_copy(update={"data": data.model_copy(update=found)})
+
+
+def located(name: str, folders: Iterable[Path], key: str) -> str:
+    """The absolute path of a data file, from the first of the folders that has it.
+
+    Args:
+        name: as in the recipe; absolute paths and `headwise:` names stay as they are.
+        folders: where to look, in this order.
+        key: the key of the recipe, for the message.
+
+    Raises:
+        DataError: naming every place that was looked at.
+    """
+    if name.startswith(SHIPPED) or Path(name).is_absolute():
+        return name
+    places = list(dict.fromkeys((folder / name).absolute() for folder in folders))
+    for place in places:
+        if place.exists():
+            return str(place)
+    looked = ", ".join(str(place.parent) for place in places)
+    raise DataError(f"{name}: not found in {looked}; set HEADWISE_DATA to the folder of data, or {key}=PATH")
+
+
+def _first_line(path: Path) -> str:
+    with path.open(encoding="utf-8") as lines:
+        return next(lines, "").removeprefix("#").strip()

@@ -1,0 +1,38 @@
+import pytest
+
+from headwise.cli.list import FAMILIES
+
+
+@pytest.mark.parametrize(
+    ("family", "names"),
+    [
+        ("mechanisms", ["scored"]),
+        ("scores", ["dot", "scaled_dot", "bilinear", "additive"]),
+        ("normalizers", ["softmax", "relu", "sigmoid"]),
+        ("masks", ["causal", "padding", "window", "table"]),
+        ("positions", ["none", "sinusoidal", "learned", "rotary"]),
+        ("kernels", ["plain", "fused"]),
+        ("tasks", ["translate"]),
+        ("recipes", ["phrasebook", "bahdanau-fra-eng", "multi30k-tiny", "multi30k-base"]),
+    ],
+)
+def test_a_family_lists_its_names_with_a_line_each(headwise, family, names):
+    code, out, err = headwise("list", family)
+    assert (code, err) == (0, "")
+    head, *entries = out.splitlines()
+    assert head == family
+    listed = {line.split()[0]: line.split()[1:] for line in entries}
+    assert set(names) <= set(listed)
+    assert all(listed.values())
+
+
+def test_everything_is_listed_without_an_argument(headwise):
+    code, out, _ = headwise("list")
+    assert code == 0
+    assert [line for line in out.splitlines() if not line.startswith(" ")] == list(FAMILIES)
+
+
+def test_an_unknown_family_is_named(headwise):
+    code, _, err = headwise("list", "kernls")
+    assert code == 2
+    assert err == "error: unknown family 'kernls'; did you mean 'kernels'?\n"

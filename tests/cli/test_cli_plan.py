@@ -1,0 +1,78 @@
+import pytest
+import torch
+
+from headwise.attention.masks import Causal, Padding
+from headwise.cli.plan import read_mask
+
+
+def test_the_plan_names_the_kernel_and_every_refusal(headwise):
+    code, out, err = headwise("plan", "--query-len", 31, "--score", "additive")
+    assert (code, err) == (0, "")
+    assert out.startswith("kernel   plain: the fastest that is exact")
+    assert "not      fused: its score is a dot product, not Additive" in out
+
+
+def test_nothing_is_computed_or_allocated(headwise):
+    code, out, _ = headwise("plan", "--query-len", 1_000_003, "--batch", 64, "--dtype", "bfloat16", "--training")
+    assert code == 0
+    assert "with gradients" in out
+
+
+def test_masks_dropout_and_heads_reach_the_planner(headwise):
+    code, out, _ = headwise("plan", "--mask", "causal & padding", "--kv-heads", 2, "--key-len", 37, "--dropout", 0.1)
+    assert code == 0
+    assert "8, 8, 512, 37" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("causal", [[1, 0, 0], [1, 1, 0], [1, 1, 1]]),
+        ("window:0,1", [[1, 1, 0], [0, 1, 1], [0, 0, 1]]),
+        ("causal & window:1,1", [[1, 0, 0], [1, 1, 0], [0, 1, 1]]),
+        ("padding:2,3 & causal", [[1, 0, 0], [1, 1, 0], [1, 1, 0]]),
+    ],
+)
+def test_masks_are_read_from_text(text, expected):
+    assert read_mask(text, 2, 3).dense(2, 1, 3, 3).expand(2, 1, 3, 3)[0, 0].int().tolist() == expected
+
+
+def test_padding_without_lengths_spreads_from_half_to_all():
+    mask = read_mask("padding", 3, 11)
+    assert isinstance(mask, Padding)
+    assert mask.valid_lens.tolist() == [5, 8, 11]
+
+
+def test_no_mask_is_none():
+    assert read_mask(" ", 2, 3) is None
+    assert isinstance(read_mask("causal", 2, 3), Causal)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--mask", "windw:3,3", "unknown mask 'windw'; did you mean 'window'?"),
+        ("--mask", "causal:3", "mask 'causal:3': causal takes no numbers, such as window:64,64"),
+        ("--mask", "window:3", "mask 'window:3': window takes LEFT,RIGHT, such as window:64,64"),
+        (
+            "--mask",
+            "padding:3",
+            "mask 'padding:3': padding takes no numbers or 8, one a sentence, such as window:64,64",
+        ),
+        ("--mask", "window:a,b", "mask 'window:a,b': 'a,b' are not whole numbers, such as window:64,64"),
+        ("--dtype", "float3", "unknown dtype 'float3'; did you mean 'float32'?"),
+        ("--score", "aditive", "unknown score 'aditive'; did you mean 'additive'?"),
+        ("--normalizer", "softmx", "unknown normalizer 'softmx'; did you mean 'softmax'?"),
+        ("--kernel", "fuzed", "unknown kernel 'fuzed'; did you mean 'fused'?"),
+    ],
+)
+def test_wrong_options_are_named(headwise, option, value, message):
+    code, out, err = headwise("plan", option, value)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {message}")
+
+
+def test_all_dtypes_are_those_of_torch():
+    from headwise.cli.plan import DTYPES
+
+    assert all(isinstance(getattr(torch, name), torch.dtype) for name in DTYPES)

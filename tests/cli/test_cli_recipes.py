@@ -1,0 +1,87 @@
+import pytest
+
+from headwise.data.corpus import data_cache
+from headwise.errors import ConfigError, DataError
+from headwise.training import recipes
+from headwise.training.recipe import read_recipe
+
+NAMES = ["bahdanau-fra-eng", "multi30k-base", "multi30k-tiny", "phrasebook"]
+
+
+def test_four_recipes_ship_with_a_line_about_each():
+    assert list(recipes.shipped()) == NAMES
+    assert all(line.endswith(".") for line in recipes.catalogue().values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_shipped_recipe_is_valid_and_every_key_is_commented(name):
+    path = recipes.find(name)
+    read_recipe(path)
+    for line in path.read_text(encoding="utf-8").splitlines():
+        assert not line or line.startswith("#") or "  # " in line
+
+
+def test_the_course_recipe_has_the_course_settings():
+    recipe = read_recipe(recipes.find("bahdanau-fra-eng"))
+    model, training = recipe.model, recipe.training
+    assert (model.cell, model.embed_dim, model.hidden_dim, model.num_layers) == ("gru", 32, 32, 2)
+    assert (model.score, model.dropout, recipe.data.limit) == ("additive", 0.1, 600)
+    assert (training.learning_rate, training.max_epochs, training.batch_sentences) == (0.005, 250, 64)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"), [("multi30k-tiny", (4, 4, 128, 256, 4, 0.3)), ("multi30k-base", (3, 3, 512, 2048, 8, 0.3))]
+)
+def test_the_sizes_of_the_multi30k_recipes(name, sizes):
+    recipe = read_recipe(recipes.find(name))
+    m = recipe.model
+    assert (m.encoder_layers, m.decoder_layers, m.d_model, m.d_ff, m.num_heads, m.dropout) == sizes
+    assert (recipe.tokenizer.kind, recipe.tokenizer.vocab_size, recipe.tokenizer.joint) == ("bpe", 8000, True)
+
+
+def test_the_phrasebook_needs_no_file_of_the_user():
+    recipe = recipes.read("phrasebook", ["model.num_heads=8"])
+    assert recipe.data.train == "headwise:phrasebook.en-fr.tsv"
+    assert recipe.model.num_heads == 8
+
+
+def test_an_unknown_name_has_the_nearest_one():
+    with pytest.raises(ConfigError, match=r"unknown recipe 'phrasbook'; did you mean 'phrasebook'\?; or give the path"):
+        recipes.find("phrasbook")
+    with pytest.raises(ConfigError, match=r"mine\.toml: no such file; `headwise list recipes` names the recipes"):
+        recipes.find("mine.toml")
+
+
+def test_data_is_found_beside_the_recipe_then_here_then_in_the_cache(pairs_file, tmp_path, monkeypatch):
+    here, cached = tmp_path / "here", tmp_path / "cache"
+    recipe = pairs_file.parent / "recipe.toml"
+    for folder in (here, cached):
+        folder.mkdir()
+        (folder / "other.tsv").write_text("a\tb\n")
+        (folder / "pairs.tsv").write_text("a\tb\n")
+    (cached / "third.tsv").write_text("a\tb\n")
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("HEADWISE_DATA", str(cached))
+    assert recipes.read(str(recipe), []).data.train == str(pairs_file)
+    assert recipes.read(str(recipe), ["data.train=other.tsv"]).data.train == str(here / "other.tsv")
+    assert recipes.read(str(recipe), ["data.train=pairs.tsv"]).data.train == str(here / "pairs.tsv")
+    assert recipes.read(str(recipe), ["data.train=third.tsv"]).data.train == str(cached / "third.tsv")
+    assert recipes.read(str(recipe), [f"data.train={pairs_file}"]).data.train == str(pairs_file)
+
+
+def test_data_that_is_nowhere_names_every_place(pairs_file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HEADWISE_DATA", "/nowhere")
+    with pytest.raises(DataError) as error:
+        recipes.read(str(pairs_file.parent / "recipe.toml"), ["data.valid=missing.tsv"])
+    expected = f"missing.tsv: not found in {tmp_path}, {pairs_file.parent}, /nowhere; "
+    assert str(error.value) == expected + "set HEADWISE_DATA to the folder of data, or data.valid=PATH"
+
+
+def test_the_cache_is_in_the_home_folder_unless_named(monkeypatch):
+    monkeypatch.delenv("HEADWISE_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
+    assert str(data_cache()) == "/caches/headwise/data"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert str(data_cache()) == "/home/somebody/.cache/headwise/data"

@@ -1,0 +1,259 @@
+"""Train, predict, evaluate, explain and init on a tiny run."""
+
+import json
+import tomllib
+
+import pytest
+
+import headwise as package
+from headwise.cli.predict import decoding_config
+from headwise.decoding.search import DecodingConfig
+from headwise.errors import ConfigError
+
+SENTENCES = b"one and two .\n\nsix and seven .\r\nthree and four ."
+
+
+@pytest.mark.slow
+def test_training_ends_with_the_folder_and_what_to_do_next(headwise, pairs_file, tmp_path):
+    folder = tmp_path / "run"
+    recipe = pairs_file.parent / "recipe.toml"
+    code, out, _ = headwise("train", recipe, "training.max_steps=2", "model.num_heads=4", "--run", folder)
+    assert code == 0
+    assert "total: " in out
+    assert f"trained: {folder} (step 2" in out
+    assert f"next:    headwise explain {folder}" in out
+    assert tomllib.loads((folder / "config.toml").read_text())["model"]["num_heads"] == 4
+    assert "parameters" in out
+
+
+@pytest.mark.slow
+def test_training_again_continues_or_refuses(headwise, pairs_file, tmp_path):
+    recipe, folder = pairs_file.parent / "recipe.toml", tmp_path / "run"
+    code, _, err = headwise("train", recipe, "--run", folder, "--resume", "must")
+    assert code == 2
+    assert "has no checkpoint to go on from" in err
+    assert headwise("train", recipe, "training.max_steps=1", "--run", folder)[0] == 0
+    code, out, _ = headwise("train", recipe, "training.max_steps=2", "--run", folder)
+    assert code == 0
+    assert "(step 2" in out
+    assert headwise("train", recipe, "--run", folder, "--resume", "never")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["phrasbook"], 2, "unknown recipe 'phrasbook'; did you mean 'phrasebook'?"),
+        (["phrasebook", "model.num_haeds=2"], 2, "num_heads'?"),
+        (["phrasebook", "model.num_heads=3"], 2, "num_heads (3) must divide d_model (128)"),
+        (["phrasebook", "data.train=nowhere.tsv"], 3, "nowhere.tsv: not found in"),
+        (["phrasebook", "nonsense"], 2, "'nonsense' is not an override"),
+        (["phrasebook", "--resume", "maybe", "--run", "never-made"], 2, "unknown --resume 'maybe'"),
+    ],
+)
+def test_what_is_wrong_with_a_recipe_is_one_line(headwise, arguments, code, message):
+    number, out, err = headwise("train", *arguments)
+    assert (number, out) == (code, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_sentences_files_and_standard_input_keep_their_order(headwise, trained, tmp_path):
+    path = tmp_path / "in.txt"
+    path.write_bytes(SENTENCES)
+    by_argument = headwise("predict", trained, "one and two .", "", "six and seven .", "three and four .")
+    by_file = headwise("predict", trained, path)
+    by_stdin = headwise("predict", trained, "-", "--batch", 2, stdin=SENTENCES)
+    assert by_argument == by_file == by_stdin
+    lines = by_file[1].splitlines()
+    assert (by_file[0], len(lines), lines[1]) == (0, 4, "")
+    expected = package.load(trained).translate(["one and two .", "", "six and seven .", "three and four ."])
+    assert lines == expected
+
+
+def test_the_output_file_is_there_when_it_is_complete(headwise, trained, tmp_path):
+    target = tmp_path / "out.txt"
+    code, out, err = headwise("predict", trained, "-", "--output", target, stdin=SENTENCES)
+    assert (code, out, err) == (0, "", "")
+    assert target.read_text().count("\n") == 4
+    target.write_text("old")
+    code, _, err = headwise("predict", trained, "-", "--output", target, stdin=b"one .\n\xff\n")
+    assert code == 3
+    assert "standard input:2:" in err
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+    code, _, err = headwise("predict", trained, "one .", "--output", tmp_path / "no" / "out.txt")
+    assert code == 5
+    assert f"there is no folder {tmp_path / 'no'}; make it first" in err
+
+
+@pytest.mark.slow
+def test_columns_of_n_best_with_scores_and_links(headwise, trained):
+    arguments = ["--n-best", 2, "--scores", "--alignments"]
+    code, out, _ = headwise("predict", trained, "-", *arguments, stdin=b"one and two .\n\nsix .\n")
+    rows = [line.split("\t") for line in out.splitlines()]
+    assert code == 0
+    assert [row[0] for row in rows] == ["0", "0", "1", "2", "2"]
+    assert rows[2] == ["1"]
+    translations = package.load(trained).n_best(["one and two ."], DecodingConfig(beam_size=5, n_best=2, max_len=11))[0]
+    assert [(row[1], row[2]) for row in rows[:2]] == [(f"{found.score:.4f}", found.text) for found in translations]
+    for row in (rows[0], rows[1], rows[3], rows[4]):
+        for link in row[3].split():
+            source, target = map(int, link.split("-"))
+            assert 0 <= source < 4
+            assert 0 <= target < len(row[2].split())
+
+
+def test_control_characters_of_a_translation_are_shown(headwise, trained, monkeypatch):
+    from headwise.data.tokenizers import Tokenizer
+
+    monkeypatch.setattr(Tokenizer, "decode", lambda self, ids: "a\x1b[2J\tb")
+    code, out, _ = headwise("predict", trained, "one .")
+    assert (code, out) == (0, "a\\x1b[2J\\tb\n")
+
+
+def test_sampling_is_repeatable_by_seed(headwise, trained):
+    arguments = ["predict", trained, "one and two .", "--temperature", 2.0, "--n-best", 3]
+    first, again, other = (headwise(*arguments, "--seed", seed) for seed in (1, 1, 2))
+    assert first[0] == 0
+    assert first == again != other
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "n_best", "expected"),
+    [
+        (None, {}, 1, {"method": "greedy", "n_best": 1}),
+        (None, {"beam_size": 3}, 1, {"method": "beam", "beam_size": 3}),
+        (None, {}, 7, {"method": "beam", "beam_size": 7, "n_best": 7}),
+        (None, {"top_k": 5}, 2, {"method": "sample", "num_samples": 2, "top_k": 5}),
+        ("beam", {"length_penalty": 0.0}, 1, {"method": "beam", "length_penalty": 0.0}),
+    ],
+)
+def test_options_choose_the_method(method, given, n_best, expected):
+    config = decoding_config(DecodingConfig(method="greedy"), method, given, n_best)
+    assert {name: getattr(config, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "n_best", "message"),
+    [
+        ("beam", {"temperature": 2.0}, 1, "--temperature needs --method sample, not beam"),
+        ("greedy", {"top_k": 2}, 1, "--top-k needs --method sample, not greedy"),
+        ("sample", {"beam_size": 2}, 1, "--beam needs --method beam, not sample"),
+        ("greedy", {}, 2, "--n-best needs --method beam or sample; greedy finds one translation"),
+        ("bem", {}, 1, "options: method: Input should be 'beam', 'greedy' or 'sample'"),
+        (None, {"top_p": 2.0}, 1, "options: top_p: Input should be less than or equal to 1"),
+    ],
+)
+def test_options_that_do_not_fit_are_named(method, given, n_best, message):
+    with pytest.raises(ConfigError, match=message):
+        decoding_config(DecodingConfig(), method, given, n_best)
+
+
+def test_a_folder_that_is_no_run_is_exit_4(headwise, tmp_path):
+    for verb in (["predict"], ["explain"]):
+        code, out, err = headwise(*verb, tmp_path / "nowhere", "one .")
+        assert (code, out) == (4, "")
+        assert "nowhere" in err
+
+
+def test_evaluation_prints_scores_and_signatures(headwise, trained, pairs_file):
+    code, out, _ = headwise("evaluate", trained, "--data", pairs_file, "--limit", 11)
+    assert code == 0
+    assert "11 pairs" in out.replace("\n", "")
+    for word in ("bleu", "chrf", "perplexity", "accuracy", "nrefs:1|case:mixed"):
+        assert word in out
+
+
+def test_evaluation_as_json(headwise, trained, pairs_file, tmp_path):
+    for side, column in (("en", 0), ("fr", 1)):
+        lines = [line.split("\t")[column] for line in pairs_file.read_text().splitlines()[:7]]
+        (tmp_path / side).write_text("\n".join(lines) + "\n")
+    whole = headwise("evaluate", trained, "--data", pairs_file, "--limit", 7, "--json")
+    parallel = headwise("evaluate", trained, "--data", tmp_path / "en", "--target-data", tmp_path / "fr", "--json")
+    scores = json.loads(whole[1])
+    assert whole == parallel
+    assert scores["pairs"] == 7
+    assert {"bleu", "chrf", "perplexity", "accuracy", "bleu_signature"} <= set(scores)
+
+
+@pytest.mark.slow
+def test_explain_draws_figures_and_a_table(headwise, trained, tmp_path):
+    options = ["--output-text", "un et deux .", "--folder", tmp_path, "--format", "svg", "--layer", 1]
+    code, out, err = headwise("explain", trained, "one and two .", *options)
+    assert (code, err) == (0, "")
+    assert "one and two . → un et deux ." in out
+    assert "decoder.blocks.1.cross_attention, mean of its heads" in out
+    assert "rows sum to one within " in out
+    assert f"{tmp_path}/alignment.svg" in out
+    assert {path.name for path in tmp_path.iterdir()} >= {"alignment.svg", "encoder-blocks-0-self_attention.svg"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["one .", "--format", "gif"], "unknown format 'gif'; known: pdf, png, svg"),
+        (["one .", "--layer", "7"], "layer 7 is not there; the model has 2 cross-attention layers"),
+        (
+            ["one .", "--layer", "decoder.blocks.1.cros"],
+            "unknown cross-attention layer 'decoder.blocks.1.cros'",
+        ),
+        ([" "], "the sentence is empty; there is nothing to look at"),
+    ],
+)
+def test_explain_names_what_is_wrong(headwise, trained, tmp_path, arguments, message):
+    code, _, err = headwise("explain", trained, *arguments, "--folder", tmp_path)
+    assert code == 2
+    assert message in err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_init_writes_a_commented_recipe_that_trains(headwise, pairs_file, tmp_path):
+    recipe = tmp_path / "deep" / "my.toml"
+    recipe.parent.mkdir()
+    code, out, err = headwise("init", "translate", "--data", pairs_file, "--output", recipe)
+    assert (code, err) == (0, "")
+    assert f"next: headwise train {recipe}" in out
+    for line in recipe.read_text().splitlines():
+        assert not line or line.startswith("#") or "  # " in line
+    small = ["model.d_model=8", "model.num_heads=2", "model.d_ff=8", "training.max_steps=1"]
+    assert headwise("train", recipe, *small, "--run", tmp_path / "run")[0] == 0
+
+
+def test_init_keeps_what_is_there_unless_forced(headwise, pairs_file, tmp_path):
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text("mine")
+    code, _, err = headwise("init", "translate", "--data", pairs_file, "--output", recipe)
+    assert (code, recipe.read_text()) == (2, "mine")
+    assert "is there already; give another --output, or --force to replace it" in err
+    arguments = ["--output", recipe, "--force", "--columns", 1, 0]
+    assert headwise("init", "translate", "--data", pairs_file, *arguments)[0] == 0
+    assert tomllib.loads(recipe.read_text())["data"]["columns"] == [1, 0]
+
+
+def test_init_knows_its_tasks(headwise, pairs_file):
+    code, _, err = headwise("init", "transalte", "--data", pairs_file)
+    assert (code, err) == (2, "error: unknown task 'transalte'; did you mean 'translate'?\n")
+
+
+def test_the_data_report(headwise, pairs_file):
+    code, out, _ = headwise("data", "report", pairs_file)
+    assert code == 0
+    assert out.startswith("pairs                    42\n")
+    code, _, err = headwise("data", "report", pairs_file.parent / "nowhere.tsv")
+    assert code == 3
+    assert "nowhere.tsv" in err
+
+
+def test_the_doctor_reports_versions_fonts_and_data(headwise, monkeypatch):
+    from headwise import runtime
+
+    monkeypatch.setattr(runtime, "report", lambda: [("threads", "1", "more are faster")])
+    monkeypatch.setenv("HEADWISE_DATA", "/nowhere")
+    code, out, _ = headwise("doctor")
+    assert code == 0
+    assert "  threads  1  (more are faster)" in out
+    for section in ("versions", "machine", "extras", "fonts", "data"):
+        assert f"{section}\n" in out
+    assert "/nowhere is not there  (recipes look for data there; set HEADWISE_DATA" in out

@@ -1,0 +1,199 @@
+import numpy as np
+import pytest
+import torch
+from matplotlib.collections import PolyCollection
+
+from headwise.errors import ConfigError, ShapeError
+from headwise.explain import fonts, maps
+from headwise.explain.canvas import array
+from headwise.explain.figures import alignment, heads, heatmap, layers_heads
+from headwise.explain.ramps import ramp
+
+QUERIES, KEYS = list("abcde"), list("fghijkl")
+
+
+def weights(*shape, seed=0):
+    values = np.random.default_rng(seed).dirichlet(np.ones(shape[-1]), size=shape[:-1])
+    return torch.from_numpy(values)
+
+
+def labels_of(axis):
+    return [label.get_text() for label in axis.get_ticklabels()]
+
+
+def painted(image):
+    return image.cmap(image.norm(image.get_array()))
+
+
+@pytest.mark.parametrize("scale", ["linear", "sqrt", "log"])
+def test_a_heat_map_shows_every_weight_and_label(scale):
+    values = weights(5, 7)
+    figure = heatmap(values, QUERIES, KEYS, title="layer 1", scale=scale)
+    axes = figure.axes[0]
+    figure.draw_without_rendering()
+    np.testing.assert_allclose(axes.images[0].get_array(), array(values))
+    assert (labels_of(axes.yaxis), labels_of(axes.xaxis)) == (QUERIES, KEYS)
+    assert axes.get_title() == "layer 1"
+    assert axes.get_ylabel() == "query: attends from"
+    assert axes.get_xlabel() == "key: attends to"
+    assert [text.get_text() for text in axes.texts] == [f"{w:.2f}".removeprefix("0") for w in array(values).ravel()]
+
+
+@pytest.mark.parametrize("scale", ["linear", "sqrt", "log"])
+def test_zero_is_the_page_and_the_largest_weight_the_end_of_the_ramp(scale):
+    image = heatmap(np.array([[0.0, 0.7]]), ["a"], ["b", "c"], scale=scale).axes[0].images[0]
+    np.testing.assert_allclose(painted(image)[0, :, :3], ramp("ink light")[[0, -1]], atol=1e-12)
+
+
+def test_the_end_of_the_ramp_can_be_fixed():
+    image = heatmap(np.array([[0.5]]), ["a"], ["b"], scale="linear", maximum=1.0).axes[0].images[0]
+    np.testing.assert_allclose(painted(image)[0, 0, :3], ramp("ink light")[128], atol=1e-12)
+
+
+def test_all_zero_weights_are_drawn():
+    heatmap(np.zeros((2, 2)), ["a", "b"], ["c", "d"], scale="log").draw_without_rendering()
+
+
+@pytest.mark.parametrize(
+    ("scale", "named"), [("linear", "attention weight"), ("sqrt", "√ scale"), ("log", "log scale from 0.0001")]
+)
+def test_the_colour_bar_names_the_scale(scale, named):
+    figure = heatmap(weights(5, 7), QUERIES, KEYS, scale=scale)
+    assert named in figure.axes[0].child_axes[0].get_ylabel()
+
+
+def test_masked_cells_are_hatched_and_explained():
+    keep = torch.ones(5, 5, dtype=torch.bool).tril()
+    keep[3, 1] = False
+    axes = heatmap(weights(5, 5), QUERIES, QUERIES, keep=keep).axes[0]
+    hatched = next(c for c in axes.collections if isinstance(c, PolyCollection) and c.get_hatch())
+    covered = np.zeros((5, 5), dtype=bool)
+    for path in hatched.get_paths():
+        (left, top), (right, bottom) = path.vertices.min(axis=0), path.vertices.max(axis=0)
+        covered[round(top + 0.5) : round(bottom + 0.5), round(left + 0.5) : round(right + 0.5)] = True
+    np.testing.assert_array_equal(covered, ~keep.numpy())
+    assert any("hatched: masked" in text.get_text() for text in axes.texts)
+    assert len([text for text in axes.texts if text.get_text().startswith(("0", ".", "1"))]) == int(keep.sum())
+
+
+def test_what_is_masked_does_not_set_the_scale():
+    image = heatmap(np.array([[0.2, 0.9]]), ["a"], ["b", "c"], keep=np.array([[True, False]])).axes[0].images[0]
+    assert image.norm.vmax == pytest.approx(0.2)
+
+
+def test_a_weight_that_is_no_number_stands_out():
+    axes = heatmap(np.array([[np.nan, 1.0]]), ["a"], ["b", "c"]).axes[0]
+    assert any("not a number" in text.get_text() for text in axes.texts)
+    assert np.ma.getmaskarray(axes.images[0].get_array()).tolist() == [[True, False]]
+
+
+@pytest.mark.parametrize("annotate", [True, False])
+def test_numbers_in_cells_can_be_forced_or_left_out(annotate):
+    figure = heatmap(weights(5, 7), QUERIES, KEYS, annotate=annotate)
+    assert bool(figure.axes[0].texts) is annotate
+    assert not heatmap(weights(13, 13), list("abcdefghijklm"), list("abcdefghijklm")).axes[0].texts
+
+
+def test_numbers_are_dark_on_light_and_light_on_dark():
+    texts = heatmap(np.array([[0.05, 1.0]]), ["a"], ["b", "c"]).axes[0].texts
+    assert [text.get_color() for text in texts] == ["#10131c", "#ffffff"]
+
+
+def test_text_is_data_and_never_a_formula():
+    figure = heatmap(np.eye(3), ["$x$", r"\alpha", "$\\frac{"], ["\x1b[1m", " ", "x" * 40], title=r"$\notacommand{$ $5")
+    figure._repr_png_()
+    axes = figure.axes[0]
+    for text in [axes.title, *axes.get_yticklabels()]:
+        assert text._preprocess_math(text.get_text())[1] is False
+    assert axes.title._preprocess_math(axes.title.get_text())[0] == r"$\notacommand{$ $5"
+    shown = labels_of(axes.xaxis)
+    assert shown[:2] == [r"\x1b[1m", "␣"]
+    assert len(shown[2]) == maps.LONGEST_LABEL
+
+
+def test_many_tokens_are_labelled_sparsely_on_a_page_of_bounded_size():
+    tokens = [f"token{i}" for i in range(300)]
+    figure = heatmap(weights(300, 300), tokens, tokens)
+    width, height = figure.get_size_inches()
+    ticks = figure.axes[0].get_yticks()
+    assert max(width, height) < 14
+    assert 10 <= len(ticks) <= 100
+    assert labels_of(figure.axes[0].yaxis)[1] == f"token{ticks[1]}"
+
+
+def test_chinese_labels_use_a_font_that_has_them():
+    if len(fonts.families(["猫"])) == 1:
+        pytest.skip("no installed font has Chinese characters")
+    # a missing glyph is a warning of matplotlib, and warnings are errors
+    heatmap(np.eye(2), ["我", "喜欢"], ["cat", "垫子"], title="你好 → hello")._repr_png_()
+
+
+def test_alignment_frames_the_strongest_source_of_each_target():
+    values = weights(5, 7)
+    axes = alignment(values, KEYS, QUERIES).axes[0]
+    frames = [path.vertices.mean(axis=0) for path in axes.collections[0].get_paths()]
+    cells = {
+        (round(y), round(x)) for x, y in (path.vertices[:4].mean(axis=0) for path in axes.collections[0].get_paths())
+    }
+    assert len(frames) == 5
+    assert cells == {(i, int(values[i].argmax())) for i in range(5)}
+    assert (labels_of(axes.xaxis), labels_of(axes.yaxis)) == (KEYS, QUERIES)
+
+
+def test_heads_share_one_scale():
+    values = weights(3, 5, 7)
+    keep = torch.ones(5, 7, dtype=torch.bool).tril()
+    figure = heads(values, QUERIES, KEYS, title="cross", keep=keep)
+    drawn = [axes for axes in figure.axes if axes.images]
+    figure.draw_without_rendering()
+    assert [axes.get_title() for axes in drawn] == ["head 0", "head 1", "head 2"]
+    for number, axes in enumerate(drawn):
+        np.testing.assert_allclose(axes.images[0].get_array(), values[number])
+        assert axes.images[0].norm.vmax == pytest.approx(float((values * keep).max()))
+    assert labels_of(drawn[0].yaxis) == QUERIES
+    assert set(labels_of(drawn[1].yaxis)) == {""}
+
+
+def test_heads_can_be_named_and_fill_several_rows():
+    figure = heads(weights(6, 5, 7), QUERIES, KEYS, names=[f"$n{i}$" for i in range(6)])
+    drawn = [axes for axes in figure.axes if axes.images]
+    assert len(drawn) == 6
+    assert drawn[5].title._preprocess_math(drawn[5].get_title()) == ("$n5$", False)
+
+
+def test_all_layers_and_heads_in_one_picture():
+    layers = [weights(3, 5, 7, seed=1), weights(2, 5, 5, seed=2)]
+    axes = layers_heads(layers, title="all", names=["encoder 0", "decoder 0"]).axes[0]
+    assert len(axes.images) == 5
+    assert labels_of(axes.yaxis) == ["encoder 0", "decoder 0"]
+    assert labels_of(axes.xaxis) == ["head 0", "head 1", "head 2"]
+    left, right, bottom, top = axes.images[3].get_extent()
+    assert (left, right, bottom, top) == pytest.approx((-0.45, 0.45, 1.45, 0.55))
+
+
+def test_long_maps_are_pooled_by_their_maximum():
+    values = np.zeros((1, 100, 101))
+    values[0, 37, 96] = 1.0
+    axes = layers_heads([values], title="all").axes[0]
+    small = np.asarray(axes.images[0].get_array())
+    assert axes.get_title() == "all, 100→34 max, 101→34 max"
+    assert small.shape == (34, 34)
+    assert np.argwhere(small).tolist() == [[12, 32]]
+
+
+def test_labels_that_do_not_fit_are_an_error():
+    with pytest.raises(
+        ShapeError, match=r"weights must be \(queries, keys\) = \(5, 6\) as the labels say; got \(5, 7\)"
+    ):
+        heatmap(weights(5, 7), QUERIES, KEYS[:6])
+    with pytest.raises(ShapeError, match=r"weights must be \(heads, queries, keys\) = \(3, 4, 7\)"):
+        heads(weights(3, 5, 7), QUERIES[:4], KEYS)
+    with pytest.raises(ShapeError, match=r"weights must be \(layers\) = \(1,\) as the labels say; got \(2,\)"):
+        layers_heads([weights(3, 5, 7)] * 2, names=["one"])
+    with pytest.raises(ShapeError, match=r"nothing to draw: weights of shape \(0, 7\)"):
+        heatmap(np.zeros((0, 7)), [], KEYS)
+
+
+def test_an_unknown_scale_is_an_error(untyped):
+    with pytest.raises(ConfigError, match="unknown scale 'lin'"):
+        maps.norm("lin", 1.0)

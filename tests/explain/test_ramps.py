@@ -1,0 +1,76 @@
+import numpy as np
+import pytest
+
+from headwise.errors import ConfigError
+from headwise.explain import ramps
+
+SEQUENTIAL = ("ink light", "ink dark")
+
+
+def spread(colours):
+    steps = np.linalg.norm(np.diff(ramps.oklab(colours), axis=0), axis=1)
+    return steps.std() / steps.mean()
+
+
+@pytest.mark.parametrize(("name", "first", "last"), [("ink light", 0.98, 0.27), ("ink dark", 0.20, 0.97)])
+def test_a_sequential_ramp_has_monotone_lightness_and_equal_steps(name, first, last):
+    colours = ramps.ramp(name)
+    lightness = ramps.oklab(colours)[:, 0]
+    assert colours.shape == (256, 3)
+    assert (np.diff(lightness) * np.sign(last - first) > 0).all()
+    assert (lightness[0], lightness[-1]) == pytest.approx((first, last), abs=0.01)
+    assert spread(colours) < 0.01
+
+
+def test_the_arms_of_the_diverging_ramp_meet_at_the_page_in_equal_steps():
+    colours = ramps.ramp("diverging")
+    lightness = ramps.oklab(colours)[:, 0]
+    assert (np.diff(lightness[:128]) > 0).all()
+    assert (np.diff(lightness[128:]) < 0).all()
+    assert lightness[[0, 128, 255]] == pytest.approx([0.38, 0.97, 0.45], abs=0.01)
+    assert spread(colours[:128]) < 0.01
+    assert spread(colours[128:]) < 0.01
+
+
+@pytest.mark.parametrize("name", ramps.CONTROLS)
+def test_control_colours_are_kept(name):
+    controls = [control for arm in ramps.CONTROLS[name] for control in arm.split()]
+    as_bytes = np.array([[int(control[i : i + 2], 16) for i in (1, 3, 5)] for control in controls])
+    distances = np.abs(ramps.ramp(name)[:, None] * 255 - as_bytes[None]).max(axis=-1).min(axis=0)
+    # a control lies between two of the 256 entries, which are about a unit of a byte apart
+    assert distances.max() < 2.5
+
+
+def test_oklab_of_known_colours():
+    # Ottosson 2020: white is lightness 1 without colour, black is 0; red from his reference table
+    colours = ramps.oklab(np.array([[1.0, 1.0, 1.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]))
+    expected = [[1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.628, 0.2249, 0.1258]]
+    np.testing.assert_allclose(colours, expected, atol=1e-3)
+
+
+def test_srgb_inverts_oklab():
+    colours = np.random.default_rng(0).random((97, 3))
+    np.testing.assert_allclose(ramps.srgb(ramps.oklab(colours)), colours, atol=1e-6)
+
+
+def test_head_colours_can_be_told_apart():
+    colours = np.array([[int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)] for colour in ramps.HEAD_COLOURS])
+    lab = ramps.oklab(colours)
+    distances = np.linalg.norm(lab[:, None] - lab[None], axis=-1) + 9 * np.eye(8)
+    assert distances.min() == pytest.approx(0.133, abs=1e-3)
+
+
+def test_ramps_are_cached_and_cannot_be_changed():
+    assert ramps.ramp("ink light") is ramps.ramp("ink light")
+    assert ramps.colormap("ink light") is ramps.colormap("ink light")
+    with pytest.raises(ValueError, match="read-only"):
+        ramps.ramp("ink light")[0] = 0.0
+
+
+def test_a_colormap_is_the_ramp():
+    np.testing.assert_allclose(ramps.colormap("diverging")(np.arange(256))[:, :3], ramps.ramp("diverging"))
+
+
+def test_an_unknown_ramp_is_named():
+    with pytest.raises(ConfigError, match="unknown colour ramp 'ink lihgt'; did you mean 'ink light'"):
+        ramps.ramp("ink lihgt")

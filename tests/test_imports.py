@@ -1,0 +1,192 @@
+"""Imports go one way, and a third-party package is imported where it is at home; read from the source."""
+
+import ast
+import sys
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import headwise
+
+ROOT = Path(headwise.__file__).parent
+
+# a part may import from itself and from the levels before its own
+LEVELS = [
+    {"errors"},
+    {"config", "runtime", "caches", "folders", "labels"},
+    {"attention"},
+    {"positions"},
+    {"records", "layers"},
+    {"models"},
+    {"data"},
+    {"decoding", "metrics"},
+    {"tasks"},
+    {"training", "explain"},
+    {"cli"},
+]
+
+# where a part knows less than the levels before it would allow
+NARROW = {
+    "errors": set(),
+    "config": {"errors"},
+    "runtime": {"errors"},
+    "folders": {"errors"},
+    "caches": {"errors"},
+    "records": {"errors", "config", "attention"},
+    "data": {"errors", "config"},
+    # decoding knows no model
+    "decoding": {"errors", "config", "caches"},
+    "metrics": {"errors"},
+}
+
+# modules, not parts: training knows tasks only through their base and their registry
+NARROW_MODULES = {"training": {"tasks": {"headwise.tasks.task", "headwise.tasks.registry", "headwise.tasks"}}}
+
+THIRD_PARTY = {
+    "torch": None,
+    "numpy": None,
+    "jaxtyping": None,
+    "pydantic": None,
+    "pydantic_core": {"config"},
+    "tomli_w": {"config", "cli.init"},
+    "typer": {"cli"},
+    "rich": {"cli", "training.display"},
+    "tokenizers": {"data.tokenizers", "data.unigram"},
+    "safetensors": {"training.tensors"},
+    "sacrebleu": {"metrics"},
+    "matplotlib": {"explain"},
+    "mpl_toolkits": {"explain"},
+    "tensorboard": {"training.log"},
+}
+
+
+def module_of(path: Path) -> str:
+    parts = list(path.relative_to(ROOT.parent).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = sorted(ROOT.rglob("*.py"))
+NAMES = {module_of(path) for path in FILES}
+
+
+@cache
+def imports(path: Path) -> list[tuple[int, str]]:
+    """(line, module) of every import of a file, those inside functions and conditions too."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            # `from package import module` imports the module
+            deeper = [f"{node.module}.{alias.name}" for alias in node.names]
+            found += [(node.lineno, name if name in NAMES else str(node.module)) for name in deeper]
+    return found
+
+
+def part_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+def level_of(part: str) -> int:
+    return next(number for number, parts in enumerate(LEVELS) if part in parts)
+
+
+def broken(path: Path, module: str, imported: str) -> str | None:
+    """Why a module may not import another one of the package, or None."""
+    own, other = part_of(module), part_of(imported)
+    if other == own or own in ("cli", ""):
+        return None
+    if other == "":
+        return "the package itself is for its users"
+    if level_of(other) >= level_of(own):
+        return f"{other} is not below {own}"
+    if own in NARROW and other not in NARROW[own]:
+        return f"{own} knows only {', '.join(sorted(NARROW[own])) or 'nothing'}"
+    allowed = NARROW_MODULES.get(own, {}).get(other)
+    if allowed is not None and imported not in allowed:
+        return f"{own} knows of {other} only {', '.join(sorted(allowed))}"
+    return None
+
+
+def test_every_part_has_a_level():
+    parts = {part_of(module_of(path)) for path in FILES} - {""}
+    assert parts == set().union(*LEVELS)
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_imports_go_one_way(path):
+    module = module_of(path)
+    wrong = [
+        f"{path.name}:{line} imports {name}: {why}"
+        for line, name in imports(path)
+        if name.partition(".")[0] == "headwise" and (why := broken(path, module, name))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_third_party_packages_stay_at_home(path):
+    module = module_of(path).removeprefix("headwise").removeprefix(".")
+    wrong = []
+    for line, name in imports(path):
+        package = name.partition(".")[0]
+        if package == "headwise" or package in sys.stdlib_module_names:
+            continue
+        homes = THIRD_PARTY.get(package, set())
+        if name.startswith("torch.utils.tensorboard"):
+            homes = {"training.log"}
+        if homes is not None and not any(module == home or module.startswith(f"{home}.") for home in homes):
+            wrong.append(f"{path.name}:{line} imports {name}, whose home is {', '.join(sorted(homes)) or 'nowhere'}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_package_imports_nothing_of_itself_when_imported():
+    tree = ast.parse((ROOT / "__init__.py").read_text(encoding="utf-8"))
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [str(node.module)]
+            assert all(name.partition(".")[0] in sys.stdlib_module_names for name in names)
+
+
+def test_no_module_imports_itself_in_a_circle():
+    graph = {module_of(path): {name for _, name in imports(path) if name in NAMES} for path in FILES}
+    done: set[str] = set()
+
+    def visit(module, trail):
+        assert module not in trail, " -> ".join([*trail, module])
+        if module in done:
+            return
+        for name in sorted(graph[module]):
+            visit(name, [*trail, module])
+        done.add(module)
+
+    for module in sorted(graph):
+        if not module.startswith("headwise.cli") and module != "headwise":
+            visit(module, [])
+
+
+def test_declared_dependencies_are_those_imported():
+    declared = tomllib.loads((ROOT.parent / "pyproject.toml").read_text())["project"]["dependencies"]
+    names = {dependency.partition(">")[0].strip().replace("-", "_") for dependency in declared}
+    imported = {name.partition(".")[0] for path in FILES for _, name in imports(path)}
+    used = imported - set(sys.stdlib_module_names) - {"headwise"}
+    # what comes along with a declared one
+    assert used - {"pydantic_core", "mpl_toolkits", "tensorboard"} == names
+
+
+def test_the_check_sees_a_wrong_import():
+    path = ROOT / "layers" / "loss.py"
+    assert broken(path, "headwise.layers.loss", "headwise.models.protocols") == "models is not below layers"
+    assert broken(path, "headwise.layers.loss", "headwise.records") == "records is not below layers"
+    assert (
+        broken(path, "headwise.decoding.beam", "headwise.models.protocols")
+        == "decoding knows only caches, config, errors"
+    )
+    assert broken(path, "headwise.training.loop", "headwise.tasks.translate")
+    assert broken(path, "headwise.training.loop", "headwise.tasks.task") is None
+    assert broken(path, "headwise.layers.loss", "headwise.attention.masks") is None
+    assert broken(path, "headwise.data.readers", "headwise.layers.loss") == "data knows only config, errors"
+    assert broken(path, "headwise.models.transformer", "headwise") == "the package itself is for its users"

@@ -1,0 +1,50 @@
+import pytest
+
+from headwise.labels import columns, literal, padded, shorten, visible
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("chez moi", "chez moi"),
+        ("a\x1b[31mb", r"a\x1b[31mb"),
+        ("a\nb\tc\rd", r"a\nb\tc\rd"),
+        ("\x00\x7f\x9b", r"\x00\x7f\x9b"),
+        ("\u2028\u202e", r"\u2028\u202e"),
+        ("\ud800", r"\ud800"),
+        ("\U000e0001", r"\U000e0001"),
+        ("你好 é e\u0301 😀", "你好 é e\u0301 😀"),
+        ("a\u200db", "a\u200db"),
+    ],
+)
+def test_control_characters_are_written_as_escapes(text, shown):
+    assert visible(text) == shown
+    shown.encode("utf-8")
+
+
+@pytest.mark.parametrize(("text", "width"), [("", 0), ("abc", 3), ("你好", 4), ("e\u0301", 1), ("ｱ", 1), ("Ａ", 2)])
+def test_columns_of_a_terminal(text, width):
+    assert columns(text) == width
+
+
+@pytest.mark.parametrize("text", ["Donaudampfschifffahrt", "你好世界你好世界你好世界", "e\u0301" * 30, "a你" * 11])
+@pytest.mark.parametrize("limit", [5, 8, 9])
+def test_shortened_text_fits_and_keeps_both_ends(text, limit):
+    short = shorten(text, limit)
+    assert columns(short) <= limit
+    head, tail = short.split("…")
+    assert text.startswith(head)
+    assert text.endswith(tail)
+
+
+def test_short_text_stays():
+    assert shorten("chez moi", 8) == "chez moi"
+
+
+def test_padding_counts_columns():
+    assert padded("你", 4) == "你  "
+    assert padded("abc", 2) == "abc"
+
+
+def test_dollar_signs_start_no_formula():
+    assert literal(r"$x$ \$") == r"\$x\$ \\$"
