@@ -15,6 +15,7 @@ Normalizer = Callable[[Scores, Keep | None], Scores]
 def softmax(scores: Scores, keep: Keep | None) -> Scores:
     """exp(s_j) / sum over allowed k of exp(s_k) (Vaswani et al. 2017, arXiv:1706.03762, eq. 1).
 
+    >>> import torch
     >>> softmax(torch.zeros(1, 1, 1, 4), torch.tensor([[[[True, True, False, False]]]])).tolist()
     [[[[0.5, 0.5, 0.0, 0.0]]]]
     """

@@ -112,8 +112,11 @@ def read_part(
 
 
 def data_cache() -> Path:
-    """The folder of public data sets: `$HEADWISE_DATA`, or `~/.cache/headwise`."""
-    return Path(os.environ.get("HEADWISE_DATA") or Path("~/.cache/headwise").expanduser())
+    """The folder of public data sets: `$HEADWISE_DATA`, else headwise/data in the user's cache folder."""
+    named = os.environ.get("HEADWISE_DATA")
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "headwise" / "data"
 
 
 def resolve(path: str) -> Path:

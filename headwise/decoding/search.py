@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Literal, Self, TypedDict
+from typing import Literal, TypedDict
 
 import torch
 from pydantic import Field, model_validator
