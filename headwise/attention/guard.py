@@ -15,6 +15,7 @@ from torch import Tensor
 
 from headwise.attention.call import Call
 from headwise.attention.kernels import plain
+from headwise.attention.masks import Table
 
 Compute = Callable[[Call], Tensor]
 
@@ -42,25 +43,45 @@ def guarded(call: Call, compute: Compute) -> Tensor:
     return _hidden(call, lambda clean: _exact(clean, repeated))
 
 
+# queries and keys whose sums multiply to this may overflow in a score; ordinary ones stay below 1e15
+_LARGE = 1e36
+
+
 def _finite(call: Call, output: Tensor) -> bool:
-    with torch.no_grad():
-        total = output.sum(dtype=torch.float32)
-        if call.mask is not None and call.learns:
-            # an infinite key under the mask may spoil only the gradient
-            total = total + call.query.sum(dtype=torch.float32) + call.key.sum(dtype=torch.float32)
-    return math.isfinite(total.item())
+    # looking at queries and keys too finds what an output can hide: an infinity that spoils only the gradient, a
+    # partial sum that overflowed to a weight of 0, and a row of NaN, which SDPA takes for one without a key
+    tensors = (output.detach(), call.query.detach(), call.key.detach())
+    total, query, key = (tensor.sum(dtype=torch.float32).item() for tensor in tensors)
+    return math.isfinite(total) and abs(query * key) < _LARGE
 
 
 def _exact(call: Call, compute: Compute) -> Tensor:
-    """Rows in which numbers overflowed, or a bias is not finite, come from float64; no bit of the others changes."""
+    """Rows in which numbers may overflow, or a bias is not finite, come from float64; no bit of the others changes."""
+    prepared = call.prepared()
+    keep = torch.ones(1, 1, 1, call.key.shape[2], dtype=torch.bool) if prepared is None else prepared.keep
+    # under a mask that is written out SDPA shows NaN
+    call = replace(call, mask=Table(keep), query_start=0)
     output = compute(call)
-    spoiled = ~output.isfinite().all(-1, keepdim=True)
+    spoiled = ~output.isfinite().all(-1, keepdim=True) | _overflowing(call, keep)
     if not bool(spoiled.any()):
         return output
     bias = None if call.bias is None else call.bias.masked_fill(spoiled, 0.0)
     others = compute(replace(call, query=call.query.masked_fill(spoiled, 0.0), bias=bias))
     wide = plain.compute(call.replaced(call.query.double(), call.key.double(), call.value.double()))
     return torch.where(spoiled, wide.to(output.dtype), others)
+
+
+def _overflowing(call: Call, keep: Tensor) -> Tensor:
+    """Rows of which a score, or a partial sum of one, may be too large: beyond the product of two norms none is."""
+    if call.key.shape[2] == 0:
+        return torch.zeros(1, 1, 1, 1, dtype=torch.bool)
+    keys = _norm(call.key).repeat_interleave(call.group, dim=1).unsqueeze(2)
+    largest = torch.where(keep, keys, 0.0).amax(-1, keepdim=True)
+    return ~(_norm(call.query).unsqueeze(-1) * largest).isfinite()
+
+
+def _norm(tensor: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(tensor, dim=-1, dtype=torch.promote_types(tensor.dtype, torch.float32))
 
 
 def _hidden(call: Call, compute: Compute) -> Tensor:
@@ -76,7 +97,7 @@ def _hidden(call: Call, compute: Compute) -> Tensor:
     bad = ~(key_ok & value_ok).repeat_interleave(call.group, dim=1).unsqueeze(2)
     prepared = call.prepared()
     if prepared is None:
-        poisoned = bad.any(-1, keepdim=True) | ~query_ok
+        poisoned = bad.any(-1, keepdim=True) | (~query_ok & (call.key.shape[2] > 0))
     else:
         poisoned = (bad & prepared.keep).any(-1, keepdim=True) | (~query_ok & prepared.keep.any(-1, keepdim=True))
     return compute(clean).masked_fill(poisoned, float("nan"))

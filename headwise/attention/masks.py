@@ -191,7 +191,9 @@ class Table(Mask):
         table = self._four_axes()
         rows = table if table.shape[2] == 1 else table[:, :, start : start + query_len]
         wanted = (batch, heads, query_len, key_len)
-        if any(have not in (1, want) for have, want in zip(rows.shape, wanted, strict=True)):
+        # the last row of a table that ends too early is no row for all queries
+        ends_early = rows is not table and rows.shape[2] != query_len
+        if ends_early or any(have not in (1, want) for have, want in zip(rows.shape, wanted, strict=True)):
             raise ShapeError(
                 f"Table {tuple(self.allowed.shape)} does not fit (batch, heads, query_len, key_len) = {wanted}"
                 + (f" from query {start}" if start else "")

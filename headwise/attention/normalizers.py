@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -22,9 +23,9 @@ def softmax(scores: Scores, keep: Keep | None) -> Scores:
     if keep is None:
         return scores.softmax(-1)
     empty = ~keep.any(-1, keepdim=True)
-    # a row of minus infinities would give NaN in the gradient too, so an empty row goes through as finite numbers
-    weights = scores.masked_fill(~(keep | empty), float("-inf")).softmax(-1)
-    return weights.masked_fill(empty, 0.0)
+    # a row of minus infinities would give NaN in the gradient too, so an empty row goes through as zeros
+    hidden = scores.new_zeros(empty.shape).masked_fill(~empty, float("-inf"))
+    return torch.where(keep, scores, hidden).softmax(-1).masked_fill(empty, 0.0)
 
 
 def relu(scores: Scores, keep: Keep | None) -> Scores:

@@ -33,7 +33,8 @@ def cost(call: Call) -> float:
     products = pairs * (call.query.shape[-1] + call.value.shape[-1])
     # scores that leave the cache cost several times as much to pass over
     passes = 3.0e-9 if pairs < 4_000_000 else 8.0e-9
-    return 30e-6 + (products * 3.0e-11 + pairs * passes) * (2.6 if call.learns else 1.0)
+    each = 1.5e-11 if call.query.element_size() == 2 else 3.0e-11
+    return 30e-6 + (products * each + pairs * passes) * (2.6 if call.learns else 1.0)
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:

@@ -30,14 +30,13 @@ def cost(call: Call) -> float:
     if call.query.device.type != "cpu":
         return 20e-6 + products * 1e-14
     learns = call.learns
-    # a bfloat16 product inside SDPA takes the slow path of the BLAS, above all backward at short lengths
+    # a bfloat16 product inside SDPA takes the slow path of the BLAS, above all backward and at short lengths
     slow = call.query.element_size() == 2
     each = 2.2e-11 * (1.6 if slow else 1.0) * (3.5 if learns else 1.0)
-    short = (
-        1.6e-9 * (6.0 if slow and learns else 1.0) * batch * heads * (query_len + key_len) * (3.0 if learns else 1.0)
-    )
+    rows = batch * heads * (query_len + key_len)
+    short = rows * 1.3e-8 * (4.0 if slow else 1.0) * (6.0 if learns else 1.0)
     materialised = call.dropout > 0.0 or (call.bias is not None and call.bias.requires_grad)
-    return 12e-6 + products * each * (3.0 if materialised else 1.0) + short * 8
+    return 12e-6 + products * each * (4.5 if materialised else 1.0) + short
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
@@ -50,9 +49,10 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     bias = call.bias
     if prepared is not None:
         bias = prepared.bias if bias is None else prepared.bias + bias
-        if prepared.empty is not None and call.bias is not None:
-            # a NaN bias in a row that is zeroed afterwards would still reach the gradient of the keys
-            bias = bias.masked_fill(prepared.empty, 0.0)
+        if prepared.empty is not None:
+            # scores of a row that is zeroed afterwards must be finite: as NaN they would reach the gradient of the keys
+            query = query.masked_fill(prepared.empty, 0.0)
+            bias = bias if call.bias is None else bias.masked_fill(prepared.empty, 0.0)
     output = F.scaled_dot_product_attention(
         query,
         call.key,

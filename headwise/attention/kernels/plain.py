@@ -35,7 +35,7 @@ def weights(call: Call) -> Float[Tensor, "batch heads query_len key_len"]:
     if call.bias is not None:
         allowed = call.bias != float("-inf")
         keep = allowed if keep is None else keep & allowed
-        scores = scores + call.bias.to(scores.dtype).masked_fill(~keep, 0.0)
+        scores = scores + call.bias.to(scores.dtype)
     return call.normalizer(scores, keep)
 
 

@@ -1,0 +1,160 @@
+"""Masks: what each allows, how they combine, what they refuse."""
+
+import pytest
+import torch
+from attention_cases import Case, cases
+from hypothesis import given
+
+from headwise.attention import masks
+from headwise.attention.masks import Causal, Mask, Padding, Table, Window
+from headwise.errors import ShapeError
+
+
+def table(mask: Mask, query_len: int, key_len: int, **options) -> list:
+    return mask.dense(1, 1, query_len, key_len, **options)[0, 0].int().tolist()
+
+
+@given(cases(masked=True))
+def test_every_mask_and_combination_allows_the_pairs_of_its_definition(case: Case):
+    keep = torch.from_numpy(case.keep())
+    dense = case.mask().dense(case.batch, case.heads, case.query_len, case.key_len, query_start=case.start)
+    assert dense.dtype == torch.bool
+    assert torch.equal(dense.expand(keep.shape), keep)
+
+
+@given(cases(masked=True))
+def test_the_predicate_and_the_table_agree(case: Case):
+    axes = (case.batch, case.heads, case.query_len, case.key_len)
+    index = torch.meshgrid(*[torch.arange(n) for n in axes], indexing="ij")
+    pairs = case.mask()(index[0], index[1], index[2] + case.start, index[3])
+    assert torch.equal(pairs, torch.from_numpy(case.keep()))
+
+
+def test_causal_is_the_lower_triangle_from_the_first_key():
+    assert table(Causal(), 3, 4) == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0]]
+    assert table(Causal(), 1, 4, query_start=2) == [[1, 1, 1, 0]]
+
+
+def test_lengths_of_sequences():
+    """Lengths 2 and 3 of four keys."""
+    dense = Padding(torch.tensor([2, 3])).dense(2, 1, 2, 4).expand(2, 1, 2, 4)
+    assert dense[:, 0].int().tolist() == [[[1, 1, 0, 0]] * 2, [[1, 1, 1, 0]] * 2]
+
+
+def test_lengths_of_queries():
+    """Lengths [[1, 3], [2, 4]] of four keys."""
+    dense = Padding(torch.tensor([[1, 3], [2, 4]])).dense(2, 1, 2, 4)
+    assert dense[:, 0].int().tolist() == [[[1, 0, 0, 0], [1, 1, 1, 0]], [[1, 1, 0, 0], [1, 1, 1, 1]]]
+
+
+def test_lengths_serve_every_head_as_if_they_were_repeated():
+    """With batch and heads in one axis, lengths [2, 3] are [2, 2, 3, 3], and rows of lengths repeat alike."""
+    flat = Padding(torch.tensor([2, 3])).dense(2, 2, 1, 4).expand(2, 2, 1, 4).flatten(0, 1)
+    assert flat.sum(-1).flatten().tolist() == [2, 2, 3, 3]
+    flat = Padding(torch.tensor([[2, 2, 1], [3, 3, 2]])).dense(2, 2, 3, 4).expand(2, 2, 3, 4).flatten(0, 1)
+    assert flat.sum(-1).tolist() == [[2, 2, 1], [2, 2, 1], [3, 3, 2], [3, 3, 2]]
+
+
+def test_a_window_of_five_to_each_side_of_a_thousand_has_10970_pairs():
+    dense = Window(5, 5).dense(1, 1, 1000, 1000)[0, 0]
+    assert int(dense.sum()) == 10_970
+    distance = torch.arange(1000) - torch.arange(1000)[:, None]
+    assert torch.equal(dense, distance.abs() <= 5)
+
+
+def test_bands_are_known_where_the_mask_is_exactly_one():
+    assert Causal().band() == (None, 0)
+    assert Window(3, 2).band() == (3, 2)
+    assert (Causal() & Window(3, 2)).band() == (3, 0)
+    assert (Window(3, 2) & Window(1, 5)).band() == (1, 2)
+    assert (Causal() | Window(3, 2)).band() is None
+    assert (~Causal()).band() is None
+    assert (Causal() & Padding(torch.tensor([1]))).band() is None
+    assert (Causal() & Causal()).is_causal()
+    assert not (Causal() & Window(3, 0)).is_causal()
+
+
+@given(cases(masked=True))
+def test_a_band_says_what_the_table_says(case: Case):
+    band = case.mask().band()
+    if band is None:
+        return
+    distance = torch.arange(case.key_len) - (torch.arange(case.query_len) + case.start)[:, None]
+    inside = torch.ones_like(distance, dtype=torch.bool)
+    if band[0] is not None:
+        inside &= distance >= -band[0]
+    if band[1] is not None:
+        inside &= distance <= band[1]
+    assert torch.equal(torch.from_numpy(case.keep()), inside.expand(case.batch, case.heads, -1, -1))
+
+
+def test_an_axis_that_does_not_matter_has_size_one():
+    assert Causal().dense(2, 3, 5, 7).shape == (1, 1, 5, 7)
+    assert Padding(torch.tensor([1, 2])).dense(2, 3, 5, 7).shape == (2, 1, 1, 7)
+    assert (Causal() & Padding(torch.tensor([1, 2]))).dense(2, 3, 5, 7).shape == (2, 1, 5, 7)
+
+
+def test_tables_are_built_once_for_a_shape():
+    mask = Causal() & Padding(torch.tensor([3, 0]))
+    shape = (2, 3, 5, 7, 0, torch.device("cpu"))
+    first = mask.prepared(*shape)
+    assert mask.prepared(*shape) is first
+    assert mask.prepared(2, 3, 5, 6, 0, torch.device("cpu")) is not first
+    assert first.bias is first.bias
+    assert first.empty.flatten(1).tolist() == [[False] * 5, [True] * 5]
+    # a row without a key keeps a finite bias: minus infinity everywhere would be NaN
+    assert not first.bias[1].any()
+    assert first.bias[0, 0, 2].tolist() == [0.0] * 3 + [float("-inf")] * 4
+
+
+def test_a_mask_under_which_every_row_has_a_key_says_so():
+    assert Causal().prepared(1, 1, 5, 7, 0, torch.device("cpu")).empty is None
+
+
+def test_masks_are_distinct_values():
+    """Two masks of equal lengths are two masks: neither answers for the tensors of the other."""
+    one, two = Padding(torch.tensor([1])), Padding(torch.tensor([2]))
+    assert one != two
+    assert one.dense(1, 1, 1, 2).tolist() != two.dense(1, 1, 1, 2).tolist()
+
+
+def test_lengths_that_do_not_fit_are_named():
+    message = r"Padding: valid_lens \(3,\) do not fit; expected \(2\)"
+    with pytest.raises(ShapeError, match=message):
+        Padding(torch.tensor([1, 2, 3])).dense(2, 1, 4, 5)
+    message = r"Padding: valid_lens \(2, 3\) do not fit; expected \(2, 4\)"
+    with pytest.raises(ShapeError, match=message):
+        Padding(torch.ones(2, 3, dtype=torch.long)).dense(2, 1, 4, 5)
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize("lens", [torch.tensor([1.0, 2.0]), torch.ones(2, 2, 2, dtype=torch.long), torch.tensor(3)])
+def test_lengths_of_a_wrong_kind_are_refused(lens):
+    with pytest.raises(ShapeError, match=r"Padding needs whole lengths \(batch\) or \(batch, query_len\), got"):
+        Padding(lens)
+
+
+def test_a_window_of_negative_width_is_refused():
+    with pytest.raises(ShapeError, match=r"Window\(-1, 2\): both widths must be 0 or more"):
+        Window(-1, 2)
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize("allowed", [torch.ones(3, 4), torch.ones(4, dtype=torch.bool)])
+def test_a_table_of_a_wrong_kind_is_refused(allowed):
+    with pytest.raises(ShapeError, match="Table needs a bool tensor of 2 to 4 axes, True = may attend; got"):
+        Table(allowed)
+
+
+def test_a_table_that_does_not_fit_is_named():
+    allowed = torch.ones(3, 4, dtype=torch.bool)
+    message = r"Table \(3, 4\) does not fit \(batch, heads, query_len, key_len\) = \(2, 1, 5, 4\)"
+    with pytest.raises(ShapeError, match=message):
+        Table(allowed).dense(2, 1, 5, 4)
+    with pytest.raises(ShapeError, match=r"= \(2, 1, 2, 4\) from query 2"):
+        Table(allowed).dense(2, 1, 2, 4, query_start=2)
+
+
+def test_the_catalogue_names_every_mask():
+    assert list(masks.catalogue()) == ["causal", "padding", "window", "table"]
+    assert all(masks.catalogue().values())
