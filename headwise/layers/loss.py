@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-CHUNK_ROWS = 256
+CHUNK_ROWS = 512
 
 
 def vocabulary_loss(
@@ -17,7 +17,7 @@ def vocabulary_loss(
     """Sum over tokens of the cross entropy of softmax(W h + b) against the target, in nats.
 
     Equal to `cross_entropy(hidden @ weight.T + bias, targets, reduction="sum", label_smoothing=...)`, but no more than
-    256 rows of logits exist at a time, and their gradient is made while they do. Under bfloat16 autocast the products
+    512 rows of logits exist at a time, and their gradient is made while they do. Under bfloat16 autocast the products
     are bfloat16 and the loss is summed in float32.
 
     Source: label smoothing of Szegedy et al. 2016, arXiv:1512.00567, section 7: (1 - e) * one-hot + e / vocab.
@@ -79,7 +79,7 @@ def _chunked(
         logits = part @ product_weight.mT if bias is None else torch.addmm(bias.to(low), part, product_weight.mT)
         chosen = logits.gather(1, target).squeeze(1).to(wide)
         mean = hidden[rows].to(wide) @ mean_row + mean_bias
-        log_sum, odds = _softmax(logits, wide, gradients)
+        log_sum, odds = _softmax(logits, target, chosen, gradients)
         total += (log_sum - (1.0 - smoothing) * chosen - smoothing * mean).sum()
         if odds is None:
             continue
@@ -105,9 +105,18 @@ def _spread(
         d_bias -= smoothing / vocab * hidden.shape[0]
 
 
-def _softmax(logits: Tensor, wide: torch.dtype, gradients: bool) -> tuple[Tensor, Tensor | None]:
-    """(log of the sum of exponentials, probabilities): the fused softmax's largest value gives the sum."""
+def _softmax(logits: Tensor, target: Tensor, chosen: Tensor, gradients: bool) -> tuple[Tensor, Tensor | None]:
+    """(log of the sum of exponentials, probabilities): the fused softmax and one logit of each row give the sum."""
+    wide = chosen.dtype
     if not gradients:
         return logits.to(wide).logsumexp(-1), None
     odds = logits.softmax(-1)
-    return logits.amax(-1).to(wide) - odds.amax(-1).to(wide).log(), odds
+    if logits.device.type != "cpu" or torch.compiler.is_compiling():
+        # the largest probability is never too small; on a CPU finding it costs more than the look below
+        return logits.amax(-1).to(wide) - odds.amax(-1).to(wide).log(), odds
+    share = odds.gather(1, target).squeeze(1).to(wide)
+    log_sum = chosen - share.log()
+    lost = (share < 1e-30).nonzero().squeeze(1)
+    if len(lost):
+        log_sum[lost] = logits[lost].to(wide).logsumexp(-1)
+    return log_sum, odds

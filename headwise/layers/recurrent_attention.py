@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from headwise.layers.recurrent import Cell
-from headwise.layers.recurrent_tape import Tape, input_gates, outer_sum, small_products
+from headwise.layers.recurrent_tape import Tape, input_gates, outer_sum
+from headwise.runtime import small_products
 
 
 @dataclass(frozen=True, slots=True)

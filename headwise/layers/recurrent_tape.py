@@ -6,8 +6,6 @@ one or two passes over the gates and one product.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -249,20 +247,3 @@ class _Unrolled(torch.autograd.Function):
             d_input_weight = outer_sum(d_given, x)
             d_x = torch.bmm(input_weight.t().expand(x.shape[0], -1, -1), d_given) if ctx.needs_input_grad[1] else None
         return None, d_x, d_state, d_input_weight, d_input_bias, d_weight, d_bias
-
-
-@contextmanager
-def small_products(multiplications: int) -> Iterator[None]:
-    """Inside, float32 products of about this size take the library that is called fastest, whatever large ones take.
-
-    The other path is faster for large matrices only: it costs some 12 microseconds a call.
-    """
-    before = torch.get_float32_matmul_precision()
-    if before == "highest" or multiplications > 1_000_000:
-        yield
-        return
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)

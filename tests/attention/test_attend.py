@@ -76,7 +76,7 @@ def test_an_output_is_the_sum_of_weighted_values():
 
 @every_kernel
 def test_columns_or_rows_are_the_same_numbers(kernel):
-    """With tokens as columns: A = K^T Q, softmax over each column, O = V A'; the transpose of the convention by rows."""
+    """With tokens as columns: A = K^T Q, softmax over each column, O = V A': the transpose of what rows give."""
     query, key, value = projected()
     columns = (torch.softmax(key[0, 0] @ query[0, 0].T, dim=0).T @ value[0, 0]).T
     rows = attend(query, key, value, score="dot", kernel=kernel)[0, 0]

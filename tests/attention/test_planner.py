@@ -23,14 +23,13 @@ def tensors(query_len: int, key_len: int, *, dtype=torch.float32, grad=False, di
         (tensors(5, 7), {"normalizer": "relu"}, "plain"),
         (tensors(5, 7), {"score": Additive(32, 32, 3)}, "plain"),
         (tensors(512, 512), {}, "fused"),
-        (tensors(1, 300), {}, "fused"),
         (tensors(512, 512, grad=True), {}, "fused"),
         (tensors(25, 25, grad=True), {"dropout": 0.1}, "eager"),
         (tensors(25, 25, dtype=torch.bfloat16, grad=True), {}, "eager"),
         (tensors(512, 512, dtype=torch.float16), {}, "fused"),
         (tensors(0, 7), {}, "plain"),
     ],
-    ids=["relu", "additive", "long", "one query", "long training", "dropout", "bfloat16", "half", "empty"],
+    ids=["relu", "additive", "long", "long training", "dropout", "bfloat16", "half", "empty"],
 )
 def test_the_kernel_for_each_kind_of_call(call, options, kernel):
     chosen = plan(*call, **options)
@@ -77,7 +76,7 @@ def test_work_is_counted():
     fused = plan(*tensors(5, 7), kernel="fused")
     assert fused.materialises == f"the output and one number a row ({2 * 4 * 5 * 4} bytes)"
     # query, key, value and output once, and the scores written and read where they are kept
-    assert fused.bytes == 4 * 2 * 4 * 32 * (5 + 7 + 7 + 5) - 0
+    assert fused.bytes == 4 * 2 * 4 * 32 * (5 + 7 + 7 + 5)
     assert chosen.bytes - fused.bytes == 2 * 2 * 4 * 5 * 7 * 4
 
 
@@ -109,7 +108,7 @@ from headwise.attention.kernels import plain
 refusal = plain.refusal
 compute = plain.compute
 def cost(call):
-    return 0.0
+    return 1e-9
 '''
 MECHANISM = '''"""A mechanism that a user wrote."""
 from headwise.attention.mechanisms.mechanism import Mechanism
