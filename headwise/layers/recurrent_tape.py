@@ -13,6 +13,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from headwise.runtime import small_products
+
 
 class Tape(ABC):
     """One layer over `steps` steps: `forward` for each in turn, then `rewind` once, then `backward` in reverse.

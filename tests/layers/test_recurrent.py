@@ -14,7 +14,7 @@ from headwise.layers.recurrent import (
     last_state,
     reversed_within,
 )
-from headwise.layers.recurrent_tape import small_products
+from headwise.runtime import small_products
 
 STEPS, BATCH, INPUT, HIDDEN = 7, 2, 3, 5
 PEERS = {"gru": nn.GRU, "lstm": nn.LSTM}
