@@ -140,7 +140,7 @@ def test_a_bias_of_minus_infinity_forbids_as_a_mask_does(kernel, case, grad):
 
 
 @every_kernel
-@given(cases(masked=True, biased=False, least=1), st.sampled_from(JUNK))
+@given(cases(masked=True, biased=False, least=1, normalizer="softmax"), st.sampled_from(JUNK))
 def test_a_bias_under_the_mask_does_not_matter(kernel, case, junk):
     call = case.build(torch.float64, grad=True)
     hidden = ~torch.from_numpy(case.keep())
@@ -156,6 +156,28 @@ def test_a_bias_under_the_mask_does_not_matter(kernel, case, junk):
         gradients(call, output, gradient), (expected.d_query, expected.d_key, expected.d_value), strict=True
     ):
         assert_near(actual, wanted, 4 * bound)
+
+
+@every_dtype
+@pytest.mark.parametrize("junk", JUNK)
+@every_kernel
+def test_what_a_row_without_a_key_would_have_scored_does_not_matter(kernel, junk, dtype):
+    """Its query, its bias, and hidden keys so large that the score overflows: no gradient becomes NaN."""
+    mask = Padding(torch.tensor([3, 0]))
+    query, key, value = (torch.randn(2, 1, n, 4).to(dtype) for n in (3, 5, 5))
+    results = []
+    for content in (0.5, junk):
+        bias = torch.zeros(2, 1, 3, 5, dtype=dtype)
+        bias[1] = content
+        # a product of 1e30 and 1e15 overflows where 1e15 does not
+        query[1], key[1] = min(content, 1e15), content
+        tensors = [tensor.clone().requires_grad_() for tensor in (query, key, value)]
+        for added in (bias, None):
+            output = attend(*tensors, mask=mask, bias=added, kernel=kernel)
+            results.append([output, *torch.autograd.grad(output.square().sum(), tensors)])
+    for one, two in zip(results[:2], results[2:], strict=True):
+        for before, after in zip(one, two, strict=True):
+            assert torch.equal(before, after)
 
 
 @every_kernel
