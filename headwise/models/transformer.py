@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+import torch
 from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor, nn
@@ -31,7 +32,7 @@ class TransformerEncoder(Encoder):
         self.embedding, self.blocks, self.norm = embedding, nn.ModuleList(blocks), norm
 
     def forward(self, inputs: Int[Tensor, "batch src_len"], valid_lens: Int[Tensor, "batch"]) -> Memory:
-        mask = Padding(valid_lens)
+        mask = padding(valid_lens, inputs.shape[1])
         x = self.embedding(inputs)
         for block in self.blocks:
             x = block(x, mask)
@@ -41,18 +42,18 @@ class TransformerEncoder(Encoder):
 class TransformerCache(Cache):
     """Keys and values of every decoder layer, and which of them each beam descends from."""
 
-    def __init__(self, layers: int, memory_mask: Padding):
-        self.length, self.beams = 0, 1
+    def __init__(self, layers: int, memory_lens: Int[Tensor, "batch"], memory_len: int):
+        self.length, self.beams, self.sentences = 0, 1, memory_lens.shape[0]
         self.layers = [(KeyValues(), KeyValues()) for _ in range(layers)]
-        self.memory_mask = memory_mask
-        self.sentences = memory_mask.valid_lens.shape[0]
+        self.memory_lens, self.memory_len = memory_lens, memory_len
+        self.memory_mask = padding(memory_lens, memory_len)
         self.ancestry: Ancestry | None = None
 
     def expand(self, beams: int) -> None:
         assert self.beams == 1, "beams are made once"
         self.beams = beams
         if beams > 1:
-            self.ancestry = Ancestry(self.sentences, beams, self.length, self.memory_mask.valid_lens.device)
+            self.ancestry = Ancestry(self.sentences, beams, self.length, self.memory_lens.device)
 
     def reorder(self, index: Int[Tensor, "rows"]) -> None:
         if self.ancestry is not None:
@@ -62,7 +63,8 @@ class TransformerCache(Cache):
         for own, cross in self.layers:
             own.keep(sentences)
             cross.keep(sentences)
-        self.memory_mask = Padding(self.memory_mask.valid_lens.index_select(0, sentences))
+        self.memory_lens = self.memory_lens.index_select(0, sentences)
+        self.memory_mask = padding(self.memory_lens, self.memory_len)
         self.sentences = sentences.shape[0]
         if self.ancestry is not None:
             self.ancestry.keep(sentences)
@@ -78,7 +80,7 @@ class TransformerDecoder(Decoder):
     def hidden(
         self, tokens: Int[Tensor, "batch tgt_len"], memory: Memory, memory_lens: Int[Tensor, "batch"]
     ) -> Float[Tensor, "batch tgt_len width"]:
-        mask, memory_mask = Causal(), Padding(memory_lens)
+        mask, memory_mask = Causal(), padding(memory_lens, memory.states.shape[1])
         x = self.embedding(tokens)
         for block in self.blocks:
             x = block(x, memory.states, mask=mask, memory_mask=memory_mask)
@@ -87,7 +89,7 @@ class TransformerDecoder(Decoder):
 
     def start(self, memory: Memory, memory_lens: Int[Tensor, "batch"]) -> TransformerCache:
         """Projects the memory for every layer, once; beams share it."""
-        cache = TransformerCache(len(self.blocks), Padding(memory_lens))
+        cache = TransformerCache(len(self.blocks), memory_lens, memory.states.shape[1])
         for block, (_, cross) in zip(self.blocks, cache.layers, strict=True):
             cross.fill(_original(block).cross_attention.project_memory(memory.states, cache.memory_mask))
         return cache
@@ -105,6 +107,12 @@ class TransformerDecoder(Decoder):
         cache.length += 1
         logits: Tensor = self.output(self.norm(x).flatten(0, 1))
         return logits
+
+
+def padding(valid_lens: Int[Tensor, "batch"], length: int) -> Padding | None:
+    """The mask of padded sequences; None where nothing is padded, as far as that can be seen without waiting."""
+    looks = valid_lens.device.type == "cpu" and not torch.compiler.is_compiling()
+    return None if looks and bool((valid_lens >= length).all()) else Padding(valid_lens)
 
 
 def _original(block: nn.Module) -> DecoderBlock:

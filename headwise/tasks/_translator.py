@@ -17,7 +17,6 @@ from headwise.decoding.search import DecodingConfig, search
 from headwise.layers.decoding import for_inference, is_current
 from headwise.layers.loss import vocabulary_loss
 from headwise.models.protocols import Seq2Seq
-from headwise.runtime import small_products
 
 # source tokens that are decoded together, padding included
 DECODING_TOKENS = 1024
@@ -92,7 +91,6 @@ class Translator:
         return {"loss": loss, "perplexity": perplexity, "accuracy": correct / max(1, tokens)}
 
     @torch.inference_mode()
-    @small_products()
     def _search(self, sources: Ragged, config: DecodingConfig) -> list[list[Translation]]:
         results: list[list[Translation]] = [[] for _ in range(len(sources))]
         real = [index for index in range(len(sources)) if sources.lengths[index]]
