@@ -15,7 +15,6 @@ from torch import Tensor
 
 from headwise.attention.call import Call
 from headwise.attention.kernels import plain
-from headwise.attention.masks import Table
 
 Compute = Callable[[Call], Tensor]
 
@@ -57,12 +56,8 @@ def _finite(call: Call, output: Tensor) -> bool:
 
 def _exact(call: Call, compute: Compute) -> Tensor:
     """Rows in which numbers may overflow, or a bias is not finite, come from float64; no bit of the others changes."""
-    prepared = call.prepared()
-    keep = torch.ones(1, 1, 1, call.key.shape[2], dtype=torch.bool) if prepared is None else prepared.keep
-    # under a mask that is written out SDPA shows NaN
-    call = replace(call, mask=Table(keep), query_start=0)
     output = compute(call)
-    spoiled = ~output.isfinite().all(-1, keepdim=True) | _overflowing(call, keep)
+    spoiled = ~output.isfinite().all(-1, keepdim=True) | _overflowing(call)
     if not bool(spoiled.any()):
         return output
     bias = None if call.bias is None else call.bias.masked_fill(spoiled, 0.0)
@@ -71,13 +66,14 @@ def _exact(call: Call, compute: Compute) -> Tensor:
     return torch.where(spoiled, wide.to(output.dtype), others)
 
 
-def _overflowing(call: Call, keep: Tensor) -> Tensor:
-    """Rows of which a score, or a partial sum of one, may be too large: beyond the product of two norms none is."""
+def _overflowing(call: Call) -> Tensor:
+    """Rows of which a score, or a partial sum of one, may be too large: none is beyond the product of two norms."""
     if call.key.shape[2] == 0:
         return torch.zeros(1, 1, 1, 1, dtype=torch.bool)
     keys = _norm(call.key).repeat_interleave(call.group, dim=1).unsqueeze(2)
-    largest = torch.where(keep, keys, 0.0).amax(-1, keepdim=True)
-    return ~(_norm(call.query).unsqueeze(-1) * largest).isfinite()
+    prepared = call.prepared()
+    seen = keys if prepared is None else torch.where(prepared.keep, keys, 0.0)
+    return ~(_norm(call.query).unsqueeze(-1) * seen.amax(-1, keepdim=True)).isfinite()
 
 
 def _norm(tensor: Tensor) -> Tensor:

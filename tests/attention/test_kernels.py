@@ -63,17 +63,18 @@ def test_a_bias_that_learns_has_the_gradient_of_the_definition(kernel, dtype, ca
     assert_near(actual, case.expected(call, gradient).d_bias, 4 * tolerance(dtype, case.size))
 
 
-@pytest.mark.parametrize(("query_len", "key_len"), [(5, 7), (31, 37)])
-def test_a_plan_made_without_a_bias_does_not_serve_a_bias_that_learns(query_len, key_len):
-    case = Case(query_len=query_len, key_len=key_len)
-    planner.run(case.build(torch.float32, grad=True))
-    bias = torch.zeros(1, 3, query_len, key_len, requires_grad=True)
-    call = without(case.build(torch.float32, grad=True), bias=bias)
-    gradient = numbers_like(torch.empty(2, 3, query_len, 3), 3)
-    planner.run(call).backward(gradient)
+def test_a_plan_made_without_a_bias_does_not_serve_a_bias_that_learns():
+    case = Case(query_len=23, key_len=29, dim=32)
+    call = case.build(torch.bfloat16, grad=True)
+    assert planner.plan(call).kernel == "eager"
+    planner.run(call)
+    bias = torch.zeros(1, 3, 23, 29, dtype=torch.bfloat16, requires_grad=True)
+    output = planner.run(without(call, bias=bias))
+    gradient = numbers_like(output, 3)
+    output.backward(gradient)
     assert bias.grad is not None
-    expected = replace(case, bias=(False, True, True)).expected(call, gradient)
-    assert_near(bias.grad, expected.d_bias, 1e-4)
+    expected = replace(case, bias=(False, True, True)).expected(without(call, bias=bias), gradient)
+    assert_near(bias.grad, expected.d_bias, 4e-2)
 
 
 @pytest.mark.parametrize("kernel", kernels.names())
