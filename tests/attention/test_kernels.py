@@ -5,7 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from attention_cases import DTYPES, KERNELS, Case, assert_near, cases, gradients, numbers_like, run, tolerance, without
+from attention_cases import (
+    DTYPES,
+    KERNELS,
+    TOLERANCE,
+    Case,
+    assert_near,
+    cases,
+    gradients,
+    numbers_like,
+    run,
+    tolerance,
+    without,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,7 +47,7 @@ def test_outputs_and_gradients_are_those_of_the_definition(kernel, dtype, case):
     for actual, wanted in zip(
         gradients(call, output, gradient), (expected.d_query, expected.d_key, expected.d_value), strict=True
     ):
-        assert_near(actual, wanted, 4 * tolerance(dtype, case.size))
+        assert_near(actual, wanted, 4 * TOLERANCE[dtype] * max(1.0, case.size))
 
 
 @every_kernel
@@ -60,7 +72,7 @@ def test_a_bias_that_learns_has_the_gradient_of_the_definition(kernel, dtype, ca
         return
     gradient = numbers_like(output, 2)
     actual = torch.autograd.grad(output, call.bias, gradient, materialize_grads=True)[0]
-    assert_near(actual, case.expected(call, gradient).d_bias, 4 * tolerance(dtype, case.size))
+    assert_near(actual, case.expected(call, gradient).d_bias, 4 * TOLERANCE[dtype] * max(1.0, case.size))
 
 
 def test_a_plan_made_without_a_bias_does_not_serve_a_bias_that_learns():
