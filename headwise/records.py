@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from headwise.attention.masks import Mask
 from headwise.attention.mechanisms.mechanism import Mechanism
+from headwise.attention.relative import Relative
 from headwise.errors import ConfigError, unknown
 
 
@@ -26,6 +27,7 @@ class RecordedCall:
     value: Float[Tensor, "batch kv_heads key_len value_dim"]
     mask: Mask | None
     bias: Float[Tensor, "#batch #heads #query_len key_len"] | None
+    relative: Relative | None
     query_start: int
     output: Float[Tensor, "batch heads query_len value_dim"]
 
@@ -38,10 +40,11 @@ class RecordedCall:
         bias = self.bias
         if bias is not None:
             bias = bias.expand(bias.shape[0], self.query.shape[1], self.query.shape[2], -1)[:, list(heads), first:last]
+        relative = None if self.relative is None else self.relative.part(list(heads), first, last)
         mask = None if self.mask is None else _Heads(self.mask, tuple(heads))
         with torch.no_grad(), torch.autocast(query.device.type, enabled=False):
             return self.mechanism.effective_weights(
-                query, key, mask=mask, bias=bias, query_start=self.query_start + first
+                query, key, mask=mask, bias=bias, relative=relative, query_start=self.query_start + first
             )
 
 
@@ -155,7 +158,7 @@ def record(model: nn.Module, *patterns: str) -> Iterator[Trace]:
     Raises:
         ConfigError: no layer of the model matches.
     """
-    found = {_layer_name(name): module for name, module in model.named_modules() if isinstance(module, Mechanism)}
+    found = {_layer_name(name): module for name, module in _outermost(model)}
     chosen = {name: m for name, m in found.items() if not patterns or any(fnmatch.fnmatch(name, p) for p in patterns)}
     if not chosen:
         asked = ", ".join(patterns) or "any"
@@ -169,6 +172,15 @@ def record(model: nn.Module, *patterns: str) -> Iterator[Trace]:
             handle.remove()
 
 
+def _outermost(model: nn.Module) -> Iterator[tuple[str, Mechanism]]:
+    """Every mechanism that is not a part of another one."""
+    inside: tuple[str, ...] = ()
+    for name, module in model.named_modules():
+        if isinstance(module, Mechanism) and not name.startswith(inside):
+            yield name, module
+            inside = (*inside, f"{name}.")
+
+
 def _layer_name(module_name: str) -> str:
     return module_name.removesuffix(".mechanism")
 
@@ -177,7 +189,7 @@ def _hook(layer: LayerRecord) -> Any:
     def keep(module: nn.Module, inputs: tuple[Tensor, ...], options: dict[str, Any], output: Tensor) -> None:
         assert isinstance(module, Mechanism)
         query, key, value = inputs
-        bias = options.get("bias")
+        bias, relative = options.get("bias"), options.get("relative")
         call = RecordedCall(
             module,
             query.detach(),
@@ -185,6 +197,7 @@ def _hook(layer: LayerRecord) -> Any:
             value.detach(),
             options.get("mask"),
             None if bias is None else bias.detach(),
+            None if relative is None else relative.detached(),
             options.get("query_start", 0),
             output.detach(),
         )

@@ -29,7 +29,7 @@ def test_main_things_have_examples():
     }
     for name in (
         "headwise.attention.attend",
-        "headwise.attention.masks.Mask",
+        "headwise.attention.masks.mask.Mask",
         "headwise.attention.mechanisms.scored.Scored",
         "headwise.layers.attention.MultiHeadAttention",
         "headwise.layers.feed_forward.FeedForward",

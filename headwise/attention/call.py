@@ -8,13 +8,14 @@ from torch import Tensor
 
 from headwise.attention.masks import Mask, Prepared
 from headwise.attention.normalizers import Normalizer, softmax
+from headwise.attention.relative import Relative
 from headwise.attention.scores import Score
 from headwise.errors import ShapeError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """normalizer(scale * score(query, key) + bias, mask) @ value, with dropout on the weights.
+    """normalizer(scale * score(query, key) + bias + relative, mask) @ value, with dropout on the weights.
 
     Key and value may have fewer heads than the query (a divisor: grouped-query, or one: multi-query attention); head
     h of the query then meets head h // (heads / kv_heads). `query_start` is the position of the first query, for
@@ -28,7 +29,7 @@ class Call:
     normalizer: Normalizer = softmax
     mask: Mask | None = None
     bias: Float[Tensor, "#batch #heads #query_len key_len"] | None = None
-    value_bias: Float[Tensor, "#batch #heads query_len key_len value_dim"] | None = None
+    relative: Relative | None = None
     scale: float = 1.0
     dropout: float = 0.0
     query_start: int = 0
@@ -50,10 +51,24 @@ class Call:
         """Whether a gradient will be asked for."""
         if not torch.is_grad_enabled():
             return False
-        for tensor in (self.query, self.key, self.value, self.bias, self.value_bias):
+        for tensor in (self.query, self.key, self.value, self.bias, *self.relative_tensors):
             if tensor is not None and tensor.requires_grad:
                 return True
         return any(parameter.requires_grad for parameter in self.score.parameters())
+
+    @property
+    def relative_tensors(self) -> tuple[Tensor, ...]:
+        """The tensors of the relative positions."""
+        return () if self.relative is None else self.relative.tensors
+
+    @property
+    def bias_learns(self) -> bool:
+        """Whether a gradient will be asked of what is added to the scores or to the values."""
+        if not torch.is_grad_enabled():
+            return False
+        if self.bias is not None and self.bias.requires_grad:
+            return True
+        return any(tensor.requires_grad for tensor in self.relative_tensors)
 
     def prepared(self) -> Prepared | None:
         """The mask as tensors for this shape."""

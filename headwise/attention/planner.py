@@ -6,9 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from headwise.attention import costs as prices
 from headwise.attention import kernels
 from headwise.attention.call import Call
 from headwise.attention.guard import guarded
+from headwise.attention.scores import Score
 from headwise.errors import ConfigError, Unsupported, unknown
 
 Compute = Callable[[Call], Tensor]
@@ -68,7 +70,7 @@ def plan(call: Call, kernel: str = "auto") -> Plan:
         module = kernels.kernel(name)
         why = module.refusal(call)
         if why is None:
-            costs[name] = module.cost(call)
+            costs[name] = prices.seconds(name, call)
         else:
             refusals[name] = why
     if kernel != "auto":
@@ -111,9 +113,10 @@ def _signature(call: Call) -> tuple[object, ...]:
         query.device.type,
         type(call.score),
         call.normalizer,
-        call.mask is None,
-        None if call.bias is None else call.bias.requires_grad,
-        call.value_bias is None,
+        None if call.mask is None else call.mask.structure(),
+        call.bias is None,
+        call.bias_learns,
+        None if call.relative is None else (call.relative.has_bias(), call.relative.value_table is None),
         call.dropout > 0.0,
         torch.is_grad_enabled() and call.learns,
     )
@@ -138,7 +141,7 @@ def _materialises(call: Call, kernel: str) -> str:
     if kernel == "fused":
         return f"the output and one number a row ({batch * heads * query_len * 4:,} bytes)"
     size = batch * heads * query_len * key_len * 4
-    if call.score.as_dot(call.query) is None:
+    if type(call.score).as_dot is Score.as_dot:
         width = call.score.pair_width(call.query)
         return f"features ({batch}, {heads}, {query_len}, {key_len}, {width}), {size * width:,} bytes"
     return f"scores ({batch}, {heads}, {query_len}, {key_len}), {size:,} bytes"

@@ -45,7 +45,7 @@ def plan(
         query,
         key,
         key,
-        score=build(score, head_dim, head_dim, head_dim),
+        score=build(score, head_dim, head_dim, head_dim, heads),
         normalizer=normalizer,
         mask=read_mask(mask, batch, key_len or query_len),
         dropout=dropout,

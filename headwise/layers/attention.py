@@ -90,11 +90,20 @@ class MultiHeadAttention(nn.Module):
                 cache.memory.fill(both)
             elif cache is not None:
                 key, value = cache.memory.append(both)
-        bias = ancestry
+        bias, relative = ancestry, None
         if memory is None and not known and self.position is not None:
             bias = _added(self.position.bias(query, key, start), ancestry)
+            low, high = 1 - start - query.shape[2], key.shape[2] - 1 - start
+            relative = self.position.relative(query, key, min(low, 0), max(high, 0))
         heads = self.mechanism(
-            query, key, value, mask=mask, bias=bias, query_start=start, finite=known or ancestry is not None
+            query,
+            key,
+            value,
+            mask=mask,
+            bias=bias,
+            relative=relative,
+            query_start=start,
+            finite=known or ancestry is not None,
         )
         return self.output(heads.transpose(1, 2).flatten(2))
 

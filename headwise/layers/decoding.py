@@ -133,9 +133,9 @@ def _is_plain(block: DecoderBlock) -> bool:
         mechanism, position = attention.mechanism, attention.position
         if not isinstance(mechanism, Scored) or type(mechanism.score) is not ScaledDot:
             return False
-        if mechanism.normalizer is not softmax or mechanism.kernel != "auto":
+        if mechanism.normalizer != softmax or mechanism.kernel != "auto":
             return False
-        if position is not None and type(position).bias is not Position.bias:
+        if position is not None and position.acts_on_scores():
             return False
     return block.cross_attention.memory_projection is not None
 

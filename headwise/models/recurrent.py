@@ -91,11 +91,7 @@ class RecurrentDecoder(Decoder):
     def _additive(self) -> Additive | None:
         """The score, if its attention may be computed for all steps at once and nobody listens to the mechanism."""
         attention = self.attention
-        if (
-            type(attention) is not Scored
-            or type(attention.score) is not Additive
-            or attention.normalizer is not softmax
-        ):
+        if type(attention) is not Scored or type(attention.score) is not Additive or attention.normalizer != softmax:
             return None
         heard = attention._forward_hooks or attention._forward_pre_hooks or torch.compiler.is_compiling()
         return None if heard or attention.kernel != "auto" else attention.score
@@ -250,6 +246,6 @@ def build_recurrent(config: RecurrentConfig, src_vocab: int, tgt_vocab: int) -> 
 
 
 def _attention(config: RecurrentConfig, width: int) -> Mechanism:
-    score = scores.build(config.score, config.hidden_dim, width, config.hidden_dim)
+    score = scores.build(config.score, config.hidden_dim, width, config.hidden_dim, 1)
     dropout = config.dropout if config.attention_dropout is None else config.attention_dropout
     return Scored(score, normalizers.build(config.normalizer), dropout)

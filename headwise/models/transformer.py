@@ -187,7 +187,7 @@ def _attention(
     config: TransformerConfig, position: Position | None, memory_dim: int | None = None
 ) -> MultiHeadAttention:
     head_dim = config.d_model // config.num_heads
-    score = scores.build(config.score, head_dim, head_dim, head_dim)
+    score = scores.build(config.score, head_dim, head_dim, head_dim, config.num_heads)
     dropout = config.dropout if config.attention_dropout is None else config.attention_dropout
     mechanism = Scored(score, normalizers.build(config.normalizer), dropout, config.kernel)
     acting = position if position is not None and position.acts_in_attention() else None

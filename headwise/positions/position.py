@@ -1,9 +1,11 @@
-"""The base of every position scheme: four places where position may enter, each doing nothing unless overridden."""
+"""The base of every position scheme: five places where position may enter, each doing nothing unless overridden."""
 
 from abc import ABC, abstractmethod
 
 from jaxtyping import Float
 from torch import Tensor, nn
+
+from headwise.attention.relative import Relative
 
 
 class Position(nn.Module, ABC):
@@ -33,7 +35,21 @@ class Position(nn.Module, ABC):
         """Added to the scores."""
         return None
 
+    def relative(
+        self,
+        query: Float[Tensor, "batch heads query_len head_dim"],
+        key: Float[Tensor, "batch kv_heads key_len head_dim"],
+        low: int,
+        high: int,
+    ) -> Relative | None:
+        """What distances add to scores and values, as tables for the distances (key - query) from `low` to `high`."""
+        return None
+
+    def acts_on_scores(self) -> bool:
+        """Whether this scheme adds something to scores or values."""
+        kind = type(self)
+        return kind.bias is not Position.bias or kind.relative is not Position.relative
+
     def acts_in_attention(self) -> bool:
         """Whether attention layers have to know this scheme."""
-        kind = type(self)
-        return kind.rotate is not Position.rotate or kind.bias is not Position.bias
+        return self.acts_on_scores() or type(self).rotate is not Position.rotate

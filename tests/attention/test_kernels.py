@@ -25,6 +25,7 @@ from headwise.attention import attend, kernels, normalizers, planner, scores
 from headwise.attention.call import Call
 from headwise.attention.kernels import plain
 from headwise.attention.masks import Causal, Padding
+from headwise.attention.relative import Relative
 from headwise.attention.scores import Additive, Bilinear, ScaledDot
 from headwise.errors import Unsupported
 
@@ -261,10 +262,10 @@ REFUSALS = {
         {"bias": torch.zeros(1, 1, 5, 7, requires_grad=True)},
         {"eager": "its gradient has no part for a bias that learns"},
     ),
-    "bias of the values": (
+    "relative positions": (
         Case(),
-        {"value_bias": torch.zeros(1, 1, 5, 7, 3)},
-        {"fused": "it cannot add a bias to the values", "eager": "it cannot add a bias to the values"},
+        {"relative": Relative(low=-1, value_table=torch.zeros(1, 3, 3))},
+        {"fused": "it has no relative positions", "eager": "it has no relative positions"},
     ),
     "no keys": (Case(key_len=0), {}, {"fused": "an axis is empty", "eager": "an axis is empty"}),
     "no width": (Case(value_dim=0), {}, {"fused": "an axis is empty", "eager": "an axis is empty"}),
@@ -289,11 +290,13 @@ def test_half_precision_is_refused_where_it_would_be_slow():
         assert_near(run(call, kernel), Case().expected(call).output, 5e-3)
 
 
-def test_a_bias_of_the_values_enters_with_the_weights():
+def test_a_table_of_values_enters_with_the_weights():
     case = Case(spec=("query_lengths", 5))
     call = case.build(torch.float64)
-    extra = torch.randn(1, 3, 5, 7, 3, dtype=torch.float64)
-    output = planner.run(replace(call, value_bias=extra))
+    table = torch.randn(3, 5, 3, dtype=torch.float64)
+    output = planner.run(replace(call, relative=Relative(low=-2, value_table=table)))
+    rows = np.clip(np.arange(7) - np.arange(5)[:, None], -2, 2) + 2
+    extra = table.numpy()[None, :, rows]
     expected = case.expected(call)
     wanted = expected.output + np.einsum("bhqk,bhqkd->bhqd", expected.weights, np.broadcast_to(extra, (2, 3, 5, 7, 3)))
     assert_near(output, wanted, 1e-12)
@@ -338,4 +341,4 @@ def test_scale_is_one_over_the_root_of_the_width():
         assert_near(default, attend(query, key, value, scale=11**-0.5, kernel=kernel).numpy(), 1e-13)
         # a query of a times the size with a scale of 1/a times is the same call
         assert_near(default, attend(3 * query, key, value, scale=11**-0.5 / 3, kernel=kernel).numpy(), 1e-13)
-    assert ScaledDot().as_dot(torch.zeros(1, 1, 1, 16))[1] == 0.25
+    assert ScaledDot().as_dot(*[torch.zeros(1, 1, 1, 16)] * 2)[2] == 0.25

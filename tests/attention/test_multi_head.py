@@ -51,7 +51,7 @@ def test_the_layer_is_the_sum_over_heads_of_attention_and_projection(kernel, hea
 class Echo(Mechanism):
     """Keeps the queries it is given, and returns them."""
 
-    def forward(self, query, key, value, *, mask=None, bias=None, value_bias=None, query_start=0, finite=False):
+    def forward(self, query, key, value, *, mask=None, bias=None, relative=None, query_start=0, finite=False):
         self.seen = query
         return query
 

@@ -107,14 +107,14 @@ KERNEL = '''"""A kernel that a user wrote."""
 from headwise.attention.kernels import plain
 refusal = plain.refusal
 compute = plain.compute
-def cost(call):
-    return 1e-9
+def terms(call):
+    return {}
 '''
 MECHANISM = '''"""A mechanism that a user wrote."""
 from headwise.attention.mechanisms.mechanism import Mechanism
 class Mine(Mechanism):
     """The mean of the values."""
-    def forward(self, query, key, value, *, mask=None, bias=None, value_bias=None, query_start=0, finite=False):
+    def forward(self, query, key, value, *, mask=None, bias=None, relative=None, query_start=0, finite=False):
         return value.mean(2, keepdim=True).expand(-1, -1, query.shape[2], -1)
 '''
 POSITION = '''"""A position that a user wrote."""

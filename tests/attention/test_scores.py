@@ -95,15 +95,15 @@ def test_an_additive_score_keeps_a_vector_for_each_pair_and_a_dot_product_a_numb
 def test_a_dot_product_is_offered_where_the_score_is_one():
     query, key = torch.randn(2, 3, 5, 4, dtype=torch.float64), torch.randn(2, 3, 7, 4, dtype=torch.float64)
     for score in (Dot(), ScaledDot(), Bilinear(4, 4).double()):
-        turned, scale = score.as_dot(query)
-        torch.testing.assert_close(scale * (turned @ key.mT), score(query, key))
-    assert Additive(4, 4, 3).as_dot(query) is None
+        turned, other, scale = score.as_dot(query, key)
+        torch.testing.assert_close(scale * (turned @ other.mT), score(query, key))
+    assert Additive(4, 4, 3).as_dot(query, key) is None
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("kind", list(scores.SCORES))
 def test_every_score_runs_in_half_precision(kind, dtype):
-    score = scores.build(kind, 4, 4, 3).to(dtype)
+    score = scores.build(kind, 4, 4, 3, 3).to(dtype)
     query, key, value = (torch.randn(2, 3, n, 4).to(dtype) for n in (5, 7, 7))
     output = attend(query, key, value, score=score)
     wide = attend(query.float(), key.float(), value.float(), score=score.float())
@@ -125,11 +125,11 @@ def test_widths_that_differ_are_named():
 
 
 def test_building_by_name():
-    built = {name: type(scores.build(name, 4, 4, 3)) for name in scores.SCORES}
+    built = {name: type(scores.build(name, 4, 4, 3, 1)) for name in scores.SCORES}
     assert built == {"dot": Dot, "scaled_dot": ScaledDot, "bilinear": Bilinear, "additive": Additive}
     with pytest.raises(ConfigError, match="unknown score 'aditive'; did you mean 'additive'"):
-        scores.build("aditive", 4, 4, 3)
+        scores.build("aditive", 4, 4, 3, 1)
     with pytest.raises(ConfigError, match="score 'dot' needs equal widths, got query 4 and key 5; use 'bilinear'"):
-        scores.build("dot", 4, 5, 3)
+        scores.build("dot", 4, 5, 3, 1)
     assert list(scores.catalogue()) == list(scores.SCORES)
     assert all(scores.catalogue().values())

@@ -157,7 +157,7 @@ class Weights(Mechanism):
         self.scored = Scored()
         self.seen: list[tuple[Tensor, Tensor]] = []
 
-    def forward(self, query, key, value, *, mask=None, bias=None, value_bias=None, query_start=0, finite=False):
+    def forward(self, query, key, value, *, mask=None, bias=None, relative=None, query_start=0, finite=False):
         self.seen.append((query, self.scored.effective_weights(query, key, mask=mask)))
         return self.scored(query, key, value, mask=mask, bias=bias)
 

@@ -1,7 +1,8 @@
 """The ways to compute a call, one file each; the folder is the registry.
 
 A kernel is a module with three functions: `refusal(call)` says in words why it cannot compute the call exactly, or
-None; `cost(call)` estimates seconds, for choosing; `compute(call)` returns the output, equal to `plain`.
+None; `terms(call)` gives the amounts of work in it, by names of the module's choosing, which `costs` turns into
+seconds; `compute(call)` returns the output, equal to `plain`.
 """
 
 import importlib

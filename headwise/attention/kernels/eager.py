@@ -4,6 +4,8 @@ Beats SDPA on a CPU when rows are short, when weights are dropped out and in bfl
 slow. Keeps one weight per pair for the gradient. Scores and softmax are float32 whatever the inputs are.
 """
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -26,28 +28,24 @@ def refusal(call: Call) -> str | None:
     return None
 
 
-def cost(call: Call) -> float:
-    """Estimated seconds: two products and four passes over the scores, with gradients twice five."""
-    batch, heads, query_len, key_len = call.shape
-    pairs = batch * heads * query_len * key_len
+def terms(call: Call) -> dict[str, float]:
+    """Amounts of work: two products and passes over the scores, which cost more once they leave the cache."""
+    pairs = float(math.prod(call.shape))
     products = pairs * (call.query.shape[-1] + call.value.shape[-1])
-    # scores that leave the cache cost several times as much to pass over
-    passes = 3.0e-9 if pairs < 4_000_000 else 8.0e-9
-    each = 1.5e-11 if call.query.element_size() == 2 else 3.0e-11
-    return 30e-6 + (products * each + pairs * passes) * (2.6 if call.learns else 1.0)
+    return {"calls": 1.0, "products": products, "pairs": pairs, "far pairs": max(0.0, pairs - 4e6)}
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     """The output of the call."""
-    as_dot = call.score.as_dot(call.query)
+    as_dot = call.score.as_dot(call.query, call.key)
     assert as_dot is not None
-    query, scale = as_dot
+    query, key, scale = as_dot
     prepared = call.prepared()
     bias = call.bias
     if prepared is not None:
         bias = prepared.bias if bias is None else prepared.bias + bias
     empty = None if prepared is None else prepared.empty
-    arguments = (query, call.key, call.value, bias, empty, scale * call.scale, call.dropout)
+    arguments = (query, key, call.value, bias, empty, scale * call.scale, call.dropout)
     output: Tensor = _Products.apply(*arguments) if call.learns else _forward(*arguments)[0]
     return output
 

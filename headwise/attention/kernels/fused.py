@@ -5,45 +5,38 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from headwise.attention.call import Call
-from headwise.attention.normalizers import softmax
+from headwise.attention.normalizers import Softmax
 from headwise.attention.scores import Score
 
 
 def refusal(call: Call) -> str | None:
     """Why SDPA cannot compute this call exactly, or None."""
-    if call.normalizer is not softmax:
-        return f"its normalizer is softmax, not {call.normalizer.__name__}"
+    if not isinstance(call.normalizer, Softmax):
+        return f"its normalizer is softmax, not {call.normalizer.name}"
     # comparing functions costs nothing; asking the score may multiply matrices
     if type(call.score).as_dot is Score.as_dot:
         return f"its score is a dot product, not {type(call.score).__name__}"
-    if call.value_bias is not None:
-        return "it cannot add a bias to the values"
+    if call.relative is not None:
+        return "it has no relative positions"
     if 0 in call.query.shape or 0 in call.key.shape or 0 in call.value.shape:
         return "an axis is empty"
     return None
 
 
-def cost(call: Call) -> float:
-    """Estimated seconds. On a CPU, dropout and a learned bias make SDPA materialise the scores, slowly."""
+def terms(call: Call) -> dict[str, float]:
+    """Amounts of work. On a CPU, dropout and a learned bias make SDPA materialise the scores, slowly."""
     batch, heads, query_len, key_len = call.shape
-    products = batch * heads * query_len * key_len * (call.query.shape[-1] + call.value.shape[-1])
-    if call.query.device.type != "cpu":
-        return 20e-6 + products * 1e-14
-    learns = call.learns
-    # a bfloat16 product inside SDPA takes the slow path of the BLAS, above all backward and at short lengths
-    slow = call.query.element_size() == 2
-    each = 2.2e-11 * (1.6 if slow else 1.0) * (3.5 if learns else 1.0)
-    rows = batch * heads * (query_len + key_len)
-    short = rows * 1.3e-8 * (4.0 if slow else 1.0) * (6.0 if learns else 1.0)
-    materialised = call.dropout > 0.0 or (call.bias is not None and call.bias.requires_grad)
-    return 12e-6 + products * each * (4.5 if materialised else 1.0) + short
+    products = float(batch * heads * query_len * key_len * (call.query.shape[-1] + call.value.shape[-1]))
+    materialised = call.dropout > 0.0 or call.bias_learns
+    rows = float(batch * heads * (query_len + key_len))
+    return {"calls": 1.0, "materialised" if materialised else "products": products, "rows": rows}
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     """The output of the call."""
-    as_dot = call.score.as_dot(call.query)
+    as_dot = call.score.as_dot(call.query, call.key)
     assert as_dot is not None
-    query, scale = as_dot
+    query, key, scale = as_dot
     causal = call.mask is not None and call.bias is None and call.query_start == 0 and call.mask.is_causal()
     prepared = None if causal else call.prepared()
     bias = call.bias
@@ -55,7 +48,7 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
             bias = bias if call.bias is None else bias.masked_fill(prepared.empty, 0.0)
     output = F.scaled_dot_product_attention(
         query,
-        call.key,
+        key,
         call.value,
         attn_mask=None if bias is None else bias.to(query.dtype),
         dropout_p=call.dropout,

@@ -1,11 +1,14 @@
 """The definition, written out: any score, normalizer, mask, bias, dtype and device; the specification of the others."""
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
 from headwise.attention.call import Call
+from headwise.attention.scores import Score
 
 
 def refusal(call: Call) -> str | None:
@@ -13,11 +16,12 @@ def refusal(call: Call) -> str | None:
     return None
 
 
-def cost(call: Call) -> float:
-    """Estimated seconds: some ten passes over the materialised scores, thrice that with gradients."""
-    batch, heads, query_len, key_len = call.shape
-    pairs = batch * heads * query_len * key_len
-    return 80e-6 + pairs * (12e-9 + 4e-11 * call.query.shape[-1]) * (3.0 if call.learns else 1.0)
+def terms(call: Call) -> dict[str, float]:
+    """Amounts of work: two products and some ten passes over the materialised scores."""
+    pairs = float(math.prod(call.shape))
+    width = call.score.pair_width(call.query)
+    hidden = 0.0 if type(call.score).as_dot is not Score.as_dot else pairs * width
+    return {"calls": 1.0, "products": pairs * (width + call.value.shape[-1]), "pairs": pairs, "hidden": hidden}
 
 
 def weights(call: Call) -> Float[Tensor, "batch heads query_len key_len"]:
@@ -36,6 +40,8 @@ def weights(call: Call) -> Float[Tensor, "batch heads query_len key_len"]:
         allowed = call.bias != float("-inf")
         keep = allowed if keep is None else keep & allowed
         scores = scores + call.bias.to(scores.dtype)
+    if call.relative is not None and call.relative.has_bias():
+        scores = scores + call.relative.bias(0, *call.shape[2:], call.query_start).to(scores.dtype)
     return call.normalizer(scores, keep)
 
 
@@ -44,8 +50,8 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     value = _wide(_per_head(call.value, call.group))
     used = F.dropout(weights(call), call.dropout, training=call.dropout > 0.0)
     output = used @ value
-    if call.value_bias is not None:
-        output = output + torch.einsum("bhqk,bhqkd->bhqd", used, call.value_bias.to(used.dtype).expand(*used.shape, -1))
+    if call.relative is not None and call.relative.value_table is not None:
+        output = output + call.relative.values(used, 0, call.query_start)
     return output.to(call.value.dtype)
 
 

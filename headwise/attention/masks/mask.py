@@ -1,4 +1,4 @@
-"""Which pairs may meet: predicates over (batch, head, query, key), combined by `&`, `|`, `~`; True = may attend."""
+"""The base of every mask, the tensors built from one, and how masks combine."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -6,8 +6,6 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-
-from headwise.errors import ShapeError
 
 Band = tuple[int | None, int | None]
 
@@ -17,6 +15,7 @@ class Mask(ABC):
 
     Masks are values: made once per batch and shared by the layers, which also share the tensors built from them.
 
+    >>> from headwise.attention.masks import Causal, Window
     >>> (Causal() & Window(1, 1)).dense(1, 1, 3, 3)[0, 0].int().tolist()
     [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
     """
@@ -28,6 +27,27 @@ class Mask(ABC):
     def band(self) -> Band | None:
         """(left, right) when the mask is exactly `-left <= key - query <= right`; None in it is no bound."""
         return None
+
+    def within(self) -> Band | None:
+        """(left, right) such that the mask allows no pair outside this band; None if there is no such band."""
+        return self.band()
+
+    def candidates(self, query_len: int, key_len: int, query_start: int, device: torch.device) -> "Pairs | None":
+        """A list of pairs outside of which nothing is allowed, if the mask is given by one, as a graph is."""
+        return None
+
+    def structure(self) -> tuple[object, ...]:
+        """What a plan depends on: two masks of equal structure are computed equally fast."""
+        return (type(self).__name__, self.band(), self.within())
+
+    def allows(self, batch: int, head: int, query: int, key: int) -> bool:
+        """Whether this one pair may meet."""
+        table = self(*(torch.tensor(index).view(1, 1, 1, 1) for index in (batch, head, query, key)))
+        return bool(table.all())
+
+    def reason(self, batch: int, head: int, query: int, key: int) -> str:
+        """Why this pair, which is forbidden, is."""
+        return f"{type(self).__name__} says no to query {query} and key {key}"
 
     def is_causal(self) -> bool:
         """Whether the mask is exactly `key <= query`."""
@@ -83,6 +103,14 @@ class Mask(ABC):
         return Not(self)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """Pairs (query[i], key[i]) in ascending order of query, then key, each once; queries count from 0."""
+
+    query: Int[Tensor, "pairs"]
+    key: Int[Tensor, "pairs"]
+
+
 class Prepared:
     """The tensors of a mask for one shape: `keep`, the rows without a key, and the bias that fused kernels take."""
 
@@ -105,103 +133,6 @@ class Prepared:
 
 
 @dataclass(frozen=True, eq=False)
-class Causal(Mask):
-    """No query sees a later key: `key <= query`."""
-
-    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        return key <= query
-
-    def band(self) -> Band:
-        return (None, 0)
-
-
-@dataclass(frozen=True, eq=False)
-class Window(Mask):
-    """Keys at most `left` positions before and `right` positions after the query (truncated self-attention).
-
-    >>> int(Window(5, 5).dense(1, 1, 1000, 1000).sum())
-    10970
-    """
-
-    left: int
-    right: int
-
-    def __post_init__(self) -> None:
-        if self.left < 0 or self.right < 0:
-            raise ShapeError(f"Window({self.left}, {self.right}): both widths must be 0 or more")
-
-    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        return (key >= query - self.left) & (key <= query + self.right)
-
-    def band(self) -> Band:
-        return (self.left, self.right)
-
-
-@dataclass(frozen=True, eq=False)
-class Padding(Mask):
-    """Only the first `valid_lens` keys are real: one length per sequence, or one per sequence and query.
-
-    >>> Padding(torch.tensor([[1, 3], [2, 4]])).dense(2, 1, 2, 4)[0, 0].int().tolist()
-    [[1, 0, 0, 0], [1, 1, 1, 0]]
-    """
-
-    valid_lens: Int[Tensor, "batch"] | Int[Tensor, "batch query_len"]
-
-    def __post_init__(self) -> None:
-        if self.valid_lens.ndim not in (1, 2) or self.valid_lens.is_floating_point():
-            shape = tuple(self.valid_lens.shape)
-            raise ShapeError(
-                f"Padding needs whole lengths (batch) or (batch, query_len), got {shape} {self.valid_lens.dtype}"
-            )
-
-    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        lens = self.valid_lens.to(key.device)
-        return key < (lens[batch] if lens.ndim == 1 else lens[batch, query])
-
-    def _table(self, batch: int, heads: int, query_len: int, key_len: int, start: int, device: torch.device) -> Tensor:
-        lens = self.valid_lens
-        if lens.shape[0] != batch or (lens.ndim == 2 and lens.shape[1] < start + query_len):
-            wanted = f"({batch})" if lens.ndim == 1 else f"({batch}, {start + query_len})"
-            raise ShapeError(f"Padding: valid_lens {tuple(lens.shape)} do not fit; expected {wanted}")
-        return super()._table(batch, heads, query_len, key_len, start, device)
-
-
-@dataclass(frozen=True, eq=False)
-class Table(Mask):
-    """Any pattern, written out: (query_len, key_len), with a batch axis before it, with a head axis between them."""
-
-    allowed: Bool[Tensor, "..."]
-
-    def __post_init__(self) -> None:
-        if self.allowed.dtype != torch.bool or self.allowed.ndim not in (2, 3, 4):
-            shape, dtype = tuple(self.allowed.shape), self.allowed.dtype
-            raise ShapeError(f"Table needs a bool tensor of 2 to 4 axes, True = may attend; got {shape} {dtype}")
-
-    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        table = self._four_axes().to(key.device)
-        at = [i if n > 1 else torch.zeros_like(i) for i, n in zip((batch, head, query, key), table.shape, strict=True)]
-        return table[at[0], at[1], at[2], at[3]]
-
-    def _four_axes(self) -> Tensor:
-        if self.allowed.ndim == 3:
-            return self.allowed.unsqueeze(1)
-        return self.allowed.reshape((1,) * (4 - self.allowed.ndim) + tuple(self.allowed.shape))
-
-    def _table(self, batch: int, heads: int, query_len: int, key_len: int, start: int, device: torch.device) -> Tensor:
-        table = self._four_axes()
-        rows = table if table.shape[2] == 1 else table[:, :, start : start + query_len]
-        wanted = (batch, heads, query_len, key_len)
-        # the last row of a table that ends too early is no row for all queries
-        ends_early = rows is not table and rows.shape[2] != query_len
-        if ends_early or any(have not in (1, want) for have, want in zip(rows.shape, wanted, strict=True)):
-            raise ShapeError(
-                f"Table {tuple(self.allowed.shape)} does not fit (batch, heads, query_len, key_len) = {wanted}"
-                + (f" from query {start}" if start else "")
-            )
-        return rows.to(device)
-
-
-@dataclass(frozen=True, eq=False)
 class And(Mask):
     """Both masks allow the pair."""
 
@@ -216,6 +147,25 @@ class And(Mask):
         if one is None or two is None:
             return None
         return (_tighter(one[0], two[0]), _tighter(one[1], two[1]))
+
+    def within(self) -> Band | None:
+        one, two = self.left.within(), self.right.within()
+        if one is None or two is None:
+            return two if one is None else one
+        return (_tighter(one[0], two[0]), _tighter(one[1], two[1]))
+
+    def candidates(self, query_len: int, key_len: int, query_start: int, device: torch.device) -> Pairs | None:
+        one, two = (mask.candidates(query_len, key_len, query_start, device) for mask in (self.left, self.right))
+        if one is None or two is None:
+            return two if one is None else one
+        return one if one.query.numel() <= two.query.numel() else two
+
+    def structure(self) -> tuple[object, ...]:
+        return ("and", self.left.structure(), self.right.structure())
+
+    def reason(self, batch: int, head: int, query: int, key: int) -> str:
+        parts = [part for part in (self.left, self.right) if not part.allows(batch, head, query, key)]
+        return "; and ".join(part.reason(batch, head, query, key) for part in parts)
 
     def _table(self, batch: int, heads: int, query_len: int, key_len: int, start: int, device: torch.device) -> Tensor:
         shape = (batch, heads, query_len, key_len, start, device)
@@ -232,6 +182,27 @@ class Or(Mask):
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return self.left(batch, head, query, key) | self.right(batch, head, query, key)
 
+    def within(self) -> Band | None:
+        one, two = self.left.within(), self.right.within()
+        if one is None or two is None:
+            return None
+        return (_looser(one[0], two[0]), _looser(one[1], two[1]))
+
+    def candidates(self, query_len: int, key_len: int, query_start: int, device: torch.device) -> Pairs | None:
+        one, two = (mask.candidates(query_len, key_len, query_start, device) for mask in (self.left, self.right))
+        if one is None or two is None:
+            return None
+        codes = [pairs.query * max(1, key_len) + pairs.key for pairs in (one, two)]
+        both = torch.unique(torch.cat(codes))
+        return Pairs(both // max(1, key_len), both % max(1, key_len))
+
+    def structure(self) -> tuple[object, ...]:
+        return ("or", self.left.structure(), self.right.structure())
+
+    def reason(self, batch: int, head: int, query: int, key: int) -> str:
+        both = (self.left, self.right)
+        return "no part allows it: " + ", nor: ".join(part.reason(batch, head, query, key) for part in both)
+
     def _table(self, batch: int, heads: int, query_len: int, key_len: int, start: int, device: torch.device) -> Tensor:
         shape = (batch, heads, query_len, key_len, start, device)
         return self.left.prepared(*shape).keep | self.right.prepared(*shape).keep
@@ -246,6 +217,12 @@ class Not(Mask):
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return ~self.mask(batch, head, query, key)
 
+    def structure(self) -> tuple[object, ...]:
+        return ("not", self.mask.structure())
+
+    def reason(self, batch: int, head: int, query: int, key: int) -> str:
+        return f"query {query} and key {key} are what {type(self.mask).__name__} allows, which is inverted"
+
     def _table(self, batch: int, heads: int, query_len: int, key_len: int, start: int, device: torch.device) -> Tensor:
         return ~self.mask.prepared(batch, heads, query_len, key_len, start, device).keep
 
@@ -256,9 +233,5 @@ def _tighter(one: int | None, two: int | None) -> int | None:
     return min(one, two)
 
 
-MASKS: dict[str, type[Mask]] = {"causal": Causal, "padding": Padding, "window": Window, "table": Table}
-
-
-def catalogue() -> dict[str, str]:
-    """Name and first documentation line of every mask that can be written in a command or recipe."""
-    return {name: (mask.__doc__ or "").partition("\n")[0] for name, mask in MASKS.items()}
+def _looser(one: int | None, two: int | None) -> int | None:
+    return None if one is None or two is None else max(one, two)

@@ -1,0 +1,30 @@
+"""Which pairs may meet: predicates over (batch, head, query, key), combined by `&`, `|`, `~`; True = may attend."""
+
+from headwise.attention.masks.content import Documents, Edges, Padding, Prefix, Table
+from headwise.attention.masks.explain import empty_rows, explain
+from headwise.attention.masks.mask import And, Band, Mask, Not, Or, Pairs, Prepared
+from headwise.attention.masks.patterns import BigBird, Blocks, Causal, Dilated, Global, Strided, Window
+
+__all__ = ["MASKS", "And", "Band", "BigBird", "Blocks", "Causal", "Dilated", "Documents", "Edges", "Global", "Mask"]
+__all__ += ["Not", "Or", "Padding", "Pairs", "Prefix", "Prepared", "Strided", "Table", "Window", "catalogue"]
+__all__ += ["empty_rows", "explain"]
+
+MASKS: dict[str, type[Mask]] = {
+    "causal": Causal,
+    "padding": Padding,
+    "window": Window,
+    "dilated": Dilated,
+    "strided": Strided,
+    "blocks": Blocks,
+    "global": Global,
+    "bigbird": BigBird,
+    "prefix": Prefix,
+    "documents": Documents,
+    "edges": Edges,
+    "table": Table,
+}
+
+
+def catalogue() -> dict[str, str]:
+    """Name and first documentation line of every mask."""
+    return {name: (mask.__doc__ or "").partition("\n")[0] for name, mask in MASKS.items()}

@@ -1,0 +1,214 @@
+"""Masks that say what a batch holds: padding, prefixes, packed documents, graphs, or any table."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from headwise.attention.masks.mask import Mask, Pairs
+from headwise.errors import ShapeError
+
+
+@dataclass(frozen=True, eq=False)
+class Padding(Mask):
+    """Only the first `valid_lens` keys are real: one length per sequence, or one per sequence and query.
+
+    >>> Padding(torch.tensor([[1, 3], [2, 4]])).dense(2, 1, 2, 4)[0, 0].int().tolist()
+    [[1, 0, 0, 0], [1, 1, 1, 0]]
+    """
+
+    valid_lens: Int[Tensor, "batch"] | Int[Tensor, "batch query_len"]
+
+    def __post_init__(self) -> None:
+        if self.valid_lens.ndim not in (1, 2) or self.valid_lens.is_floating_point():
+            shape = tuple(self.valid_lens.shape)
+            raise ShapeError(
+                f"Padding needs whole lengths (batch) or (batch, query_len), got {shape} {self.valid_lens.dtype}"
+            )
+
+    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        lens = self.valid_lens.to(key.device)
+        return key < (lens[batch] if lens.ndim == 1 else lens[batch, query])
+
+    def _table(self, batch: int, heads: int, query_len: int, key_len: int, start: int, device: torch.device) -> Tensor:
+        lens = self.valid_lens
+        if lens.shape[0] != batch or (lens.ndim == 2 and lens.shape[1] < start + query_len):
+            wanted = f"({batch})" if lens.ndim == 1 else f"({batch}, {start + query_len})"
+            raise ShapeError(f"Padding: valid_lens {tuple(lens.shape)} do not fit; expected {wanted}")
+        return super()._table(batch, heads, query_len, key_len, start, device)
+
+    def reason(self, batch: int, head: int, query: int, key: int) -> str:
+        lens = self.valid_lens
+        length = int(lens[batch] if lens.ndim == 1 else lens[batch, query])
+        return f"key {key} is padding: sequence {batch} has {length} keys" + (
+            "" if lens.ndim == 1 else f" for query {query}"
+        )
+
+    def structure(self) -> tuple[object, ...]:
+        return ("padding", self.valid_lens.ndim)
+
+
+@dataclass(frozen=True, eq=False)
+class Table(Mask):
+    """Any pattern, written out: (query_len, key_len), with a batch axis before it, with a head axis between them."""
+
+    allowed: Bool[Tensor, "..."]
+
+    def __post_init__(self) -> None:
+        if self.allowed.dtype != torch.bool or self.allowed.ndim not in (2, 3, 4):
+            shape, dtype = tuple(self.allowed.shape), self.allowed.dtype
+            raise ShapeError(f"Table needs a bool tensor of 2 to 4 axes, True = may attend; got {shape} {dtype}")
+
+    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        table = self._four_axes().to(key.device)
+        at = [i if n > 1 else torch.zeros_like(i) for i, n in zip((batch, head, query, key), table.shape, strict=True)]
+        return table[at[0], at[1], at[2], at[3]]
+
+    def _four_axes(self) -> Tensor:
+        if self.allowed.ndim == 3:
+            return self.allowed.unsqueeze(1)
+        return self.allowed.reshape((1,) * (4 - self.allowed.ndim) + tuple(self.allowed.shape))
+
+    def _table(self, batch: int, heads: int, query_len: int, key_len: int, start: int, device: torch.device) -> Tensor:
+        table = self._four_axes()
+        rows = table if table.shape[2] == 1 else table[:, :, start : start + query_len]
+        wanted = (batch, heads, query_len, key_len)
+        # the last row of a table that ends too early is no row for all queries
+        ends_early = rows is not table and rows.shape[2] != query_len
+        if ends_early or any(have not in (1, want) for have, want in zip(rows.shape, wanted, strict=True)):
+            raise ShapeError(
+                f"Table {tuple(self.allowed.shape)} does not fit (batch, heads, query_len, key_len) = {wanted}"
+                + (f" from query {start}" if start else "")
+            )
+        return rows.to(device)
+
+    def reason(self, batch: int, head: int, query: int, key: int) -> str:
+        return f"the table says no to query {query} and key {key}"
+
+
+@dataclass(frozen=True, eq=False)
+class Prefix(Mask):
+    """The first `prefix_lens` keys are seen by all queries, later ones only by queries that do not come before them.
+
+    Source: Raffel et al. 2020, arXiv:1910.10683, section 3.2.1 (prefix language model).
+
+    >>> Prefix(torch.tensor([2])).dense(1, 1, 3, 3)[0, 0].int().tolist()
+    [[1, 1, 0], [1, 1, 0], [1, 1, 1]]
+    """
+
+    prefix_lens: Int[Tensor, "batch"]
+
+    def __post_init__(self) -> None:
+        if self.prefix_lens.ndim != 1 or self.prefix_lens.is_floating_point():
+            shape = tuple(self.prefix_lens.shape)
+            raise ShapeError(f"Prefix needs whole lengths (batch), got {shape} {self.prefix_lens.dtype}")
+
+    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return (key <= query) | (key < self.prefix_lens.to(key.device)[batch])
+
+    def reason(self, batch: int, head: int, query: int, key: int) -> str:
+        return f"key {key} comes after query {query} and after the prefix of {int(self.prefix_lens[batch])}"
+
+    def _table(self, batch: int, heads: int, query_len: int, key_len: int, start: int, device: torch.device) -> Tensor:
+        if self.prefix_lens.shape[0] != batch:
+            raise ShapeError(f"Prefix: prefix_lens {tuple(self.prefix_lens.shape)} do not fit; expected ({batch})")
+        return super()._table(batch, heads, query_len, key_len, start, device)
+
+
+@dataclass(frozen=True, eq=False)
+class Documents(Mask):
+    """Query and key belong to the same document: several sequences packed into one row do not see each other.
+
+    A negative number marks padding, which belongs to none.
+
+    >>> Documents(torch.tensor([[0, 0, 1, -1]])).dense(1, 1, 4, 4)[0, 0].int().tolist()
+    [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
+    """
+
+    ids: Int[Tensor, "batch length"]
+
+    def __post_init__(self) -> None:
+        if self.ids.ndim != 2 or self.ids.is_floating_point():
+            shape = tuple(self.ids.shape)
+            raise ShapeError(f"Documents needs whole numbers (batch, length), got {shape} {self.ids.dtype}")
+
+    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        ids = self.ids.to(key.device)
+        own = ids[batch, key]
+        return (ids[batch, query] == own) & (own >= 0)
+
+    def reason(self, batch: int, head: int, query: int, key: int) -> str:
+        one, two = int(self.ids[batch, query]), int(self.ids[batch, key])
+        if two < 0:
+            return f"key {key} is padding"
+        return f"query {query} is in document {one}, key {key} in document {two}"
+
+    def _table(self, batch: int, heads: int, query_len: int, key_len: int, start: int, device: torch.device) -> Tensor:
+        needed = max(start + query_len, key_len)
+        if self.ids.shape[0] != batch or self.ids.shape[1] < needed:
+            raise ShapeError(f"Documents: ids {tuple(self.ids.shape)} do not fit; expected ({batch}, {needed})")
+        return super()._table(batch, heads, query_len, key_len, start, device)
+
+
+@dataclass(frozen=True, eq=False)
+class Edges(Mask):
+    """A graph: the query is the target of an edge whose source is the key. The same edge twice counts once.
+
+    Args:
+        edge_index: sources in the first row, targets in the second, as PyTorch Geometric has them.
+        nodes: how many nodes there are.
+    Source: Velickovic et al. 2018, arXiv:1710.10903, section 2.1 (masked attention).
+
+    >>> Edges(torch.tensor([[4, 5, 7, 2], [0, 0, 0, 1]]), 8).dense(1, 1, 8, 8)[0, 0, :2].int().tolist()
+    [[0, 0, 0, 0, 1, 1, 0, 1], [0, 0, 1, 0, 0, 0, 0, 0]]
+    """
+
+    edge_index: Int[Tensor, "two edges"]
+    nodes: int
+
+    def __post_init__(self) -> None:
+        index = self.edge_index
+        if index.ndim != 2 or index.shape[0] != 2 or index.is_floating_point():
+            raise ShapeError(f"Edges needs whole numbers (2, edges), got {tuple(index.shape)} {index.dtype}")
+        if index.numel() and not (int(index.min()) >= 0 and int(index.max()) < self.nodes):
+            low, high = int(index.min()), int(index.max())
+            raise ShapeError(f"Edges: node numbers run from {low} to {high}, but there are {self.nodes} nodes")
+        # one number for an edge, in ascending order of target, then source
+        self.__dict__["_codes"] = torch.unique(index[1].long() * self.nodes + index[0].long())
+
+    def with_self_loops(self) -> "Edges":
+        """The same graph in which every node also sees itself."""
+        loops = torch.arange(self.nodes, device=self.edge_index.device).expand(2, -1)
+        return Edges(torch.cat((self.edge_index, loops), dim=1), self.nodes)
+
+    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        codes: Tensor = self.__dict__["_codes"].to(key.device)
+        query, key = torch.broadcast_tensors(query, key)
+        if codes.numel() == 0:
+            return torch.zeros(query.shape, dtype=torch.bool, device=key.device)
+        wanted = query * self.nodes + key
+        found = codes[torch.searchsorted(codes, wanted).clamp_(max=codes.numel() - 1)]
+        return (found == wanted) & (key < self.nodes)
+
+    def candidates(self, query_len: int, key_len: int, query_start: int, device: torch.device) -> Pairs:
+        memo: dict[tuple[int | torch.device, ...], Pairs] = self.__dict__.setdefault("_pairs", {})
+        shape = (query_len, key_len, query_start, device)
+        if shape not in memo:
+            codes = self.__dict__["_codes"]
+            query, key = codes // max(1, self.nodes) - query_start, codes % max(1, self.nodes)
+            there = (query >= 0) & (query < query_len) & (key < key_len)
+            memo[shape] = Pairs(query[there].to(device), key[there].to(device))
+        return memo[shape]
+
+    def reason(self, batch: int, head: int, query: int, key: int) -> str:
+        return f"no edge leads from node {key} to node {query}"
+
+    def structure(self) -> tuple[object, ...]:
+        return ("edges", self.__dict__["_codes"].numel().bit_length())
+
+    def _table(self, batch: int, heads: int, query_len: int, key_len: int, start: int, device: torch.device) -> Tensor:
+        pairs = self.candidates(query_len, key_len, start, device)
+        table = torch.zeros(1, 1, query_len, key_len, dtype=torch.bool, device=device)
+        table[0, 0, pairs.query, pairs.key] = True
+        return table

@@ -1,0 +1,230 @@
+"""Masks that depend on positions alone: causal, windows, dilated, strided, blocks, global tokens."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from headwise.attention.masks.mask import Band, Mask
+from headwise.errors import ShapeError
+
+
+@dataclass(frozen=True, eq=False)
+class Causal(Mask):
+    """No query sees a later key: `key <= query`."""
+
+    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return key <= query
+
+    def band(self) -> Band:
+        return (None, 0)
+
+    def reason(self, batch: int, head: int, query: int, key: int) -> str:
+        return f"key {key} comes after query {query}"
+
+
+@dataclass(frozen=True, eq=False)
+class Window(Mask):
+    """Keys at most `left` positions before and `right` positions after the query (truncated self-attention).
+
+    >>> int(Window(5, 5).dense(1, 1, 1000, 1000).sum())
+    10970
+    """
+
+    left: int
+    right: int
+
+    def __post_init__(self) -> None:
+        if self.left < 0 or self.right < 0:
+            raise ShapeError(f"Window({self.left}, {self.right}): both widths must be 0 or more")
+
+    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return (key >= query - self.left) & (key <= query + self.right)
+
+    def band(self) -> Band:
+        return (self.left, self.right)
+
+    def reason(self, batch: int, head: int, query: int, key: int) -> str:
+        return f"key {key} is {_apart(query, key)}; it allows {self.left} before and {self.right} after"
+
+
+@dataclass(frozen=True, eq=False)
+class Dilated(Mask):
+    """Every `step`-th key, at most `left` such steps before and `right` after the query: a window with gaps.
+
+    Source: Beltagy et al. 2020, arXiv:2004.05150, section 3.1 (dilated sliding window).
+
+    >>> Dilated(1, 1, 2).dense(1, 1, 1, 5, query_start=2).flatten().int().tolist()
+    [1, 0, 1, 0, 1]
+    """
+
+    left: int
+    right: int
+    step: int
+
+    def __post_init__(self) -> None:
+        if self.left < 0 or self.right < 0 or self.step < 1:
+            given = f"Dilated({self.left}, {self.right}, {self.step})"
+            raise ShapeError(f"{given}: the widths must be 0 or more and the step 1 or more")
+
+    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        far = key - query
+        near = (far >= -self.left * self.step) & (far <= self.right * self.step)
+        return near & (far.remainder(self.step) == 0)
+
+    def within(self) -> Band:
+        return (self.left * self.step, self.right * self.step)
+
+    def reason(self, batch: int, head: int, query: int, key: int) -> str:
+        allows = f"it allows {self.left} steps of {self.step} before and {self.right} after"
+        return f"key {key} is {_apart(query, key)}; {allows}"
+
+
+@dataclass(frozen=True, eq=False)
+class Strided(Mask):
+    """The last `step` keys, and before and after them every key whose distance is a multiple of `step`.
+
+    With `Causal()` it is the strided pattern of the Sparse Transformer: any key is reached in two layers at a cost of
+    n^1.5 for step = sqrt(n).
+
+    Source: Child et al. 2019, arXiv:1904.10509, section 4.3 (both heads of the strided pattern joined into one).
+
+    >>> (Strided(3) & Causal()).dense(1, 1, 1, 8, query_start=7).flatten().int().tolist()
+    [0, 1, 0, 0, 1, 1, 1, 1]
+    """
+
+    step: int
+
+    def __post_init__(self) -> None:
+        if self.step < 1:
+            raise ShapeError(f"Strided({self.step}): the step must be 1 or more")
+
+    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        far = (query - key).abs()
+        return (far <= self.step) | (far.remainder(self.step) == 0)
+
+    def reason(self, batch: int, head: int, query: int, key: int) -> str:
+        return f"key {key} is {_apart(query, key)}, more than {self.step} and no multiple of it"
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks(Mask):
+    """Query and key lie in the same block of `size` positions.
+
+    Source: Qiu et al. 2019, arXiv:1911.02972 (block-diagonal attention).
+
+    >>> Blocks(2).dense(1, 1, 3, 3)[0, 0].int().tolist()
+    [[1, 1, 0], [1, 1, 0], [0, 0, 1]]
+    """
+
+    size: int
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ShapeError(f"Blocks({self.size}): the size must be 1 or more")
+
+    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return query // self.size == key // self.size
+
+    def within(self) -> Band:
+        return (self.size - 1, self.size - 1)
+
+    def reason(self, batch: int, head: int, query: int, key: int) -> str:
+        return (
+            f"query {query} is in block {query // self.size} of {self.size} positions, key {key} in {key // self.size}"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Global(Mask):
+    """The first `tokens` positions see all keys and are seen by all queries.
+
+    `Global(2) | Window(256, 256)` is Longformer's pattern with its global tokens in front.
+
+    Source: Beltagy et al. 2020, arXiv:2004.05150, section 3.1 (global attention).
+
+    >>> Global(1).dense(1, 1, 3, 3)[0, 0].int().tolist()
+    [[1, 1, 1], [1, 0, 0], [1, 0, 0]]
+    """
+
+    tokens: int
+
+    def __post_init__(self) -> None:
+        if self.tokens < 0:
+            raise ShapeError(f"Global({self.tokens}): the number of tokens must be 0 or more")
+
+    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return (query < self.tokens) | (key < self.tokens)
+
+    def reason(self, batch: int, head: int, query: int, key: int) -> str:
+        return f"neither query {query} nor key {key} is among the first {self.tokens} positions"
+
+
+@dataclass(frozen=True, eq=False)
+class BigBird(Mask):
+    """Blocks of positions see their neighbours, the first blocks, and a few blocks drawn at random.
+
+    Queries in one of the `global_blocks` first blocks see everything and everything sees them. The drawing depends on
+    the seed alone. Costs n x block x (window + global + random) pairs.
+
+    Args:
+        length: positions that there are; a longer input is an error.
+        block: positions in a block.
+        window: neighbouring blocks, the own one included; odd.
+        global_blocks: blocks at the front that see and are seen by all.
+        random: blocks drawn for each block, besides those.
+        seed: of the drawing.
+    Source: Zaheer et al. 2020, arXiv:2007.14062, section 2 (internal transformer construction, ITC).
+
+    >>> int(BigBird(64, block=8, window=3, global_blocks=1, random=1).dense(1, 1, 64, 64).sum())
+    2624
+    """
+
+    length: int
+    block: int = 64
+    window: int = 3
+    global_blocks: int = 2
+    random: int = 3
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.length < 1 or self.block < 1 or self.window < 1 or not self.window % 2:
+            raise ShapeError(
+                f"BigBird: length ({self.length}) and block ({self.block}) must be 1 or more,"
+                f" window ({self.window}) an odd number of blocks"
+            )
+        if self.global_blocks < 0 or self.random < 0:
+            raise ShapeError(
+                f"BigBird: global_blocks ({self.global_blocks}) and random ({self.random}) must be 0 or more"
+            )
+        self.__dict__["_blocks"] = self._drawn()
+
+    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        table: Tensor = self.__dict__["_blocks"].to(key.device)
+        return table[query // self.block, key // self.block]
+
+    def reason(self, batch: int, head: int, query: int, key: int) -> str:
+        return (
+            f"block {key // self.block} of key {key} is no neighbour of block {query // self.block} of query {query},"
+            f" not global and was not drawn for it"
+        )
+
+    def _table(self, batch: int, heads: int, query_len: int, key_len: int, start: int, device: torch.device) -> Tensor:
+        if max(start + query_len, key_len) > self.length:
+            raise ShapeError(f"BigBird was built for {self.length} positions, got {max(start + query_len, key_len)}")
+        return super()._table(batch, heads, query_len, key_len, start, device)
+
+    def _drawn(self) -> Tensor:
+        count = -(-self.length // self.block)
+        row = torch.arange(count)
+        seen = (row[:, None] - row).abs() <= self.window // 2
+        seen[: self.global_blocks] = True
+        seen[:, : self.global_blocks] = True
+        # the largest of random numbers among the blocks that are not seen yet
+        lots = torch.rand(count, count, generator=torch.Generator().manual_seed(self.seed)).masked_fill_(seen, -1.0)
+        drawn = lots.topk(min(self.random, count), dim=-1)
+        return seen.scatter(1, drawn.indices, seen.gather(1, drawn.indices) | (drawn.values >= 0.0))
+
+
+def _apart(query: int, key: int) -> str:
+    return f"{abs(key - query)} {'before' if key < query else 'after'} query {query}"

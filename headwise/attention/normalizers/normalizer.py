@@ -1,0 +1,46 @@
+"""The base of every normalizer: from the scores of a row to its weights."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+Scores = Float[Tensor, "batch heads query_len key_len"]
+Keep = Bool[Tensor, "#batch #heads #query_len #key_len"]
+Strip = Float[Tensor, "*strip key_len"]
+Count = Float[Tensor, "*#strip 1"]
+
+
+@dataclass(frozen=True)
+class Normalizer(ABC):
+    """Scores to weights, row by row. A row with no allowed key is zero, and so is its gradient.
+
+    Two normalizers are equal if their options are. `strip` and `strip_gradient` are what a kernel needs that works on
+    whole rows without recording a graph; a normalizer that lacks them runs through `__call__` there too.
+    """
+
+    @abstractmethod
+    def __call__(self, scores: Scores, keep: Keep | None) -> Scores:
+        """The definition: weights of all rows; exactly 0 where `keep` is False."""
+
+    @property
+    def name(self) -> str:
+        """The name in recipes and messages."""
+        return type(self).__name__.lower()
+
+    def has_strips(self) -> bool:
+        """Whether `strip` and `strip_gradient` are defined."""
+        return type(self).strip is not Normalizer.strip
+
+    def strip(self, scores: Strip, count: Count) -> Strip:
+        """Weights of whole rows, computed in place of the scores, which are minus infinity where forbidden.
+
+        Args:
+            count: allowed keys of each row; rows with 0 become zeros.
+        """
+        raise NotImplementedError
+
+    def strip_gradient(self, weights: Strip, d_weights: Strip, count: Count) -> Strip:
+        """The gradient of the scores, computed in place of `d_weights`."""
+        raise NotImplementedError

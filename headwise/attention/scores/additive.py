@@ -1,0 +1,55 @@
+"""Scores that add what the query and the key say."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from headwise.attention.scores.score import Key, Query, Score, Scores, check_built, times
+from headwise.errors import ShapeError
+
+
+class Additive(Score):
+    """v . tanh(W_q q + W_k k), the score of Bahdanau et al. 2015 (arXiv:1409.0473, appendix A.1.2).
+
+    The concatenation form v . tanh(W [q; k]) is the same function with W = [W_q W_k]: `from_concatenation`.
+    Costs batch x heads x query_len x key_len x hidden numbers in its plain form.
+
+    Args:
+        query_dim: width of a query.
+        key_dim: width of a key.
+        hidden: width of the sum inside tanh.
+    """
+
+    def __init__(self, query_dim: int, key_dim: int, hidden: int):
+        super().__init__()
+        self.query = nn.Linear(query_dim, hidden, bias=False)
+        self.key = nn.Linear(key_dim, hidden, bias=False)
+        self.value = nn.Linear(hidden, 1, bias=False)
+
+    @classmethod
+    def from_concatenation(
+        cls, weight: Float[Tensor, "hidden both"], value: Float[Tensor, "hidden"], query_dim: int
+    ) -> "Additive":
+        """The score v . tanh(W [q; k]) for the given W (its first `query_dim` columns belong to the query) and v."""
+        hidden, both = weight.shape
+        if not 0 < query_dim < both:
+            raise ShapeError(
+                f"query_dim ({query_dim}) must lie between 1 and {both - 1}, the columns of the weight less one"
+            )
+        score = cls(query_dim, both - query_dim, hidden).to(weight.dtype)
+        with torch.no_grad():
+            score.query.weight.copy_(weight[:, :query_dim])
+            score.key.weight.copy_(weight[:, query_dim:])
+            score.value.weight.copy_(value[None])
+        return score
+
+    def forward(self, query: Query, key: Key) -> Scores:
+        # (batch, heads, query_len, 1, hidden) + (batch, heads, 1, key_len, hidden)
+        features = torch.tanh(times(self.query, query).unsqueeze(-2) + times(self.key, key).unsqueeze(-3))
+        return times(self.value, features).squeeze(-1)
+
+    def pair_width(self, query: Query) -> int:
+        return self.value.in_features
+
+    def check(self, query_dim: int, key_dim: int) -> None:
+        check_built(self, (self.query.in_features, self.key.in_features), (query_dim, key_dim))
