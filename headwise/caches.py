@@ -1,6 +1,7 @@
-"""What a decoder remembers between steps: the cache protocol, and keys and values that beams share uncopied."""
+"""What a decoder remembers between steps: the cache protocol, keys and values, states, earlier segments."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -40,7 +41,7 @@ class Ancestry:
     """
 
     def __init__(self, batch: int, beams: int, shared: int, device: torch.device):
-        self.batch, self.beams, self.used = batch, beams, shared
+        self.batch, self.beams, self.shared, self.used = batch, beams, shared, shared
         self._own = torch.full((beams, beams), float("-inf"), device=device).fill_diagonal_(0.0)
         self._table = torch.empty(batch, beams, shared + 16 * beams, device=device)
         # steps before the hypotheses parted are everybody's ancestors
@@ -55,6 +56,11 @@ class Ancestry:
         self.used = end
         return self._table[:, :, :end].unsqueeze(1)
 
+    def positions(self) -> Int[Tensor, "keys"]:
+        """The position of every stored key."""
+        keys = torch.arange(self.used, device=self._table.device)
+        return torch.where(keys < self.shared, keys, self.shared + (keys - self.shared) // self.beams)
+
     def reorder(self, index: Int[Tensor, "rows"]) -> None:
         # a new table, since a record may hold the old one
         self._table = self._table.flatten(0, 1).index_select(0, index).unflatten(0, (self.batch, self.beams))
@@ -64,19 +70,44 @@ class Ancestry:
         self.batch = sentences.shape[0]
 
 
+class Kept(ABC):
+    """What one attention layer keeps between steps.
+
+    With `shares_beams` the hypotheses of a sentence are told apart by an `Ancestry`; without it every hypothesis has
+    its own row, which moves with it.
+    """
+
+    shares_beams: bool
+
+    @abstractmethod
+    def expand(self, beams: int) -> None:
+        """The hypotheses of a sentence part: each gets what they shared so far."""
+
+    @abstractmethod
+    def reorder(self, index: Int[Tensor, "rows"]) -> None:
+        """Row i continues what row `index[i]` was."""
+
+    @abstractmethod
+    def keep(self, sentences: Int[Tensor, "kept"]) -> None:
+        """Only these sentences stay."""
+
+
 @dataclass(slots=True)
-class KeyValues:
-    """Keys and values of one attention layer in one tensor (batch, 2 x kv_heads, capacity, head_dim), keys first.
+class KeyValues(Kept):
+    """Keys and values of one attention layer in one tensor (rows, 2 x kv_heads, capacity, head_dim), keys first.
 
     Preallocated and grown by doubling. `used` counts the stored keys. With `fixed` the content is complete
-    (cross-attention) and is only read.
+    (cross-attention) and is only read. Without `shares_beams` the rows are copied when hypotheses part, for
+    mechanisms that cannot tell them apart by a bias.
     """
 
     both: Tensor | None = None
     used: int = 0
     fixed: bool = False
+    shares_beams: bool = True
+    beams: int = 1
 
-    def append(self, both: Float[Tensor, "batch twice new head_dim"]) -> tuple[Tensor, Tensor]:
+    def append(self, both: Float[Tensor, "rows twice new head_dim"]) -> tuple[Tensor, Tensor]:
         """Stores new keys and values behind the old ones and returns views of all of them."""
         end = self.used + both.shape[2]
         if self.both is None:
@@ -98,22 +129,90 @@ class KeyValues:
         heads = self.both.shape[1] // 2
         return self.both[:, :heads, : self.used], self.both[:, heads:, : self.used]
 
+    def expand(self, beams: int) -> None:
+        if not self.shares_beams and self.both is not None:
+            self.both, self.beams = self.both.repeat_interleave(beams, dim=0), beams
+
+    def reorder(self, index: Int[Tensor, "rows"]) -> None:
+        if not self.shares_beams and self.both is not None:
+            self.both = self.both.index_select(0, index)
+
     def keep(self, sentences: Int[Tensor, "kept"]) -> None:
         if self.both is not None:
-            self.both = self.both.index_select(0, sentences)
+            self.both = self.both.index_select(0, rows_of(sentences, self.beams))
+
+
+@dataclass(slots=True)
+class States(Kept):
+    """The state of one attention layer with a recurrent form: constant in length, one row a hypothesis."""
+
+    tensors: tuple[Tensor, ...] | None = None
+    shares_beams: bool = False
+    beams: int = 1
+
+    def expand(self, beams: int) -> None:
+        self._each(lambda tensor: tensor.repeat_interleave(beams, dim=0))
+        self.beams = beams
+
+    def reorder(self, index: Int[Tensor, "rows"]) -> None:
+        self._each(lambda tensor: tensor.index_select(0, index))
+
+    def keep(self, sentences: Int[Tensor, "kept"]) -> None:
+        rows = rows_of(sentences, self.beams)
+        self._each(lambda tensor: tensor.index_select(0, rows))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> None:
+        if self.tensors is not None:
+            self.tensors = tuple(change(tensor) for tensor in self.tensors)
+
+
+class Segments:
+    """Inputs of one attention layer from earlier segments, which the next segment sees: Transformer-XL's recurrence.
+
+    Keys and values of the past are projected again from these inputs, so the projections learn from them; nothing
+    flows back into the segments themselves. With L layers and a memory of m tokens a token reaches L x m tokens back.
+
+    Args:
+        length: tokens to keep.
+    Source: Dai et al. 2019, arXiv:1901.02860, section 3.2.
+
+    >>> memory = Segments(3)
+    >>> [memory.extend(torch.ones(1, 2, 8)).shape[1] for _ in range(3)]
+    [2, 4, 5]
+    """
+
+    def __init__(self, length: int):
+        self.length = length
+        self.inputs: Tensor | None = None
+
+    def extend(self, x: Float[Tensor, "batch new d_model"]) -> Float[Tensor, "batch all d_model"]:
+        """The kept inputs, without a graph, followed by the new ones; the last `length` of them are kept."""
+        both = x if self.inputs is None else torch.cat((self.inputs, x), dim=1)
+        self.inputs = both[:, max(0, both.shape[1] - self.length) :].detach()
+        return both
 
 
 @dataclass(slots=True)
 class AttentionStep:
     """What one attention layer gets for a cached call.
 
-    `position` is the position of the first new token. With `ancestry` the new tokens are beams that share one
-    position; without it they are consecutive tokens of one sequence.
+    `position` is the position of the first new token. With `beams` above 1 the new tokens are hypotheses that share
+    one position, told apart by `ancestry` where the layer keeps them side by side; `key_positions` are then the
+    positions of all stored keys. With one beam they are consecutive tokens of one sequence.
     """
 
-    memory: KeyValues
+    memory: KeyValues | States | Segments
     position: int
     ancestry: Float[Tensor, "batch 1 beams keys"] | None = None
+    key_positions: Int[Tensor, "keys"] | None = None
+    beams: int = 1
+
+
+def rows_of(sentences: Int[Tensor, "kept"], beams: int) -> Int[Tensor, "rows"]:
+    """The rows of these sentences, of which each has `beams` adjacent ones."""
+    if beams == 1:
+        return sentences
+    return (sentences[:, None] * beams + torch.arange(beams, device=sentences.device)).flatten()
 
 
 def grown(tensor: Tensor, dim: int, needed: int) -> Tensor:

@@ -60,9 +60,10 @@ class EncoderBlock(nn.Module):
         self.feed_forward, self.feed_forward_residual = feed_forward, feed_forward_residual
 
     def forward(
-        self, x: Float[Tensor, "batch length d_model"], mask: Mask | None
+        self, x: Float[Tensor, "batch length d_model"], mask: Mask | None, cache: AttentionStep | None = None
     ) -> Float[Tensor, "batch length d_model"]:
-        x = self.attention_residual(x, self.self_attention(self.attention_residual.before(x), mask=mask))
+        """With a cache, x follows the tokens that the cache holds."""
+        x = self.attention_residual(x, self.self_attention(self.attention_residual.before(x), mask=mask, cache=cache))
         return self.feed_forward_residual(x, self.feed_forward(self.feed_forward_residual.before(x)))
 
 

@@ -13,7 +13,7 @@ from headwise.attention.masks import Mask
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.normalizers import softmax
 from headwise.attention.scores import ScaledDot
-from headwise.caches import AttentionStep
+from headwise.caches import AttentionStep, KeyValues
 from headwise.layers.attention import MultiHeadAttention
 from headwise.layers.blocks import DecoderBlock, Residual
 from headwise.layers.packed import PackedLinear, gains
@@ -80,7 +80,7 @@ class DecodingBlock(nn.Module):
         cross_cache: AttentionStep | None = None,
     ) -> Float[Tensor, "batch length d_model"]:
         """One cached step. Anything else goes to the block that this one was made of."""
-        if self_cache is None or cross_cache is None or not cross_cache.memory.fixed or mask is not None:
+        if self_cache is None or cross_cache is None or mask is not None or not _is_filled(cross_cache):
             output: Tensor = self.block(
                 x, memory, mask=mask, memory_mask=memory_mask, self_cache=self_cache, cross_cache=cross_cache
             )
@@ -96,6 +96,7 @@ class DecodingBlock(nn.Module):
 
     def _attend_own(self, x: Tensor, step: AttentionStep) -> Tensor:
         sizes = self._own
+        assert isinstance(step.memory, KeyValues)
         packed = self._project(x).view(*x.shape[:2], -1, sizes.head_dim).transpose(1, 2)
         query, both = packed[:, : sizes.heads], packed[:, sizes.heads :]
         if sizes.position is not None:
@@ -109,6 +110,7 @@ class DecodingBlock(nn.Module):
 
     def _attend_memory(self, x: Tensor, mask: Mask | None, step: AttentionStep) -> Tensor:
         sizes = self._cross
+        assert isinstance(step.memory, KeyValues)
         query = self._query(x).view(*x.shape[:2], sizes.heads, sizes.head_dim).transpose(1, 2)
         key, value = step.memory.read()
         prepared = None
@@ -128,6 +130,10 @@ class _Sizes:
         self.position = attention.position
 
 
+def _is_filled(step: AttentionStep) -> bool:
+    return isinstance(step.memory, KeyValues) and step.memory.fixed
+
+
 def _is_plain(block: DecoderBlock) -> bool:
     for attention in (block.self_attention, block.cross_attention):
         mechanism, position = attention.mechanism, attention.position
@@ -136,6 +142,8 @@ def _is_plain(block: DecoderBlock) -> bool:
         if mechanism.normalizer != softmax or mechanism.kernel != "auto":
             return False
         if position is not None and position.acts_on_scores():
+            return False
+        if attention.shared != "none" or attention.combine != "concat":
             return False
     return block.cross_attention.memory_projection is not None
 

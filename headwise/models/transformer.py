@@ -7,10 +7,11 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
-from headwise.attention import normalizers, scores
+from headwise.attention import mechanisms, normalizers, scores
 from headwise.attention.masks import Causal, Padding
+from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.mechanisms.scored import Scored
-from headwise.caches import Ancestry, AttentionStep, Cache, KeyValues
+from headwise.caches import Ancestry, AttentionStep, Cache, KeyValues, States
 from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.layers.attention import MultiHeadAttention, check_heads
@@ -42,22 +43,28 @@ class TransformerEncoder(Encoder):
 class TransformerCache(Cache):
     """Keys and values of every decoder layer, and which of them each beam descends from."""
 
-    def __init__(self, layers: int, memory_lens: Int[Tensor, "batch"], memory_len: int):
+    def __init__(self, own: list[KeyValues | States], memory_lens: Int[Tensor, "batch"], memory_len: int, placed: bool):
         self.length, self.beams, self.sentences = 0, 1, memory_lens.shape[0]
-        self.layers = [(KeyValues(), KeyValues()) for _ in range(layers)]
+        self.layers = [(kept, KeyValues()) for kept in own]
         self.memory_lens, self.memory_len = memory_lens, memory_len
         self.memory_mask = padding(memory_lens, memory_len)
         self.ancestry: Ancestry | None = None
+        # whether a layer has to know where the stored keys stand
+        self.placed = placed
 
     def expand(self, beams: int) -> None:
         assert self.beams == 1, "beams are made once"
         self.beams = beams
+        for own, _ in self.layers:
+            own.expand(beams)
         if beams > 1:
             self.ancestry = Ancestry(self.sentences, beams, self.length, self.memory_lens.device)
 
     def reorder(self, index: Int[Tensor, "rows"]) -> None:
         if self.ancestry is not None:
             self.ancestry.reorder(index)
+        for own, _ in self.layers:
+            own.reorder(index)
 
     def keep(self, sentences: Int[Tensor, "kept"]) -> None:
         for own, cross in self.layers:
@@ -89,9 +96,13 @@ class TransformerDecoder(Decoder):
 
     def start(self, memory: Memory, memory_lens: Int[Tensor, "batch"]) -> TransformerCache:
         """Projects the memory for every layer, once; beams share it."""
-        cache = TransformerCache(len(self.blocks), memory_lens, memory.states.shape[1])
-        for block, (_, cross) in zip(self.blocks, cache.layers, strict=True):
-            cross.fill(_original(block).cross_attention.project_memory(memory.states, cache.memory_mask))
+        blocks = [_original(block) for block in self.blocks]
+        own = [block.self_attention.kept() for block in blocks]
+        positions = (block.self_attention.position for block in blocks)
+        placed = any(position is not None and position.acts_on_scores() for position in positions)
+        cache = TransformerCache(own, memory_lens, memory.states.shape[1], placed)
+        for block, (_, cross) in zip(blocks, cache.layers, strict=True):
+            cross.fill(block.cross_attention.project_memory(memory.states, cache.memory_mask))
         return cache
 
     def step(self, tokens: Int[Tensor, "rows"], cache: Cache) -> Float[Tensor, "rows vocab"]:
@@ -100,9 +111,10 @@ class TransformerDecoder(Decoder):
         # beams lie side by side where a sequence has its positions: one step is a pass over the whole sentence
         x = x.view(cache.sentences, cache.beams, -1)
         ancestry = None if cache.ancestry is None else cache.ancestry.step()
+        places = cache.ancestry.positions() if cache.ancestry is not None and cache.placed else None
         mask = cache.memory_mask
         for block, (own, cross) in zip(self.blocks, cache.layers, strict=True):
-            own_step = AttentionStep(own, cache.length, ancestry)
+            own_step = AttentionStep(own, cache.length, ancestry, places, cache.beams)
             x = block(x, None, mask=None, memory_mask=mask, self_cache=own_step, cross_cache=AttentionStep(cross, 0))
         cache.length += 1
         logits: Tensor = self.output(self.norm(x).flatten(0, 1))
@@ -137,6 +149,9 @@ class TransformerConfig(Config):
     activation: Literal["relu", "gelu", "swiglu"] = Field("relu", description="of the feed-forward network")
     position: str = Field("sinusoidal", description="where position enters; `headwise list positions`")
     max_len: int = Field(512, ge=1, description="positions of a learned table, in tokens")
+    mechanism: str = Field("scored", description="what self-attention computes; `headwise list mechanisms`")
+    decoder_mechanism: str | None = Field(None, description="the decoder's self-attention; as mechanism if absent")
+    reversible: bool = Field(False, description="encoder blocks keep no activations for the gradient")
     score: str = Field("scaled_dot", description="how alike query and key are; `headwise list scores`")
     normalizer: str = Field("softmax", description="scores to weights; `headwise list normalizers`")
     kernel: str = Field("auto", description="auto, or the kernel to insist on; `headwise list kernels`")
@@ -151,13 +166,24 @@ class TransformerConfig(Config):
 
     def model_post_init(self, context: object) -> None:
         check_heads(self.d_model, self.num_heads, self.num_kv_heads)
+        for name in (self.mechanism, self.decoder_mechanism or self.mechanism):
+            if name != "scored" and (self.score, self.normalizer, self.kernel) != ("scaled_dot", "softmax", "auto"):
+                raise ConfigError(f"score, normalizer and kernel belong to mechanism 'scored', not to '{name}'")
+        last = self.decoder_mechanism or self.mechanism
+        if not mechanisms.mechanism_type(last).is_causal():
+            raise ConfigError(
+                f"mechanism '{last}' cannot hide later tokens from a decoder; set decoder_mechanism to one that can:"
+                f" {', '.join(name for name in mechanisms.names() if mechanisms.mechanism_type(name).is_causal())}"
+            )
 
 
 def build_transformer(config: TransformerConfig, src_vocab: int, tgt_vocab: int, *, joint: bool) -> Seq2Seq:
     """The model of a configuration; `joint`: source and target share one vocabulary."""
     if joint and config.tie_embeddings and src_vocab != tgt_vocab:
         raise ConfigError(f"a joint vocabulary has one size, got {src_vocab} and {tgt_vocab}")
-    position = build_position(config.position, config.d_model, config.d_model // config.num_heads, config.max_len)
+    position = build_position(
+        config.position, config.d_model, config.d_model // config.num_heads, config.num_heads, config.max_len
+    )
     source = TokenEmbedding(src_vocab, config.d_model, position, config.dropout)
     target = TokenEmbedding(tgt_vocab, config.d_model, position, config.dropout)
     if joint and config.tie_embeddings:
@@ -183,18 +209,24 @@ def _residual(config: TransformerConfig) -> Residual:
     return make(config.d_model, config.dropout)
 
 
-def _attention(
-    config: TransformerConfig, position: Position | None, memory_dim: int | None = None
-) -> MultiHeadAttention:
+def _mechanism(config: TransformerConfig, name: str) -> Mechanism:
     head_dim = config.d_model // config.num_heads
-    score = scores.build(config.score, head_dim, head_dim, head_dim, config.num_heads)
     dropout = config.dropout if config.attention_dropout is None else config.attention_dropout
-    mechanism = Scored(score, normalizers.build(config.normalizer), dropout, config.kernel)
+    if name == "scored":
+        score = scores.build(config.score, head_dim, head_dim, head_dim, config.num_heads)
+        return Scored(score, normalizers.build(config.normalizer), dropout, config.kernel)
+    kind = mechanisms.mechanism_type(name)
+    return kind.sized(head_dim=head_dim, num_heads=config.num_heads, max_len=config.max_len, dropout=dropout)
+
+
+def _attention(
+    config: TransformerConfig, position: Position | None, name: str, memory_dim: int | None = None
+) -> MultiHeadAttention:
     acting = position if position is not None and position.acts_in_attention() else None
     return MultiHeadAttention(
         config.d_model,
         config.num_heads,
-        mechanism,
+        _mechanism(config, name),
         num_kv_heads=config.num_kv_heads,
         memory_dim=memory_dim,
         position=acting,
@@ -207,9 +239,12 @@ def _feed_forward(config: TransformerConfig) -> FeedForward:
 
 
 def _encoder_block(config: TransformerConfig, position: Position) -> EncoderBlock:
-    return EncoderBlock(_attention(config, position), _feed_forward(config), _residual(config), _residual(config))
+    own = _attention(config, position, config.mechanism)
+    return EncoderBlock(own, _feed_forward(config), _residual(config), _residual(config))
 
 
 def _decoder_block(config: TransformerConfig, position: Position) -> DecoderBlock:
-    attentions = _attention(config, position), _attention(config, None, config.d_model)
-    return DecoderBlock(*attentions, _feed_forward(config), _residual(config), _residual(config), _residual(config))
+    own = _attention(config, position, config.decoder_mechanism or config.mechanism)
+    # a memory is read by its definition: the other mechanisms are for long sequences that look at themselves
+    cross = _attention(config, None, "scored", config.d_model)
+    return DecoderBlock(own, cross, _feed_forward(config), _residual(config), _residual(config), _residual(config))

@@ -2,7 +2,7 @@
 
 A kernel is a module with three functions: `refusal(call)` says in words why it cannot compute the call exactly, or
 None; `terms(call)` gives the amounts of work in it, by names of the module's choosing, which `costs` turns into
-seconds; `compute(call)` returns the output, equal to `plain`.
+seconds; `compute(call)` returns the output, equal to `plain`. Files that start with an underscore are parts of one.
 """
 
 import importlib
@@ -14,7 +14,7 @@ from types import ModuleType
 @cache
 def names() -> tuple[str, ...]:
     """All kernels, in alphabetical order."""
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")))
 
 
 @cache

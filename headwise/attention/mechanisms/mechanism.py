@@ -75,6 +75,16 @@ class Mechanism(nn.Module, ABC):
     ) -> Float[Tensor, "batch heads query_len value_dim"]:
         """The attention output. `query_start`: position of the first query. `finite`: keys and values hold no NaN."""
 
+    @classmethod
+    def is_causal(cls) -> bool:
+        """Whether it can hide later keys, as far as is known."""
+        return not hasattr(cls, "facts") or cls.facts.causal
+
+    @classmethod
+    def honours_bias(cls) -> bool:
+        """Whether a bias on scores is honoured, as far as is known; a mechanism without facts is taken to honour it."""
+        return not hasattr(cls, "facts") or cls.facts.bias
+
     def effective_weights(
         self,
         query: Float[Tensor, "batch heads query_len query_dim"],
