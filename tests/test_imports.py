@@ -19,10 +19,10 @@ LEVELS = [
     {"attention"},
     {"positions"},
     {"records", "layers"},
-    {"models"},
+    {"models", "certify"},
     {"data"},
     {"decoding", "metrics"},
-    {"tasks"},
+    {"tasks", "textbook"},
     {"training", "explain"},
     {"cli"},
 ]
@@ -56,7 +56,7 @@ THIRD_PARTY = {
     "tokenizers": {"data.tokenizers", "data.unigram"},
     "safetensors": {"training.tensors"},
     "sacrebleu": {"metrics"},
-    "matplotlib": {"explain"},
+    "matplotlib": {"explain", "textbook.figures"},
     "mpl_toolkits": {"explain"},
     "tensorboard": {"training.log"},
 }

@@ -20,9 +20,6 @@ def formula(rows, width):
     return table
 
 
-# positions
-
-
 def test_positions_are_added_by_the_formula():
     encoding = PositionalEncoding(6, 0.0)
     X = torch.randn(2, 13, 6, dtype=torch.float64)
@@ -61,9 +58,6 @@ def test_positions_are_dropped_while_training():
     assert encoding.eval()(X).ne(0).all()
 
 
-# feed-forward and AddNorm
-
-
 def test_the_network_is_the_same_at_every_position():
     ffn = PositionWiseFFN(4, 5, 8).double()
     X = torch.randn(2, 3, 4, dtype=torch.float64)
@@ -94,9 +88,6 @@ def test_add_norm_drops_the_branch_only():
     dropped = add_norm(X, torch.tensor([1.0, 2.0, 3.0, 4.0]).expand(400, 4))
     assert len(dropped.unique(dim=0)) > 5
     assert len(add_norm.eval()(X, torch.tensor([1.0, 2.0, 3.0, 4.0]).expand(400, 4)).unique(dim=0)) == 1
-
-
-# blocks, against those of PyTorch
 
 
 def copied(multi_head, twin):

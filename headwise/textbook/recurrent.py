@@ -1,0 +1,110 @@
+"""The book's recurrent encoder, and its decoder with additive attention."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from headwise.errors import Unsupported
+from headwise.textbook.attention import AdditiveAttention
+from headwise.textbook.seq2seq import AttentionDecoder, Encoder
+
+
+class Seq2SeqEncoder(Encoder):
+    """GRU layers over the embedded source: the top layer's states, steps before batch, and every layer's last state.
+
+    With `valid_lens` the last state is that after the last real token; the book runs on over the padding.
+
+    Args:
+        vocab_size: tokens.
+        embed_size: width of the embeddings.
+        num_hiddens: width of the states.
+        num_layers: GRU layers.
+        dropout: on the output of every layer but the last, while training.
+    Source: Dive into Deep Learning, section 10.7.
+
+    >>> encoder = Seq2SeqEncoder(vocab_size=10, embed_size=8, num_hiddens=16, num_layers=2)
+    >>> outputs, state = encoder(torch.zeros(4, 7, dtype=torch.long))
+    >>> outputs.shape, state.shape
+    (torch.Size([7, 4, 16]), torch.Size([2, 4, 16]))
+    """
+
+    def __init__(self, vocab_size: int, embed_size: int, num_hiddens: int, num_layers: int, dropout: float = 0.0):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, embed_size)
+        self.rnn = _gru(embed_size, num_hiddens, num_layers, dropout)
+
+    def forward(
+        self, X: Int[Tensor, "batch steps"], valid_lens: Int[Tensor, "batch"] | None = None
+    ) -> tuple[Float[Tensor, "steps batch num_hiddens"], Float[Tensor, "num_layers batch num_hiddens"]]:
+        embedded = self.embedding(X).transpose(0, 1)
+        if valid_lens is None:
+            outputs, state = self.rnn(embedded)
+            return outputs, state
+        packed = pack_padded_sequence(embedded, valid_lens.cpu(), enforce_sorted=False)
+        outputs, state = self.rnn(packed)
+        return pad_packed_sequence(outputs, total_length=X.shape[1])[0], state
+
+
+class Seq2SeqAttentionDecoder(AttentionDecoder):
+    """GRU layers that read [context; embedding] at each step; the query of the context is the top state before it.
+
+    Args:
+        vocab_size, embed_size, num_hiddens, num_layers: as in `Seq2SeqEncoder`; the last two are the encoder's.
+        dropout: between the layers, and on attention weights.
+    Source: Bahdanau et al. 2015, arXiv:1409.0473, section 3.1; Dive into Deep Learning, section 11.4.
+
+    >>> encoder, decoder = Seq2SeqEncoder(10, 8, 16, 2), Seq2SeqAttentionDecoder(10, 8, 16, 2)
+    >>> X = torch.zeros(4, 7, dtype=torch.long)
+    >>> output, state = decoder(X, decoder.init_state(encoder(X), None))
+    >>> output.shape, len(state), state[0].shape, len(state[1]), state[1][0].shape
+    (torch.Size([4, 7, 10]), 3, torch.Size([4, 7, 16]), 2, torch.Size([4, 16]))
+    """
+
+    def __init__(self, vocab_size: int, embed_size: int, num_hiddens: int, num_layers: int, dropout: float = 0.0):
+        super().__init__()
+        self.attention = AdditiveAttention(num_hiddens, num_hiddens, num_hiddens, dropout)
+        self.embedding = nn.Embedding(vocab_size, embed_size)
+        self.rnn = _gru(embed_size + num_hiddens, num_hiddens, num_layers, dropout)
+        self.dense = nn.Linear(num_hiddens, vocab_size)
+        self._last: tuple[Tensor, Tensor, Tensor | None] | None = None
+
+    def init_state(
+        self, enc_outputs: tuple[Tensor, Tensor], enc_valid_lens: Int[Tensor, "batch"] | None
+    ) -> Sequence[Any]:
+        """The encoder's outputs, batch first; the last states of its layers; its lengths."""
+        outputs, hidden_state = enc_outputs
+        return outputs.transpose(0, 1), hidden_state, enc_valid_lens
+
+    def forward(
+        self, X: Int[Tensor, "batch steps"], state: Sequence[Any]
+    ) -> tuple[Float[Tensor, "batch steps vocab"], Sequence[Any]]:
+        enc_outputs, hidden_state, enc_valid_lens = state
+        queries, outputs = [], []
+        for x in self.embedding(X).split(1, dim=1):
+            queries.append(hidden_state[-1].unsqueeze(1))
+            context = self.attention(queries[-1], enc_outputs, enc_outputs, enc_valid_lens)
+            # (1, batch, num_hiddens + embed_size)
+            output, hidden_state = self.rnn(torch.cat((context, x), dim=-1).transpose(0, 1), hidden_state)
+            outputs.append(output)
+        self._last = torch.cat(queries, dim=1).detach(), enc_outputs.detach(), enc_valid_lens
+        return self.dense(torch.cat(outputs).transpose(0, 1)), (enc_outputs, hidden_state, enc_valid_lens)
+
+    @property
+    def attention_weights(self) -> list[Float[Tensor, "batch 1 src_steps"]]:
+        """The weights of each step of the last call before dropout, computed when asked for.
+
+        Raises:
+            Unsupported: before the first call.
+        """
+        if self._last is None:
+            raise Unsupported("there are no attention_weights yet: call the decoder first")
+        return list(self.attention.weights(*self._last).split(1, dim=1))
+
+
+def _gru(input_size: int, num_hiddens: int, num_layers: int, dropout: float) -> nn.GRU:
+    # PyTorch warns of a dropout between layers where there is one layer
+    return nn.GRU(input_size, num_hiddens, num_layers, dropout=dropout if num_layers > 1 else 0.0)

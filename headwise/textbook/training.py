@@ -1,0 +1,131 @@
+"""Training, translating and scoring as the book does them, for any net with the interface of `EncoderDecoder`."""
+
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from headwise.attention.masks import Padding
+from headwise.errors import ConfigError
+from headwise.layers.initializers import SCHEMES, initialize
+from headwise.metrics import textbook_bleu
+from headwise.textbook.data import Vocab, padded_rows
+from headwise.textbook.seq2seq import EncoderDecoder
+
+Device = torch.device | str
+
+
+def train_seq2seq(
+    net: EncoderDecoder,
+    data_iter: Iterable[Sequence[Tensor]],
+    lr: float,
+    num_epochs: int,
+    tgt_vocab: Vocab,
+    device: Device,
+) -> None:
+    """Trains with teacher forcing from Xavier weights: Adam, gradients clipped to norm 1; prints loss and speed.
+
+    The loss is the mean cross entropy of a real target token in the last epoch, in nats; the book prints that divided
+    by the number of steps.
+
+    Args:
+        data_iter: batches as `load_data_nmt` gives them.
+        lr: learning rate.
+        num_epochs: passes over the data, 1 or more.
+    Source: Dive into Deep Learning, section 10.7.
+    """
+    if num_epochs < 1:
+        raise ConfigError(f"num_epochs ({num_epochs}) must be at least 1")
+    _start(net)
+    net.to(device).train()
+    optimizer = torch.optim.Adam(net.parameters(), lr=lr)
+    for _ in range(num_epochs):
+        started = time.perf_counter()
+        loss, tokens = 0.0, 0
+        for batch in data_iter:
+            batch_loss, batch_tokens = _step(net, [part.to(device) for part in batch], optimizer, tgt_vocab["<bos>"])
+            loss, tokens = loss + batch_loss, tokens + batch_tokens
+        speed = tokens / (time.perf_counter() - started)
+    sys.stdout.write(f"loss {loss / tokens:.3f}, {speed:.1f} tokens/sec on {device}\n")
+
+
+def predict_seq2seq(
+    net: EncoderDecoder,
+    src_sentence: str,
+    src_vocab: Vocab,
+    tgt_vocab: Vocab,
+    num_steps: int,
+    device: Device,
+    save_attention_weights: bool = False,
+) -> tuple[str, list[Any]]:
+    """Translates a sentence greedily; the net is left in `eval()`.
+
+    Args:
+        num_steps: the source is padded to so many tokens or cut to them; the translation has no more.
+        save_attention_weights: return what `net.decoder.attention_weights` is after each token, the end among them.
+    Source: Dive into Deep Learning, section 10.7.
+    """
+    net.eval()
+    source = src_vocab.encode([src_sentence], num_steps)
+    enc_X, enc_valid_lens, *_ = (part.to(device) for part in padded_rows(source, source, num_steps))
+    output: list[int] = []
+    attention_weights: list[Any] = []
+    with torch.no_grad():
+        state = net.decoder.init_state(net.encoder(enc_X, enc_valid_lens), enc_valid_lens)
+        dec_X = enc_X.new_full((1, 1), tgt_vocab["<bos>"])
+        for _ in range(num_steps):
+            logits, state = net.decoder(dec_X, state)
+            dec_X = logits.argmax(dim=2)
+            if save_attention_weights:
+                attention_weights.append(net.decoder.attention_weights)
+            if dec_X.item() == tgt_vocab["<eos>"]:
+                break
+            output.append(int(dec_X.item()))
+    return " ".join(tgt_vocab.to_tokens(output)), attention_weights
+
+
+def bleu(pred_seq: str, label_seq: str, k: int) -> float:
+    """BLEU of one sentence in the form of the book, from 0 to 1: `headwise.metrics.textbook_bleu`.
+
+    Sentences shorter than k words are scored, where the book divides by zero. For results to compare with others', use
+    `headwise.metrics.bleu`.
+
+    >>> round(bleu("il est riche .", "il est calme .", k=2), 3)
+    0.658
+    """
+    return textbook_bleu(pred_seq, label_seq, k)
+
+
+def try_gpu(i: int = 0) -> torch.device:
+    """The i-th CUDA device, or the CPU where there is none."""
+    return torch.device("cuda", i) if torch.cuda.device_count() > i else torch.device("cpu")
+
+
+def _start(net: nn.Module) -> None:
+    """Xavier weights in linear and recurrent layers."""
+    initialize(net, "xavier")
+    recurrent = [module for module in net.modules() if isinstance(module, nn.RNNBase)]
+    for name, parameter in (named for module in recurrent for named in module.named_parameters()):
+        if name.startswith("weight_"):
+            SCHEMES["xavier"](parameter.detach())
+
+
+def _step(
+    net: EncoderDecoder, batch: Sequence[Tensor], optimizer: torch.optim.Optimizer, bos: int
+) -> tuple[float, int]:
+    """One step of the optimizer: the sum of the losses of the real target tokens, and their number."""
+    X, X_valid_len, Y, Y_valid_len = batch
+    begin = Y.new_full((Y.shape[0], 1), bos)
+    logits, _ = net(X, torch.cat([begin, Y[:, :-1]], dim=1), X_valid_len)
+    real = Padding(Y_valid_len).dense(Y.shape[0], 1, 1, Y.shape[1], device=Y.device)[:, 0, 0]
+    loss = F.cross_entropy(logits[real], Y[real])
+    optimizer.zero_grad()
+    loss.backward()
+    nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    optimizer.step()
+    tokens = int(Y_valid_len.sum())
+    return loss.item() * tokens, tokens
