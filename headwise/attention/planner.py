@@ -118,7 +118,9 @@ def _signature(call: Call) -> tuple[object, ...]:
         call.bias_learns,
         None if call.relative is None else (call.relative.has_bias(), call.relative.value_table is None),
         call.dropout > 0.0,
-        torch.is_grad_enabled() and call.learns,
+        call.learns,
+        # products take another path, which favours other kernels
+        torch.get_float32_matmul_precision(),
     )
 
 
@@ -132,14 +134,16 @@ def _bytes(call: Call, kernel: str) -> int:
     moved = (
         call.query.numel() + call.key.numel() + call.value.numel() + batch * heads * query_len * call.value.shape[-1]
     )
-    pairs = 0 if kernel == "fused" else 2 * batch * heads * query_len * key_len * 4
+    pairs = 0 if hasattr(kernels.kernel(kernel), "keeps") else 2 * batch * heads * query_len * key_len * 4
     return moved * call.query.element_size() + pairs
 
 
 def _materialises(call: Call, kernel: str) -> str:
     batch, heads, query_len, key_len = call.shape
-    if kernel == "fused":
-        return f"the output and one number a row ({batch * heads * query_len * 4:,} bytes)"
+    module = kernels.kernel(kernel)
+    if hasattr(module, "keeps"):
+        keeps: str = module.keeps(call)
+        return keeps
     size = batch * heads * query_len * key_len * 4
     if type(call.score).as_dot is Score.as_dot:
         width = call.score.pair_width(call.query)

@@ -32,6 +32,12 @@ def terms(call: Call) -> dict[str, float]:
     return {"calls": 1.0, "materialised" if materialised else "products": products, "rows": rows}
 
 
+def keeps(call: Call) -> str:
+    """What stays in memory for the gradient besides inputs."""
+    batch, heads, query_len, _ = call.shape
+    return f"the output and one number a row ({batch * heads * query_len * 4:,} bytes)"
+
+
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     """The output of the call."""
     as_dot = call.score.as_dot(call.query, call.key)

@@ -8,3 +8,24 @@ _FOLDER = Folder(__name__, Mechanism, "mechanism", ("mechanism",))  # type: igno
 names = _FOLDER.names
 mechanism_type = _FOLDER.find
 catalogue = _FOLDER.catalogue
+
+
+def details() -> dict[str, list[tuple[str, str]]]:
+    """(what, value) of every mechanism that states its facts: formula, paper, cost, what it can do."""
+    found = {}
+    for name in names():
+        facts = getattr(mechanism_type(name), "facts", None)
+        if facts is not None:
+            can = {"causal": facts.causal, "cross-attention": facts.cross, "recurrent form": facts.recurrent}
+            can |= {"bias": facts.bias, "relative positions": facts.relative}
+            found[name] = [
+                ("formula", facts.formula),
+                ("paper", facts.paper),
+                ("family", facts.family),
+                ("time", facts.time),
+                ("memory", facts.memory),
+                ("exact", facts.exact),
+                ("can", ", ".join(what if able else f"no {what}" for what, able in can.items())),
+                ("masks", facts.masks),
+            ]
+    return found

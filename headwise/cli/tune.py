@@ -1,0 +1,45 @@
+"""`headwise tune`: measure the kernels on this processor, so that plans fit it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from headwise.attention.tuning import Shape
+
+    Found = list[tuple[Shape, dict[str, float]]]
+
+
+def tune(
+    output: Annotated[Path | None, typer.Option(help="File to write; where plans look for it if absent.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A quarter of the calls: a rough table.")] = False,
+    threads: Annotated[int, typer.Option(min=1, help="Processor threads to measure with.")] = 1,
+) -> None:
+    """Measure every attention kernel on this processor and write the table of prices that plans are made from."""
+    import torch
+
+    from headwise import runtime
+    from headwise.attention import costs, tuning
+
+    settings = runtime.apply(threads=threads)
+    shapes = list(tuning.grid())[:: 4 if quick else 1]
+    paths = ["highest"] if settings.products == "highest" else ["highest", settings.products]
+    measured: Found = []
+    table: costs.Prices = {}
+    for products in paths:
+        torch.set_float32_matmul_precision(products)
+        one = [(shape, tuning.measure(shape)) for shape in _shown(shapes, products)]
+        measured += one
+        for kernel, kinds in tuning.fit(one).items():
+            table.setdefault(kernel, {}).update(kinds)
+    path = output or costs.tuned_file()
+    costs.save(table, path)
+    typer.echo(f"measured {len(measured)} calls with {len(table)} kernels on {runtime.processor()}")
+    typer.echo(f"wrote {path}")
+
+
+def _shown(shapes: "list[Shape]", products: str) -> "list[Shape]":
+    from rich.progress import track
+
+    return track(shapes, description=f"float32 products: {products}")  # type: ignore[return-value]
