@@ -13,7 +13,7 @@ from headwise.attention import costs, kernels, normalizers
 from headwise.attention.call import Call, check
 from headwise.attention.masks import Causal, Edges, Mask, Padding, Window
 from headwise.attention.relative import Relative
-from headwise.attention.scores import Additive, ScaledDot
+from headwise.attention.scores import Additive, ScaledDot, Score
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Shape:
             normal(self.heads, self.query_len),
             normal(kv_heads, self.key_len),
             normal(kv_heads, self.key_len),
-            Additive(self.dim, self.dim, self.dim) if self.score == "additive" else ScaledDot(),
+            self._score(),
             normalizers.build(self.normalizer),
             self._mask(generator),
             None if bias is None else bias.requires_grad_(self.learns),
@@ -57,6 +57,10 @@ class Shape:
             dropout=0.1 if self.extra == "dropout" else 0.0,
         )
         return check(call)
+
+    def _score(self) -> Score:
+        score = Additive(self.dim, self.dim, self.dim) if self.score == "additive" else ScaledDot()
+        return score.requires_grad_(self.learns)
 
     def _mask(self, generator: torch.Generator) -> Mask | None:
         if self.mask == "padding":

@@ -1,5 +1,6 @@
 """`headwise tune`: measure the kernels on this processor, so that plans fit it."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,7 +40,7 @@ def tune(
     typer.echo(f"wrote {path}")
 
 
-def _shown(shapes: "list[Shape]", products: str) -> "list[Shape]":
+def _shown(shapes: "list[Shape]", products: str) -> "Iterable[Shape]":
     from rich.progress import track
 
-    return track(shapes, description=f"float32 products: {products}")  # type: ignore[return-value]
+    return track(shapes, description=f"float32 products: {products}")

@@ -2,13 +2,14 @@ import pytest
 import torch
 
 from headwise.attention.masks import Causal, Padding
-from headwise.cli.plan import read_mask
+from headwise.cli.masks import read_mask
 
 
 def test_the_plan_names_the_kernel_and_every_refusal(headwise):
     code, out, err = headwise("plan", "--query-len", 31, "--score", "additive")
     assert (code, err) == (0, "")
-    assert out.startswith("kernel   plain: the fastest that is exact")
+    assert out.startswith("kernel   ")
+    assert ": the fastest that is exact, estimated " in out
     assert "not      fused: its score is a dot product, not Additive" in out
 
 
@@ -18,8 +19,14 @@ def test_nothing_is_computed_or_allocated(headwise):
     assert "with gradients" in out
 
 
+def test_a_pair_is_explained(headwise):
+    _, out, _ = headwise("plan", "--mask", "causal", "--pair", "3,5")
+    assert out.endswith("pair     query 3 may not attend to key 5: key 5 comes after query 3\n")
+
+
 def test_masks_dropout_and_heads_reach_the_planner(headwise):
-    code, out, _ = headwise("plan", "--mask", "causal & padding", "--kv-heads", 2, "--key-len", 37, "--dropout", 0.1)
+    options = ("--kv-heads", 2, "--key-len", 37, "--dropout", 0.1, "--kernel", "plain")
+    code, out, _ = headwise("plan", "--mask", "causal & padding", *options)
     assert code == 0
     assert "8, 8, 512, 37" in out
 
@@ -27,6 +34,12 @@ def test_masks_dropout_and_heads_reach_the_planner(headwise):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("causal & blocks:2 | global:1", [[1, 1, 1], [1, 1, 0], [1, 0, 1]]),
+        ("~causal", [[0, 1, 1], [0, 0, 1], [0, 0, 0]]),
+        ("dilated:1,1,2", [[1, 0, 1], [0, 1, 0], [1, 0, 1]]),
+        ("strided:1 & ~global:1", [[0, 0, 0], [0, 1, 1], [0, 1, 1]]),
+        ("prefix:2", [[1, 1, 0], [1, 1, 0], [1, 1, 1]]),
+        ("bigbird:1,1,1,0", [[1, 1, 1], [1, 1, 0], [1, 0, 1]]),
         ("causal", [[1, 0, 0], [1, 1, 0], [1, 1, 1]]),
         ("window:0,1", [[1, 1, 0], [0, 1, 1], [0, 0, 1]]),
         ("causal & window:1,1", [[1, 0, 0], [1, 1, 0], [0, 1, 1]]),
@@ -34,32 +47,39 @@ def test_masks_dropout_and_heads_reach_the_planner(headwise):
     ],
 )
 def test_masks_are_read_from_text(text, expected):
-    assert read_mask(text, 2, 3).dense(2, 1, 3, 3).expand(2, 1, 3, 3)[0, 0].int().tolist() == expected
+    assert read_mask(text, 2, 3, 3).dense(2, 1, 3, 3).expand(2, 1, 3, 3)[0, 0].int().tolist() == expected
 
 
 def test_padding_without_lengths_spreads_from_half_to_all():
-    mask = read_mask("padding", 3, 11)
+    mask = read_mask("padding", 3, 7, 11)
     assert isinstance(mask, Padding)
     assert mask.valid_lens.tolist() == [5, 8, 11]
 
 
 def test_no_mask_is_none():
-    assert read_mask(" ", 2, 3) is None
-    assert isinstance(read_mask("causal", 2, 3), Causal)
+    assert read_mask(" ", 2, 3, 3) is None
+    assert isinstance(read_mask("causal", 2, 3, 3), Causal)
 
 
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
         ("--mask", "windw:3,3", "unknown mask 'windw'; did you mean 'window'?"),
-        ("--mask", "causal:3", "mask 'causal:3': causal takes no numbers, such as window:64,64"),
+        ("--mask", "causal:3", "mask 'causal:3': causal takes no numbers"),
         ("--mask", "window:3", "mask 'window:3': window takes LEFT,RIGHT, such as window:64,64"),
         (
             "--mask",
-            "padding:3",
-            "mask 'padding:3': padding takes no numbers or 8, one a sentence, such as window:64,64",
+            "padding:3,4",
+            "mask 'padding:3,4': padding takes no numbers, or one length a sentence; there are 8",
         ),
-        ("--mask", "window:a,b", "mask 'window:a,b': 'a,b' are not whole numbers, such as window:64,64"),
+        ("--mask", "prefix", "mask 'prefix': prefix takes one length for each sentence, or one for all"),
+        (
+            "--mask",
+            "window:a,b",
+            "mask 'window:a,b': 'a,b' are not whole numbers; window takes LEFT,RIGHT, such as window:64,64",
+        ),
+        ("--pair", "3", "--pair '3': give a query and a key, such as 3,5"),
+        ("--pair", "3,512", "--pair '3,512': there are 512 queries and 512 keys, counted from 0"),
         ("--dtype", "float3", "unknown dtype 'float3'; did you mean 'float32'?"),
         ("--score", "aditive", "unknown score 'aditive'; did you mean 'additive'?"),
         ("--normalizer", "softmx", "unknown normalizer 'softmx'; did you mean 'softmax'?"),
@@ -67,7 +87,8 @@ def test_no_mask_is_none():
     ],
 )
 def test_wrong_options_are_named(headwise, option, value, message):
-    code, out, err = headwise("plan", option, value)
+    masked = ("--mask", "causal") if option == "--pair" else ()
+    code, out, err = headwise("plan", *masked, option, value)
     assert (code, out) == (2, "")
     assert err.startswith(f"error: {message}")
 
