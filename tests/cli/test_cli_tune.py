@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 
+from headwise import runtime
 from headwise.attention import costs, kernels, planner, tuning
 from headwise.attention.tuning import Shape
 
@@ -26,7 +27,9 @@ def table(tmp_path, monkeypatch):
     costs._read.cache_clear()
 
 
-def test_measured_prices_are_used(headwise, few_shapes, table):
+def test_measured_prices_are_used(headwise, few_shapes, table, monkeypatch):
+    settings = runtime.Settings(threads=1, keeps_memory=False, products="medium", reason="")
+    monkeypatch.setattr(runtime, "apply", lambda **options: settings)
     before = torch.get_float32_matmul_precision()
     code, out, err = headwise("tune")
     torch.set_float32_matmul_precision(before)
@@ -38,6 +41,8 @@ def test_measured_prices_are_used(headwise, few_shapes, table):
     assert all(
         price >= 0 for kinds in written["prices"].values() for terms in kinds.values() for price in terms.values()
     )
+    kinds = ["float32", "float32 by oneDNN", "float32 by oneDNN, with gradients", "float32, with gradients"]
+    assert sorted(written["prices"]["plain"]) == kinds
     assert costs.prices()["plain"] == written["prices"]["plain"]
     assert not list(table.parent.glob("*.part"))
 
