@@ -1,5 +1,7 @@
 """Attention as a function: `attend` computes it, `plan` tells how it would be computed and why."""
 
+from collections.abc import Callable
+
 from jaxtyping import Float
 from torch import Tensor
 
@@ -18,7 +20,7 @@ def attend(
     value: Float[Tensor, "batch kv_heads key_len value_dim"],
     *,
     score: str | Score = "scaled_dot",
-    normalizer: str | Normalizer = "softmax",
+    normalizer: str | Normalizer | Callable[..., Tensor] = "softmax",
     mask: Mask | None = None,
     bias: Float[Tensor, "#batch #heads #query_len key_len"] | None = None,
     scale: float | None = None,
@@ -33,7 +35,7 @@ def attend(
     Args:
         key, value: may have fewer heads than the query, a divisor of its number (grouped-query attention).
         score: name or module; "scaled_dot", "dot", or a module such as Additive(...), which has parameters.
-        normalizer: name or function (scores, keep) -> weights.
+        normalizer: name with its option, such as "top_k:8", an object, or a function (scores, keep) -> weights.
         mask: which pairs may meet.
         bias: added to the scores before the normalizer.
         scale: factor of the dot product in place of 1 / sqrt(query_dim).
@@ -59,7 +61,7 @@ def plan(
     value: Float[Tensor, "batch kv_heads key_len value_dim"],
     *,
     score: str | Score = "scaled_dot",
-    normalizer: str | Normalizer = "softmax",
+    normalizer: str | Normalizer | Callable[..., Tensor] = "softmax",
     mask: Mask | None = None,
     bias: Float[Tensor, "#batch #heads #query_len key_len"] | None = None,
     scale: float | None = None,
@@ -75,7 +77,7 @@ def _call(
     key: Tensor,
     value: Tensor,
     score: str | Score,
-    normalizer: str | Normalizer,
+    normalizer: str | Normalizer | Callable[..., Tensor],
     mask: Mask | None,
     bias: Tensor | None,
     scale: float | None,
@@ -92,7 +94,7 @@ def _call(
             key,
             value,
             _score(score),
-            normalizers.build(normalizer) if isinstance(normalizer, str) else normalizer,
+            normalizers.build(normalizer),
             mask,
             bias,
             scale=factor,
@@ -101,7 +103,11 @@ def _call(
     )
 
 
-_PARAMETERLESS = {"dot": scores.Dot(), "scaled_dot": scores.ScaledDot()}
+_PARAMETERLESS = {
+    "dot": scores.Dot(),
+    "scaled_dot": scores.ScaledDot(),
+    "soft_cap": scores.build("soft_cap", 1, 1, 1, 1),
+}
 
 
 def _score(score: str | Score) -> Score:

@@ -112,7 +112,8 @@ class MultiHeadAttention(nn.Module):
         """An empty cache for this layer's self-attention."""
         if isinstance(self.mechanism, Recurrent):
             return States()
-        return KeyValues(shares_beams=self.mechanism.honours_bias())
+        facts = getattr(self.mechanism, "facts", None)
+        return KeyValues(shares_beams=facts is None or facts.steps == "shared")
 
     def project_memory(
         self, memory: Float[Tensor, "batch memory_len memory_dim"], mask: Mask | None

@@ -169,11 +169,16 @@ class TransformerConfig(Config):
         for name in (self.mechanism, self.decoder_mechanism or self.mechanism):
             if name != "scored" and (self.score, self.normalizer, self.kernel) != ("scaled_dot", "softmax", "auto"):
                 raise ConfigError(f"score, normalizer and kernel belong to mechanism 'scored', not to '{name}'")
-        last = self.decoder_mechanism or self.mechanism
-        if not mechanisms.mechanism_type(last).is_causal():
+        if not _reads(self.mechanism):
             raise ConfigError(
-                f"mechanism '{last}' cannot hide later tokens from a decoder; set decoder_mechanism to one that can:"
-                f" {', '.join(name for name in mechanisms.names() if mechanisms.mechanism_type(name).is_causal())}"
+                f"mechanism '{self.mechanism}' cannot let an encoder see later tokens; these can:"
+                f" {', '.join(filter(_reads, mechanisms.names()))}"
+            )
+        writer = self.decoder_mechanism or self.mechanism
+        if not _writes(writer):
+            raise ConfigError(
+                f"mechanism '{writer}' cannot hide later tokens from a decoder that goes step by step; set"
+                f" decoder_mechanism to one that can: {', '.join(filter(_writes, mechanisms.names()))}"
             )
 
 
@@ -207,6 +212,16 @@ def _closing(config: TransformerConfig) -> nn.Module:
 def _residual(config: TransformerConfig) -> Residual:
     make = Residual.pre_norm if config.norm == "pre" else Residual.post_norm
     return make(config.d_model, config.dropout)
+
+
+def _reads(name: str) -> bool:
+    facts = getattr(mechanisms.mechanism_type(name), "facts", None)
+    return facts is None or facts.bidirectional
+
+
+def _writes(name: str) -> bool:
+    facts = getattr(mechanisms.mechanism_type(name), "facts", None)
+    return facts is None or (facts.causal and facts.steps != "none")
 
 
 def _mechanism(config: TransformerConfig, name: str) -> Mechanism:

@@ -72,16 +72,101 @@ def reference(
 
 def _row(normalizer: str, scores: list[float]) -> tuple[Array, Array]:
     """Weights of one row over its allowed keys, and their Jacobian."""
+    family, _, option = normalizer.partition(":")
+    return ROWS[family](scores, float(option) if option else None)
+
+
+def _softmax(scores: list[float], option: float | None) -> tuple[Array, Array]:
+    top = max(scores)
+    powers = [math.exp(score - top) for score in scores]
+    w = np.array([power / sum(powers) for power in powers])
+    return w, np.diag(w) - np.outer(w, w)
+
+
+def _softmax1(scores: list[float], option: float | None) -> tuple[Array, Array]:
+    w, jacobian = _softmax([*scores, 0.0], None)
+    return w[:-1], jacobian[:-1, :-1]
+
+
+def _scalable(scores: list[float], scale: float | None) -> tuple[Array, Array]:
+    factor = scale * math.log(len(scores))
+    w, jacobian = _softmax([factor * s for s in scores], None)
+    return w, factor * jacobian
+
+
+def _relu(scores: list[float], option: float | None) -> tuple[Array, Array]:
     n = len(scores)
-    if normalizer == "softmax":
-        top = max(scores)
-        powers = [math.exp(score - top) for score in scores]
-        w = np.array([power / sum(powers) for power in powers])
-        return w, np.diag(w) - np.outer(w, w)
-    if normalizer == "relu":
-        return np.array([max(s, 0.0) / n for s in scores]), np.diag([1.0 / n if s > 0 else 0.0 for s in scores])
-    w = np.array([_sigmoid(s - math.log(n)) for s in scores])
+    return np.array([max(s, 0.0) / n for s in scores]), np.diag([1.0 / n if s > 0 else 0.0 for s in scores])
+
+
+def _relu2(scores: list[float], option: float | None) -> tuple[Array, Array]:
+    n = len(scores)
+    return np.array([max(s, 0.0) ** 2 / n for s in scores]), np.diag([2 * max(s, 0.0) / n for s in scores])
+
+
+def _identity(scores: list[float], option: float | None) -> tuple[Array, Array]:
+    return np.array(scores), np.eye(len(scores))
+
+
+def _sigmoids(scores: list[float], bias: float | None) -> tuple[Array, Array]:
+    bias = -math.log(len(scores)) if bias is None else bias
+    w = np.array([_sigmoid(s + bias) for s in scores])
     return w, np.diag(w * (1 - w))
+
+
+def _sparsemax(scores: list[float], option: float | None) -> tuple[Array, Array]:
+    # the threshold of the largest support whose smallest score is above it
+    ordered = sorted(scores, reverse=True)
+    taus = [(sum(ordered[: k + 1]) - 1) / (k + 1) for k in range(len(ordered))]
+    tau = [tau for tau, score in zip(taus, ordered, strict=True) if score > tau][-1]
+    w = np.array([max(s - tau, 0.0) for s in scores])
+    support = (w > 0).astype(float)
+    return w, np.diag(support) - np.outer(support, support) / support.sum()
+
+
+def _entmax(scores: list[float], alpha: float | None) -> tuple[Array, Array]:
+    # halving the threshold until the floats between the ends are used up
+    scaled = [(alpha - 1) * s for s in scores]
+    low, high = max(scaled) - 1, max(scaled)
+    for _ in range(200):
+        middle = (low + high) / 2
+        if sum(max(s - middle, 0.0) ** (1 / (alpha - 1)) for s in scaled) > 1:
+            low = middle
+        else:
+            high = middle
+    w = np.array([max(s - low, 0.0) ** (1 / (alpha - 1)) for s in scaled])
+    slope = np.array([weight ** (2 - alpha) if weight > 0 else 0.0 for weight in w])
+    return w, np.diag(slope) - np.outer(slope, slope) / slope.sum()
+
+
+def _hard(scores: list[float], option: float | None) -> tuple[Array, Array]:
+    w = np.zeros(len(scores))
+    w[scores.index(max(scores))] = 1.0
+    # straight-through: the gradient is that of softmax
+    return w, _softmax(scores, None)[1]
+
+
+def _top_k(scores: list[float], k: float | None) -> tuple[Array, Array]:
+    chosen = sorted(sorted(range(len(scores)), key=lambda j: (-scores[j], j))[: int(k)])
+    w, jacobian = np.zeros(len(scores)), np.zeros((len(scores), len(scores)))
+    w[chosen], jacobian[np.ix_(chosen, chosen)] = _softmax([scores[j] for j in chosen], None)
+    return w, jacobian
+
+
+ROWS: dict[str, Callable[[list[float], float | None], tuple[Array, Array]]] = {
+    "softmax": _softmax,
+    "softmax1": _softmax1,
+    "relu": _relu,
+    "relu2": _relu2,
+    "sigmoid": _sigmoids,
+    "identity": _identity,
+    "sparsemax": _sparsemax,
+    "entmax15": lambda scores, option: _entmax(scores, 1.5),
+    "entmax": _entmax,
+    "hard": _hard,
+    "top_k": _top_k,
+    "scalable": _scalable,
+}
 
 
 def _sigmoid(x: float) -> float:

@@ -122,7 +122,7 @@ from headwise.positions.position import Position
 class Mine(Position):
     """A step for each place."""
     @classmethod
-    def sized(cls, d_model, head_dim, max_len):
+    def sized(cls, d_model, head_dim, num_heads, max_len):
         return cls()
 '''
 
@@ -172,7 +172,7 @@ def test_a_position_is_one_file(dropped):
     dropped(positions, POSITION)
     assert "mine" in positions.names()
     assert positions.catalogue()["mine"] == "A step for each place."
-    assert type(positions.build("mine", 8, 4, 16)).__name__ == "Mine"
+    assert type(positions.build("mine", 8, 4, 2, 16)).__name__ == "Mine"
 
 
 def test_the_catalogues():

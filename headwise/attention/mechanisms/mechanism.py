@@ -28,6 +28,9 @@ class Facts:
         masks: "any", or in words those that it honours; others raise Unsupported.
         bias: whether it honours a bias on scores.
         relative: whether it honours relative positions.
+        bidirectional: whether it can let queries see later keys; else every call needs a causal mask.
+        steps: how it goes on from cached keys: "shared" if those of several hypotheses may lie side by side, told apart
+            by a bias, "own" if each hypothesis needs its own, "none" if one step does not follow another.
     """
 
     formula: str
@@ -42,6 +45,8 @@ class Facts:
     masks: str
     bias: bool
     relative: bool
+    bidirectional: bool = True
+    steps: Literal["shared", "own", "none"] = "shared"
 
 
 State = tuple[Tensor, ...]
@@ -74,16 +79,6 @@ class Mechanism(nn.Module, ABC):
         finite: bool = False,
     ) -> Float[Tensor, "batch heads query_len value_dim"]:
         """The attention output. `query_start`: position of the first query. `finite`: keys and values hold no NaN."""
-
-    @classmethod
-    def is_causal(cls) -> bool:
-        """Whether it can hide later keys, as far as is known."""
-        return not hasattr(cls, "facts") or cls.facts.causal
-
-    @classmethod
-    def honours_bias(cls) -> bool:
-        """Whether a bias on scores is honoured, as far as is known; a mechanism without facts is taken to honour it."""
-        return not hasattr(cls, "facts") or cls.facts.bias
 
     def effective_weights(
         self,

@@ -1,25 +1,76 @@
 """Scores to weights: objects (scores, keep) -> weights. A row with no allowed key is zero, and so is its gradient."""
 
-from headwise.attention.normalizers.dense import ReLU, Sigmoid, Softmax
+from collections.abc import Callable
+
+from headwise.attention.normalizers.dense import Scalable, Softmax, Softmax1
+from headwise.attention.normalizers.elementwise import Identity, ReLU, ReLU2, Sigmoid
+from headwise.attention.normalizers.function import Function
 from headwise.attention.normalizers.normalizer import Keep, Normalizer, Scores
+from headwise.attention.normalizers.selecting import Hard, TopK
+from headwise.attention.normalizers.sparse import Entmax, Entmax15, Sparsemax
 from headwise.errors import ConfigError, unknown
 
-softmax, relu, sigmoid = Softmax(), ReLU(), Sigmoid()
+softmax, softmax1 = Softmax(), Softmax1()
+relu, relu2, sigmoid, identity = ReLU(), ReLU2(), Sigmoid(), Identity()
+sparsemax, entmax15, hard = Sparsemax(), Entmax15(), Hard()
 
-NORMALIZERS: dict[str, Normalizer] = {"softmax": softmax, "relu": relu, "sigmoid": sigmoid}
+NORMALIZERS: dict[str, Normalizer] = {
+    "softmax": softmax,
+    "softmax1": softmax1,
+    "relu": relu,
+    "relu2": relu2,
+    "sigmoid": sigmoid,
+    "identity": identity,
+    "sparsemax": sparsemax,
+    "entmax15": entmax15,
+    "hard": hard,
+}
+
+# what is written after the name and a colon: class, builder from the option, noun and example
+_OPTIONS: dict[str, tuple[type[Normalizer], Callable[[str], Normalizer], str, str]] = {
+    "sigmoid": (Sigmoid, lambda option: Sigmoid(float(option)), "a number, the bias", "sigmoid:-3.5"),
+    "entmax": (Entmax, lambda option: Entmax(float(option)), "a number, alpha", "entmax:1.3"),
+    "top_k": (TopK, lambda option: TopK(int(option)), "a whole number, k", "top_k:8"),
+    "scalable": (Scalable, lambda option: Scalable(float(option)), "a number, the scale", "scalable:0.43"),
+}
 
 
-def build(name: str) -> Normalizer:
-    """The normalizer of this name. Raises: ConfigError if unknown."""
-    if name not in NORMALIZERS:
-        raise ConfigError(unknown("normalizer", name, NORMALIZERS))
-    return NORMALIZERS[name]
+def build(name: str | Normalizer | Callable[..., Scores]) -> Normalizer:
+    """The normalizer of this name, such as "softmax" or "top_k:8"; a normalizer or function as `as_normalizer` has it.
+
+    Raises: ConfigError if the name is unknown, or its option missing or not allowed.
+
+    >>> build("top_k:8").name
+    'top_k:8'
+    """
+    if not isinstance(name, str):
+        return as_normalizer(name)
+    family, colon, option = name.partition(":")
+    if not colon and family in NORMALIZERS:
+        return NORMALIZERS[family]
+    if family in _OPTIONS:
+        _, made, noun, example = _OPTIONS[family]
+        try:
+            return made(option)
+        except ValueError:
+            given = f"got '{option}'" if option else "got none"
+            raise ConfigError(f"normalizer '{family}' needs {noun} after a colon, such as {example}; {given}") from None
+    if family in NORMALIZERS:
+        raise ConfigError(f"normalizer '{family}' has no option, got '{option}'; write {family}")
+    raise ConfigError(unknown("normalizer", family, [*NORMALIZERS, *_OPTIONS]))
+
+
+def as_normalizer(normalizer: Normalizer | Callable[..., Scores]) -> Normalizer:
+    """The normalizer itself, or a function (scores, keep) -> weights as one."""
+    return normalizer if isinstance(normalizer, Normalizer) else Function(normalizer)
 
 
 def catalogue() -> dict[str, str]:
-    """Name and first documentation line of every normalizer."""
-    return {name: (type(item).__doc__ or "").partition("\n")[0] for name, item in NORMALIZERS.items()}
+    """Name and first documentation line of every normalizer; those that need an option come last."""
+    kinds = {name: type(item) for name, item in NORMALIZERS.items()} | {name: row[0] for name, row in _OPTIONS.items()}
+    return {name: (kind.__doc__ or "").partition("\n")[0] for name, kind in kinds.items()}
 
 
-__all__ = ["NORMALIZERS", "Keep", "Normalizer", "ReLU", "Scores", "Sigmoid", "Softmax", "build", "catalogue"]
-__all__ += ["relu", "sigmoid", "softmax"]
+__all__ = ["NORMALIZERS", "Entmax", "Entmax15", "Function", "Hard", "Identity", "Keep", "Normalizer", "ReLU", "ReLU2"]
+__all__ += ["Scalable", "Scores", "Sigmoid", "Softmax", "Softmax1", "Sparsemax", "TopK", "as_normalizer", "build"]
+__all__ += ["catalogue", "entmax15", "hard", "identity", "relu", "relu2", "sigmoid", "softmax", "softmax1", "sparsemax"]

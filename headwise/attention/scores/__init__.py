@@ -1,32 +1,56 @@
 """How alike a query and a key are: modules (query, key) -> scores, without mask, softmax or dropout."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
+from headwise.attention.scores.activation_unit import ActivationUnit
 from headwise.attention.scores.additive import Additive
 from headwise.attention.scores.dot import Bilinear, Dot, ScaledDot
+from headwise.attention.scores.graph import GAT, GATv2
+from headwise.attention.scores.normalized import Cosine, QKNorm
 from headwise.attention.scores.score import Score
+from headwise.attention.scores.soft_cap import SoftCap
 from headwise.errors import ConfigError, unknown
 
-__all__ = ["SCORES", "Additive", "Bilinear", "Dot", "ScaledDot", "Score", "build", "catalogue"]
+__all__ = ["GAT", "SCORES", "ActivationUnit", "Additive", "Bilinear", "Cosine", "Dot", "GATv2", "QKNorm", "ScaledDot"]
+__all__ += ["Score", "SoftCap", "build", "catalogue"]
 
-SCORES: dict[str, tuple[type[Score], Callable[[int, int, int, int], Score]]] = {
-    # name: (class, builder from query_dim, key_dim, hidden)
-    "dot": (Dot, lambda query_dim, key_dim, hidden, num_heads: Dot()),
-    "scaled_dot": (ScaledDot, lambda query_dim, key_dim, hidden, num_heads: ScaledDot()),
-    "bilinear": (Bilinear, lambda query_dim, key_dim, hidden, num_heads: Bilinear(query_dim, key_dim)),
-    "additive": (Additive, lambda query_dim, key_dim, hidden, num_heads: Additive(query_dim, key_dim, hidden)),
+
+class Sizes(NamedTuple):
+    """What a score is built from."""
+
+    query_dim: int
+    key_dim: int
+    hidden: int
+    num_heads: int
+
+
+SCORES: dict[str, tuple[type[Score], Callable[[Sizes], Score]]] = {
+    "dot": (Dot, lambda sizes: Dot()),
+    "scaled_dot": (ScaledDot, lambda sizes: ScaledDot()),
+    "bilinear": (Bilinear, lambda sizes: Bilinear(sizes.query_dim, sizes.key_dim)),
+    "additive": (Additive, lambda sizes: Additive(sizes.query_dim, sizes.key_dim, sizes.hidden)),
+    "concat": (Additive, lambda sizes: Additive(sizes.query_dim, sizes.key_dim, sizes.hidden)),
+    "cosine": (Cosine, lambda sizes: Cosine(sizes.num_heads)),
+    "qk_norm": (QKNorm, lambda sizes: QKNorm(sizes.query_dim)),
+    "soft_cap": (SoftCap, lambda sizes: SoftCap(ScaledDot(), 50.0)),
+    "gat": (GAT, lambda sizes: GAT(sizes.num_heads, sizes.query_dim)),
+    "gatv2": (GATv2, lambda sizes: GATv2(sizes.num_heads, sizes.query_dim)),
+    "activation_unit": (ActivationUnit, lambda sizes: ActivationUnit(sizes.query_dim, [sizes.hidden])),
 }
+
+_UNEQUAL = ("bilinear", "additive", "concat")
 
 
 def build(name: str, query_dim: int, key_dim: int, hidden: int, num_heads: int) -> Score:
-    """The score of this name. Raises: ConfigError if unknown, or if a dot product is asked of unequal widths."""
+    """The score of this name. Raises: ConfigError if unknown, or if widths differ where the score needs equal ones."""
     if name not in SCORES:
         raise ConfigError(unknown("score", name, SCORES))
-    if name in ("dot", "scaled_dot") and query_dim != key_dim:
+    if name not in _UNEQUAL and query_dim != key_dim:
         raise ConfigError(
             f"score '{name}' needs equal widths, got query {query_dim} and key {key_dim}; use 'bilinear' or 'additive'"
         )
-    return SCORES[name][1](query_dim, key_dim, hidden, num_heads)
+    return SCORES[name][1](Sizes(query_dim, key_dim, hidden, num_heads))
 
 
 def catalogue() -> dict[str, str]:

@@ -11,7 +11,8 @@ from headwise.errors import ShapeError
 class Additive(Score):
     """v . tanh(W_q q + W_k k), the score of Bahdanau et al. 2015 (arXiv:1409.0473, appendix A.1.2).
 
-    The concatenation form v . tanh(W [q; k]) is the same function with W = [W_q W_k]: `from_concatenation`.
+    The concatenation form v . tanh(W [q; k]) (Luong et al. 2015, arXiv:1508.04025, eq. 8 "concat") is the same function
+    with W = [W_q W_k]: `from_concatenation`; the names "additive" and "concat" both build this class.
     Costs batch x heads x query_len x key_len x hidden numbers in its plain form.
 
     Args:

@@ -33,12 +33,20 @@ class Score(nn.Module, ABC):
         self, query: Float[Tensor, "heads pairs query_dim"], key: Float[Tensor, "heads pairs key_dim"]
     ) -> Float[Tensor, "heads pairs"]:
         """The score of query i with key i: what a kernel needs that computes only listed pairs."""
+        as_dot = self.as_dot(query.unsqueeze(0), key.unsqueeze(0))
+        if as_dot is not None:
+            turned, other, scale = as_dot
+            return (turned * other).sum(-1).squeeze(0) * scale
         scores = self(query.transpose(0, 1).unsqueeze(2), key.transpose(0, 1).unsqueeze(2))
         return scores.squeeze(-1).squeeze(-1).transpose(0, 1)
 
     def pair_width(self, query: Query) -> int:
         """Numbers that are multiplied for each pair; a score that is no dot product keeps them all at once."""
         return query.shape[-1]
+
+    def per_head(self) -> bool:
+        """Whether it has numbers of its own for each head: it then needs all heads of a call at once."""
+        return False
 
     def check(self, query_dim: int, key_dim: int) -> None:
         """Raises: ShapeError if the score cannot compare vectors of these widths."""
@@ -58,3 +66,9 @@ def check_built(score: Score, built: tuple[int, ...], given: tuple[int, int]) ->
     """Raises: ShapeError if a score with parameters meets vectors of other widths."""
     if built != given:
         raise ShapeError(f"{type(score).__name__} was built for (query_dim, key_dim) = {built}, got {given}")
+
+
+def check_heads(score: Score, built: int, query: Query) -> None:
+    """Raises: ShapeError if a score with numbers for each head meets another number of heads."""
+    if query.shape[1] != built:
+        raise ShapeError(f"{type(score).__name__} was built for {built} heads, got {query.shape[1]}")

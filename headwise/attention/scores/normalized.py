@@ -1,0 +1,102 @@
+"""Dot products of vectors whose lengths are taken out first, so that scores stay bounded."""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from headwise.attention.scores.score import AsDot, Key, KvKey, Query, Score, Scores, check_built, check_heads
+from headwise.errors import ConfigError
+
+
+class Cosine(Score):
+    """scale q . k / (|q| |k|) with one learned scale for each head: the cosine of the angle, between -scale and scale.
+
+    A vector of zeros has cosine 0 with everything.
+
+    Args:
+        num_heads: heads of the query; each learns the logarithm of its scale.
+        scale: where the scales start, above 0.
+        largest: the scales are cut here, which bounds the scores.
+    Raises:
+        ConfigError: a scale that is not above 0, or beyond the largest.
+    Source: Liu et al. 2022, arXiv:2111.09883, eq. 2 (scale = 1 / tau, tau above 0.01; the logarithm is learned);
+    Henry et al. 2020, arXiv:2010.04245 (one scale for all heads, started from the length).
+
+    >>> query, key = torch.tensor([[[[3.0, 4.0]]]]), torch.tensor([[[[1.0, 0.0], [0.0, 9.0]]]])
+    >>> Cosine(num_heads=1)(query, key).detach().round(decimals=4).tolist()
+    [[[[6.0, 8.0]]]]
+    """
+
+    def __init__(self, num_heads: int, scale: float = 10.0, largest: float = 100.0):
+        super().__init__()
+        if not 0.0 < scale <= largest:
+            raise ConfigError(f"scale ({scale}) must lie above 0 and be at most the largest, {largest}")
+        self.log_scale = nn.Parameter(torch.full((num_heads,), math.log(scale)))
+        self.largest = largest
+
+    def forward(self, query: Query, key: Key) -> Scores:
+        turned, other, _ = self.as_dot(query, key)
+        return turned @ other.mT
+
+    def as_dot(self, query: Query, key: KvKey) -> tuple[AsDot, AsDot, float]:
+        check_heads(self, len(self.log_scale), query)
+        scale = self.log_scale.to(_wide(query)).clamp(max=math.log(self.largest)).exp()
+        return (_unit(query) * scale[:, None, None]).to(query.dtype), _unit(key).to(key.dtype), 1.0
+
+    def per_head(self) -> bool:
+        return True
+
+
+class QKNorm(Score):
+    """(g_q * rms_norm(q)) . (g_k * rms_norm(k)) / sqrt(d) with learned gains g_q and g_k, shared by the heads.
+
+    Scores start within sqrt(d) of 0 whatever the size of the projections, which keeps training of large models stable.
+
+    Args:
+        dim: width of a query and of a key.
+    Source: Dehghani et al. 2023, arXiv:2302.05442, sec. 2, there with LayerNorm without biases; Henry et al. 2020,
+    arXiv:2010.04245. Root mean square norms (Zhang and Sennrich 2019, arXiv:1910.07467, eq. 4) have become usual here.
+
+    >>> round(QKNorm(4)(5 * torch.ones(1, 1, 1, 4), torch.ones(1, 1, 1, 4)).item(), 4)
+    2.0
+    """
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.query_gain = nn.Parameter(torch.ones(dim))
+        self.key_gain = nn.Parameter(torch.ones(dim))
+
+    def forward(self, query: Query, key: Key) -> Scores:
+        turned, other, scale = self.as_dot(query, key)
+        return (turned @ other.mT) * scale
+
+    def as_dot(self, query: Query, key: KvKey) -> tuple[AsDot, AsDot, float]:
+        dim = len(self.query_gain)
+        normed_query, normed_key = (_rms_norm(x, gain) for x, gain in ((query, self.query_gain), (key, self.key_gain)))
+        return normed_query, normed_key, dim**-0.5
+
+    def check(self, query_dim: int, key_dim: int) -> None:
+        dim = len(self.query_gain)
+        check_built(self, (dim, dim), (query_dim, key_dim))
+
+
+def _wide(x: Tensor) -> Tensor:
+    # squares leave the range of float16, and eight bits of bfloat16 are too few for a length
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+
+
+def _unit(x: Float[Tensor, "*axes dim"]) -> Float[Tensor, "*axes dim"]:
+    x = _wide(x)
+    # squares of large or tiny numbers leave the range; the factor drops out of the result, so no gradient needs it
+    largest = x.detach().abs().amax(-1, keepdim=True)
+    x = x / largest.masked_fill(largest == 0, 1.0)
+    # now at least 1, unless all is 0
+    return x / torch.linalg.vector_norm(x, dim=-1, keepdim=True).clamp(min=1.0)
+
+
+def _rms_norm(x: Float[Tensor, "*axes dim"], gain: Float[Tensor, "dim"]) -> Float[Tensor, "*axes dim"]:
+    wide = _wide(x)
+    return F.rms_norm(wide, gain.shape, gain.to(wide.dtype), eps=1e-6).to(x.dtype)

@@ -1,0 +1,74 @@
+"""Every mechanism and position inside the Transformer: it learns, and step by step with beams is all at once."""
+
+import pytest
+import torch
+from test_cached_steps import LENS, walk
+
+from headwise import positions
+from headwise.attention import mechanisms
+from headwise.attention.mechanisms import mechanism_type
+from headwise.errors import ConfigError
+
+READERS = [name for name in mechanisms.names() if mechanism_type(name).facts.bidirectional]
+WRITERS = [
+    name
+    for name in mechanisms.names()
+    if mechanism_type(name).facts.causal and mechanism_type(name).facts.steps != "none"
+]
+# these need what comes before, or a grid: a decoder that goes step by step has neither
+NO_STEPS = {"convolutional", "relative_2d", "sinusoidal_2d"}
+
+
+@pytest.mark.parametrize("name", mechanisms.names())
+def test_every_mechanism_learns_inside_the_model(build, tokens, name):
+    reader, writer = (name if name in kind else "scored" for kind in (READERS, WRITERS))
+    model = build(mechanism=reader, decoder_mechanism=writer, encoder_layers=1, decoder_layers=1).train()
+    logits = model(tokens(3, 7), LENS, tokens(3, 5, vocab=19))
+    assert logits.shape == (3, 5, 19)
+    logits.square().sum().backward()
+    for parameter_name, parameter in model.named_parameters():
+        assert parameter.grad is not None, parameter_name
+        assert parameter.grad.isfinite().all(), parameter_name
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize(("beams", "shared"), [(1, 0), (3, 1)])
+@torch.no_grad()
+def test_cached_is_full_with_every_causal_mechanism(build, tokens, name, beams, shared):
+    model = build(decoder_mechanism=name, d_model=18, encoder_layers=1)
+    walk(model, model.encoder(tokens(3, 7), LENS), beams, 6, {1: [2, 0], 4: [1]}, shared)
+
+
+@pytest.mark.parametrize("name", [name for name in positions.names() if name not in NO_STEPS])
+@pytest.mark.parametrize(("beams", "shared"), [(1, 0), (3, 0), (2, 3)])
+@torch.no_grad()
+def test_cached_is_full_with_every_position(build, tokens, name, beams, shared):
+    model = build(position=name, d_model=24, encoder_layers=1)
+    walk(model, model.encoder(tokens(3, 7), LENS), beams, 6, {1: [2, 0], 4: [1]}, shared)
+
+
+@pytest.mark.parametrize("mechanism", ["scored", "differential", "talking_heads"])
+@pytest.mark.parametrize("position", ["t5", "shaw", "rotary"])
+@torch.no_grad()
+def test_mechanisms_and_positions_combine(build, tokens, mechanism, position):
+    model = build(mechanism=mechanism, position=position, d_model=24, num_kv_heads=1)
+    walk(model, model.encoder(tokens(3, 7), LENS), 2, 4, {}, 1)
+
+
+def test_what_cannot_read_or_write_is_named(build):
+    with pytest.raises(
+        ConfigError, match="'linformer' cannot hide later tokens from a decoder that goes step by step; set"
+    ):
+        build(mechanism="linformer")
+    with pytest.raises(
+        ConfigError, match="'reformer' cannot hide later tokens from a decoder that goes step by step; set"
+    ):
+        build(decoder_mechanism="reformer")
+    with pytest.raises(
+        ConfigError, match="mechanism 'retention' cannot let an encoder see later tokens; these can: dense"
+    ):
+        build(mechanism="retention")
+    with pytest.raises(ConfigError, match="score, normalizer and kernel belong to mechanism 'scored', not to 'linear'"):
+        build(mechanism="linear", normalizer="relu")
+    with pytest.raises(ConfigError, match="unknown mechanism 'linaer'; did you mean 'linear'"):
+        build(mechanism="linaer")
