@@ -130,8 +130,9 @@ class KeyValues(Kept):
         return self.both[:, :heads, : self.used], self.both[:, heads:, : self.used]
 
     def expand(self, beams: int) -> None:
-        if not self.shares_beams and self.both is not None:
-            self.both, self.beams = self.both.repeat_interleave(beams, dim=0), beams
+        if not self.shares_beams:
+            self.beams = beams
+            self.both = None if self.both is None else self.both.repeat_interleave(beams, dim=0)
 
     def reorder(self, index: Int[Tensor, "rows"]) -> None:
         if not self.shares_beams and self.both is not None:

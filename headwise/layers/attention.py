@@ -113,7 +113,8 @@ class MultiHeadAttention(nn.Module):
         if isinstance(self.mechanism, Recurrent):
             return States()
         facts = getattr(self.mechanism, "facts", None)
-        return KeyValues(shares_beams=facts is None or facts.steps == "shared")
+        placed = self.position is None or self.position.side_by_side()
+        return KeyValues(shares_beams=placed and (facts is None or facts.steps == "shared"))
 
     def project_memory(
         self, memory: Float[Tensor, "batch memory_len memory_dim"], mask: Mask | None

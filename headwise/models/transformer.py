@@ -21,8 +21,9 @@ from headwise.layers.embeddings import TokenEmbedding
 from headwise.layers.feed_forward import FeedForward
 from headwise.layers.initializers import Scheme, initialize
 from headwise.models.protocols import Decoder, Encoder, Memory, Seq2Seq
-from headwise.positions import Position
+from headwise.positions import Position, position_type
 from headwise.positions import build as build_position
+from headwise.positions import names as position_names
 
 
 class TransformerEncoder(Encoder):
@@ -173,6 +174,11 @@ class TransformerConfig(Config):
             raise ConfigError(
                 f"mechanism '{self.mechanism}' cannot let an encoder see later tokens; these can:"
                 f" {', '.join(filter(_reads, mechanisms.names()))}"
+            )
+        if not position_type(self.position).steps:
+            fitting = ", ".join(name for name in position_names() if position_type(name).steps)
+            raise ConfigError(
+                f"position '{self.position}' cannot go step by step, as a decoder does; these can: {fitting}"
             )
         writer = self.decoder_mechanism or self.mechanism
         if not _writes(writer):

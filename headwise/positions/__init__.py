@@ -1,7 +1,7 @@
 """Where position enters: one scheme a file; the folder is the registry and a scheme's name is its file name."""
 
 from headwise.folders import Folder
-from headwise.positions.position import Position
+from headwise.positions.position import Facts, Position
 
 _FOLDER = Folder(__name__, Position, "position", ("position",))  # type: ignore[type-abstract]
 
@@ -10,6 +10,20 @@ position_type = _FOLDER.find
 catalogue = _FOLDER.catalogue
 
 
-def build(name: str, d_model: int, head_dim: int, max_len: int) -> Position:
+def facts() -> dict[str, Facts]:
+    """Name and facts of every scheme: where it enters, what it does beyond the trained length, who proposed it."""
+    kinds = {name: position_type(name) for name in names()}
+    return {name: Facts(kind.where, kind.extrapolates, kind.paper) for name, kind in kinds.items()}
+
+
+def details() -> dict[str, list[tuple[str, str]]]:
+    """(what, value) of every scheme, as `headwise list positions` shows them."""
+    return {
+        name: [("where", known.where), ("longer", known.extrapolates), ("paper", known.paper)]
+        for name, known in facts().items()
+    }
+
+
+def build(name: str, d_model: int, head_dim: int, num_heads: int, max_len: int) -> Position:
     """The scheme of this name for a model of these sizes."""
-    return position_type(name).sized(d_model, head_dim, max_len)
+    return position_type(name).sized(d_model, head_dim, num_heads, max_len)

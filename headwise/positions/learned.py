@@ -4,33 +4,65 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headwise.errors import ShapeError
+from headwise.errors import ConfigError, ShapeError
 from headwise.positions.position import Position
 
 
 class Learned(Position):
     """x + P with a learned table of max_len x d_model numbers; a position beyond the table is an error.
 
+    With `interpolate`, the table is stretched over a longer input instead: row i of n is read at i (max_len - 1) /
+    (n - 1), between two rows linearly. Every vector then depends on n, so the input has to come at once.
+
     Args:
         max_len: number of positions.
         d_model: width of the embeddings.
-    Source: Gehring et al. 2017, arXiv:1705.03122, section 3.1.
+        interpolate: whether an input that is longer than the table stretches it.
+    Raises:
+        ConfigError: for an empty table.
+        ShapeError: for a position beyond the table.
+    Source: Gehring et al. 2017, arXiv:1705.03122, section 3.1; interpolation as Dosovitskiy et al. 2021,
+        arXiv:2010.11929, section 3.2, in one dimension.
+
+    >>> Learned(3, 12, interpolate=True).embed(torch.zeros(2, 5, 12), 0).shape
+    torch.Size([2, 5, 12])
     """
 
-    def __init__(self, max_len: int, d_model: int):
+    where = "embeddings"
+    extrapolates = "A position beyond the table is an error; with interpolation the table is stretched."
+    paper = "Gehring et al. 2017, arXiv:1705.03122"
+
+    def __init__(self, max_len: int, d_model: int, *, interpolate: bool = False):
         super().__init__()
+        if max_len < 1:
+            raise ConfigError(f"learned positions need a max_len of at least 1, got {max_len}")
+        self.interpolate = interpolate
         self.table = nn.Parameter(torch.empty(max_len, d_model))
         nn.init.normal_(self.table, std=0.02)
 
     @classmethod
-    def sized(cls, d_model: int, head_dim: int, max_len: int) -> "Learned":
+    def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "Learned":
         return cls(max_len, d_model)
 
     def embed(self, x: Float[Tensor, "*batch length d_model"], start: int) -> Float[Tensor, "*batch length d_model"]:
         end = start + x.shape[-2]
-        if end > self.table.shape[0]:
+        if end <= self.table.shape[0]:
+            return x + self.table[start:end].to(x.dtype)
+        if not self.interpolate:
             raise ShapeError(
                 f"position {end - 1} is beyond the learned table of {self.table.shape[0]} positions;"
                 " shorten the input, train with a larger max_len, or use sinusoidal or rotary positions"
             )
-        return x + self.table[start:end].to(x.dtype)
+        if start > 0:
+            raise ShapeError(
+                f"an interpolated table depends on the whole input, got positions {start} to {end - 1} alone;"
+                f" give the input at once, or stay within {self.table.shape[0]} positions"
+            )
+        return x + self._stretched(end).to(x.dtype)
+
+    def _stretched(self, length: int) -> Float[Tensor, "length d_model"]:
+        last = self.table.shape[0] - 1
+        places = torch.arange(length, dtype=torch.float64, device=self.table.device) * (last / (length - 1))
+        below = places.long().clamp_(max=max(0, last - 1))
+        part = (places - below).to(self.table.dtype)[:, None]
+        return self.table[below].lerp(self.table[(below + 1).clamp_(max=last)], part)

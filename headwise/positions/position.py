@@ -1,6 +1,8 @@
-"""The base of every position scheme: five places where position may enter, each doing nothing unless overridden."""
+"""The base of every position scheme: four places where position may enter, each doing nothing unless overridden."""
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -8,12 +10,33 @@ from torch import Tensor, nn
 from headwise.attention.relative import Relative
 
 
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a scheme before it runs.
+
+    Args:
+        where: "embeddings", "queries and keys", "scores", "scores and values" or "nowhere".
+        extrapolates: what happens beyond the trained length, one sentence.
+        paper: author, year, arXiv id.
+    """
+
+    where: str
+    extrapolates: str
+    paper: str
+
+
 class Position(nn.Module, ABC):
     """A way to tell a model where a token stands. `start` is always the position of the first token given."""
 
+    where: ClassVar[str] = "not stated"
+    extrapolates: ClassVar[str] = "not stated"
+    paper: ClassVar[str] = "not stated"
+    # whether a token can be placed without the inputs before it, as a decoder that goes step by step does
+    steps: ClassVar[bool] = True
+
     @classmethod
     @abstractmethod
-    def sized(cls, d_model: int, head_dim: int, max_len: int) -> "Position":
+    def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "Position":
         """The scheme for a model of these sizes; a scheme takes what it needs of them."""
 
     def embed(self, x: Float[Tensor, "*batch length d_model"], start: int) -> Float[Tensor, "*batch length d_model"]:
@@ -31,8 +54,8 @@ class Position(nn.Module, ABC):
         query: Float[Tensor, "batch heads query_len head_dim"],
         key: Float[Tensor, "batch kv_heads key_len head_dim"],
         start: int,
-    ) -> Float[Tensor, "#batch #heads query_len key_len"] | None:
-        """Added to the scores."""
+    ) -> Float[Tensor, "#batch #heads #query_len key_len"] | None:
+        """Added to the scores; queries stand from `start` on, keys from 0 on."""
         return None
 
     def relative(
@@ -42,7 +65,10 @@ class Position(nn.Module, ABC):
         low: int,
         high: int,
     ) -> Relative | None:
-        """What distances add to scores and values, as tables for the distances (key - query) from `low` to `high`."""
+        """What distances add to scores and values, as tables for the distances (key - query) from `low` to `high`.
+
+        A scheme that clips distances returns its clipped table, with a `low` of its own.
+        """
         return None
 
     def acts_on_scores(self) -> bool:
@@ -53,3 +79,10 @@ class Position(nn.Module, ABC):
     def acts_in_attention(self) -> bool:
         """Whether attention layers have to know this scheme."""
         return self.acts_on_scores() or type(self).rotate is not Position.rotate
+
+    def side_by_side(self) -> bool:
+        """Whether keys may stand in another order than their positions, as those of hypotheses that share a cache do.
+
+        Tables of distances can be placed; a bias is taken to count its keys from 0 on unless a scheme says otherwise.
+        """
+        return type(self).bias is Position.bias

@@ -20,6 +20,12 @@ def sinusoids(length: int, d_model: int, start: int = 0) -> Float[Tensor, "lengt
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)
 
 
+def check_even(name: str, d_model: int) -> None:
+    """Raises: ConfigError for an odd width, which leaves a sine without its cosine."""
+    if d_model % 2:
+        raise ConfigError(f"{name} positions need an even d_model, got {d_model}; use {d_model - 1} or {d_model + 1}")
+
+
 class Sinusoidal(Position):
     """x + P with sines and cosines of geometric frequencies; any length, nothing learned.
 
@@ -28,26 +34,27 @@ class Sinusoidal(Position):
     Args:
         d_model: width of the embeddings, even.
     Raises:
-        ConfigError: for an odd width, which leaves a sine without its cosine.
+        ConfigError: for an odd width.
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.5.
 
     >>> Sinusoidal(32).embed(torch.zeros(2, 60, 32), 0).shape
     torch.Size([2, 60, 32])
     """
 
+    where = "embeddings"
+    extrapolates = "Any length has its vectors, but a model sees angles that it was not trained on."
+    paper = "Vaswani et al. 2017, arXiv:1706.03762"
+
     _table: Tensor
 
     def __init__(self, d_model: int):
         super().__init__()
-        if d_model % 2:
-            raise ConfigError(
-                f"sinusoidal positions need an even d_model, got {d_model}; use {d_model - 1} or {d_model + 1}"
-            )
+        check_even("sinusoidal", d_model)
         self.d_model = d_model
         self.register_buffer("_table", sinusoids(64, d_model).float(), persistent=False)
 
     @classmethod
-    def sized(cls, d_model: int, head_dim: int, max_len: int) -> "Sinusoidal":
+    def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "Sinusoidal":
         return cls(d_model)
 
     def embed(self, x: Float[Tensor, "*batch length d_model"], start: int) -> Float[Tensor, "*batch length d_model"]:

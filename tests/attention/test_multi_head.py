@@ -130,8 +130,11 @@ def test_what_a_head_computes_is_any_mechanism(score):
 
 @pytest.mark.parametrize("name", mechanisms.names())
 def test_every_mechanism_runs_inside_the_layer(name):
-    module = MultiHeadAttention(12, 3, mechanisms.mechanism_type(name)())
-    output = module(torch.randn(2, 5, 12), torch.randn(2, 7, 12), mask=Padding(torch.tensor([3, 0])))
+    kind = mechanisms.mechanism_type(name)
+    module = MultiHeadAttention(12, 3, kind.sized(head_dim=4, num_heads=3, max_len=7, dropout=0.0))
+    mask = Padding(torch.tensor([3, 0])) if kind.facts.bidirectional else Causal() & Padding(torch.tensor([3, 0]))
+    memory = (torch.randn(2, 7, 12),) if kind.facts.cross else ()
+    output = module(torch.randn(2, 5, 12), *memory, mask=mask)
     assert output.shape == (2, 5, 12)
     assert output.isfinite().all()
 

@@ -15,8 +15,6 @@ WRITERS = [
     for name in mechanisms.names()
     if mechanism_type(name).facts.causal and mechanism_type(name).facts.steps != "none"
 ]
-# these need what comes before, or a grid: a decoder that goes step by step has neither
-NO_STEPS = {"convolutional", "relative_2d", "sinusoidal_2d"}
 
 
 @pytest.mark.parametrize("name", mechanisms.names())
@@ -39,11 +37,12 @@ def test_cached_is_full_with_every_causal_mechanism(build, tokens, name, beams, 
     walk(model, model.encoder(tokens(3, 7), LENS), beams, 6, {1: [2, 0], 4: [1]}, shared)
 
 
-@pytest.mark.parametrize("name", [name for name in positions.names() if name not in NO_STEPS])
+@pytest.mark.parametrize("name", [name for name in positions.names() if positions.position_type(name).steps])
 @pytest.mark.parametrize(("beams", "shared"), [(1, 0), (3, 0), (2, 3)])
 @torch.no_grad()
 def test_cached_is_full_with_every_position(build, tokens, name, beams, shared):
-    model = build(position=name, d_model=24, encoder_layers=1)
+    # a length that is a square, for those that see a grid
+    model = build(position=name, d_model=24, encoder_layers=1, max_len=100)
     walk(model, model.encoder(tokens(3, 7), LENS), beams, 6, {1: [2, 0], 4: [1]}, shared)
 
 
@@ -68,6 +67,10 @@ def test_what_cannot_read_or_write_is_named(build):
         ConfigError, match="mechanism 'retention' cannot let an encoder see later tokens; these can: dense"
     ):
         build(mechanism="retention")
+    with pytest.raises(
+        ConfigError, match="position 'convolutional' cannot go step by step, as a decoder does; these can"
+    ):
+        build(position="convolutional")
     with pytest.raises(ConfigError, match="score, normalizer and kernel belong to mechanism 'scored', not to 'linear'"):
         build(mechanism="linear", normalizer="relu")
     with pytest.raises(ConfigError, match="unknown mechanism 'linaer'; did you mean 'linear'"):

@@ -122,3 +122,79 @@ def test_padding_on_the_left_or_on_the_right_or_none(kernel):
 def test_odd_widths_are_refused():
     with pytest.raises(ConfigError, match="rotary positions need an even head_dim, got 7"):
         Rotary(7)
+
+
+def test_halves_in_place_of_neighbours_are_a_permutation():
+    """Pairing column j with j + d/2, as some code does, gives the same scores for columns put in that order."""
+    x = torch.randn(2, 5, 8, dtype=torch.float64)
+    halves = torch.tensor([0, 4, 1, 5, 2, 6, 3, 7])
+    expected = torch.empty_like(x)
+    for position in range(5):
+        for pair in range(4):
+            angle = position * 10000 ** (-2 * pair / 8)
+            one, two = x[:, position, pair], x[:, position, pair + 4]
+            expected[:, position, pair] = one * math.cos(angle) - two * math.sin(angle)
+            expected[:, position, pair + 4] = one * math.sin(angle) + two * math.cos(angle)
+    torch.testing.assert_close(Rotary(8).rotate(x[..., halves], 0), expected[..., halves], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("columns", [2, 4, 8])
+def test_some_columns_are_turned_as_a_narrower_head(columns):
+    x = torch.randn(2, 3, 5, 8, dtype=torch.float64, requires_grad=True)
+    output = Rotary(8, columns=columns).rotate(x, 3)
+    expected = torch.cat((Rotary(columns).rotate(x[..., :columns], 3), x[..., columns:]), -1)
+    assert torch.equal(output, expected)
+    gradient = torch.randn_like(x)
+    found, wanted = (torch.autograd.grad(result, x, gradient)[0] for result in (output, expected))
+    assert torch.equal(found, wanted)
+
+
+def test_a_head_of_odd_width_may_be_turned_in_part():
+    x = torch.randn(5, 7)
+    assert torch.equal(Rotary(7, columns=6).rotate(x, 1)[:, 6], x[:, 6])
+
+
+def test_interpolated_positions_are_those_in_between():
+    """Chen et al. 2023, eq. 4: position m stands where m / s stood."""
+    x = torch.randn(1, 8, dtype=torch.float64)
+    plain, stretched = Rotary(8), Rotary(8, interpolation=4.0)
+    for position in (0, 1, 17, 500):
+        torch.testing.assert_close(stretched.rotate(x, 4 * position), plain.rotate(x, position), rtol=0, atol=1e-12)
+
+
+def test_ntk_keeps_the_fastest_period_and_stretches_the_slowest():
+    """Peng et al. 2023, section 3.1: base 10000 s^(d / (d - 2)) leaves frequency 1 and divides the last by s."""
+    x = torch.tensor([[1.0, 0.0]], dtype=torch.float64).repeat(1, 4)
+    plain, stretched = Rotary(8).rotate(x, 3), Rotary(8, ntk=4.0).rotate(x, 3)
+    assert stretched[0, 0].item() == pytest.approx(math.cos(3))
+    slowest = 10000 ** (-6 / 8) / 4
+    assert stretched[0, 7].item() == pytest.approx(math.sin(3 * slowest), abs=1e-14)
+    assert plain[0, 7].item() == pytest.approx(math.sin(12 * slowest), abs=1e-14)
+    ratios = torch.asin(plain[0, 3::2]) / torch.asin(stretched[0, 3::2])
+    assert (ratios[1:] > ratios[:-1]).all()
+
+
+@pytest.mark.parametrize("options", [{"columns": 4}, {"interpolation": 8.0}, {"ntk": 8.0}, {"base": 500.0}])
+def test_scores_depend_on_distance_alone_with_every_option(options):
+    query, key = torch.randn(1, 2, 5, 8, dtype=torch.float64), torch.randn(1, 2, 5, 8, dtype=torch.float64)
+    rotary = Rotary(8, **options)
+    scores, shifted = (rotary.rotate(query, start) @ rotary.rotate(key, start).mT for start in (0, 100))
+    torch.testing.assert_close(scores, shifted, rtol=0, atol=5e-14)
+    assert not torch.allclose(scores, Rotary(8).rotate(query, 0) @ Rotary(8).rotate(key, 0).mT)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"columns": 3}, "rotary positions turn an even number of columns from 2 to 8, got 3"),
+        ({"columns": 10}, "an even number of columns from 2 to 8, got 10"),
+        ({"columns": 0}, "an even number of columns from 2 to 8, got 0"),
+        ({"interpolation": 0.0}, "base \\(10000.0\\), interpolation \\(0.0\\) and ntk \\(1.0\\) .* must be above 0"),
+        ({"ntk": -1.0}, "ntk \\(-1.0\\) of rotary positions must be above 0"),
+        ({"base": 0.0}, "base \\(0.0\\), interpolation"),
+        ({"columns": 2, "ntk": 2.0}, "ntk lengthens slow periods only: turn at least 4 columns, or use interpolation"),
+    ],
+)
+def test_options_that_make_no_rotation(options, message):
+    with pytest.raises(ConfigError, match=message):
+        Rotary(8, **options)

@@ -114,4 +114,4 @@ def test_odd_widths_are_refused():
     with pytest.raises(ConfigError, match="sinusoidal positions need an even d_model, got 7; use 6 or 8"):
         Sinusoidal(7)
     with pytest.raises(ConfigError, match="need an even d_model, got 33"):
-        positions.build("sinusoidal", 33, 11, 5)
+        positions.build("sinusoidal", 33, 11, 3, 5)

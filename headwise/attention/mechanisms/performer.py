@@ -1,0 +1,156 @@
+"""Performer: softmax attention estimated with positive random features."""
+
+import math
+from functools import partial
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from headwise.attention.masks import Mask
+from headwise.attention.mechanisms._chunks import scan
+from headwise.attention.mechanisms._linear_inputs import check_width, divided, inputs, kernelised, wide, with_count
+from headwise.attention.mechanisms.mechanism import Facts, Recurrent, State
+from headwise.attention.relative import Relative
+from headwise.errors import ConfigError
+
+
+class Performer(Recurrent):
+    """FAVOR+: linear attention with E[phi(q) . phi(k)] = exp(q . k / sqrt(d)), which is softmax attention on average.
+
+    phi(x) = exp(W x' - |x'|^2 / 2) / sqrt(features) with x' = x / d^(1/4) and random W, orthogonal in blocks of d rows.
+    The error falls as 1 / sqrt(features) and grows with exp(|q'| |k'|): a good estimate of flat attention, a bad one of
+    sharp attention. Time is linear in length. There are no weights to drop, so a model's dropout does not act
+    here. Sums are float32 or wider.
+
+    Args:
+        head_dim: width of a query.
+        features: how many; of the order of d ln d whatever the length (theorem 4).
+        generator: source of W; the global one if None. W is saved with the model.
+    Raises:
+        ConfigError: no features.
+        ShapeError: vectors of another width.
+        Unsupported: any mask but `Causal()`, padding of keys, or both; a bias; relative positions.
+    Source: Choromanski et al. 2021, arXiv:2009.14794, eq. 5, lemma 1, section 2.4. Features of a query are divided by
+    the largest of its own and those of keys by the largest of the first key, which cancels; the authors' code takes the
+    largest of all keys, later ones included, and adds 1e-6 to each. An exponent stops short of overflow, which changes
+    the estimate where a later key has an exponent that is 32 above the first one's (in float32).
+
+    >>> x = torch.ones(2, 3, 5, 8)
+    >>> Performer(8, 16)(x, x, x).shape
+    torch.Size([2, 3, 5, 8])
+    """
+
+    facts = Facts(
+        formula="sum_j (phi(q) . phi(k_j)) v_j / sum_j phi(q) . phi(k_j), phi(x) = exp(W x - |x|^2 / 2)",
+        paper="Choromanski et al. 2021, arXiv:2009.14794",
+        family="kernel",
+        time="n m d for m features",
+        memory="n m + m d",
+        exact="for many features",
+        causal=True,
+        cross=True,
+        recurrent=True,
+        masks="Causal(), padding of keys, and both together",
+        bias=False,
+        relative=False,
+    )
+
+    projection: Float[Tensor, "features head_dim"]
+
+    def __init__(self, head_dim: int, features: int, generator: torch.Generator | None = None):
+        super().__init__()
+        if features < 1:
+            raise ConfigError(f"features ({features}) must be at least 1; d ln d is usual")
+        self.register_buffer("projection", torch.empty(features, head_dim))
+        self.redraw(generator)
+
+    @classmethod
+    def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "Performer":
+        """With d ln d features."""
+        return cls(head_dim, max(1, round(head_dim * math.log(head_dim))))
+
+    @torch.no_grad()
+    def redraw(self, generator: torch.Generator | None = None) -> None:
+        """Draws W anew, in place: each block of d rows orthogonal, each row as long as one of independent normals."""
+        features, head_dim = self.projection.shape
+        draw = partial(torch.randn, generator=generator, dtype=torch.float64, device=generator and generator.device)
+        turned, upper = torch.linalg.qr(draw(-(-features // head_dim), head_dim, head_dim))
+        # without these signs the directions would not be uniform
+        blocks = (turned * upper.diagonal(dim1=1, dim2=2).sign().unsqueeze(1)).mT
+        lengths = draw(features, head_dim).norm(dim=1, keepdim=True)
+        self.projection.copy_(blocks.flatten(0, 1)[:features] * lengths)
+
+    def log_features(
+        self, x: Float[Tensor, "batch heads length head_dim"]
+    ) -> Float[Tensor, "batch heads length features"]:
+        """log phi(x), in float32 or wider."""
+        check_width("performer", self.projection.shape[1], x.shape[-1])
+        x = wide(x) * x.shape[-1] ** -0.25
+        half_square = x.square().sum(-1, keepdim=True) / 2
+        return x @ self.projection.to(x.dtype).mT - half_square - math.log(self.projection.shape[0]) / 2
+
+    def forward(
+        self,
+        query: Float[Tensor, "batch heads query_len query_dim"],
+        key: Float[Tensor, "batch kv_heads key_len key_dim"],
+        value: Float[Tensor, "batch kv_heads key_len value_dim"],
+        *,
+        mask: Mask | None = None,
+        bias: Float[Tensor, "#batch #heads #query_len key_len"] | None = None,
+        relative: Relative | None = None,
+        query_start: int = 0,
+        finite: bool = False,
+    ) -> Float[Tensor, "batch heads query_len value_dim"]:
+        with torch.autocast(query.device.type, enabled=False):
+            given = inputs(
+                "performer",
+                self.facts.masks,
+                query,
+                key,
+                value,
+                mask=mask,
+                bias=bias,
+                relative=relative,
+                query_start=query_start,
+            )
+            logs = self.log_features(given.key)
+            features = self._query_features(given.query), _key_features(logs, _offset(logs))
+            output = kernelised(*features, given, query_start)
+        return output.to(value.dtype)
+
+    def resume(
+        self,
+        query: Float[Tensor, "batch heads new query_dim"],
+        key: Float[Tensor, "batch kv_heads new key_dim"],
+        value: Float[Tensor, "batch kv_heads new value_dim"],
+        state: State | None,
+    ) -> tuple[Float[Tensor, "batch heads new value_dim"], State]:
+        """The output of new tokens; the state is e^-c sum_j phi(k_j) [v_j, 1]^T, (batch, kv_heads, features, dim + 1),
+        and c, the largest exponent of the first key, (batch, kv_heads, 1, 1).
+        """
+        with torch.autocast(query.device.type, enabled=False):
+            logs, counted = self.log_features(key), with_count(wide(value))
+            size = (*key.shape[:2], logs.shape[-1], counted.shape[-1])
+            sums, offset = (counted.new_zeros(size), _offset(logs)) if state is None else state
+            output, sums = scan(self._query_features(query), _key_features(logs, offset), counted, sums)
+            return divided(output).to(value.dtype), (sums, offset)
+
+    def extra_repr(self) -> str:
+        features, head_dim = self.projection.shape
+        return f"head_dim={head_dim}, features={features}"
+
+    def _query_features(self, query: Tensor) -> Tensor:
+        logs = self.log_features(query)
+        return (logs - logs.detach().amax(-1, keepdim=True)).exp()
+
+
+def _key_features(logs: Tensor, offset: Tensor) -> Tensor:
+    # larger ones, divided by the smallest total that counts, would overflow in the gradient
+    return (logs - offset).clamp(max=-2.0 * math.log(torch.finfo(logs.dtype).eps)).exp()
+
+
+def _offset(logs: Tensor) -> Tensor:
+    """The largest exponent of the first key, which every query sees: a factor common to all keys cancels."""
+    return F.pad(logs.detach()[:, :, :1], (0, 0, 0, 1))[:, :, :1].amax(-1, keepdim=True)

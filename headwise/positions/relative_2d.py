@@ -1,0 +1,69 @@
+"""A learned number for each way from patch to patch of an image, added to the scores."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from headwise.errors import ConfigError, ShapeError
+from headwise.positions._grid import places, square
+from headwise.positions.position import Position
+
+
+class Relative2d(Position):
+    """score + table[dy, dx, head] for patches that stand row by row; dy and dx are the steps from query to key.
+
+    The table has (2 height - 1)(2 width - 1) rows, so every step within the grid has its own number. Costs a bias of
+    query_len x key_len for each head.
+
+    Args:
+        num_heads: heads of the query.
+        height, width: patches in a column and in a row of the image.
+    Raises:
+        ConfigError: for a grid without patches.
+        ShapeError: for a patch beyond the grid.
+    Source: Liu et al. 2021 (Swin), arXiv:2103.14030, eq. 4; here over a whole image, there within each window.
+
+    >>> query = torch.zeros(1, 3, 6, 8)
+    >>> Relative2d(3, height=2, width=3).bias(query, query, 0).shape
+    torch.Size([1, 3, 6, 6])
+    """
+
+    where = "scores"
+    extrapolates = "A patch beyond the grid is an error: a step that was not trained has no number."
+    paper = "Liu et al. 2021, arXiv:2103.14030"
+
+    def __init__(self, num_heads: int, *, height: int, width: int):
+        super().__init__()
+        if height < 1 or width < 1:
+            raise ConfigError(f"relative_2d positions need a grid of at least 1 x 1 patches, got {height} x {width}")
+        self.height, self.width = height, width
+        self.table = nn.Parameter(torch.empty((2 * height - 1) * (2 * width - 1), num_heads))
+        nn.init.trunc_normal_(self.table, std=0.02)
+
+    @classmethod
+    def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "Relative2d":
+        width = square("relative_2d", max_len)
+        return cls(num_heads, height=width, width=width)
+
+    def bias(
+        self,
+        query: Float[Tensor, "batch heads query_len head_dim"],
+        key: Float[Tensor, "batch kv_heads key_len head_dim"],
+        start: int,
+    ) -> Float[Tensor, "1 heads query_len key_len"]:
+        last = max(start + query.shape[2], key.shape[2]) - 1
+        if last >= self.height * self.width:
+            raise ShapeError(
+                f"position {last} is beyond the grid of {self.height} x {self.width} patches;"
+                " build relative_2d for the size of the image"
+            )
+        queries, keys = (
+            self._code(first, length, query.device) for first, length in ((start, query.shape[2]), (0, key.shape[2]))
+        )
+        middle = self.table.shape[0] // 2
+        return self.table[keys - queries[:, None] + middle].permute(2, 0, 1)[None]
+
+    def _code(self, start: int, length: int, device: torch.device) -> Int[Tensor, "length"]:
+        """Numbers of which a difference tells both dy and dx: |dx| stays below the width."""
+        row, column = places(start, length, self.width, device)
+        return row * (2 * self.width - 1) + column

@@ -1,0 +1,56 @@
+"""Fixed sines and cosines for the patches of an image: half of the columns tell the row, half the column."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headwise.errors import ConfigError
+from headwise.positions._grid import places, square
+from headwise.positions.position import Position
+from headwise.positions.sinusoidal import sinusoids
+
+
+class Sinusoidal2d(Position):
+    """x + (P_row, P_column) for patches that stand row by row: the sinusoids of both coordinates side by side.
+
+    Any height; the width of the grid is what tells a sequence from an image. Nothing learned.
+
+    Args:
+        d_model: width of the embeddings, a multiple of 4.
+        width: patches in a row of the image.
+    Raises:
+        ConfigError: for a width that leaves a sine without its cosine, or a grid without columns.
+    Source: Parmar et al. 2018, arXiv:1802.05751, section 3.1; the sinusoids are those of Vaswani et al. 2017,
+        arXiv:1706.03762, section 3.5, for d_model / 2 columns.
+
+    >>> Sinusoidal2d(8, width=3).embed(torch.zeros(1, 6, 8), 0)[0, 3].round(decimals=2).tolist()
+    [0.8399999737739563, 0.5400000214576721, 0.009999999776482582, 1.0, 0.0, 1.0, 0.0, 1.0]
+    """
+
+    where = "embeddings"
+    extrapolates = "Any height has its vectors, but a model sees angles that it was not trained on."
+    paper = "Parmar et al. 2018, arXiv:1802.05751"
+
+    def __init__(self, d_model: int, width: int):
+        super().__init__()
+        if d_model % 4:
+            below = d_model // 4 * 4
+            raise ConfigError(
+                f"sinusoidal_2d positions need a d_model that 4 divides, got {d_model}; use {below} or {below + 4}"
+            )
+        if width < 1:
+            raise ConfigError(f"sinusoidal_2d positions need a grid at least 1 patch wide, got {width}")
+        self.d_model, self.width = d_model, width
+
+    @classmethod
+    def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "Sinusoidal2d":
+        return cls(d_model, square("sinusoidal_2d", max_len))
+
+    def embed(self, x: Float[Tensor, "*batch length d_model"], start: int) -> Float[Tensor, "*batch length d_model"]:
+        length = x.shape[-2]
+        row, column = places(start, length, self.width)
+        # each coordinate has few values: sines are computed once for each
+        first, rows = start // self.width, (start + length - 1) // self.width + 1
+        by_row = sinusoids(max(0, rows - first), self.d_model // 2, first)[row - first]
+        by_column = sinusoids(self.width, self.d_model // 2)[column]
+        return x + torch.cat((by_row, by_column), dim=-1).to(x.device, x.dtype)

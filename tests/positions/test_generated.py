@@ -1,0 +1,179 @@
+"""Position vectors that a network generates: by a GRU, and along a differential equation."""
+
+import math
+
+import pytest
+import torch
+
+from headwise.errors import ConfigError
+from headwise.positions.flow import Flow, runge_kutta
+from headwise.positions.recurrent import Recurrent
+from headwise.positions.sinusoidal import sinusoids
+
+BOTH = [lambda: Recurrent(6, hidden=8), lambda: Flow(6, hidden=5)]
+IDS = ["recurrent", "flow"]
+
+
+def zeros(length: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    return torch.zeros(1, length, 6, dtype=dtype)
+
+
+@pytest.mark.parametrize("make", BOTH, ids=IDS)
+def test_any_length_and_longer_is_a_continuation(make):
+    position = make().double()
+    long = position.embed(zeros(300), 0)[0]
+    torch.testing.assert_close(position.embed(zeros(50), 0)[0], long[:50], rtol=0, atol=1e-12)
+    torch.testing.assert_close(position.embed(zeros(11), 200)[0], long[200:211], rtol=0, atol=1e-12)
+    with torch.no_grad():
+        for end in (1, 63, 64, 65, 129, 300):
+            torch.testing.assert_close(position.embed(zeros(1), end - 1)[0, 0], long[end - 1], rtol=0, atol=1e-12)
+    assert position.embed(zeros(0), 0).shape == (1, 0, 6)
+    assert long.isfinite().all()
+    assert torch.pdist(long[:100].detach()).min() > 1e-3
+
+
+@pytest.mark.parametrize("make", BOTH, ids=IDS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+def test_half_precision_runs_in_single(make, dtype):
+    position = make().to(dtype)
+    added = position.embed(zeros(200, dtype), 0)
+    assert added.dtype == dtype
+    expected = position.double().embed(zeros(200), 0)
+    # one rounding of the result, whatever the number of steps
+    bound = 2e-5 + torch.finfo(dtype).eps / 2 * expected.abs().max().item()
+    torch.testing.assert_close(added.double(), expected, rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize("make", BOTH, ids=IDS)
+def test_what_was_kept_follows_the_weights(make):
+    position = make()
+    x = zeros(7, torch.float32)
+    with torch.no_grad():
+        before = position.embed(x, 0)
+        assert torch.equal(position.embed(x, 0), before)
+    optimizer = torch.optim.AdamW(position.parameters())
+    position.embed(x, 0).square().sum().backward()
+    optimizer.step()
+    with torch.no_grad():
+        after = position.embed(x, 0)
+    assert not torch.equal(before, after)
+    torch.testing.assert_close(after, position.embed(x, 0))
+
+
+@pytest.mark.parametrize("make", BOTH, ids=IDS)
+def test_gradients(make):
+    position = make().double()
+    for parameter in position.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    names, values = zip(*position.named_parameters(), strict=True)
+
+    def vectors(*values):
+        return torch.func.functional_call(position, dict(zip(names, values, strict=True)), (zeros(4), 0))
+
+    position.forward = position.embed
+    assert torch.autograd.gradcheck(vectors, values)
+
+
+@pytest.mark.parametrize("make", BOTH, ids=IDS)
+def test_vectors_are_learned(make):
+    """A wave of 20 positions is fitted to a fifth of its variance, which no constant vector could."""
+    position = make()
+    wave = torch.sin(torch.arange(20.0)[:, None] / torch.arange(3.0, 9.0))
+    optimizer = torch.optim.Adam(position.parameters(), lr=0.03)
+    for _ in range(60):
+        loss = (position.embed(zeros(20, torch.float32), 0)[0] - wave).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss < 0.2 * wave.var(0).mean()
+
+
+def test_the_recurrence_step_by_step():
+    """Cho et al. 2014 in the order of PyTorch's gates: reset, update, candidate."""
+    position = Recurrent(6, hidden=8).double()
+    cell, hidden, rows = position.cell, torch.zeros(8, dtype=torch.float64), []
+    for index in range(9):
+        given = torch.tensor(
+            [f(index / 10000 ** (2 * pair / 8)) for pair in range(4) for f in (math.sin, math.cos)],
+            dtype=torch.float64,
+        )
+        from_input = (cell.weight_ih_l0 @ given + cell.bias_ih_l0).chunk(3)
+        from_state = (cell.weight_hh_l0 @ hidden + cell.bias_hh_l0).chunk(3)
+        reset, update = (torch.sigmoid(from_input[gate] + from_state[gate]) for gate in (0, 1))
+        candidate = torch.tanh(from_input[2] + reset * from_state[2])
+        hidden = (1 - update) * candidate + update * hidden
+        rows.append(position.readout.weight @ hidden)
+    torch.testing.assert_close(position.vectors(9), torch.stack(rows), rtol=0, atol=1e-12)
+
+
+def test_the_flow_step_by_step():
+    """p(i + 1) = p(i) + step / 6 (k1 + 2 k2 + 2 k3 + k4) with h as written in the docstring."""
+    position = Flow(6, hidden=5, step=0.3).double()
+    for parameter in position.parameters():
+        torch.nn.init.normal_(parameter)
+
+    def h(time, vector):
+        inside = position.inner @ vector + position.drift * time + position.inner_bias
+        return position.outer @ inside.tanh() + position.outer_bias
+
+    rows = [position.first]
+    for index in range(8):
+        time, vector, step = 0.3 * index, rows[-1], 0.3
+        one = h(time, vector)
+        two = h(time + step / 2, vector + step / 2 * one)
+        three = h(time + step / 2, vector + step / 2 * two)
+        four = h(time + step, vector + step * three)
+        rows.append(vector + step / 6 * (one + 2 * two + 2 * three + four))
+    torch.testing.assert_close(position.vectors(9), torch.stack(rows), rtol=0, atol=1e-12)
+
+
+def test_a_constant_flow_is_a_straight_line():
+    position = Flow(6).double()
+    torch.nn.init.zeros_(position.outer)
+    for parameter in (position.first, position.outer_bias):
+        torch.nn.init.normal_(parameter)
+    expected = position.first + 0.1 * torch.arange(40, dtype=torch.float64)[:, None] * position.outer_bias
+    torch.testing.assert_close(position.vectors(40), expected, rtol=0, atol=1e-12)
+
+
+def test_the_flow_is_a_solution_and_not_its_steps():
+    """Ten times as many steps over the same time lead through the same points."""
+    coarse, fine = Flow(6, step=0.1).double(), Flow(6, step=0.01).double()
+    fine.load_state_dict(coarse.state_dict())
+    torch.testing.assert_close(coarse.vectors(20), fine.vectors(191)[::10], rtol=0, atol=1e-7)
+
+
+def test_the_method_is_of_order_four():
+    """dp/dt = cos(t) p has the solution exp(sin t); halving the step makes the error 16 times smaller."""
+    errors = []
+    for steps in (10, 20, 40):
+        state, step = torch.ones(1, dtype=torch.float64), 2.0 / steps
+        for n in range(steps):
+            state = runge_kutta(lambda place, p, step=step: math.cos(place * step / 2) * p, 2 * n, state, step)
+        errors.append(abs(state.item() - math.exp(math.sin(2.0))))
+    assert errors[0] / errors[1] == pytest.approx(16, rel=0.25)
+    assert errors[1] / errors[2] == pytest.approx(16, rel=0.15)
+
+
+def test_sinusoids_are_a_flow():
+    """Each pair of columns turns with its frequency: dp/dt = [[0, w], [-w, 0]] p from (0, 1)."""
+    frequencies = 10000.0 ** (-torch.arange(0, 8, 2, dtype=torch.float64) / 8)
+    turn = torch.block_diag(*(w * torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=torch.float64) for w in frequencies))
+    state = sinusoids(1, 8)[0]
+    for n in range(100):
+        state = runge_kutta(lambda place, p: turn @ p, 2 * n, state, 0.1)
+    torch.testing.assert_close(state, sinusoids(1, 8, 10)[0], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("hidden", "step"), [(0, 0.1), (8, 0.0), (8, -1.0)])
+def test_no_flow(hidden, step):
+    message = f"flow positions need a hidden width of at least 1 and a step above 0, got {hidden}, {step}"
+    with pytest.raises(ConfigError, match=message):
+        Flow(6, hidden=hidden, step=step)
+
+
+@pytest.mark.parametrize("hidden", [0, 7])
+def test_states_that_hold_no_sinusoids(hidden):
+    message = f"recurrent positions need an even hidden width of at least 2, got {hidden}"
+    with pytest.raises(ConfigError, match=message):
+        Recurrent(6, hidden=hidden)
