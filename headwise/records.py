@@ -188,6 +188,9 @@ def _layer_name(module_name: str) -> str:
 def _hook(layer: LayerRecord) -> Any:
     def keep(module: nn.Module, inputs: tuple[Tensor, ...], options: dict[str, Any], output: Tensor) -> None:
         assert isinstance(module, Mechanism)
+        if torch._C._current_graph_task_id() != -1:
+            # a reversible layer runs again while gradients flow: that call was kept already
+            return
         query, key, value = inputs
         bias, relative = options.get("bias"), options.get("relative")
         call = RecordedCall(

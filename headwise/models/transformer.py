@@ -1,5 +1,6 @@
 """The Transformer encoder-decoder and its configuration."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -20,6 +21,7 @@ from headwise.layers.decoding import DecodingBlock
 from headwise.layers.embeddings import TokenEmbedding
 from headwise.layers.feed_forward import FeedForward
 from headwise.layers.initializers import Scheme, initialize
+from headwise.layers.reversible import ReversibleEncoder
 from headwise.models.protocols import Decoder, Encoder, Memory, Seq2Seq
 from headwise.positions import Position, position_type
 from headwise.positions import build as build_position
@@ -27,9 +29,9 @@ from headwise.positions import names as position_names
 
 
 class TransformerEncoder(Encoder):
-    """Embeddings below a stack of encoder blocks; `norm` closes a pre-norm stack."""
+    """Embeddings below a stack of encoder blocks; `norm` closes a pre-norm stack. A reversible stack is one block."""
 
-    def __init__(self, embedding: TokenEmbedding, blocks: list[EncoderBlock], norm: nn.Module):
+    def __init__(self, embedding: TokenEmbedding, blocks: Sequence[EncoderBlock | ReversibleEncoder], norm: nn.Module):
         super().__init__()
         self.embedding, self.blocks, self.norm = embedding, nn.ModuleList(blocks), norm
 
@@ -199,12 +201,11 @@ def build_transformer(config: TransformerConfig, src_vocab: int, tgt_vocab: int,
     target = TokenEmbedding(tgt_vocab, config.d_model, position, config.dropout)
     if joint and config.tie_embeddings:
         target.weight = source.weight
-    encoder = TransformerEncoder(
-        source, [_encoder_block(config, position) for _ in range(config.encoder_layers)], _closing(config)
-    )
+    blocks = [_encoder_block(config, position) for _ in range(config.encoder_layers)]
+    encoder = TransformerEncoder(source, [ReversibleEncoder(blocks)] if config.reversible else blocks, _closing(config))
     output = nn.Linear(config.d_model, tgt_vocab, bias=False)
-    blocks = [_decoder_block(config, position) for _ in range(config.decoder_layers)]
-    model = Seq2Seq(encoder, TransformerDecoder(target, blocks, _closing(config), output))
+    writers = [_decoder_block(config, position) for _ in range(config.decoder_layers)]
+    model = Seq2Seq(encoder, TransformerDecoder(target, writers, _closing(config), output))
     initialize(model, config.initializer)
     if config.tie_output:
         output.weight = target.weight

@@ -8,6 +8,7 @@ from headwise import positions
 from headwise.attention import mechanisms
 from headwise.attention.mechanisms import mechanism_type
 from headwise.errors import ConfigError
+from headwise.records import record
 
 READERS = [name for name in mechanisms.names() if mechanism_type(name).facts.bidirectional]
 WRITERS = [
@@ -75,3 +76,18 @@ def test_what_cannot_read_or_write_is_named(build):
         build(mechanism="linear", normalizer="relu")
     with pytest.raises(ConfigError, match="unknown mechanism 'linaer'; did you mean 'linear'"):
         build(mechanism="linaer")
+
+
+def test_a_reversible_encoder_learns_and_is_recorded_once(build, tokens):
+    model = build(reversible=True, encoder_layers=3).train()
+    names = [name for name, _ in model.named_parameters()]
+    with record(model, "encoder.*") as trace:
+        model(tokens(3, 7), LENS, tokens(3, 5, vocab=19)).square().sum().backward()
+    assert len(trace.names()) == 3
+    assert all(len(layer.calls) == 1 for layer in trace)
+    assert all(parameter.grad.any() for name, parameter in model.named_parameters() if "weight" in name)
+    assert sum("couplings" in name for name in names) == 3 * 12
+    with pytest.raises(
+        ConfigError, match="reversible layers need pre-norm blocks: a norm after the sum cannot be undone"
+    ):
+        build(reversible=True, norm="post")

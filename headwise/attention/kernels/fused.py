@@ -52,16 +52,22 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
             # scores of a row that is zeroed afterwards must be finite: as NaN they would reach the gradient of the keys
             query = query.masked_fill(prepared.empty, 0.0)
             bias = bias if call.bias is None else bias.masked_fill(prepared.empty, 0.0)
+    width, value = call.value.shape[-1], call.value
+    if query.shape[-1] != width:
+        # unequal widths would make SDPA keep the scores, on a CPU
+        more = query.shape[-1] - width
+        query, key, value = (F.pad(t, (0, max(0, n))) for t, n in ((query, -more), (key, -more), (value, more)))
     output = F.scaled_dot_product_attention(
         query,
         key,
-        call.value,
+        value,
         attn_mask=None if bias is None else bias.to(query.dtype),
         dropout_p=call.dropout,
         is_causal=causal,
         scale=scale * call.scale,
         enable_gqa=call.group > 1,
     )
+    output = output[..., :width]
     if prepared is not None and prepared.empty is not None:
         return output.masked_fill(prepared.empty, 0.0)
     return output

@@ -1,0 +1,94 @@
+"""Attention to a fixed number of learned mixtures of the keys and values."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from headwise.attention import planner
+from headwise.attention.call import Call, check
+from headwise.attention.masks import Mask
+from headwise.attention.mechanisms._sequences import check_length, existing, read_mask
+from headwise.attention.mechanisms.mechanism import Facts, Mechanism
+from headwise.attention.normalizers import softmax
+from headwise.attention.relative import Relative
+from headwise.attention.scores import ScaledDot
+from headwise.errors import ConfigError
+
+
+class Linformer(Mechanism):
+    """softmax(q (E k)^T / sqrt(d)) (F v) with learned E and F of rank x max_len: attention to `rank` mixtures.
+
+    Time n x rank x d, memory n x rank. Inputs shorter than max_len meet the first columns of E and F. A key that does
+    not exist has no part in any mixture: the output is that of the sequence without it, the columns of the others
+    unchanged. A mixture holds keys of all positions, so nothing can be causal, and a pair has no score of its own.
+
+    Args:
+        max_len: keys at most.
+        rank: number of mixtures.
+        dropout: probability of dropping the weight of a mixture while training.
+    Raises:
+        ShapeError: for more than max_len keys.
+        Unsupported: for a mask that is no padding, a bias, relative positions or a later start.
+    Source: Wang et al. 2020, arXiv:2006.04768, eq. 7, with one E and one F for all heads ("headwise sharing"). They
+    start with variance 1 / max_len in place of 1 / rank, so that a mixture of max_len keys is as large as a key.
+
+    >>> x = torch.ones(2, 3, 5, 8)
+    >>> Linformer(max_len=7, rank=2)(x, x, x).shape
+    torch.Size([2, 3, 5, 8])
+    """
+
+    facts = Facts(
+        formula="softmax(q (E k)^T / sqrt(d)) (F v)",
+        paper="Wang et al. 2020, arXiv:2006.04768",
+        family="low-rank",
+        time="n r d for r mixtures",
+        memory="n r",
+        exact="rank = n and E = F = identity",
+        causal=False,
+        cross=True,
+        recurrent=False,
+        masks="padding",
+        bias=False,
+        relative=False,
+        steps="none",
+    )
+
+    def __init__(self, max_len: int, rank: int = 256, dropout: float = 0.0):
+        super().__init__()
+        if rank < 1 or max_len < 1:
+            raise ConfigError(f"linformer needs rank ({rank}) and max_len ({max_len}) of 1 or more")
+        self.key_mixtures = nn.Parameter(torch.empty(rank, max_len))
+        self.value_mixtures = nn.Parameter(torch.empty(rank, max_len))
+        for mixtures in (self.key_mixtures, self.value_mixtures):
+            nn.init.normal_(mixtures, std=max_len**-0.5)
+        self.score, self.dropout = ScaledDot(), dropout
+
+    @classmethod
+    def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "Linformer":
+        return cls(max_len, dropout=dropout)
+
+    def forward(
+        self,
+        query: Float[Tensor, "batch heads query_len query_dim"],
+        key: Float[Tensor, "batch kv_heads key_len key_dim"],
+        value: Float[Tensor, "batch kv_heads key_len value_dim"],
+        *,
+        mask: Mask | None = None,
+        bias: Float[Tensor, "#batch #heads #query_len key_len"] | None = None,
+        relative: Relative | None = None,
+        query_start: int = 0,
+        finite: bool = False,
+    ) -> Float[Tensor, "batch heads query_len value_dim"]:
+        call = Call(query, key, value, self.score, softmax, mask, bias, relative, query_start=query_start)
+        keys = read_mask("linformer", call, causal=False).keys
+        length, heads = key.shape[2], query.shape[1]
+        check_length("linformer", length, self.key_mixtures.shape[1])
+        with torch.autocast(query.device.type, enabled=False):
+            key = self.key_mixtures[:, :length].to(key.dtype) @ existing(key, keys, heads)
+            value = self.value_mixtures[:, :length].to(value.dtype) @ existing(value, keys, heads)
+        dropout = self.dropout if self.training else 0.0
+        return planner.run(check(Call(query, key, value, self.score, dropout=dropout, finite=finite)))
+
+    def extra_repr(self) -> str:
+        rank, max_len = self.key_mixtures.shape
+        return f"max_len={max_len}, rank={rank}, dropout={self.dropout}"
