@@ -81,6 +81,11 @@ class Call:
         return replace(self, query=query, key=key, value=value)
 
 
+def wide(tensor: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
+    """The tensor in the type that scores are computed in: float32 in place of half precision."""
+    return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor
+
+
 def check(call: Call) -> Call:
     """Returns the call. Raises: ShapeError that names the axis which does not fit."""
     query, key, value = call.query, call.key, call.value

@@ -2,12 +2,11 @@
 
 import math
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from headwise.attention.call import Call
+from headwise.attention.call import Call, wide
 from headwise.attention.scores import Score
 
 
@@ -30,7 +29,7 @@ def weights(call: Call) -> Float[Tensor, "batch heads query_len key_len"]:
     A bias of minus infinity forbids a pair too. Half-precision scores are computed in float32: rounded to bfloat16
     they would be wrong by whole units when large.
     """
-    query, key = _wide(call.query), _wide(_per_head(call.key, call.group))
+    query, key = wide(call.query), wide(_per_head(call.key, call.group))
     scores = call.score(query, key)
     if call.scale != 1.0:
         scores = scores * call.scale
@@ -47,16 +46,12 @@ def weights(call: Call) -> Float[Tensor, "batch heads query_len key_len"]:
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     """The output of the call."""
-    value = _wide(_per_head(call.value, call.group))
+    value = wide(_per_head(call.value, call.group))
     used = F.dropout(weights(call), call.dropout, training=call.dropout > 0.0)
     output = used @ value
     if call.relative is not None and call.relative.value_table is not None:
         output = output + call.relative.values(used, 0, call.query_start)
     return output.to(call.value.dtype)
-
-
-def _wide(tensor: Tensor) -> Tensor:
-    return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor
 
 
 def _per_head(tensor: Tensor, group: int) -> Tensor:

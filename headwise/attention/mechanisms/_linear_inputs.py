@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from headwise.attention.call import Call, check
+from headwise.attention.call import Call, check, wide
 from headwise.attention.masks import Mask
 from headwise.attention.mechanisms._chunks import decayed_scan, scan
 from headwise.attention.mechanisms._masks import hidden, per_head, refuse, split
@@ -141,11 +141,6 @@ def causal_sums(
 def scaled(query: Float[Tensor, "batch heads length dim"]) -> Float[Tensor, "batch heads length dim"]:
     """q / sqrt(d)."""
     return query * max(1, query.shape[-1]) ** -0.5
-
-
-def wide(tensor: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
-    """In float32, or in float64 if it is that."""
-    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 def decayed_sums(

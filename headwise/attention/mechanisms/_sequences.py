@@ -1,6 +1,5 @@
 """What the mechanisms share that read whole sequences: which tokens exist, and refusals of everything else."""
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -62,8 +61,3 @@ def existing(
     """Keys or values with zeros for those that do not exist; one for each head if that depends on the head."""
     by_head = keys is not None and keys.shape[1] not in (1, tensor.shape[1])
     return hidden(per_head(tensor, heads) if by_head else tensor, keys)
-
-
-def wide(tensor: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """The tensor in the type that scores are computed in: float32 in place of half precision."""
-    return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor

@@ -5,6 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from headwise.attention.call import wide
 from headwise.attention.masks import Mask
 from headwise.attention.mechanisms._chunks import decayed_scan
 from headwise.attention.mechanisms._linear_inputs import (
@@ -14,7 +15,6 @@ from headwise.attention.mechanisms._linear_inputs import (
     placed,
     require_causal,
     scaled,
-    wide,
 )
 from headwise.attention.mechanisms._masks import hidden, per_head
 from headwise.attention.mechanisms.mechanism import Facts, Recurrent, State

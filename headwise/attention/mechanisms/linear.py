@@ -4,10 +4,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headwise.attention.call import wide
 from headwise.attention.masks import Mask
 from headwise.attention.mechanisms._chunks import scan
 from headwise.attention.mechanisms._linear_features import Elu, FeatureMap, Hedgehog, Rectified
-from headwise.attention.mechanisms._linear_inputs import divided, inputs, kernelised, wide, with_count
+from headwise.attention.mechanisms._linear_inputs import divided, inputs, kernelised, with_count
 from headwise.attention.mechanisms.mechanism import Facts, Recurrent, State
 from headwise.attention.relative import Relative
 

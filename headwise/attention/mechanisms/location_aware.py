@@ -7,9 +7,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention.call import Call, check
+from headwise.attention.call import Call, check, wide
 from headwise.attention.masks import Mask
-from headwise.attention.mechanisms._linear_inputs import wide
 from headwise.attention.mechanisms._masks import per_head
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.attention.normalizers import Keep, Normalizer, Scores, softmax

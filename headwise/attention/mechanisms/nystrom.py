@@ -6,11 +6,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.attention import planner
-from headwise.attention.call import Call, check
+from headwise.attention.call import Call, check, wide
 from headwise.attention.kernels import plain
 from headwise.attention.masks import Mask, Table
 from headwise.attention.mechanisms._masks import hidden, per_head
-from headwise.attention.mechanisms._sequences import Existing, check_self_attention, existing, read_mask, wide
+from headwise.attention.mechanisms._sequences import Existing, check_self_attention, existing, read_mask
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.attention.normalizers import softmax
 from headwise.attention.relative import Relative

@@ -8,9 +8,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from headwise.attention.call import wide
 from headwise.attention.masks import Mask
 from headwise.attention.mechanisms._chunks import scan
-from headwise.attention.mechanisms._linear_inputs import check_width, divided, inputs, kernelised, wide, with_count
+from headwise.attention.mechanisms._linear_inputs import check_width, divided, inputs, kernelised, with_count
 from headwise.attention.mechanisms.mechanism import Facts, Recurrent, State
 from headwise.attention.relative import Relative
 from headwise.errors import ConfigError

@@ -5,11 +5,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.attention import planner
-from headwise.attention.call import Call, check
+from headwise.attention.call import Call, check, wide
 from headwise.attention.kernels import plain
 from headwise.attention.masks import Mask
 from headwise.attention.mechanisms._masks import per_head
-from headwise.attention.mechanisms._sequences import check_length, wide
+from headwise.attention.mechanisms._sequences import check_length
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.attention.normalizers import softmax
 from headwise.attention.relative import Relative

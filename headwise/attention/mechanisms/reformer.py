@@ -6,12 +6,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from headwise.attention import planner
-from headwise.attention.call import Call
+from headwise.attention.call import Call, wide
 from headwise.attention.dropout import Dropout
 from headwise.attention.masks import Mask
 from headwise.attention.mechanisms import _hashing as hashing
 from headwise.attention.mechanisms._masks import per_head
-from headwise.attention.mechanisms._sequences import check_self_attention, existing, read_mask, wide
+from headwise.attention.mechanisms._sequences import check_self_attention, existing, read_mask
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.attention.normalizers import softmax
 from headwise.attention.relative import Relative

@@ -4,9 +4,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headwise.attention.call import wide
 from headwise.attention.masks import Mask
 from headwise.attention.mechanisms._chunks import decayed_scan
-from headwise.attention.mechanisms._linear_inputs import decayed_sums, inputs, require_causal, scaled, wide
+from headwise.attention.mechanisms._linear_inputs import decayed_sums, inputs, require_causal, scaled
 from headwise.attention.mechanisms._masks import per_head
 from headwise.attention.mechanisms.mechanism import Facts, Recurrent, State
 from headwise.attention.relative import Relative

@@ -6,9 +6,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.attention import planner
-from headwise.attention.call import Call, check
+from headwise.attention.call import Call, check, wide
 from headwise.attention.masks import Mask, Table
-from headwise.attention.mechanisms._sequences import check_length, check_self_attention, existing, read_mask, wide
+from headwise.attention.mechanisms._sequences import check_length, check_self_attention, existing, read_mask
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.attention.normalizers import softmax
 from headwise.attention.relative import Relative

@@ -4,11 +4,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from headwise.attention.call import Call, check
+from headwise.attention.call import Call, check, wide
 from headwise.attention.dropout import Dropout
 from headwise.attention.masks import Mask
 from headwise.attention.mechanisms._masks import hidden, per_head
-from headwise.attention.mechanisms._sequences import wide
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.attention.normalizers import softmax
 from headwise.attention.relative import Relative
