@@ -11,8 +11,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from headwise.attention import tiles
+from headwise.attention.call import Call, check
 from headwise.attention.masks import Mask
 from headwise.attention.mechanisms.mechanism import Mechanism
+from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.relative import Relative
 from headwise.errors import ConfigError, unknown
 
@@ -31,32 +34,22 @@ class RecordedCall:
     query_start: int
     output: Float[Tensor, "batch heads query_len value_dim"]
 
-    def weights(self, heads: Sequence[int], queries: slice) -> Float[Tensor, "batch heads query_len key_len"]:
-        """Exact weights of these heads and query rows, computed now from the call."""
-        group = self.query.shape[1] // self.key.shape[1]
-        first, last, _ = queries.indices(self.query.shape[2])
-        query = self.query[:, list(heads), first:last]
-        key = self.key[:, [head // group for head in heads]]
-        bias = self.bias
-        if bias is not None:
-            bias = bias.expand(bias.shape[0], self.query.shape[1], self.query.shape[2], -1)[:, list(heads), first:last]
-        relative = None if self.relative is None else self.relative.part(list(heads), first, last)
-        mask = None if self.mask is None else _Heads(self.mask, tuple(heads))
+    def weights(
+        self, heads: Sequence[int], queries: slice, keys: slice = slice(None)
+    ) -> Float[Tensor, "batch heads query_len key_len"]:
+        """Exact weights of these heads, query rows and keys, computed now from the call.
+
+        Attention by its definition computes what is asked for; other mechanisms may not be cut, and compute all.
+        """
+        mechanism, query, key = self.mechanism, self.query, self.key
+        mask, bias, relative, start = self.mask, self.bias, self.relative, self.query_start
         with torch.no_grad(), torch.autocast(query.device.type, enabled=False):
-            return self.mechanism.effective_weights(
-                query, key, mask=mask, bias=bias, relative=relative, query_start=self.query_start + first
-            )
-
-
-@dataclass(frozen=True, eq=False)
-class _Heads(Mask):
-    """A mask as some of its heads see it."""
-
-    mask: Mask
-    heads: tuple[int, ...]
-
-    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        return self.mask(batch, torch.tensor(self.heads, device=head.device)[head], query, key)
+            if isinstance(mechanism, Scored):
+                score, normalizer = mechanism.score, mechanism.normalizer
+                call = Call(query, key, key, score, normalizer, mask, bias, relative, query_start=start)
+                return tiles.weights(check(call), heads, queries, keys)
+            whole = mechanism.effective_weights(query, key, mask=mask, bias=bias, relative=relative, query_start=start)
+            return whole[:, list(heads), queries, keys]
 
 
 class LayerRecord:
@@ -87,26 +80,27 @@ class LayerRecord:
         return self._last().value
 
     def weights(
-        self, head: int | Sequence[int] | None = None, queries: slice = slice(None)
+        self, head: int | Sequence[int] | None = None, queries: slice = slice(None), keys: slice = slice(None)
     ) -> Float[Tensor, "batch heads query_len key_len"]:
         """Exact weights, computed now from what the layer was given; the kernel that ran is not asked again.
 
         Args:
             head: one, several, or all heads; the axis stays.
             queries: rows to compute; others cost nothing.
+            keys: columns to show.
         """
         heads = range(self.num_heads) if head is None else [head] if isinstance(head, int) else list(head)
         wrong = [index for index in heads if not 0 <= index < self.num_heads]
         if wrong:
             raise ConfigError(f"{self.name} has heads 0 to {self.num_heads - 1}, not {wrong[0]}")
         if len(self.calls) == 1:
-            return self._last().weights(heads, queries)
+            return self._last().weights(heads, queries, keys)
         # a decoder that goes step by step: one row a call, over the keys there were at that step
         rows = [call.weights(heads, slice(None)) for call in self.calls]
         if len({row.shape[0] for row in rows}) > 1:
             raise ConfigError(f"{self.name} was called for different batches; read its `calls` one by one")
         longest = max(row.shape[-1] for row in rows)
-        return torch.cat([F.pad(row, (0, longest - row.shape[-1])) for row in rows], dim=2)[:, :, queries]
+        return torch.cat([F.pad(row, (0, longest - row.shape[-1])) for row in rows], dim=2)[:, :, queries, keys]
 
     def _last(self) -> RecordedCall:
         if not self.calls:

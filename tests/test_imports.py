@@ -59,6 +59,7 @@ THIRD_PARTY = {
     "matplotlib": {"explain", "textbook.figures"},
     "mpl_toolkits": {"explain"},
     "tensorboard": {"training.log"},
+    "triton": {"attention.kernels._triton_additive"},
 }
 
 

@@ -121,6 +121,7 @@ def _signature(call: Call) -> tuple[object, ...]:
         call.learns,
         # products take another path, which favours other kernels
         torch.get_float32_matmul_precision(),
+        torch.compiler.is_compiling(),
     )
 
 

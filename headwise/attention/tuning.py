@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from time import process_time
+from typing import Any
 
 import numpy as np
 import torch
@@ -91,7 +92,7 @@ _SIZES = [
     (1, 4, 2048, 2048, 64),
 ]
 _STEPS = [(1, 8, 1, 128, 64), (1, 8, 1, 2048, 64), (32, 8, 1, 64, 64), (64, 8, 1, 512, 64)]
-_KINDS: list[dict[str, str]] = [
+_KINDS: list[dict[str, Any]] = [
     {},
     {"mask": "causal"},
     {"mask": "padding"},
@@ -109,7 +110,7 @@ def grid() -> Iterator[Shape]:
     """The calls that prices are fitted to."""
     for dtype, learns in product((torch.float32, torch.bfloat16), (False, True)):
         for size, kind in product(_SIZES, _KINDS):
-            yield Shape(*size, dtype=dtype, learns=learns, **kind)
+            yield replace(Shape(*size, dtype=dtype, learns=learns), **kind)
         for size in _SIZES[:5]:
             yield Shape(*size, dtype=dtype, learns=learns, score="additive")
     for size, dtype in product(_STEPS, (torch.float32, torch.bfloat16)):

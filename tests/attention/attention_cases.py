@@ -15,7 +15,10 @@ from headwise.attention.call import Call, check
 from headwise.attention.masks import Causal, Mask, Padding, Table, Window
 from headwise.attention.scores import ScaledDot
 
-KERNELS = ["auto", *kernels.names()]
+# those for an accelerator refuse every call here, which their own tests say
+KERNELS = ["auto", *(name for name in kernels.names() if name not in ("flash", "flex", "triton_additive"))]
+# those that take any softmax over dot products
+GENERAL = ["auto", "eager", "fused", "plain", "rows"]
 # by the names that users write; the identity has a test of its own, since its weights may be negative
 NORMALIZERS = [name for name in normalizers.NORMALIZERS if name != "identity"]
 NORMALIZERS += ["sigmoid:-1.5", "entmax:1.3", "top_k:3", "scalable:0.43"]

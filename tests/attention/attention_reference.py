@@ -116,6 +116,8 @@ def _sigmoids(scores: list[float], bias: float | None) -> tuple[Array, Array]:
 
 def _sparsemax(scores: list[float], option: float | None) -> tuple[Array, Array]:
     # the threshold of the largest support whose smallest score is above it
+    # from the largest on, so that huge scores keep their differences
+    scores = [score - max(scores) for score in scores]
     ordered = sorted(scores, reverse=True)
     taus = [(sum(ordered[: k + 1]) - 1) / (k + 1) for k in range(len(ordered))]
     tau = [tau for tau, score in zip(taus, ordered, strict=True) if score > tau][-1]

@@ -94,6 +94,13 @@ def test_every_mask_at_odd_lengths(dtype, normalizer):
         _assert_plain(call)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_one_query_and_one_key(dtype):
+    for query_len, key_len in ((1, 7), (5, 1), (1, 1)):
+        for kv_heads in (1, 4):
+            _assert_plain(_call(dtype, query_len=query_len, key_len=key_len, kv_heads=kv_heads))
+
+
 def test_a_normalizer_of_whole_tables():
     class Whole(normalizers.Normalizer):
         def __call__(self, scores, keep):
@@ -116,6 +123,24 @@ def test_projections_of_any_size_are_exact():
         wide = replace(call.replaced(call.query.double(), call.key.double(), call.value.double()), score=call.score)
         assert_near(additive.compute(call), plain.compute(wide).detach().numpy(), 2e-5)
         _assert_plain(call)
+
+
+def test_a_token_far_out_changes_no_bit_of_the_others():
+    near = _call(torch.float32, mask=Causal(), query_len=7)
+    key, value = near.key.detach().clone(), near.value.detach().clone()
+    key[:, :, 5:] *= 1e6
+    value[:, :, 5:] = 3.0
+    far = replace(near, key=key.requires_grad_(), value=value)
+    output = additive.compute(far)
+    assert torch.equal(output[:, :, :5], additive.compute(near)[:, :, :5])
+    assert not torch.equal(output[:, :, 5:], additive.compute(near)[:, :, 5:])
+    early = [
+        torch.autograd.grad(
+            additive.compute(call)[:, :, :5].square().sum(), (call.query, call.key, *call.score.parameters())
+        )
+        for call in (near, far)
+    ]
+    assert all(map(torch.equal, *early))
 
 
 def test_not_a_number_stays_in_its_row():
@@ -185,16 +210,18 @@ def test_it_refuses_half_precision_and_accelerators():
 
 
 def test_large_calls_are_counted_as_compiled():
-    def terms(query_len, dtype=torch.float32):
-        query = torch.empty(1, 4, query_len, 3, dtype=dtype)
+    def terms(query_len, dtype=torch.float32, heads=4, hidden=128):
+        query = torch.empty(1, heads, query_len, 3, dtype=dtype)
         key = torch.empty(1, 2, 1024, 13, dtype=dtype)
-        return additive.terms(Call(query, key, key, Additive(3, 13, 128)))
+        return additive.terms(Call(query, key, key, Additive(3, 13, hidden)))
 
     with patch.object(_additive_compiled, "_failures", []):
         numbers = 4 * 32 * 1024 * 128
         assert terms(32)["compiled"] == numbers == 2**24
         assert terms(31)["hidden"] == numbers / 32 * 31
         assert "hidden" in terms(32, torch.float64)
+        # a single query has no use for powers, however many keys there are
+        assert "hidden" in terms(1, heads=2, hidden=2**17)
         assert terms(32)["tokens"] == (4 * 32 + 2 * 1024) * 128
         _additive_compiled._failures.append("no compiler")
         assert "compiled" not in terms(32)
@@ -248,7 +275,7 @@ def test_compiled_loops_equal_the_definition():
             for mask in (None, Padding(torch.tensor([3, 0]))):
                 _assert_plain(_call(torch.float32, query_len=query_len, key_len=key_len, hidden=hidden, mask=mask))
                 assert _additive_compiled.failure() is None
-        _assert_plain(_call(torch.float32, query_len=1, heads=2))
+        _assert_plain(_call(torch.float32, key_len=1))
         _assert_plain(_call(torch.bfloat16, query_len=13, key_len=17))
         with torch.inference_mode():
             call = _call(torch.float32)

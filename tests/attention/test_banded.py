@@ -134,6 +134,9 @@ def test_a_mask_is_laid_out_once():
     pieces = _banded_layout.pieces(call, layout)
     assert _banded_layout.pieces(_call(mask), layout) is pieces
     assert _banded_layout.pieces(_call(mask, start=1), layout) is not pieces
+    for length in range(1, 2 * _banded_layout._SHAPES):
+        banded.compute(_call(mask, query_len=1, key_len=length, start=length - 1))
+        assert len(_banded_layout._memo[mask]) <= _banded_layout._SHAPES
     # what inference made must serve training
     fresh = Window(3, 2)
     with torch.inference_mode():
@@ -179,6 +182,22 @@ def test_nan_under_the_mask_stays_there():
     value[1, :, 90:] = float("nan")
     clean = planner.run(call, "banded")
     torch.testing.assert_close(planner.run(replace(call, value=value), "banded"), clean, rtol=0, atol=0)
+
+
+def test_what_a_row_without_a_key_would_have_scored_does_not_matter():
+    # the second sequence has no key, so its queries and hidden keys may be of any size
+    results = []
+    for size in (1.0, 1e25):
+        torch.manual_seed(0)
+        call = _call(Window(1, 1) & Padding(torch.tensor([193, 0])), heads=1)
+        query, key = call.query.detach().float(), call.key.detach().float()
+        query[1] *= size
+        key[1] *= size
+        tensors = [query.requires_grad_(), key.requires_grad_(), call.value.detach().float().requires_grad_()]
+        output = planner.run(replace(call.replaced(*tensors), finite=True), "banded")
+        results.append([output, *torch.autograd.grad(output.square().sum(), tensors)])
+    assert all(map(torch.equal, *results))
+    assert not any(tensor[1].any() for tensor in results[1])
 
 
 NO_BAND = "its mask lies within a band of bounded width"

@@ -7,6 +7,7 @@ import pytest
 import torch
 from attention_cases import (
     DTYPES,
+    GENERAL,
     KERNELS,
     NORMALIZERS,
     TOLERANCE,
@@ -31,8 +32,6 @@ from headwise.attention.scores import Additive, Bilinear, ScaledDot
 from headwise.errors import Unsupported
 
 every_kernel = pytest.mark.parametrize("kernel", KERNELS)
-# those that take any softmax over dot products
-GENERAL = ["auto", "plain", "eager", "fused", "rows"]
 every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 
 

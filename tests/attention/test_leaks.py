@@ -5,7 +5,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from attention_cases import DTYPES, INF, KERNELS, NAN, Case, assert_near, cases, gradients, numbers_like, run, without
+from attention_cases import (
+    DTYPES,
+    GENERAL,
+    INF,
+    KERNELS,
+    NAN,
+    Case,
+    assert_near,
+    cases,
+    gradients,
+    numbers_like,
+    run,
+    without,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -15,6 +28,7 @@ from headwise.attention.masks import Causal, Padding, Table, Window
 from headwise.attention.scores import Additive, Bilinear
 
 every_kernel = pytest.mark.parametrize("kernel", KERNELS)
+every_general_kernel = pytest.mark.parametrize("kernel", GENERAL)
 every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 JUNK = [1e30, -1e30, NAN, INF, -INF]
 
@@ -160,7 +174,7 @@ def test_a_bias_under_the_mask_does_not_matter(kernel, case, junk):
 
 @every_dtype
 @pytest.mark.parametrize("junk", JUNK)
-@every_kernel
+@every_general_kernel
 def test_what_a_row_without_a_key_would_have_scored_does_not_matter(kernel, junk, dtype):
     """Its query, its bias, and hidden keys so large that the score overflows: no gradient becomes NaN."""
     mask = Padding(torch.tensor([3, 0]))
@@ -180,7 +194,7 @@ def test_what_a_row_without_a_key_would_have_scored_does_not_matter(kernel, junk
             assert torch.equal(before, after)
 
 
-@every_kernel
+@every_general_kernel
 @pytest.mark.parametrize("mask", [Causal(), Window(1, 2), Causal() & Window(1, 0)], ids=["causal", "window", "both"])
 def test_derivatives_lie_exactly_where_the_mask_allows(kernel, mask):
     """The Jacobian is zero where the mask forbids, and not zero in every place that it allows."""
@@ -201,7 +215,7 @@ def test_derivatives_lie_exactly_where_the_mask_allows(kernel, mask):
         assert torch.equal(reached, expected)
 
 
-@every_kernel
+@every_general_kernel
 def test_no_position_depends_on_what_comes_later(kernel):
     """Changing positions from t on, to NaN too, leaves all outputs before t as they were to the last bit."""
     tensors = [torch.randn(2, 3, 31, 8) for _ in range(3)]
@@ -215,7 +229,7 @@ def test_no_position_depends_on_what_comes_later(kernel):
         assert bool(after[:, :, 17:].isnan().all()) == (not np.isfinite(later))
 
 
-@every_kernel
+@every_general_kernel
 def test_sentences_of_a_batch_do_not_see_each_other(kernel):
     query, key, value = (torch.randn(3, 2, n, 4) for n in (5, 7, 7))
     mask = Padding(torch.tensor([3, 7, 0]))
@@ -229,7 +243,7 @@ def test_sentences_of_a_batch_do_not_see_each_other(kernel):
 
 
 @pytest.mark.parametrize("score", [Bilinear(4, 4), Additive(4, 4, 3)], ids=["bilinear", "additive"])
-@every_kernel
+@every_general_kernel
 def test_hidden_content_does_not_reach_the_parameters_of_a_score(kernel, score):
     case = Case(spec=("lengths", 1))
     call = replace(case.build(torch.float32, grad=True), score=score)

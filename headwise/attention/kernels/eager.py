@@ -32,7 +32,8 @@ def terms(call: Call) -> dict[str, float]:
     """Amounts of work: two products and passes over the scores, which cost more once they leave the cache."""
     pairs = float(math.prod(call.shape))
     products = pairs * (call.query.shape[-1] + call.value.shape[-1])
-    return {"calls": 1.0, "products": products, "pairs": pairs, "far pairs": max(0.0, pairs - 4e6)}
+    read = float(call.key.numel() + call.value.numel())
+    return {"calls": 1.0, "products": products, "pairs": pairs, "far pairs": max(0.0, pairs - 4e6), "read": read}
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:

@@ -18,6 +18,8 @@ def refusal(call: Call) -> str | None:
         return f"its score is a dot product, not {type(call.score).__name__}"
     if call.relative is not None:
         return "it has no relative positions"
+    if call.bias is not None and call.bias.element_size() > call.query.element_size():
+        return "it would round the bias to the type of the query"
     if 0 in call.query.shape or 0 in call.key.shape or 0 in call.value.shape:
         return "an axis is empty"
     return None
@@ -29,7 +31,8 @@ def terms(call: Call) -> dict[str, float]:
     products = float(batch * heads * query_len * key_len * (call.query.shape[-1] + call.value.shape[-1]))
     materialised = call.dropout > 0.0 or call.bias_learns
     rows = float(batch * heads * (query_len + key_len))
-    return {"calls": 1.0, "materialised" if materialised else "products": products, "rows": rows}
+    read = float(call.key.numel() + call.value.numel())
+    return {"calls": 1.0, "materialised" if materialised else "products": products, "rows": rows, "read": read}
 
 
 def keeps(call: Call) -> str:

@@ -20,7 +20,12 @@ def terms(call: Call) -> dict[str, float]:
     pairs = float(math.prod(call.shape))
     width = call.score.pair_width(call.query)
     hidden = 0.0 if type(call.score).as_dot is not Score.as_dot else pairs * width
-    return {"calls": 1.0, "products": pairs * (width + call.value.shape[-1]), "pairs": pairs, "hidden": hidden}
+    return {
+        "calls": 1.0,
+        "products": pairs * (width + call.value.shape[-1]),
+        call.normalizer.work: pairs,
+        "hidden": hidden,
+    }
 
 
 def weights(call: Call) -> Float[Tensor, "batch heads query_len key_len"]:

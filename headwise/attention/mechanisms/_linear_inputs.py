@@ -55,6 +55,10 @@ def inputs(
         assert mask is not None
         raise refuse(name, mask, masks)
     keys = found.keys
+    if found.causal:
+        # keys behind the last query are seen by none
+        end = query_start + query.shape[2]
+        key, value, keys = key[:, :, :end], value[:, :, :end], None if keys is None else keys[..., :end]
     if keys is not None and keys.shape[1] > 1:
         key, value = per_head(key, query.shape[1]), per_head(value, query.shape[1])
     return Inputs(wide(query), hidden(wide(key), keys), hidden(wide(value), keys), found.causal, keys)

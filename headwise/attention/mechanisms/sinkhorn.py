@@ -77,7 +77,8 @@ class Sinkhorn(Mechanism):
             )
         self.max_len, self.block, self.iterations, self.temperature = max_len, block, iterations, temperature
         self.inner = nn.Linear(head_dim, head_dim)
-        self.outer = nn.Linear(head_dim, max(1, -(-max_len // block)))
+        # a bias would cancel in the first balancing
+        self.outer = nn.Linear(head_dim, max(1, -(-max_len // block)), bias=False)
         self.score, self.dropout = ScaledDot(), dropout
 
     @classmethod
@@ -158,7 +159,8 @@ def _blocks(tensor: Tensor, block: int) -> Tensor:
 
 
 def _linear(layer: nn.Linear, x: Tensor) -> Tensor:
-    return F.linear(x, layer.weight.to(x.dtype), layer.bias.to(x.dtype))
+    bias = None if layer.bias is None else layer.bias.to(x.dtype)
+    return F.linear(x, layer.weight.to(x.dtype), bias)
 
 
 def _sorted(sorting: Tensor, blocks: Tensor) -> Tensor:

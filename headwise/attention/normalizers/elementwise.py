@@ -91,7 +91,7 @@ class Sigmoid(Normalizer):
         return scores.add_(self._bias(count)).sigmoid_()
 
     def strip_gradient(self, weights: Strip, d_weights: Strip, count: Count) -> Strip:
-        return d_weights.mul_(weights).mul_(1 - weights)
+        return torch.ops.aten.sigmoid_backward.grad_input(d_weights, weights, grad_input=d_weights)
 
     def _bias(self, count: Float[Tensor, "*rows n"]) -> Float[Tensor, "*rows n"]:
         return count.clamp(min=1).log().neg() if self.bias is None else torch.full_like(count, self.bias)

@@ -30,6 +30,11 @@ class Normalizer(ABC):
         """The name in recipes and messages, with its option: `build` makes an equal object from it."""
         return type(self).__name__.lower()
 
+    @property
+    def work(self) -> str:
+        """What a pass over the scores is called in the prices of kernels; those that search a threshold differ."""
+        return "pairs"
+
     def has_strips(self) -> bool:
         """Whether `strip` and `strip_gradient` are defined."""
         return type(self).strip is not Normalizer.strip

@@ -58,6 +58,10 @@ class TopK(Normalizer):
         if self.k < 1:
             raise ConfigError(f"k ({self.k}) of normalizer 'top_k' must be at least 1, such as top_k:8")
 
+    @property
+    def work(self) -> str:
+        return "searched pairs"
+
     def __call__(self, scores: Scores, keep: Keep | None) -> Scores:
         if self.k >= scores.shape[-1]:
             return Softmax()(scores, keep)

@@ -24,6 +24,10 @@ class Sparsemax(Normalizer):
     [0.0, 0.9, 0.0, 0.1]
     """
 
+    @property
+    def work(self) -> str:
+        return "searched pairs"
+
     def __call__(self, scores: Scores, keep: Keep | None) -> Scores:
         if scores.shape[-1] == 0:
             return scores
@@ -32,7 +36,8 @@ class Sparsemax(Normalizer):
             ordered = gaps.sort(-1, descending=True).values
             size = torch.arange(1, gaps.shape[-1] + 1, device=gaps.device, dtype=gaps.dtype)
             sums = ordered.cumsum(-1)
-            number = (1 + size * ordered > sums).sum(-1, keepdim=True)
+            # at least one, also where scores are NaN
+            number = (1 + size * ordered > sums).sum(-1, keepdim=True).clamp(min=1)
             support = gaps > (sums.gather(-1, number - 1) - 1) / number
         tau = (_sum(gaps, support) - 1) / support.sum(-1, keepdim=True)
         return _shown(torch.where(support, gaps - tau, 0.0), keep)
@@ -55,6 +60,10 @@ class Entmax15(Normalizer):
     [0.088, 0.6346, 0.1201, 0.1573]
     """
 
+    @property
+    def work(self) -> str:
+        return "searched pairs"
+
     def __call__(self, scores: Scores, keep: Keep | None) -> Scores:
         if scores.shape[-1] == 0:
             return scores
@@ -65,7 +74,8 @@ class Entmax15(Normalizer):
             mean = ordered.cumsum(-1) / size
             spread = ordered.square().cumsum(-1) - size * mean.square()
             taus = mean - ((1 - spread) / size).clamp(min=0).sqrt()
-            support = gaps > taus.gather(-1, (taus <= ordered).sum(-1, keepdim=True) - 1)
+            number = (taus <= ordered).sum(-1, keepdim=True).clamp(min=1)
+            support = gaps > taus.gather(-1, number - 1)
         number = support.sum(-1, keepdim=True)
         mean = _sum(gaps, support) / number
         spread = _sum((gaps - mean).square(), support)
@@ -106,6 +116,10 @@ class Entmax(Normalizer):
                 f"alpha ({self.alpha}) of normalizer 'entmax' must lie above 1 and below 10, such as entmax:1.3;"
                 " alpha 1 is softmax"
             )
+
+    @property
+    def work(self) -> str:
+        return "searched pairs"
 
     def __call__(self, scores: Scores, keep: Keep | None) -> Scores:
         if keep is not None:

@@ -52,7 +52,7 @@ class ActivationUnit(Score):
         of_query, of_key, of_product = self._parts(query)
         # (batch, heads, query_len x hidden, dim) @ (batch, heads, dim, key_len)
         turned = (query.unsqueeze(-2) * of_product).flatten(2, 3)
-        features = (turned @ key.mT).unflatten(2, (query.shape[2], -1)).mT
+        features = (turned @ key.mT).unflatten(2, (query.shape[2], self.first.out_features)).mT
         return self._score(features + (query @ of_query.mT).unsqueeze(-2) + (key @ of_key.mT).unsqueeze(-3))
 
     def pairs(

@@ -1,0 +1,196 @@
+"""Kernels for a GPU: equal to the definition where there is one; what they refuse and translate, anywhere."""
+
+import copy
+import importlib.util
+from dataclasses import replace
+
+import pytest
+import torch
+from attention_cases import Case
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headwise.attention import planner
+from headwise.attention.call import Call, check
+from headwise.attention.kernels import flash, flex, kernel, plain, triton_additive
+from headwise.attention.masks import Causal, Edges, Padding, Table, Window
+from headwise.attention.normalizers import relu
+from headwise.attention.relative import Relative
+from headwise.attention.scores import Additive, Bilinear, ScaledDot, SoftCap
+from headwise.errors import Unsupported
+
+on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+PADDING = Padding(torch.tensor([5, 0]))
+MASKS = {
+    "none": None,
+    "causal": Causal(),
+    "window": Window(3, 2),
+    "padding": PADDING,
+    "both": Causal() & PADDING,
+    "either": Window(1, 0) | ~PADDING,
+    "table": Table(torch.rand(2, 3, 9, 7, generator=torch.Generator().manual_seed(1)) < 0.5),
+}
+
+
+@pytest.mark.parametrize("name", ["flash", "flex", "triton_additive"])
+def test_without_a_gpu_they_say_so(name):
+    call = Case().build(torch.float32)
+    with pytest.raises(Unsupported, match=f"kernel '{name}' cannot compute .* it runs on a CUDA device, not on cpu"):
+        planner.run(call, name)
+
+
+def test_what_flex_attention_does_not_compute():
+    call = Case().build(torch.float32)
+    graph = Edges(torch.tensor([[0], [1]]), 7)
+    table = Relative(low=0, value_table=torch.zeros(1, 1, 3))
+    for changes, why in (
+        ({}, None),
+        ({"score": SoftCap(ScaledDot(), 20.0)}, None),
+        ({"relative": Relative(low=-1, scalar=torch.zeros(1, 3))}, None),
+        ({"score": Additive(4, 4, 3)}, "its score is a dot product, not Additive"),
+        ({"normalizer": relu}, "its normalizer is softmax, not relu"),
+        ({"dropout": 0.1}, "it drops no weights out"),
+        ({"relative": table}, "of relative positions it takes one number for each distance"),
+        ({"mask": graph}, "a graph has too few pairs in a block"),
+        ({"value": torch.zeros(2, 3, 7, 0)}, "an axis is empty"),
+    ):
+        assert flex._unfit(replace(call, **changes)) == why
+    assert flex._unfit(Case().build(torch.float64)) == "it computes in float32 or less"
+
+
+def test_what_flash_attention_does_not_compute(monkeypatch):
+    x = torch.zeros(1, 2, 5, 8, dtype=torch.bfloat16)
+    call = Call(x, x, x, ScaledDot())
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    for changes, why in (
+        ({}, None),
+        ({"mask": Causal()}, None),
+        ({"mask": Window(1, 1)}, "a window needs the package flash_attn"),
+        ({"mask": Padding(torch.tensor([3]))}, "its mask is causal or a window"),
+        ({"mask": Causal(), "query_start": 1}, "under a mask, queries and keys are the same positions"),
+        ({"bias": torch.zeros(1, 1, 1, 5)}, "it adds no bias"),
+        ({"value": x[..., :4]}, "vectors have one width, a multiple of 8 up to 256"),
+        ({"normalizer": relu}, "its normalizer is softmax, not relu"),
+    ):
+        assert flash._unfit(replace(call, **changes)) == why
+    assert (
+        flash._unfit(Case(dim=8, value_dim=8).build(torch.float32)) == "it computes in half precision, not in float32"
+    )
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    assert flash._unfit(replace(call, mask=Window(1, 1))) is None
+    assert [flash.window(band) for band in ((None, 0), (3, 2), None)] == [(-1, 0), (3, 2), (-1, -1)]
+
+
+def test_what_the_additive_program_does_not_compute(monkeypatch):
+    score = Additive(4, 4, 3)
+    call = replace(Case().build(torch.float32), score=score)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    wide = torch.zeros(2, 3, 7, 257)
+    for changes, why in (
+        ({}, None),
+        ({"score": ScaledDot()}, "its score is Additive, not ScaledDot"),
+        ({"normalizer": relu}, "its normalizer is softmax, not relu"),
+        ({"dropout": 0.1}, "it drops no weights out"),
+        ({"relative": Relative(low=0, scalar=torch.zeros(1, 1))}, "it has no relative positions"),
+        ({"bias": torch.zeros(1, 1, 5, 7, requires_grad=True)}, "its gradient has no part for a bias that learns"),
+        ({"value": wide}, "values are at most 256 wide, got 257"),
+        ({"value": wide[..., :0]}, "an axis is empty"),
+    ):
+        assert triton_additive._unfit(replace(call, **changes)) == why
+    assert triton_additive._unfit(replace(Case().build(torch.float64), score=score)) == "it computes in float32"
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert triton_additive._unfit(call) == "it needs the package triton"
+
+
+def as_flex_attention(query, key, value, *, score_mod, block_mask, scale, enable_gqa):
+    """What FlexAttention documents that it computes, over whole tables."""
+    if enable_gqa:
+        key, value = (t.repeat_interleave(query.shape[1] // t.shape[1], 1) for t in (key, value))
+    scores = query @ key.mT * scale
+    index = [torch.arange(n).view([-1 if i == axis else 1 for i in range(4)]) for axis, n in enumerate(scores.shape)]
+    if score_mod is not None:
+        scores = score_mod(scores, *index)
+    if block_mask is not None:
+        keep = block_mask.mask_mod(*index).expand(scores.shape)
+        blocks = block_mask.to_dense().bool().repeat_interleave(128, 2).repeat_interleave(128, 3)
+        # blocks that are left out hold nothing that is allowed
+        assert not (keep & ~blocks[:, :, : keep.shape[2], : keep.shape[3]]).any()
+        scores = scores.masked_fill(~keep, float("-inf"))
+    return torch.nan_to_num(scores.softmax(-1)) @ value
+
+
+@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize(
+    "score", [ScaledDot(), SoftCap(ScaledDot(), 2.0), Bilinear(4, 4)], ids=["dot", "cap", "bilinear"]
+)
+def test_masks_and_scores_as_flex_attention_takes_them(name, score):
+    query, key, value = (torch.randn(2, heads, n, 4) for heads, n in ((3, 9), (1, 7), (1, 7)))
+    scalar = Relative(low=-2, scalar=torch.randn(3, 4))
+    shared = replace(scalar, scalar=torch.ones(1, 4))
+    for bias, relative in ((None, None), (torch.randn(1, 3, 1, 7), scalar), (None, shared)):
+        call = check(Call(query, key, value, score, mask=MASKS[name], bias=bias, relative=relative, scale=1.5))
+        torch.testing.assert_close(flex.attend_with(as_flex_attention, call), plain.compute(call))
+
+
+def test_flex_attention_counts_positions_from_the_start_of_the_query():
+    query, key = torch.randn(1, 2, 3, 4), torch.randn(1, 2, 300, 4)
+    relative = Relative(low=-9, scalar=torch.randn(2, 12))
+    call = Call(query, key, key, ScaledDot(), mask=Causal(), relative=relative, query_start=150)
+    torch.testing.assert_close(flex.attend_with(as_flex_attention, call), plain.compute(call))
+
+
+def test_masks_move_with_all_their_parts():
+    mask = (Window(1, 1) & PADDING) | ~Table(torch.ones(2, 3, dtype=torch.bool))
+    moved = flex.moved(mask, torch.device("meta"))
+    assert moved.left.right.valid_lens.device.type == "meta"
+    assert moved.right.mask.allowed.device.type == "meta"
+    assert moved.left.left.band() == (1, 1)
+
+
+@pytest.mark.parametrize("name", ["flash", "flex"])
+def test_work_shrinks_with_the_window(name):
+    x = torch.zeros(1, 1, 4096, 8, dtype=torch.bfloat16)
+    amounts = [
+        sum(kernel(name).terms(Call(x, x, x, ScaledDot(), mask=mask)).values()) for mask in (None, Window(64, 0))
+    ]
+    assert amounts[1] < amounts[0] / 10
+
+
+def agrees(name: str, call: Call, tolerance: float) -> None:
+    """Output and gradients of the kernel on the device are those of the definition in float64 on the host."""
+    tensors = [t.detach().double().requires_grad_() for t in (call.query, call.key, call.value)]
+    wide = replace(call, query=tensors[0], key=tensors[1], value=tensors[2], score=copy.deepcopy(call.score).double())
+    expected = plain.compute(wide)
+    gradient = torch.randn_like(expected)
+    wanted = [expected, *torch.autograd.grad(expected, tensors, gradient)]
+    near = [t.detach().cuda().requires_grad_() for t in (call.query, call.key, call.value)]
+    bias = None if call.bias is None else call.bias.cuda()
+    here = replace(call, query=near[0], key=near[1], value=near[2], bias=bias, score=call.score.cuda())
+    output = planner.run(here, name)
+    found = [output, *torch.autograd.grad(output, near, gradient.to(output))]
+    for one, two in zip(found, wanted, strict=True):
+        torch.testing.assert_close(
+            one.double().cpu(), two, rtol=0, atol=tolerance * max(1.0, float(two.detach().abs().max()))
+        )
+
+
+@on_a_gpu
+@settings(max_examples=10)
+@given(st.sampled_from(list(MASKS)), st.sampled_from([6, 7, 64]), st.sampled_from([1.0, 100.0]))
+def test_the_additive_program_is_the_definition(name, hidden, size):
+    query, key, value = (size * torch.randn(2, heads, n, 5) for heads, n in ((3, 9), (1, 7), (1, 7)))
+    agrees("triton_additive", Call(query, key, value / size, Additive(5, 5, hidden), mask=MASKS[name]), 1e-4)
+
+
+@on_a_gpu
+@pytest.mark.parametrize("name", MASKS)
+def test_flex_attention_is_the_definition(name):
+    query, key, value = (torch.randn(2, heads, n, 16) for heads, n in ((3, 9), (1, 7), (1, 7)))
+    agrees("flex", Call(query, key, value, ScaledDot(), mask=MASKS[name]), 1e-3)
+
+
+@on_a_gpu
+@pytest.mark.parametrize("mask", [None, Causal()], ids=["none", "causal"])
+def test_flash_attention_is_the_definition(mask):
+    x = torch.randn(2, 3, 130, 16).bfloat16()
+    agrees("flash", Call(x, x.flip(2), x.flip(1), ScaledDot(), mask=mask), 2e-2)
