@@ -53,12 +53,12 @@ def run(call: Call, kernel: str = "auto") -> Tensor:
     if kernel != "auto":
         return guarded(call, _named(call, kernel))
     # a choice is made once per kind and shape of call
-    signature = _signature(call)
-    compute = _chosen.get(signature)
+    seen = signature(call)
+    compute = _chosen.get(seen)
     if compute is None:
         if len(_chosen) > 4096:
             _chosen.clear()
-        compute = _chosen[signature] = kernels.kernel(plan(call).kernel).compute
+        compute = _chosen[seen] = kernels.kernel(plan(call).kernel).compute
     return guarded(call, compute)
 
 
@@ -103,7 +103,8 @@ def _named(call: Call, kernel: str) -> Compute:
     return compute
 
 
-def _signature(call: Call) -> tuple[object, ...]:
+def signature(call: Call) -> tuple[object, ...]:
+    """What a choice depends on: calls of one signature are computed by one kernel."""
     query = call.query
     return (
         query.shape,

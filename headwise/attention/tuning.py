@@ -81,7 +81,7 @@ class Shape:
 
 
 # batch, heads, query_len, key_len, width of a head: sentences, paragraphs, pages, a step with a cache
-_SIZES = [
+_SIZES: list[tuple[int, int, int, int, int]] = [
     (1, 4, 8, 8, 32),
     (64, 4, 32, 32, 32),
     (32, 8, 24, 40, 64),
@@ -91,7 +91,12 @@ _SIZES = [
     (1, 8, 1024, 1024, 64),
     (1, 4, 2048, 2048, 64),
 ]
-_STEPS = [(1, 8, 1, 128, 64), (1, 8, 1, 2048, 64), (32, 8, 1, 64, 64), (64, 8, 1, 512, 64)]
+_STEPS: list[tuple[int, int, int, int, int]] = [
+    (1, 8, 1, 128, 64),
+    (1, 8, 1, 2048, 64),
+    (32, 8, 1, 64, 64),
+    (64, 8, 1, 512, 64),
+]
 _KINDS: list[dict[str, Any]] = [
     {},
     {"mask": "causal"},
@@ -110,13 +115,12 @@ def grid() -> Iterator[Shape]:
     """The calls that prices are fitted to."""
     for dtype, learns in product((torch.float32, torch.bfloat16), (False, True)):
         for size, kind in product(_SIZES, _KINDS):
-            yield replace(Shape(*size, dtype=dtype, learns=learns), **kind)
+            yield replace(Shape(*size), dtype=dtype, learns=learns, **kind)
         for size in _SIZES[:5]:
-            yield Shape(*size, dtype=dtype, learns=learns, score="additive")
+            yield replace(Shape(*size), dtype=dtype, learns=learns, score="additive")
     for size, dtype in product(_STEPS, (torch.float32, torch.bfloat16)):
-        yield Shape(*size, dtype=dtype)
-        yield replace(Shape(*size, dtype=dtype), kv_heads=2)
-        yield Shape(*size, dtype=dtype, score="additive")
+        step = replace(Shape(*size), dtype=dtype)
+        yield from (step, replace(step, kv_heads=2), replace(step, score="additive"))
 
 
 def measure(shape: Shape, rounds: int = 5, limit_s: float = 1.0) -> dict[str, float]:
@@ -169,17 +173,25 @@ def fit(measured: Iterable[tuple[Shape, dict[str, float]]]) -> costs.Prices:
 
 
 def _prices(terms: Sequence[str], observed: list[tuple[dict[str, float], float]]) -> list[float]:
-    matrix = np.array([[amounts.get(term, 0.0) / taken for term in terms] for amounts, taken in observed])
-    # columns of equal size, so that one step length suits all
-    size = np.maximum(np.linalg.norm(matrix, axis=0), 1e-30)
-    return [float(f"{price:.3g}") for price in _not_negative(matrix / size, np.ones(len(observed))) / size]
+    amounts = np.array([[amounts.get(term, 0.0) for term in terms] for amounts, _ in observed])
+    taken = np.array([seconds for _, seconds in observed])
+    # an estimate of half the time is as wrong as one of twice the time: the error is put in relation to both
+    estimate = taken
+    for _ in range(4):
+        weight = 1 / np.sqrt(taken * np.maximum(estimate, 0.1 * taken))
+        matrix = amounts * weight[:, None]
+        # columns of equal size, so that all prices are found in as many steps
+        size = np.maximum(np.linalg.norm(matrix, axis=0), 1e-30)
+        prices = _not_negative(matrix / size, taken * weight) / size
+        estimate = amounts @ prices
+    return [float(f"{price:.3g}") for price in prices]
 
 
 def _not_negative(matrix: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:
     """Least squares with no coefficient below zero, by descent along one coordinate after another."""
     gram, right = matrix.T @ matrix, matrix.T @ target
     found = np.zeros(len(right))
-    for _ in range(3000):
+    for _ in range(2000):
         for i in range(len(right)):
             if gram[i, i] > 0:
                 found[i] = max(0.0, found[i] + (right[i] - gram[i] @ found) / gram[i, i])

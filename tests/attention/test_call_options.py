@@ -55,3 +55,15 @@ def test_strips_of_a_band_take_relative_positions_by_their_place():
     expected = plain.compute(call)
     # one query a strip: its keys begin at its window, not at key 0
     torch.testing.assert_close(in_strips(call, 1, 1), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("length", [1, 5])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_hidden_key_stays_hidden_however_low_the_others_score(kernel, length):
+    query, key, value = tensors(length)
+    query, key = query.fill_(1e6), key.fill_(0.0)
+    # beside such a score a hidden one less a thousand million would still be the largest
+    key[:, :, 0] = -1e6
+    output = run(Call(query, key, value, Dot(), mask=Padding(torch.tensor([1, 1]))), kernel)
+    if output is not None:
+        torch.testing.assert_close(output, value[:, :, :1].expand_as(output), rtol=0, atol=0)

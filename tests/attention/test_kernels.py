@@ -82,7 +82,7 @@ def test_a_plan_made_without_a_bias_does_not_serve_a_bias_that_learns(monkeypatc
     case = Case(query_len=23, key_len=29, dim=32)
     call = case.build(torch.bfloat16, grad=True)
     # the kernel of this choice has no gradient for a bias
-    monkeypatch.setattr(planner, "_chosen", {planner._signature(call): kernels.kernel("eager").compute})
+    monkeypatch.setattr(planner, "_chosen", {planner.signature(call): kernels.kernel("eager").compute})
     planner.run(call)
     bias = torch.zeros(1, 3, 23, 29, dtype=torch.bfloat16, requires_grad=True)
     output = planner.run(without(call, bias=bias))

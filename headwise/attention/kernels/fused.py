@@ -32,7 +32,11 @@ def terms(call: Call) -> dict[str, float]:
     materialised = call.dropout > 0.0 or call.bias_learns
     rows = float(batch * heads * (query_len + key_len))
     read = float(call.key.numel() + call.value.numel())
-    return {"calls": 1.0, "materialised" if materialised else "products": products, "rows": rows, "read": read}
+    # SDPA multiplies tile by tile, and each product has a price of its own
+    high = 32 if query_len < 192 else 64 if query_len < 768 else 256
+    tiles = float(batch * heads * -(-query_len // high) * -(-key_len // 512))
+    kind = "materialised" if materialised else "products"
+    return {"calls": 1.0, kind: products, "rows": rows, "read": read, "tiles": tiles}
 
 
 def keeps(call: Call) -> str:

@@ -77,8 +77,7 @@ class Sinkhorn(Mechanism):
             )
         self.max_len, self.block, self.iterations, self.temperature = max_len, block, iterations, temperature
         self.inner = nn.Linear(head_dim, head_dim)
-        # a bias would cancel in the first balancing
-        self.outer = nn.Linear(head_dim, max(1, -(-max_len // block)), bias=False)
+        self.outer = nn.Linear(head_dim, max(1, -(-max_len // block)))
         self.score, self.dropout = ScaledDot(), dropout
 
     @classmethod
@@ -159,8 +158,7 @@ def _blocks(tensor: Tensor, block: int) -> Tensor:
 
 
 def _linear(layer: nn.Linear, x: Tensor) -> Tensor:
-    bias = None if layer.bias is None else layer.bias.to(x.dtype)
-    return F.linear(x, layer.weight.to(x.dtype), bias)
+    return F.linear(x, layer.weight.to(x.dtype), layer.bias.to(x.dtype))
 
 
 def _sorted(sorting: Tensor, blocks: Tensor) -> Tensor:
