@@ -39,7 +39,14 @@ bench: .venv/.bench  ## speed against the peers, as ratios of one run; data sets
 	$(BIN)/python -m benchmarks.decoding --shape base
 	$(BIN)/python -m benchmarks.bahdanau
 
+bench-kernels: .venv/.ready  ## attention kernels against the usual ways: time, memory, what looking costs, the planner
+	$(BIN)/python -W ignore -m benchmarks.kernels
+	$(BIN)/python -W ignore -m benchmarks.planner
+
+mutants: .venv/.ready  ## show that the tests notice every fault of a long list
+	$(BIN)/python tools/mutants.py
+
 clean:  ## remove what the other targets made
 	rm -rf .venv build dist runs figures .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup demo test check bench clean
+.PHONY: help setup demo test check bench bench-kernels mutants clean

@@ -89,8 +89,8 @@ def _half(*shape: int) -> Sides:
     return lambda: attend(query, key, value), theirs, [query, key, value]
 
 
-def _normalizer(name: str) -> Sides:
-    query, key, value = _leaves(1, 8, 2048, 64)
+def _normalizer(name: str, length: int = 2048) -> Sides:
+    query, key, value = _leaves(1, 8, length, 64)
     ours = lambda: attend(query, key, value, normalizer=name)  # noqa: E731
     return ours, lambda: peers.eager(query, key, value, name), [query, key, value]
 

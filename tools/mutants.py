@@ -7,6 +7,7 @@ says nothing. torch is imported once; each run is a fork.
 
 import argparse
 import importlib
+import importlib.util
 import json
 import os
 import shutil
