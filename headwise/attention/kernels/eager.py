@@ -32,8 +32,13 @@ def terms(call: Call) -> dict[str, float]:
     """Amounts of work: two products and passes over the scores, which cost more once they leave the cache."""
     pairs = float(math.prod(call.shape))
     products = pairs * (call.query.shape[-1] + call.value.shape[-1])
-    read = float(call.key.numel() + call.value.numel())
-    return {"calls": 1.0, "products": products, "pairs": pairs, "far pairs": max(0.0, pairs - 4e6), "read": read}
+    found = {"calls": 1.0, "products": products, "pairs": pairs, "far pairs": max(0.0, pairs - 4e6)}
+    found |= {
+        "read": float(call.key.numel() + call.value.numel()),
+        "items": float(call.key.shape[0] * call.key.shape[1]),
+    }
+    masked = call.mask is not None or call.bias is not None
+    return found | {"masked pairs": pairs if masked else 0.0, "dropped pairs": pairs if call.dropout else 0.0}
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:

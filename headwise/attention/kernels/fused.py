@@ -29,13 +29,12 @@ def terms(call: Call) -> dict[str, float]:
     """Amounts of work. On a CPU, dropout and a learned bias make SDPA materialise the scores, slowly."""
     batch, heads, query_len, key_len = call.shape
     products = float(batch * heads * query_len * key_len * (call.query.shape[-1] + call.value.shape[-1]))
-    materialised = call.dropout > 0.0 or call.bias_learns
     rows = float(batch * heads * (query_len + key_len))
     read = float(call.key.numel() + call.value.numel())
     # SDPA multiplies tile by tile, and each product has a price of its own
     high = 32 if query_len < 192 else 64 if query_len < 768 else 256
     tiles = float(batch * heads * -(-query_len // high) * -(-key_len // 512))
-    kind = "materialised" if materialised else "products"
+    kind = "dropped" if call.dropout else "materialised" if call.bias_learns else "products"
     return {"calls": 1.0, kind: products, "rows": rows, "read": read, "tiles": tiles}
 
 

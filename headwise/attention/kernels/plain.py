@@ -20,12 +20,15 @@ def terms(call: Call) -> dict[str, float]:
     pairs = float(math.prod(call.shape))
     width = call.score.pair_width(call.query)
     hidden = 0.0 if type(call.score).as_dot is not Score.as_dot else pairs * width
-    return {
-        "calls": 1.0,
-        "products": pairs * (width + call.value.shape[-1]),
-        call.normalizer.work: pairs,
-        "hidden": hidden,
-    }
+    batch, heads, query_len, key_len = call.shape
+    products = pairs * (width + call.value.shape[-1])
+    # products with one row are as slow as keys and values are read, and each head is a product of its own
+    alone = float(batch * heads * key_len * (width + call.value.shape[-1])) if query_len == 1 else 0.0
+    masked = pairs if call.mask is not None or call.bias is not None else 0.0
+    found = {"calls": 1.0, "products": products, "hidden": hidden, "read": alone, "items": float(batch * heads)}
+    found |= {"masked pairs": masked, "dropped pairs": pairs if call.dropout else 0.0}
+    found |= {"far pairs": max(0.0, pairs - 4e6), "related pairs": 0.0 if call.relative is None else pairs}
+    return {**found, call.normalizer.work: pairs}
 
 
 def weights(call: Call) -> Float[Tensor, "batch heads query_len key_len"]:

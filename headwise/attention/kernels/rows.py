@@ -37,6 +37,8 @@ def terms(call: Call) -> dict[str, float]:
         found["hidden"] = pairs * width
     if call.dropout:
         found["dropped pairs"] = pairs
+    if call.mask is not None or call.bias is not None:
+        found["masked pairs"] = pairs
     if call.relative is not None:
         relative = call.relative
         tables = (relative.query_table, relative.key_table, relative.value_table)
