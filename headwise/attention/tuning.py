@@ -83,8 +83,10 @@ class Shape:
 # batch, heads, query_len, key_len, width of a head: sentences, paragraphs, pages, a step with a cache
 _SIZES: list[tuple[int, int, int, int, int]] = [
     (1, 4, 8, 8, 32),
+    (1, 8, 24, 24, 64),
     (64, 4, 32, 32, 32),
     (32, 8, 24, 40, 64),
+    (4, 8, 72, 112, 64),
     (8, 8, 128, 128, 64),
     (1, 8, 256, 256, 64),
     (4, 8, 512, 512, 64),
