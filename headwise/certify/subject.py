@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headwise.attention.mechanisms._masks import per_head
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.normalizers import (
@@ -89,6 +90,8 @@ class Subject:
 
         Raises: ShapeError if it is no tensor of the right shape.
         """
+        if key.shape[1] != query.shape[1] and not self.grouped:
+            key, value = (per_head(tensor, query.shape[1]) for tensor in (key, value))
         options = {"mask": case.made_mask(), **options}
         given = {name: option for name, option in options.items() if option is not None}
         output = self.module(query.shape[1], case.dtype, case.training, dropout)(query, key, value, **given)
@@ -118,6 +121,19 @@ class Subject:
             # another fault: the invariant that meets it reports it
             return False
         return False
+
+    @cached_property
+    def grouped(self) -> bool:
+        """Whether it takes fewer heads of key and value; of one that says nothing of itself this is found out."""
+        if self.states_facts:
+            return True
+        # one head alone would fit by broadcasting
+        case = Case(1, 4, 2, 2, 2)
+        query, key, value = case.tensors()
+        try:
+            return tuple(self.module(4, case.dtype)(query, key, value).shape) == (*query.shape[:3], value.shape[-1])
+        except Exception:
+            return False
 
     @property
     def states_facts(self) -> bool:

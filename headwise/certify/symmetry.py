@@ -87,6 +87,10 @@ def _heads(subject: Subject, case: Case) -> str | None:
     return found
 
 
+def _grouping(subject: Subject) -> str | None:
+    return None if subject.grouped else "it takes as many heads of key and value as of the query"
+
+
 def _grouped(subject: Subject, quick: bool) -> Iterator[Case]:
     return (case for case in _wide(subject, quick) if case.kv_heads < case.heads)
 
@@ -152,7 +156,7 @@ INVARIANTS = (
     Invariant("A6", "the order of the keys does not matter", _order_matters, _unordered, _keys),
     Invariant("A7", "the order of the queries is that of the outputs", _order_matters, _unordered, _queries),
     Invariant("A15", "heads are alike, and each is by itself", _heads_differ, _by_head, _heads),
-    Invariant("A16", "fewer heads of key and value: the same as repeating them", _always, _grouped, _groups),
+    Invariant("A16", "fewer heads of key and value: the same as repeating them", _grouping, _grouped, _groups),
     Invariant("A17", "queries in parts give what they give together", _not_later, _wide, _parts),
     Invariant("A25", "strides and expanded inputs do not matter", _always, _all, _layout),
 )

@@ -157,3 +157,14 @@ def test_things_of_a_users_own_family(folder):
         ("slopes", "P3"),
     ):
         assert run(f"parts_of_mine:{name}", "--only", id, "--quick")[0] == 0, name
+
+
+def test_a_plain_function_is_not_blamed_for_heads_it_does_not_group(folder):
+    (folder / "plainly.py").write_text(
+        "def mine(query, key, value):\n    return (query @ key.mT / query.shape[-1] ** 0.5).softmax(-1) @ value\n"
+    )
+    code, out = run("plainly:mine", "--quick")
+    assert code == 0
+    lines = {line.split()[0]: line for line in out.splitlines() if line}
+    assert "it takes as many heads of key and value as of the query" in lines["A16"]
+    assert all(" holds " in lines[name] for name in ("A6", "A7", "A9", "A10", "A22", "A25"))

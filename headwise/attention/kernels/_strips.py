@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -42,27 +43,52 @@ def strips(call: Call, pairs: int, least_rows: int) -> list[Strip]:
     Every query row lies in exactly one strip of each head; keys outside the band of the mask lie in none.
     """
     batch, kv_heads = call.key.shape[:2]
-    query_len = call.query.shape[2]
-    band = (None, None) if call.mask is None else call.mask.within() or (None, None)
-    rows = _rows(call, band, pairs, least_rows)
-    blocks = [(first, min(first + rows, query_len)) for first in range(0, query_len, rows)]
-    widest = max((_length(_keys(call, band, *block)) for block in blocks), default=0)
-    together = max(1, pairs // max(1, call.group * rows * widest))
-    batches = max(1, min(together // kv_heads, batch))
-    # a score with parameters for each head needs all of them
-    groups = kv_heads if call.score.per_head() else min(together, kv_heads)
+    cut = _cut(call, pairs, least_rows, every=1)
     return [
         Strip(
-            slice(b, min(b + batches, batch)),
-            slice(g, min(g + groups, kv_heads)),
-            slice(g * call.group, min(g + groups, kv_heads) * call.group),
+            slice(b, min(b + cut.batches, batch)),
+            slice(g, min(g + cut.groups, kv_heads)),
+            slice(g * call.group, min(g + cut.groups, kv_heads) * call.group),
             slice(first, last),
-            _keys(call, band, first, last),
+            keys,
         )
-        for b in range(0, batch, batches)
-        for first, last in blocks
-        for g in range(0, kv_heads, groups)
+        for b in range(0, batch, cut.batches)
+        for first, last, keys in cut.blocks
+        for g in range(0, kv_heads, cut.groups)
     ]
+
+
+def outline(call: Call, pairs: int, least_rows: int) -> tuple[float, float]:
+    """(number of strips, pairs in them), for a plan: long calls are judged by a sample of their strips."""
+    batch, kv_heads = call.key.shape[:2]
+    every = max(1, call.shape[2] // 4096)
+    cut = _cut(call, pairs, least_rows, every)
+    beside = -(-batch // cut.batches) * -(-kv_heads // max(1, cut.groups))
+    covered = sum((last - first) * _length(keys) for first, last, keys in cut.blocks)
+    strips_ = beside * len([keys for _, _, keys in cut.blocks if _length(keys)])
+    return float(every * strips_), float(every * batch * kv_heads * call.group * covered)
+
+
+class _Cut(NamedTuple):
+    """Rows and keys of each block, and how many batch entries and key heads are computed together."""
+
+    blocks: list[tuple[int, int, slice]]
+    batches: int
+    groups: int
+
+
+def _cut(call: Call, pairs: int, least_rows: int, every: int) -> _Cut:
+    batch, kv_heads = call.key.shape[:2]
+    query_len = call.shape[2]
+    band = (None, None) if call.mask is None else call.mask.within() or (None, None)
+    rows = _rows(call, band, pairs, least_rows)
+    ends = [(first, min(first + rows, query_len)) for first in range(0, query_len, rows * every)]
+    blocks = [(first, last, _keys(call, band, first, last)) for first, last in ends]
+    widest = max((_length(keys) for _, _, keys in blocks), default=0)
+    together = max(1, pairs // max(1, call.group * rows * widest))
+    # a score with parameters for each head needs all of them
+    groups = kv_heads if call.score.per_head() else min(together, kv_heads)
+    return _Cut(blocks, max(1, min(together // kv_heads, batch)), groups)
 
 
 def _rows(call: Call, band: Band, pairs: int, least: int) -> int:

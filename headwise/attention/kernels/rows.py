@@ -11,7 +11,7 @@ from torch import Tensor
 from headwise.attention.call import Call
 from headwise.attention.kernels._rows_any import attend_any
 from headwise.attention.kernels._rows_dot import attend_dot
-from headwise.attention.kernels._strips import strips
+from headwise.attention.kernels._strips import outline
 from headwise.attention.scores import Score
 
 # scores in a strip, two megabytes in float32, and the rows below which products are slow
@@ -26,11 +26,10 @@ def refusal(call: Call) -> str | None:
 
 def terms(call: Call) -> dict[str, float]:
     """Amounts of work inside the band of the mask; `tables` are pairs that meet a table of relative positions."""
-    parts = [strip for strip in strips(call, *_sizes(call)) if strip.pairs]
-    pairs = float(sum(strip.pairs for strip in parts))
+    number, pairs = outline(call, *_sizes(call))
     width = call.score.pair_width(call.query)
     batch, heads, query_len, key_len = call.shape
-    found = {"calls": 1.0, "rows": float(batch * heads * (query_len + key_len)), "strips": float(len(parts))}
+    found = {"calls": 1.0, "rows": float(batch * heads * (query_len + key_len)), "strips": number}
     found["products"] = pairs * (width + call.value.shape[-1])
     found["graph pairs" if _by_graph(call) else call.normalizer.work] = pairs
     if not _is_dot(call):
