@@ -175,7 +175,7 @@ def test_declared_dependencies_are_those_imported():
     imported = {name.partition(".")[0] for path in FILES for _, name in imports(path)}
     used = imported - set(sys.stdlib_module_names) - {"headwise"}
     # what comes along with a declared one
-    assert used - {"pydantic_core", "mpl_toolkits", "tensorboard"} == names
+    assert used - {"pydantic_core", "mpl_toolkits", "tensorboard", "triton"} == names
 
 
 def test_the_check_sees_a_wrong_import():

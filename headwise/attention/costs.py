@@ -25,12 +25,11 @@ _GRADIENTS = 2.8
 def seconds(name: str, call: Call) -> float:
     """Estimated seconds of the kernel of this name for a call."""
     terms = kernels.kernel(name).terms(call)
-    known = prices().get(name, {})
-    found = known.get(kind(call))
+    found, slower = prices().get(name, {}).get(kind(call)), 1.0
     if found is None:
-        slower = _GRADIENTS if call.learns else 1.0
-        return slower * sum(amount * _DEFAULT.get(term, 0.0) for term, amount in terms.items())
-    return sum(amount * found.get(term, 0.0) for term, amount in terms.items())
+        found, slower = _DEFAULT, _GRADIENTS if call.learns else 1.0
+    # fitted prices may leave nothing for a call that is nearly empty
+    return max(1e-7, slower * sum(amount * found.get(term, 0.0) for term, amount in terms.items()))
 
 
 def kind(call: Call) -> str:

@@ -1,11 +1,14 @@
 """`headwise plan`: which kernel computes an attention, and why each other one does not."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headwise.cli.masks import read_mask
 from headwise.errors import ConfigError, unknown
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 
@@ -29,22 +32,17 @@ def plan(
     pair: Annotated[str, typer.Option(help="QUERY,KEY: also say whether the mask allows it, and why not.")] = "",
 ) -> None:
     """Say which kernel computes an attention of this shape, and why each other one does not; any size can be asked."""
-    import torch
-
     from headwise import attention
     from headwise.attention.masks import explain
     from headwise.attention.scores import build
 
-    if dtype not in DTYPES:
-        raise ConfigError(unknown("dtype", dtype, DTYPES))
-    # one number seen as a tensor of any size, so that nothing is allocated
-    number = torch.zeros(1, 1, 1, 1, dtype=getattr(torch, dtype), requires_grad=training)
-    query = number.expand(batch, heads, query_len, head_dim)
-    key = number.expand(batch, kv_heads or heads, key_len or query_len, head_dim)
-    place = _pair(pair, query_len, key_len or query_len) if pair else None
-    read = read_mask(mask, batch, query_len, key_len or query_len)
+    key_len = key_len or query_len
+    number = _number(dtype, training)
+    key = number.expand(batch, kv_heads or heads, key_len, head_dim)
+    place = _pair(pair, query_len, key_len) if pair else None
+    read = read_mask(mask, batch, query_len, key_len)
     chosen = attention.plan(
-        query,
+        number.expand(batch, heads, query_len, head_dim),
         key,
         key,
         score=build(score, head_dim, head_dim, head_dim, heads),
@@ -56,6 +54,15 @@ def plan(
     typer.echo(str(chosen))
     if place is not None and read is not None:
         typer.echo(f"pair     {explain(read, *place)}")
+
+
+def _number(dtype: str, training: bool) -> "Tensor":
+    """One number, to be seen as a tensor of any size, so that nothing is allocated."""
+    import torch
+
+    if dtype not in DTYPES:
+        raise ConfigError(unknown("dtype", dtype, DTYPES))
+    return torch.zeros(1, 1, 1, 1, dtype=getattr(torch, dtype), requires_grad=training)
 
 
 def _pair(text: str, query_len: int, key_len: int) -> tuple[int, int]:

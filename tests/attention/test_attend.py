@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from attention_cases import KERNELS
+from attention_cases import GENERAL
 
 from headwise.attention import attend, plan
 from headwise.attention.kernels import plain
@@ -11,7 +11,7 @@ from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.scores import Additive, ScaledDot
 from headwise.errors import ConfigError, ShapeError, Unsupported
 
-every_kernel = pytest.mark.parametrize("kernel", KERNELS)
+every_kernel = pytest.mark.parametrize("kernel", GENERAL)
 
 # three tokens of four features, and the matrices that make keys, queries and values of three
 INPUTS = [[1, 0, 1, 0], [0, 2, 0, 2], [1, 1, 1, 1]]

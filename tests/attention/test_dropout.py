@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from attention_cases import KERNELS
+from attention_cases import GENERAL
 
 from headwise.attention import attend
 from headwise.attention.dropout import Dropout, draw, dropout_add, kept_scale, rate
@@ -12,7 +12,7 @@ from headwise.attention.masks import Padding
 from headwise.attention.mechanisms.scored import Scored
 from headwise.errors import ConfigError
 
-every_kernel = pytest.mark.parametrize("kernel", KERNELS)
+every_kernel = pytest.mark.parametrize("kernel", GENERAL)
 CPU = torch.device("cpu")
 
 

@@ -68,7 +68,7 @@ def test_what_flash_attention_does_not_compute(monkeypatch):
         ({"mask": Window(1, 1)}, "a window needs the package flash_attn"),
         ({"mask": Padding(torch.tensor([3]))}, "its mask is causal or a window"),
         ({"mask": Causal(), "query_start": 1}, "under a mask, queries and keys are the same positions"),
-        ({"bias": torch.zeros(1, 1, 1, 5)}, "it adds no bias"),
+        ({"bias": torch.zeros(1, 1, 1, 5, dtype=torch.float16)}, "it adds no bias"),
         ({"value": x[..., :4]}, "vectors have one width, a multiple of 8 up to 256"),
         ({"normalizer": relu}, "its normalizer is softmax, not relu"),
     ):

@@ -2,14 +2,15 @@
 
 import pytest
 import torch
-from attention_cases import KERNELS, assert_near, cases, run, tolerance, without
-from hypothesis import given
+from attention_cases import GENERAL, KERNELS, assert_near, cases, run, tolerance, without
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from headwise.attention import attend
 from headwise.attention.masks import Mask, Padding, Table
 
 every_kernel = pytest.mark.parametrize("kernel", KERNELS)
+every_general_kernel = pytest.mark.parametrize("kernel", GENERAL)
 
 
 def call_under(call, keep, **tensors):
@@ -23,6 +24,8 @@ def call_under(call, keep, **tensors):
 @given(cases(biased=False, least=1))
 def test_order_of_keys_does_not_matter(kernel, case):
     call = case.build(torch.float32)
+    # among equal scores these choose by place
+    assume(not case.normalizer.startswith(("hard", "top_k")))
     order = torch.randperm(case.key_len)
     keep = torch.from_numpy(case.keep())
     turned = call_under(call, keep[..., order], key=call.key[:, :, order], value=call.value[:, :, order])
@@ -59,7 +62,7 @@ def test_keys_appended_under_the_mask_change_nothing(kernel, case, extra, conten
         assert_near(output, case.expected(call).output, tolerance(torch.float32, case.size))
 
 
-@every_kernel
+@every_general_kernel
 @given(cases(biased=False, normalizer="softmax", least=1, sizes=(1.0,)), st.sampled_from([-1e4, -3.0, 1e4]))
 def test_adding_a_number_to_all_scores_of_a_row_changes_nothing(kernel, case, shift):
     call = case.build(torch.float32)
@@ -69,7 +72,7 @@ def test_adding_a_number_to_all_scores_of_a_row_changes_nothing(kernel, case, sh
     assert_near(output, case.expected(call).output, 4e-3 if abs(shift) > 100 else 2e-5)
 
 
-@every_kernel
+@every_general_kernel
 @given(cases(least=1, normalizer="softmax"))
 def test_outputs_lie_between_the_values_and_are_linear_in_them(kernel, case):
     call = case.build(torch.float64)
@@ -85,7 +88,7 @@ def test_outputs_lie_between_the_values_and_are_linear_in_them(kernel, case):
     torch.testing.assert_close(combined, expected, rtol=0, atol=1e-11)
 
 
-@every_kernel
+@every_general_kernel
 @given(cases(biased=False, normalizer="softmax", least=1))
 def test_equal_keys_give_the_mean_of_the_allowed_values(kernel, case):
     call = case.build(torch.float64)
@@ -95,7 +98,7 @@ def test_equal_keys_give_the_mean_of_the_allowed_values(kernel, case):
     torch.testing.assert_close(output, mean, rtol=0, atol=1e-12)
 
 
-@every_kernel
+@every_general_kernel
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
 def test_one_allowed_key_gives_its_value_exactly(kernel, dtype):
     """The value of the only allowed key comes out to the last bit: its weight is 1."""
@@ -104,7 +107,7 @@ def test_one_allowed_key_gives_its_value_exactly(kernel, dtype):
     assert torch.equal(output, value)
 
 
-@every_kernel
+@every_general_kernel
 def test_as_one_weight_goes_to_one_its_value_dominates(kernel):
     """The token whose score is the largest leads: the output approaches its value as the score grows."""
     key = torch.eye(4, dtype=torch.float64)[None, None]
@@ -124,7 +127,7 @@ class Mirrored(Mask):
         return torch.where(head % 2 == 0, key <= query, key >= query)
 
 
-@every_kernel
+@every_general_kernel
 def test_a_mask_of_a_users_own(kernel):
     query, key, value = (torch.randn(2, 3, 5, 4, dtype=torch.float64) for _ in range(3))
     output = attend(query, key, value, mask=Mirrored(), kernel=kernel)
@@ -134,7 +137,7 @@ def test_a_mask_of_a_users_own(kernel):
         torch.testing.assert_close(output[:, [head]], one, rtol=0, atol=1e-14)
 
 
-@every_kernel
+@every_general_kernel
 def test_without_positions_attention_cannot_tell_order(kernel):
     """In "I saw a saw" both words "saw" come out alike; a shuffled sentence gives the shuffled output."""
     words = torch.randn(3, 8, dtype=torch.float64)

@@ -302,7 +302,7 @@ def test_where_looking_at_numbers_is_too_slow_they_are_always_hidden(kernel, cas
         assert_near(actual, wanted, 1e-11)
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@every_general_kernel
 def test_a_mask_made_without_gradients_serves_a_call_that_learns(kernel):
     mask = Padding(torch.tensor([3, 0])) & ~Table(torch.eye(5, 7, dtype=torch.bool))
     query, key, value = (torch.randn(2, 3, n, 4) for n in (5, 7, 7))

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from attention_cases import KERNELS, NAN, Case, cases
+from attention_cases import GENERAL, NAN, Case, cases
 from hypothesis import given
 
 from headwise.attention import attend, mechanisms
@@ -13,7 +13,7 @@ from headwise.attention.normalizers import relu
 from headwise.attention.scores import Additive, Bilinear, Dot
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", GENERAL)
 def test_it_is_the_function(kernel):
     query, key, value = (torch.randn(2, 3, n, 4) for n in (5, 7, 7))
     mask, bias = Causal(), torch.randn(1, 3, 5, 7)

@@ -269,11 +269,14 @@ class Watched(Correct):
         return weights @ value * (1.0 + 1e-3 * bool(self._forward_hooks))
 
 
-class OnlyWhole(Correct):
-    """Weights of some rows are asked of a layer that sees no others."""
+class ShowsOthers(Correct):
+    """The weights that it shows are others each time."""
+
+    shown = 0
 
     def effective_weights(self, query, key, *, mask=None, bias=None, relative=None, query_start=0):
-        return super().effective_weights(query, key, mask=mask)
+        self.shown += 1
+        return self.shown * super().effective_weights(query, key, mask=mask, bias=bias, query_start=query_start)
 
 
 class TakesAnything(Linear):
@@ -330,7 +333,7 @@ WRONG = {
     OtherWeights: ("weights",),
     DeadParameter: ("layer",),
     Watched: ("record",),
-    OnlyWhole: ("shown",),
+    ShowsOthers: ("shown",),
     TakesAnything: ("honest",),
     ForgetsItsState: ("A18", "steps"),
     Transposed: ("A1", "A10", "A25"),

@@ -15,7 +15,9 @@ pytestmark = pytest.mark.usefixtures("untyped")
 
 # {subject: {invariant: why it does not hold}}; each of these must truly fail, or its line has to go
 SKIPPED: dict[str, dict[str, str]] = {
-    "sinkhorn": {"layer": "the bias of its outer layer, which the paper has, cancels in the first balancing of columns"},
+    "sinkhorn": {
+        "layer": "the bias of its outer layer, which the paper has, cancels in the first balancing of columns"
+    },
 }
 # what a score or a normalizer may break; the rest, which is of the mechanism around it, is tried in the long run
 PARTS = ("A1", "A2", "A3", "A4", "A8", "A12", "A13", "A19", "A20", "A23", "A24", "types", "strips", "shown")
