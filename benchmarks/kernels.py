@@ -97,6 +97,7 @@ def report(contests: list[Contest], rounds: int) -> dict[str, dict[str, float]]:
         reached = result["faster"] >= contest.faster and result["smaller"] >= contest.smaller
         times = f"{result['ours_ms']:,.1f} : {result['theirs_ms']:,.1f}"
         sizes = f"{result['ours_mib']:,.0f} : {result['theirs_mib']:,.0f}"
+        print(f"    {result['faster']:.2f} faster, {result['smaller']:.1f} smaller", file=sys.stderr, flush=True)
         ratios = [f"{result['faster']:.2f}", f"{result['smaller']:.1f}"]
         rows.append(
             [contest.name, times, sizes, *ratios, goal, "yes" if reached else "no", f"{result['difference']:.0e}"]
