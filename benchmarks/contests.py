@@ -47,9 +47,9 @@ def _additive(batch: int, length: int, width: int) -> Sides:
     return ours, theirs, [query, key, value, *weights]
 
 
-def _window(length: int, width: int, against: str) -> Sides:
+def _window(length: int, width: int, right: int, against: str) -> Sides:
     query, key, value = _leaves(1, 2, length, 64)
-    window = Window(width, width)
+    window = Window(width, right)
     if against == "chunks":
         theirs = lambda: peers.chunked_window(query, key, value, width)  # noqa: E731
     else:
@@ -118,8 +118,8 @@ def _relative(kind: str, length: int = 2048) -> Sides:
 CONTESTS = [
     Contest("additive 8x128x128x128 : textbook", lambda: _additive(8, 128, 128), 25, 50),
     Contest("additive 4x512x512x128 : textbook", lambda: _additive(4, 512, 128), 35, 50),
-    Contest("window 256, length 16384 : chunks", lambda: _window(16384, 256, "chunks"), 2),
-    Contest("window 256, length 4096 : masked SDPA", lambda: _window(4096, 256, "mask"), 9),
+    Contest("window 256, length 16384 : chunks", lambda: _window(16384, 256, 256, "chunks"), 2),
+    Contest("causal window 256, length 4096 : masked SDPA", lambda: _window(4096, 256, 0, "mask"), 9),
     Contest("graph 100k nodes, 1.1M edges : scatter", lambda: _graph(100_000, 1_100_000), 4, 10),
     Contest("causal linear, length 2048 : cumulative sums", lambda: _linear(2048), 40),
     Contest("bfloat16 1x8x2048x64 : SDPA", lambda: _half(1, 8, 2048, 64), 1.7),

@@ -1,5 +1,6 @@
 """Chooses the kernel for a call: the one with the least estimated cost among those that compute it exactly."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -75,13 +76,15 @@ def plan(call: Call, kernel: str = "auto") -> Plan:
             refusals[name] = why
     if kernel != "auto":
         _named(call, kernel)
-    best = kernel if kernel != "auto" else min(costs, key=lambda name: costs[name])
+    best = kernel if kernel != "auto" else _best(call, costs)
     slower = {
         name: f"exact, but estimated {cost / costs[best]:.1f} times as slow ({_milliseconds(cost)})"
         for name, cost in costs.items()
         if name != best
     }
-    asked = "asked for" if kernel != "auto" else "the fastest that is exact"
+    fastest = costs[best] == min(costs.values())
+    found = "the fastest that is exact" if fastest else "nearly the fastest, and keeps no table of scores"
+    asked = "asked for" if kernel != "auto" else found
     return Plan(
         kernel=best,
         reason=f"{asked}, estimated {_milliseconds(costs[best])} {'with gradients' if call.learns else 'forward'}",
@@ -90,6 +93,25 @@ def plan(call: Call, kernel: str = "auto") -> Plan:
         bytes=_bytes(call, best),
         materialises=_materialises(call, best),
     )
+
+
+# pairs whose table is worth sparing, and how much slower a kernel may be estimated that spares it
+_LARGE_TABLE, _SPARING = 2**23, 1.25
+
+
+def _best(call: Call, costs: dict[str, float]) -> str:
+    """The cheapest kernel, or one that is nearly as cheap and keeps no large table."""
+    fastest = min(costs, key=lambda name: costs[name])
+    if math.prod(call.shape) < _LARGE_TABLE:
+        return fastest
+    near = {name: cost for name, cost in costs.items() if cost <= _SPARING * costs[fastest]}
+    sparing = [name for name in near if _spares(name, call)]
+    return min(sparing or near, key=lambda name: costs[name])
+
+
+def _spares(name: str, call: Call) -> bool:
+    module = kernels.kernel(name)
+    return hasattr(module, "spares") and bool(module.spares(call))
 
 
 def _named(call: Call, kernel: str) -> Compute:

@@ -12,8 +12,8 @@ from benchmarks.contests import Contest
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = {
     "additive": (lambda: contests._additive(2, 19, 8), 1e-4),
-    "window beside chunks": (lambda: contests._window(64, 8, "chunks"), 1e-5),
-    "window beside a mask": (lambda: contests._window(53, 8, "mask"), 1e-5),
+    "window beside chunks": (lambda: contests._window(64, 8, 8, "chunks"), 1e-5),
+    "window beside a mask": (lambda: contests._window(53, 8, 0, "mask"), 1e-5),
     "graph": (lambda: contests._graph(23, 61), 1e-5),
     "linear": (lambda: contests._linear(71), 1e-5),
     "bfloat16": (lambda: contests._half(2, 3, 37, 16), 2e-2),

@@ -2,8 +2,9 @@
 
 A kernel is a module with three functions: `refusal(call)` says in words why it cannot compute the call exactly, or
 None; `terms(call)` gives the amounts of work in it, by names of the module's choosing, which `costs` turns into
-seconds; `compute(call)` returns the output, equal to `plain`. One that keeps no score offers `keeps(call)`, which says
-what it keeps. Files that start with an underscore are parts of one.
+seconds; `compute(call)` returns the output, equal to `plain`. One that keeps less than a table of scores offers
+`keeps(call)`, which says what it keeps, and `spares(call)`, whether that is no table of all pairs at all. Files that
+start with an underscore are parts of one.
 """
 
 import importlib

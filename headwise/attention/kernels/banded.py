@@ -47,6 +47,11 @@ def terms(call: Call) -> dict[str, float]:
     return {"calls": 1.0, "batched": products, call.normalizer.work: pairs, "rows": rows}
 
 
+def spares(call: Call) -> bool:
+    """Whether no table of all pairs is kept: none is."""
+    return True
+
+
 def keeps(call: Call) -> str:
     """What is kept for the gradient."""
     batch, heads, query_len, key_len = call.shape

@@ -45,6 +45,11 @@ def terms(call: Call) -> dict[str, float]:
     }
 
 
+def spares(call: Call) -> bool:
+    """Whether no table of all pairs is kept: none is."""
+    return True
+
+
 def keeps(call: Call) -> str:
     """What is in memory besides keys and values."""
     return f"the scores of one query a head ({math.prod(call.shape) * 4:,} bytes)"

@@ -48,6 +48,11 @@ def terms(call: Call) -> dict[str, float]:
     }
 
 
+def spares(call: Call) -> bool:
+    """Whether no table of all pairs is kept: none is."""
+    return True
+
+
 def keeps(call: Call) -> str:
     """What is kept for the gradient."""
     found = graphs(call)

@@ -38,6 +38,11 @@ def terms(call: Call) -> dict[str, float]:
     return {"calls": 1.0, kind: products, "rows": rows, "read": read, "tiles": tiles}
 
 
+def spares(call: Call) -> bool:
+    """Whether no table of all pairs is kept."""
+    return not call.dropout and not call.bias_learns
+
+
 def keeps(call: Call) -> str:
     """What stays in memory for the gradient besides inputs."""
     batch, heads, query_len, _ = call.shape

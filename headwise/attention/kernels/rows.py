@@ -45,6 +45,11 @@ def terms(call: Call) -> dict[str, float]:
     return found
 
 
+def spares(call: Call) -> bool:
+    """Whether no table of all pairs is kept: none is."""
+    return True
+
+
 def keeps(call: Call) -> str:
     """What is kept for the gradient, and what a strip needs."""
     batch, heads, query_len, _ = call.shape
