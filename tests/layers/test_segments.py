@@ -3,13 +3,13 @@
 import pytest
 import torch
 
+from headwise import positions
 from headwise.attention.masks import Causal, Window
 from headwise.attention.mechanisms.scored import Scored
 from headwise.caches import AttentionStep, Segments
 from headwise.layers.attention import MultiHeadAttention
 from headwise.layers.blocks import EncoderBlock, Residual
 from headwise.layers.feed_forward import FeedForward
-from headwise.positions.rotary import Rotary
 
 
 def attention(**options):
@@ -17,10 +17,10 @@ def attention(**options):
 
 
 @pytest.mark.parametrize("sizes", [(7,), (3, 4), (1, 2, 1, 3), (1,) * 7])
-@pytest.mark.parametrize("position", [None, Rotary(4)], ids=["none", "rotary"])
+@pytest.mark.parametrize("position", ["none", "rotary", "transformer_xl", "t5", "shaw"])
 def test_segments_of_one_layer_equal_the_whole(sizes, position):
     """S86, with a memory that holds everything: one segment and many are equal."""
-    module = attention(position=position)
+    module = attention(position=positions.build(position, 12, 4, 3, 16))
     x = torch.randn(2, 7, 12).double()
     whole = module(x, mask=Causal())
     memory = Segments(7)
