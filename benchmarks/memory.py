@@ -107,15 +107,20 @@ def report() -> dict[str, dict[str, float]]:
         command = [sys.executable, "-W", "ignore", "-m", "benchmarks.memory", "--name", name, "--length"]
         peaks = []
         for length in LENGTHS:
-            answer = subprocess.run([*command, str(length)], capture_output=True, text=True, cwd=ROOT, check=False)
-            if answer.returncode:
-                raise RuntimeError(f"{name}: {answer.stderr[-2000:]}")
-            peaks.append(float(answer.stdout.split()[-1]))
+            # what the allocator adds differs from run to run
+            peaks.append(min(_peak(name, [*command, str(length)]) for _ in range(2)))
         ratio = peaks[1] / max(peaks[0], 0.1)
         found[f"memory of {name}"] = {"first_mib": peaks[0], "second_mib": peaks[1], "growth": ratio}
         rows.append([name, *(f"{peak:,.1f}" for peak in peaks), f"{ratio:.2f}", "yes" if ratio <= 2.2 else "no"])
     print_table(["peak MiB, forward and backward", *map(str, LENGTHS), "growth", "at most 2.2"], rows)
     return found
+
+
+def _peak(name: str, command: list[str]) -> float:
+    answer = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    if answer.returncode:
+        raise RuntimeError(f"{name}: {answer.stderr[-2000:]}")
+    return float(answer.stdout.split()[-1])
 
 
 def main() -> None:
