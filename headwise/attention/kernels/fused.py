@@ -31,9 +31,10 @@ def terms(call: Call) -> dict[str, float]:
     products = float(batch * heads * query_len * key_len * (call.query.shape[-1] + call.value.shape[-1]))
     rows = float(batch * heads * (query_len + key_len))
     read = float(call.key.numel() + call.value.numel())
-    # SDPA multiplies tile by tile, and each product has a price of its own
+    # SDPA multiplies tile by tile, and each product that is not tiny has a price of its own
     high = 32 if query_len < 192 else 64 if query_len < 768 else 256
-    tiles = float(batch * heads * -(-query_len // high) * -(-key_len // 512))
+    priced = query_len > 1 and min(query_len, high) * min(key_len, 512) * call.query.shape[-1] > 4096
+    tiles = float(batch * heads * -(-query_len // high) * -(-key_len // 512)) if priced else 0.0
     kind = "dropped" if call.dropout else "materialised" if call.bias_learns else "products"
     return {"calls": 1.0, kind: products, "rows": rows, "read": read, "tiles": tiles}
 
