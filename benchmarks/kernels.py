@@ -15,6 +15,7 @@ from time import process_time
 
 import torch
 from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
 
 from benchmarks import memory, sight
 from benchmarks.contests import CONTESTS, Contest, Pass
@@ -87,6 +88,18 @@ def compare(contest: Contest, rounds: int) -> dict[str, float]:
     }
 
 
+def profiled(contest: Contest, rows: int = 10) -> str:
+    """Where our side of a contest spends its time, by operation, largest first."""
+    ours, _, wanted = contest.make()
+    backward(ours, wanted)
+    with profile(activities=[ProfilerActivity.CPU]) as seen:
+        backward(ours, wanted)
+    events = sorted(seen.key_averages(), key=lambda event: -event.self_cpu_time_total)
+    total = sum(event.self_cpu_time_total for event in events)
+    shares = [f"  {100 * e.self_cpu_time_total / total:5.1f} %  {e.count:6} x  {e.key}" for e in events[:rows]]
+    return "\n".join([contest.name, *shares])
+
+
 def report(contests: list[Contest], rounds: int) -> dict[str, dict[str, float]]:
     """Runs and prints the contests."""
     found, rows = {}, []
@@ -111,6 +124,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", default="", help="contests whose name holds this text")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--profile", action="store_true", help="where our side spends its time, in place of ratios")
     parser.add_argument("--tuned", action="store_true", help="both sides under headwise.tune()")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--memory", help=argparse.SUPPRESS)
@@ -129,6 +143,9 @@ def main() -> None:
         applied = runtime.apply(threads=1)
         settings = f"both sides tuned: freed memory kept, float32 products {applied.products} ({applied.reason})"
     print(f"{runtime.processor()}; one thread; {settings}\n")
+    if options.profile:
+        print("\n".join(profiled(contest) for contest in CONTESTS if options.only in contest.name))
+        return
     found = report([contest for contest in CONTESTS if options.only in contest.name], options.rounds)
     if not options.only:
         found |= memory.report() | sight.report(timed)

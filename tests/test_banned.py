@@ -22,7 +22,8 @@ METHODS = {
 # archives are never unpacked by the package
 UNPACKING = {"extractall", "extract", "unpack_archive"}
 WORDS = [r"\bTODO\b", r"\bFIXME\b", r"\bXXX\b", r"\bHACK\b"]
-PLACES = [r"\.\./shared", r"/work/", r"/home/[a-z]", r"/Users/", r"/tmp/plan", r"C:\\\\Users"]
+# where this copy lies, and where people keep theirs
+PLACES = [re.escape(str(REPOSITORY)), r"/home/[a-z]", r"/Users/", r"C:\\\\Users"]
 
 
 @cache
