@@ -1,7 +1,5 @@
 """Batches by a token budget: every example once, within the budget, little padding, an order that can be repeated."""
 
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -132,10 +130,3 @@ def test_an_example_over_the_budget_is_named(options, message):
 def test_an_example_of_exactly_the_budget():
     assert token_batches(np.array([[7, 7]]), max_tokens=7) == [[0]]
     assert token_batches(np.array([[700, 7]]), max_tokens=7, count="target") == [[0]]
-
-
-def test_speed():
-    lengths = corpus(29_000)
-    start = time.process_time()
-    token_batches(lengths, max_tokens=4096)
-    assert time.process_time() - start < 0.2

@@ -75,10 +75,11 @@ def test_long_run_of_combining_marks():
 )
 @pytest.mark.parametrize("normalize", ["nfc", "nfkc"])
 def test_adversarial_texts_take_linear_time(text, normalize):
+    # squared, 100,000 characters take minutes
     start = time.process_time()
     with contextlib.suppress(DataError):
         clean(text, normalize)
-    assert time.process_time() - start < 0.3
+    assert time.process_time() - start < 20
 
 
 @pytest.mark.parametrize(

@@ -30,19 +30,15 @@ def _child_holding(folder):
 def test_second_process_is_refused_and_the_lock_dies_with_its_owner(tmp_path):
     pid = _child_holding(tmp_path)
     try:
-        begun = time.monotonic()
         expected = rf"being written by process {pid} on {re.escape(socket.gethostname())} since 2\d\d\d-.*; wait for it"
         with pytest.raises(RunBusy, match=expected) as caught, RunLock(tmp_path):
             pass
-        assert time.monotonic() - begun < 1
         assert caught.value.exit_code == 7
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-    begun = time.monotonic()
     with RunLock(tmp_path):
         assert json.loads((tmp_path / LOCK).read_text())["pid"] == os.getpid()
-    assert time.monotonic() - begun < 0.2
 
 
 def test_the_same_process_is_refused_too_and_keeps_its_lock(tmp_path):

@@ -3,7 +3,6 @@
 import os
 import random
 import signal
-import sys
 import threading
 import time
 
@@ -83,13 +82,12 @@ def test_validation_is_broken_off_and_done_again(tmp_path, monkeypatch):
             broken.append(model.training)
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(10)
+            pytest.fail("not reached")
         return real(self, model, split, limit=limit)
 
     monkeypatch.setattr(ToyTask, "evaluate", evaluate)
-    begun = time.monotonic()
     with pytest.raises(Stopped, match="after step 4; everything is saved"):
         train(LONG, tmp_path / "run")
-    assert time.monotonic() - begun < 5
     assert broken == [False]
     train(LONG, tmp_path / "run")
     assert final_digest(tmp_path / "run") == final_digest(tmp_path / "whole")
@@ -122,41 +120,52 @@ def test_stopped_inside_a_save(tmp_path, monkeypatch):
 
 
 def _signalled(folder, delay_s, signals):
-    """Trains in a child and sends it signals; returns its exit code."""
+    """Trains in a child and sends it signals, at the latest when it tells its fifth event; returns its exit code."""
     ready, told = os.pipe()
+    sent, go = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        os.close(go)
+        events = []
+
+        def on_event(event):
+            events.append(os.write(told, b"x"))
+            if len(events) == 5:
+                os.read(sent, 1)
+
         try:
-            train(LONG, folder, on_event=lambda event: os.write(told, b"x"))
+            train(LONG, folder, on_event=on_event)
         except Stopped as stopped:
             os._exit(stopped.exit_code)
         os._exit(0)
     os.close(told)
+    os.close(sent)
     os.read(ready, 1)
     time.sleep(delay_s)
-    begun = time.monotonic()
     for signum in signals:
         try:
             os.kill(pid, signum)
         except ProcessLookupError:
             break
+    os.close(go)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     os.close(ready)
-    assert time.monotonic() - begun < 5
     return code
+
+
+SIGNALS = [[signal.SIGINT], [signal.SIGTERM], [signal.SIGTERM, signal.SIGINT]]
 
 
 @pytest.mark.slow
 def test_signals_at_random_moments(tmp_path):
     whole = final_digest(train(LONG, tmp_path / "whole").folder)
     rng = random.Random(11)
-    codes = []
     for round_ in range(6):
-        folder = tmp_path / f"run{round_}"
-        signals = rng.choice([[signal.SIGINT], [signal.SIGTERM], [signal.SIGTERM, signal.SIGINT]])
+        folder, signals, codes = tmp_path / f"run{round_}", SIGNALS[round_ % 3], []
         while code := _signalled(folder, rng.uniform(0, 0.15), signals):
             codes.append(code)
-            assert code in (130, 143), sys.exc_info()
+        # the first signal decides; a second one that comes in time ends the process by itself
+        assert codes[0] == 128 + signals[0] or len(signals) == 2
+        assert set(codes) <= {128 + signum for signum in signals}
         assert final_digest(folder) == whole
-    assert {130, 143} <= set(codes)
