@@ -128,14 +128,20 @@ def gigaflops(dtype: torch.dtype, size: int = 768) -> float:
 
 def processor() -> str:
     """Name of the processor, its vector instructions as PyTorch uses them, and the number of cores."""
-    name = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        names = [
-            line.partition(":")[2].strip() for line in info.read_text().split("\n") if line.startswith("model name")
-        ]
-        name = names[0] if names else name
+    name = _about("model name") or platform.processor() or platform.machine()
     return f"{name}, {torch.backends.cpu.get_cpu_capability()}, {os.cpu_count()} cores"
+
+
+def is_wide_amd() -> bool:
+    """Whether this is an AMD processor with AVX-512."""
+    return _about("vendor_id") == "AuthenticAMD" and torch.backends.cpu.get_cpu_capability() == "AVX512"
+
+
+def _about(field: str) -> str:
+    """A field of the first processor, as Linux tells it; "" if it does not."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().split("\n") if info.exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(field)), "")
 
 
 def report() -> list[tuple[str, str, str]]:

@@ -1,6 +1,7 @@
 """Measures every kernel on a grid of calls and fits the prices of its terms: what `headwise tune` does."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from time import process_time
@@ -12,7 +13,9 @@ from numpy.typing import NDArray
 
 from headwise.attention import costs, kernels, normalizers
 from headwise.attention.call import Call, check
+from headwise.attention.kernels import _products
 from headwise.attention.masks import Causal, Edges, Mask, Padding, Window
+from headwise.attention.measured import Prices
 from headwise.attention.relative import Relative
 from headwise.attention.scores import Additive, ScaledDot, Score
 
@@ -160,14 +163,40 @@ def _run(name: str, call: Call) -> None:
         torch.autograd.grad(output, wanted, torch.ones_like(output), allow_unused=True)
 
 
-def fit(measured: Iterable[tuple[Shape, dict[str, float]]]) -> costs.Prices:
+def onednn_from() -> float:
+    """Multiplications in a float32 product from which oneDNN is a tenth faster than MKL; infinity if it never is."""
+    linear, least = _products.linear_of_onednn(), math.inf
+    if linear is None:
+        return least
+    for rows in (512, 256, 128, 64, 32, 16):
+        left, right = torch.randn(rows, 64), torch.randn(2 * rows, 64)
+        multiplications = float(2 * rows**2 * 64)
+        by_mkl, by_onednn = math.inf, math.inf
+        for _ in range(5):
+            by_mkl = min(by_mkl, _repeated(lambda: left @ right.mT, multiplications))  # noqa: B023
+            by_onednn = min(by_onednn, _repeated(lambda: linear(left, right), multiplications))  # noqa: B023
+        if by_mkl < 1.1 * by_onednn:
+            break
+        least = multiplications
+    return least
+
+
+def _repeated(run: Callable[[], object], multiplications: float) -> float:
+    repeats = max(1, int(5e8 / multiplications))
+    start = process_time()
+    for _ in range(repeats):
+        run()
+    return process_time() - start
+
+
+def fit(measured: Iterable[tuple[Shape, dict[str, float]]]) -> Prices:
     """Prices of every kernel's terms, for the least relative error, none below zero."""
     rows: dict[tuple[str, str], list[tuple[dict[str, float], float]]] = {}
     for shape, found in measured:
         call = shape.build()
         for name, taken in found.items():
             rows.setdefault((name, costs.kind(call)), []).append((kernels.kernel(name).terms(call), taken))
-    table: costs.Prices = {}
+    table: Prices = {}
     for (name, kind), observed in rows.items():
         terms = sorted({term for amounts, _ in observed for term in amounts})
         table.setdefault(name, {})[kind] = dict(zip(terms, _prices(terms, observed), strict=True))

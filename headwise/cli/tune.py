@@ -21,22 +21,27 @@ def tune(
     import torch
 
     from headwise import runtime
-    from headwise.attention import costs, tuning
+    from headwise.attention import measured, tuning
 
     settings = runtime.apply(threads=threads)
     shapes = list(tuning.grid())[:: 4 if quick else 1]
     paths = ["highest"] if settings.products == "highest" else ["highest", settings.products]
-    measured: Found = []
-    table: costs.Prices = {}
+    found: Found = []
+    prices: measured.Prices = {}
+    torch.set_float32_matmul_precision("highest")
+    onednn_from = tuning.onednn_from()
     for products in paths:
         torch.set_float32_matmul_precision(products)
-        one = [(shape, tuning.measure(shape)) for shape in _shown(shapes, products)]
-        measured += one
+        with measured.trying(onednn_from):
+            one = [(shape, tuning.measure(shape)) for shape in _shown(shapes, products)]
+        found += one
         for kernel, kinds in tuning.fit(one).items():
-            table.setdefault(kernel, {}).update(kinds)
-    path = output or costs.tuned_file()
-    costs.save(table, path)
-    typer.echo(f"measured {len(measured)} calls with {len(table)} kernels on {runtime.processor()}")
+            prices.setdefault(kernel, {}).update(kinds)
+    path = output or measured.tuned_file()
+    measured.save(prices, onednn_from, path)
+    typer.echo(f"measured {len(found)} calls with {len(prices)} kernels on {runtime.processor()}")
+    faster = "never" if onednn_from == float("inf") else f"from {onednn_from:,.0f} multiplications on"
+    typer.echo(f"oneDNN multiplies float32 faster than MKL {faster}")
     typer.echo(f"wrote {path}")
 
 

@@ -206,7 +206,7 @@ def test_grouped_queries_are_attention_with_repeated_keys_and_values(kernel, cas
     repeated = without(
         call, key=call.key.repeat_interleave(call.group, 1), value=call.value.repeat_interleave(call.group, 1)
     )
-    torch.testing.assert_close(grouped, run(repeated, "plain"), rtol=0, atol=3e-6 * max(1.0, case.size))
+    torch.testing.assert_close(grouped, run(repeated, "plain"), rtol=1e-6, atol=3e-6 * max(1.0, case.size))
 
 
 def test_one_key_head_and_as_many_as_queries_are_the_ends_of_grouping():

@@ -322,8 +322,8 @@ def test_a_band_costs_only_the_keys_inside():
     assert work(Window(10, 10)) < 0.15 * dense
     # padding beside the band does not hide it
     assert work(Causal() & Padding(torch.tensor([500]))) < 0.6 * dense
-    # scores twice, weighted values, and two of the four products of the gradient: sums in place are not counted
-    assert dense == 5 * 2 * 2 * 512 * 512 * 4
+    # scores twice, weighted values, and the four products of the gradient
+    assert dense == 7 * 2 * 2 * 512 * 512 * 4
 
 
 def test_a_mask_that_does_not_fit_says_so():

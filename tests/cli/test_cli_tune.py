@@ -1,12 +1,13 @@
 """`headwise tune`: a table of prices is measured, written and used; a damaged one does no harm."""
 
+import itertools
 import json
 
 import pytest
 import torch
 
 from headwise import runtime
-from headwise.attention import costs, kernels, planner, tuning
+from headwise.attention import costs, kernels, measured, planner, tuning
 from headwise.attention.tuning import Shape
 
 
@@ -21,10 +22,10 @@ def few_shapes(monkeypatch):
 def table(tmp_path, monkeypatch):
     """An empty place for the table of this processor."""
     path = tmp_path / "cache" / "costs.json"
-    monkeypatch.setattr(costs, "tuned_file", lambda: path)
+    monkeypatch.setattr(measured, "tuned_file", lambda: path)
     monkeypatch.setattr(planner, "_chosen", {})
     yield path
-    costs._read.cache_clear()
+    measured.forget()
 
 
 def test_measured_prices_are_used(headwise, few_shapes, table, monkeypatch):
@@ -43,8 +44,9 @@ def test_measured_prices_are_used(headwise, few_shapes, table, monkeypatch):
     )
     kinds = ["float32", "float32 by oneDNN", "float32 by oneDNN, with gradients", "float32, with gradients"]
     assert sorted(written["prices"]["plain"]) == kinds
-    assert costs.prices()["plain"] == written["prices"]["plain"]
+    assert measured.prices()["plain"] == written["prices"]["plain"]
     assert not list(table.parent.glob("*.part"))
+    assert measured.onednn_from() == (written["onednn_from"] or float("inf"))
 
 
 def test_the_cheapest_by_the_table_is_chosen(table):
@@ -52,17 +54,39 @@ def test_the_cheapest_by_the_table_is_chosen(table):
     for favourite in ("plain", "fused", "eager"):
         prices = {name: {costs.kind(call): {"calls": 1.0}} for name in kernels.names()}
         prices[favourite] = {costs.kind(call): {"calls": 1e-9}}
-        costs.save(prices, table)
+        measured.save(prices, 1e6, table)
         assert planner.plan(call).kernel == favourite
 
 
 def test_a_damaged_table_is_as_none(table):
-    shipped = costs.prices()
+    shipped = measured.prices()
     table.parent.mkdir()
-    for text in ("{", '{"prices"', "[]", '{"others": 1}'):
+    for text in ("{", '{"prices"', "[]", '{"others": 1}', '{"prices": []}', '{"prices": {}, "onednn_from": "x"}'):
         table.write_text(text)
-        costs._read.cache_clear()
-        assert costs.prices() == shipped
+        measured.forget()
+        assert measured.prices() == shipped
+
+
+def test_the_products_by_onednn_are_those_that_were_measured(table, monkeypatch):
+    for known, expected in ((True, 2e6), (False, float("inf"))):
+        monkeypatch.setattr(runtime, "is_wide_amd", lambda known=known: known)
+        measured.forget()
+        assert measured.onednn_from() == expected
+    for written in (5e5, float("inf")):
+        measured.save({}, written, table)
+        assert measured.onednn_from() == written
+    with measured.trying(7.0):
+        assert measured.onednn_from() == 7.0
+    assert measured.onednn_from() == float("inf")
+
+
+@pytest.mark.parametrize(("onednn_s", "expected"), [(0.5, 2.0 * 16**2 * 64), (0.95, float("inf")), (2.0, float("inf"))])
+def test_onednn_is_taken_from_the_size_at_which_it_is_faster(onednn_s, expected, monkeypatch):
+    """Each library takes the same time for a round of any size; they take turns."""
+    monkeypatch.setattr(tuning._products, "linear_of_onednn", lambda: torch.nn.functional.linear)
+    turns = itertools.cycle((1.0, onednn_s))
+    monkeypatch.setattr(tuning, "_repeated", lambda run, size: next(turns))
+    assert tuning.onednn_from() == expected
 
 
 def test_prices_are_those_of_a_linear_law():

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from headwise.attention.call import Call
 from headwise.attention.dropout import draw, kept_scale
+from headwise.attention.kernels._products import product
 from headwise.attention.kernels._rows_relative import RelativeStrip, RelativeStrips
 from headwise.attention.kernels._strips import Strip, StripMask, part, restored, rows_of, strips
 from headwise.attention.normalizers import Softmax
@@ -70,11 +71,8 @@ class _Engine:
             self._relative = RelativeStrips(call.relative, call.query_start, self._wide)
         self._bias_forbids = call.bias is not None and not self._softmax and bool((call.bias == float("-inf")).any())
         self._strips = [strip for strip in strips(call, pairs, least_rows) if strip.pairs]
-        largest = max((strip.pairs for strip in self._strips), default=0)
-        self._memory = {
-            name: query.new_empty(largest, dtype=dtype)
-            for name, dtype in (("weights", self._wide), ("gradient", self._wide), ("narrow", self._narrow))
-        }
+        self._largest = max((strip.pairs for strip in self._strips), default=0)
+        self._memory: dict[str, Tensor] = {}
 
     def forward(self) -> tuple[Tensor, Tensor]:
         """The output and, for softmax, the logarithm to base 2 of the sum of each row."""
@@ -93,7 +91,7 @@ class _Engine:
             if call.dropout:
                 weights.mul_(self._kept(strip))
             place = rows_of(output, strip)
-            rows = torch.bmm(self._narrowed(weights, strip), _keys(self._value, strip)).view(place.shape)
+            rows = product(self._narrowed(weights, strip), _keys(self._value, strip)).view(place.shape)
             if relative is not None:
                 relative.add_values_(rows := rows.to(self._wide), weights)
             place.copy_(rows if sums is None else rows / sums)
@@ -103,7 +101,8 @@ class _Engine:
         """Gradients of query, key, value, bias and the tensors of the relative positions."""
         call = self._call
         d_query = torch.zeros(self._query.shape, dtype=self._narrow, device=self._query.device)
-        d_key, d_value = (torch.zeros_like(x, dtype=self._wide) for x in (self._key, self._value))
+        # transposed, (batch, kv_heads, width, key_len), in which products of few rows with all keys are fastest
+        d_key, d_value = (x.new_zeros(x.mT.shape, dtype=self._wide) for x in (self._key, self._value))
         d_bias = None if call.bias is None else torch.zeros_like(call.bias, dtype=self._wide)
         if self._relative is not None:
             self._relative.learn()
@@ -126,15 +125,13 @@ class _Engine:
             if relative is not None:
                 relative.learn_bias(d_weights)
             self._learn_dot(strip, d_weights, d_query, d_key)
-        return [d_query, d_key, d_value, d_bias, *([] if self._relative is None else self._relative.learned())]
+        turned = (d.mT.contiguous() for d in (d_key, d_value))
+        return [d_query, *turned, d_bias, *([] if self._relative is None else self._relative.learned())]
 
     def _masked_scores(self, strip: Strip, relative: RelativeStrip | None) -> Tensor:
-        scores = self._memory["weights"][: strip.pairs].view(strip.shape)
-        folded = _folded(scores, strip)
-        query = _folded(rows_of(self._query, strip), strip).to(self._wide)
-        torch.baddbmm(
-            folded, query, _keys(self._exact_key, strip).mT, beta=0, alpha=self._scale * self._unit, out=folded
-        )
+        query = _folded(rows_of(self._query, strip), strip).to(self._wide) * (self._scale * self._unit)
+        keys = _keys(self._exact_key, strip).mT
+        scores = product(query, keys, lambda: self._room("weights", strip)).view(strip.shape)
         if self._call.bias is not None:
             scores.add_(part(self._call.bias, strip), alpha=self._unit)
         if relative is not None:
@@ -146,36 +143,42 @@ class _Engine:
         self, strip: Strip, relative: RelativeStrip | None, weights: Tensor, gradient: Tensor, d_value: Tensor
     ) -> Tensor:
         """The gradient of the weights; adds to that of the values."""
-        d_weights = self._memory["gradient"][: strip.pairs].view(strip.shape)
         rows = _folded(gradient.to(self._narrow), strip)
-        product = d_weights if self._narrow == self._wide else self._memory["narrow"][: strip.pairs].view(strip.shape)
-        torch.bmm(rows, _keys(self._value, strip).mT, out=_folded(product, strip))
-        if product is not d_weights:
-            d_weights.copy_(product)
+        name = "gradient" if self._narrow == self._wide else "narrow"
+        values = _keys(self._value, strip).mT
+        d_weights = product(rows, values, lambda: self._room(name, strip)).view(strip.shape)
+        if self._narrow != self._wide:
+            d_weights = self._room("gradient", strip).copy_(d_weights)
         factor = self._kept(strip) if self._call.dropout else None
         used = weights if factor is None else weights * factor
         if relative is not None:
             relative.learn_values(used, gradient, d_weights)
-        self._add_product_(_keys(d_value, strip), self._narrowed(used, strip).mT, rows, 1.0)
+        self._add_product_(d_value, strip, rows.mT, self._narrowed(used, strip), 1.0)
         return d_weights if factor is None else d_weights.mul_(factor)
 
     def _learn_dot(self, strip: Strip, d_scores: Tensor, d_query: Tensor, d_key: Tensor) -> None:
         narrow = self._narrowed(d_scores, strip)
-        rows = torch.bmm(narrow, _keys(self._key, strip)).view(rows_of(d_query, strip).shape)
+        rows = product(narrow, _keys(self._key, strip)).view(rows_of(d_query, strip).shape)
         torch.mul(rows, self._scale, out=rows_of(d_query, strip))
         query = _folded(rows_of(self._query, strip), strip).to(self._narrow)
-        self._add_product_(_keys(d_key, strip), narrow.mT, query, self._scale)
+        self._add_product_(d_key, strip, query.mT, narrow, self._scale)
 
-    def _add_product_(self, total: Tensor, left: Tensor, right: Tensor, factor: float) -> None:
-        if self._narrow == self._wide:
-            total.baddbmm_(left, right, alpha=factor)
-        else:
-            total.add_(torch.bmm(left, right), alpha=factor)
+    def _add_product_(self, total: Tensor, strip: Strip, left: Tensor, right: Tensor, factor: float) -> None:
+        """Adds to the strip's keys of a gradient (batch, kv_heads, width, key_len)."""
+        place = total[strip.batches, strip.groups, :, strip.keys]
+        place.add_(product(left, right).view(place.shape), alpha=factor)
 
     def _narrowed(self, weights: Tensor, strip: Strip) -> Tensor:
         if self._narrow != self._wide:
-            weights = self._memory["narrow"][: strip.pairs].view(strip.shape).copy_(weights)
+            weights = self._room("narrow", strip).copy_(weights)
         return _folded(weights, strip)
+
+    def _room(self, name: str, strip: Strip) -> Tensor:
+        """Memory of a strip's size, which all strips share: "weights", "gradient" or "narrow"."""
+        if name not in self._memory:
+            dtype = self._narrow if name == "narrow" else self._wide
+            self._memory[name] = self._query.new_empty(self._largest, dtype=dtype)
+        return self._memory[name][: strip.pairs].view(strip.shape)
 
     def _kept(self, strip: Strip) -> Tensor:
         """What dropout multiplies the weights by."""

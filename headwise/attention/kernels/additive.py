@@ -13,8 +13,8 @@ from torch.nn import functional as F
 from headwise.attention.call import Call
 from headwise.attention.dropout import draw, kept_scale
 from headwise.attention.kernels._additive_scores import compiles, pair_scores
+from headwise.attention.kernels._products import linear, product
 from headwise.attention.scores import Additive
-from headwise.attention.scores.score import times
 from headwise.errors import Unsupported
 
 
@@ -72,7 +72,8 @@ def _scores(call: Call) -> Tensor:
     assert isinstance(call.score, Additive)
     # projected in float32, as the definition does
     query, key = (x.float() if x.dtype == torch.bfloat16 else x for x in (call.query, call.key))
-    query, key = times(call.score.query, query), times(call.score.key, key)
+    projections = ((query, call.score.query), (key, call.score.key))
+    query, key = (linear(x, layer.weight.to(x.dtype)) for x, layer in projections)
     value = call.score.value.weight[0].to(query.dtype) * call.scale
     # the query heads of a group become rows of their key head
     return pair_scores(_folded(query, key), _flat(key), value).view(call.shape)
@@ -110,7 +111,7 @@ class _Weighted(torch.autograd.Function):
         ctx.save_for_backward(weights, value, count, kept)
         ctx.normalizer, ctx.dropout = normalizer, dropout
         used = weights if kept is None else (weights * kept).mul_(kept_scale(dropout))
-        return torch.bmm(_folded(used, value).to(value.dtype), _flat(value)).view(*scores.shape[:3], -1)
+        return product(_folded(used, value).to(value.dtype), _flat(value)).view(*scores.shape[:3], -1)
 
     @staticmethod
     def backward(ctx, gradient):
@@ -118,11 +119,11 @@ class _Weighted(torch.autograd.Function):
             raise Unsupported("kernel 'additive' has no second derivative; use kernel='plain'")
         weights, value, count, kept = ctx.saved_tensors
         gradient = _folded(gradient, value)
-        d_weights = torch.bmm(gradient, _flat(value).mT).to(weights.dtype).view(weights.shape)
+        d_weights = product(gradient, _flat(value).mT).to(weights.dtype).view(weights.shape)
         used = weights
         if kept is not None:
             scale = kept_scale(ctx.dropout)
             used = (weights * kept).mul_(scale)
             d_weights.mul_(kept).mul_(scale)
-        d_value = torch.bmm(_folded(used, value).to(value.dtype).mT, gradient).view(value.shape)
+        d_value = product(gradient.mT, _folded(used, value).to(value.dtype)).mT.reshape(value.shape)
         return ctx.normalizer.strip_gradient(weights, d_weights, count), d_value, None, None, None
