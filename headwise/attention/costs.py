@@ -23,9 +23,9 @@ def seconds(name: str, call: Call) -> float:
 
 
 def kind(call: Call) -> str:
-    """The row of the price table: number type, product path, and whether gradients are asked for."""
-    wide = call.query.element_size() > 2
-    products = "float32" if wide else "bfloat16"
-    if wide and torch.get_float32_matmul_precision() != "highest":
-        products = "float32 by oneDNN"
-    return f"{products}, with gradients" if call.learns else products
+    """The row of the price table: number type, path of float32 products, and whether gradients are asked for."""
+    # scores of bfloat16 inputs are float32 products too
+    found = "float32" if call.query.element_size() > 2 else "bfloat16"
+    if torch.get_float32_matmul_precision() != "highest":
+        found = f"{found} by oneDNN"
+    return f"{found}, with gradients" if call.learns else found

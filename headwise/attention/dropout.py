@@ -5,6 +5,8 @@ matrix product. Here eight elements share one 64-bit draw of the same generator,
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -106,3 +108,17 @@ class _DropoutAdd(torch.autograd.Function):
     def backward(ctx, gradient):
         (kept,) = ctx.saved_tensors
         return gradient, (gradient * kept).mul_(ctx.scale).to(ctx.dtype), None
+
+
+@contextmanager
+def restored(random_state: Tensor | None) -> Iterator[None]:
+    """Inside, random numbers are those that followed this state of the generator; outside nothing changes."""
+    if random_state is None:
+        yield
+        return
+    now = torch.get_rng_state()
+    torch.set_rng_state(random_state)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(now)

@@ -25,7 +25,7 @@ def tensors(query_len: int, key_len: int, *, dtype=torch.float32, grad=False, di
         (tensors(5, 7), {"score": Additive(32, 32, 3)}, {"plain", "additive", "rows"}),
         (tensors(1024, 1024), {}, {"fused"}),
         (tensors(25, 25, grad=True), {"dropout": 0.1}, {"eager", "fused", "plain"}),
-        (tensors(25, 25, dtype=torch.bfloat16, grad=True), {}, {"eager"}),
+        (tensors(25, 25, dtype=torch.bfloat16, grad=True), {}, {"eager", "plain"}),
         (tensors(512, 512, dtype=torch.float16), {}, {"fused"}),
         (tensors(4096, 4096), {"mask": Window(32, 32)}, {"banded", "rows"}),
         (tensors(700, 700), {"mask": Edges(torch.tensor([[5], [7]]), 700)}, {"edges"}),

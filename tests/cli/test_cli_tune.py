@@ -118,7 +118,7 @@ def test_other_products_have_other_prices():
         assert costs.kind(call) == "float32"
         torch.set_float32_matmul_precision("medium")
         assert costs.kind(call) == "float32 by oneDNN"
-        assert costs.kind(Shape(1, 1, 4, 4, 8, dtype=torch.bfloat16).build()) == "bfloat16"
+        assert costs.kind(Shape(1, 1, 4, 4, 8, dtype=torch.bfloat16).build()) == "bfloat16 by oneDNN"
         assert costs.kind(Shape(1, 1, 4, 4, 8, learns=True).build()) == "float32 by oneDNN, with gradients"
     finally:
         torch.set_float32_matmul_precision(before)

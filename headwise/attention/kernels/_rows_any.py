@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from headwise.attention.call import Call
+from headwise.attention.dropout import restored
 from headwise.attention.kernels import plain
 from headwise.attention.kernels._rows_relative import NAMES
-from headwise.attention.kernels._strips import Strip, StripMask, heads_of, part, restored, rows_of, strips
+from headwise.attention.kernels._strips import Strip, StripMask, heads_of, part, rows_of, strips
 from headwise.attention.masks import Table
 from headwise.errors import Unsupported
 

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from headwise.attention.call import Call
-from headwise.attention.dropout import draw, kept_scale
+from headwise.attention.dropout import draw, kept_scale, restored
 from headwise.attention.kernels._products import product
 from headwise.attention.kernels._rows_relative import RelativeStrip, RelativeStrips
-from headwise.attention.kernels._strips import Strip, StripMask, part, restored, rows_of, strips
+from headwise.attention.kernels._strips import Strip, StripMask, part, rows_of, strips
 from headwise.attention.normalizers import Softmax
 from headwise.errors import Unsupported
 
@@ -73,6 +73,9 @@ class _Engine:
         self._strips = [strip for strip in strips(call, pairs, least_rows) if strip.pairs]
         self._largest = max((strip.pairs for strip in self._strips), default=0)
         self._memory: dict[str, Tensor] = {}
+        # glibc gives memory above twice the largest block it ever freed back to the system, strip after strip; this
+        # block, which is never written to, teaches it to keep a few strips
+        query.new_empty(4 * self._largest, dtype=self._wide)
 
     def forward(self) -> tuple[Tensor, Tensor]:
         """The output and, for softmax, the logarithm to base 2 of the sum of each row."""

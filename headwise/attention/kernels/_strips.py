@@ -1,8 +1,6 @@
 """Cuts a call into strips: a few heads, a few query rows, and only those keys that the rows may see."""
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -58,15 +56,24 @@ def strips(call: Call, pairs: int, least_rows: int) -> list[Strip]:
     ]
 
 
-def outline(call: Call, pairs: int, least_rows: int) -> tuple[float, float]:
-    """(number of strips, pairs in them), for a plan: long calls are judged by a sample of their strips."""
+class Outline(NamedTuple):
+    """Number of strips, pairs in them, and the pairs of one product: a strip holds one for each head of the key."""
+
+    strips: float
+    pairs: float
+    pairs_at_once: float
+
+
+def outline(call: Call, pairs: int, least_rows: int) -> Outline:
+    """What a plan needs to know of the strips: long calls are judged by a sample of theirs."""
     batch, kv_heads = call.key.shape[:2]
     every = max(1, call.shape[2] // 4096)
     cut = _cut(call, pairs, least_rows, every)
     beside = -(-batch // cut.batches) * -(-kv_heads // max(1, cut.groups))
     covered = sum((last - first) * _length(keys) for first, last, keys in cut.blocks)
-    strips_ = beside * len([keys for _, _, keys in cut.blocks if _length(keys)])
-    return float(every * strips_), float(every * batch * kv_heads * call.group * covered)
+    blocks = len([keys for _, _, keys in cut.blocks if _length(keys)])
+    at_once = call.group * covered / max(1, blocks)
+    return Outline(float(every * beside * blocks), float(every * batch * kv_heads * call.group * covered), at_once)
 
 
 class _Cut(NamedTuple):
@@ -256,20 +263,6 @@ def rows_of(tensor: Tensor, strip: Strip) -> Tensor:
 def heads_of(table: Tensor, strip: Strip) -> Tensor:
     """The heads of the strip in a table (heads or 1, ...)."""
     return table if table.shape[0] == 1 else table[strip.heads]
-
-
-@contextmanager
-def restored(random_state: Tensor | None) -> Iterator[None]:
-    """Inside, random numbers are those that followed this state of the generator; outside nothing changes."""
-    if random_state is None:
-        yield
-        return
-    now = torch.get_rng_state()
-    torch.set_rng_state(random_state)
-    try:
-        yield
-    finally:
-        torch.set_rng_state(now)
 
 
 def _split(mask: Mask | None) -> tuple[Band, Mask | None]:

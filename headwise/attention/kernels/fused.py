@@ -8,6 +8,9 @@ from headwise.attention.call import Call
 from headwise.attention.normalizers import Softmax
 from headwise.attention.scores import Score
 
+# keys of a tile
+_TILE = 512
+
 
 def refusal(call: Call) -> str | None:
     """Why SDPA cannot compute this call exactly, or None."""
@@ -28,15 +31,36 @@ def refusal(call: Call) -> str | None:
 def terms(call: Call) -> dict[str, float]:
     """Amounts of work. On a CPU, dropout and a learned bias make SDPA materialise the scores, slowly."""
     batch, heads, query_len, key_len = call.shape
-    products = float(batch * heads * query_len * key_len * (call.query.shape[-1] + call.value.shape[-1]))
-    rows = float(batch * heads * (query_len + key_len))
-    read = float(call.key.numel() + call.value.numel())
+    found = {
+        "calls": 1.0,
+        "rows": float(batch * heads * (query_len + key_len)),
+        "read": float(call.key.numel() + call.value.numel()),
+    }
+    width = call.query.shape[-1] + call.value.shape[-1]
+    if call.dropout or call.bias_learns:
+        kind = "dropped" if call.dropout else "materialised"
+        return found | {kind: float(batch * heads * query_len * key_len * width)}
     # SDPA multiplies tile by tile, and each product that is not tiny has a price of its own
     high = 32 if query_len < 192 else 64 if query_len < 768 else 256
-    priced = query_len > 1 and min(query_len, high) * min(key_len, 512) * call.query.shape[-1] > 4096
-    tiles = float(batch * heads * -(-query_len // high) * -(-key_len // 512)) if priced else 0.0
-    kind = "dropped" if call.dropout else "materialised" if call.bias_learns else "products"
-    return {"calls": 1.0, kind: products, "rows": rows, "read": read, "tiles": tiles}
+    tiles, pairs = _tiles(query_len, key_len, high, _is_causal(call))
+    found["products"] = float(batch * heads * pairs * width)
+    if query_len == 1:
+        return found | {"row tiles": float(batch * heads * tiles)}
+    priced = min(query_len, high) * min(key_len, _TILE) * call.query.shape[-1] > 4096
+    return found | {"tiles": float(batch * heads * tiles) if priced else 0.0}
+
+
+def _tiles(query_len: int, key_len: int, high: int, causal: bool) -> tuple[int, int]:
+    """(tiles, pairs in them) of a head: a causal call leaves out tiles above the diagonal, and no part of a tile."""
+    blocks = [(min(first + high, query_len), first) for first in range(0, query_len, high)]
+    across = -(-key_len // _TILE)
+    seen = [min(across, -(-end // _TILE)) if causal else across for end, _ in blocks]
+    pairs = sum((end - first) * min(key_len, n * _TILE) for (end, first), n in zip(blocks, seen, strict=True))
+    return sum(seen), pairs
+
+
+def _is_causal(call: Call) -> bool:
+    return call.mask is not None and call.bias is None and call.query_start == 0 and call.mask.is_causal()
 
 
 def spares(call: Call) -> bool:
@@ -55,7 +79,7 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     as_dot = call.score.as_dot(call.query, call.key)
     assert as_dot is not None
     query, key, scale = as_dot
-    causal = call.mask is not None and call.bias is None and call.query_start == 0 and call.mask.is_causal()
+    causal = _is_causal(call)
     prepared = None if causal else call.prepared()
     bias = call.bias
     if prepared is not None:

@@ -17,6 +17,8 @@ from headwise.attention.scores import Score
 # scores in a strip, two megabytes in float32, and the rows below which products are slow
 _PAIRS = 2**19
 _LEAST_ROWS = 64
+# multiplications of a product that reaches the full rate
+_LARGE = 2**23
 
 
 def refusal(call: Call) -> str | None:
@@ -26,11 +28,12 @@ def refusal(call: Call) -> str | None:
 
 def terms(call: Call) -> dict[str, float]:
     """Amounts of work inside the band of the mask; `tables` are pairs that meet a table of relative positions."""
-    number, pairs = outline(call, *_sizes(call))
+    number, pairs, at_once = outline(call, *_sizes(call))
     width = call.score.pair_width(call.query)
     batch, heads, query_len, key_len = call.shape
     found = {"calls": 1.0, "rows": float(batch * heads * (query_len + key_len)), "strips": number}
-    found["products"] = pairs * (width + call.value.shape[-1])
+    small = at_once * call.query.shape[-1] < _LARGE
+    found["small products" if small else "products"] = pairs * (width + call.value.shape[-1])
     found["graph pairs" if _by_graph(call) else call.normalizer.work] = pairs
     if not _is_dot(call):
         found["hidden"] = pairs * width

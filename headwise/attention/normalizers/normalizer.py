@@ -7,6 +7,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from headwise.errors import Unsupported
+
 Scores = Float[Tensor, "batch heads query_len key_len"]
 Keep = Bool[Tensor, "#batch #heads #query_len #key_len"]
 Strip = Float[Tensor, "*strip key_len"]
@@ -45,11 +47,11 @@ class Normalizer(ABC):
         Args:
             count: allowed keys of each row; rows with 0 become zeros.
         """
-        raise NotImplementedError
+        raise Unsupported(f"{self.name} has no strips; ask `has_strips` first")
 
     def strip_gradient(self, weights: Strip, d_weights: Strip, count: Count) -> Strip:
         """The gradient of the scores, computed in place of `d_weights`."""
-        raise NotImplementedError
+        raise Unsupported(f"{self.name} has no gradient of strips; ask `has_strips` first")
 
 
 def allowed(scores: Scores, keep: Keep | None) -> Float[Tensor, "#batch #heads #query_len #key_len"]:
