@@ -25,9 +25,9 @@ def product(left: Tensor, right: Tensor, room: Callable[[], Tensor] | None = Non
     result may be written into.
     """
     times = _gaining(left, right)
-    shape = (*left.shape[:-1], right.shape[-1])
     if times is None:
-        return torch.matmul(left, right) if room is None else torch.matmul(left, right, out=room().view(shape))
+        return product_of_mkl(left, right, room)
+    shape = (*left.shape[:-1], right.shape[-1])
     matrices = left.shape[:-2]
     if matrices.numel() == 1:
         only = (0,) * len(matrices)
@@ -36,6 +36,13 @@ def product(left: Tensor, right: Tensor, room: Callable[[], Tensor] | None = Non
     for index in itertools.product(*map(range, matrices)):
         result[index] = times(left[index], right[index].mT)
     return result
+
+
+def product_of_mkl(left: Tensor, right: Tensor, room: Callable[[], Tensor] | None = None) -> Tensor:
+    """The same as PyTorch computes it."""
+    if room is None:
+        return torch.matmul(left, right)
+    return torch.matmul(left, right, out=room().view(*left.shape[:-1], right.shape[-1]))
 
 
 def linear(x: Tensor, weight: Tensor) -> Tensor:
@@ -71,6 +78,21 @@ def linear_of_onednn() -> Callable[[Tensor, Tensor], Tensor] | None:
     return times
 
 
+def gains(rows: int, inner: int, columns: int, *, several: bool = False) -> bool:
+    """Whether oneDNN is the faster one for a float32 product of these sizes, or for each of several.
+
+    It keeps half a megabyte for every shape that it ever met, so only round sizes may meet it: few in each doubling.
+    """
+    least = measured.onednn_from() * (2 if several else 1)
+    return rows * inner * columns >= least and all(rounded(size) == size for size in (rows, inner, columns))
+
+
+def rounded(size: int) -> int:
+    """The largest number up to `size` with three significant bits: 8, 10, 12, 14, 16, 20, 24 and so on."""
+    unit = 1 << max(0, size.bit_length() - 3)
+    return size // unit * unit
+
+
 def _gaining(left: Tensor, right: Tensor) -> Callable[[Tensor, Tensor], Tensor] | None:
     """oneDNN's x W^T if it is the faster way for this product."""
     if left.dtype != torch.float32 or left.device.type != "cpu" or torch.compiler.is_compiling():
@@ -80,5 +102,5 @@ def _gaining(left: Tensor, right: Tensor) -> Callable[[Tensor, Tensor], Tensor] 
     # a left side that is transposed gets copied first
     if left.shape[-1] > 1 and left.stride(-1) != 1 and right.shape[-1] < _COLUMNS:
         return None
-    least = measured.onednn_from() * (2 if left.shape[:-2].numel() > 1 else 1)
-    return None if left.shape[-2] * left.shape[-1] * right.shape[-1] < least else linear_of_onednn()
+    several = left.shape[:-2].numel() > 1
+    return linear_of_onednn() if gains(left.shape[-2], left.shape[-1], right.shape[-1], several=several) else None

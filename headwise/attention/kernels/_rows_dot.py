@@ -7,9 +7,9 @@ from torch import Tensor
 
 from headwise.attention.call import Call
 from headwise.attention.dropout import draw, kept_scale, restored
-from headwise.attention.kernels._products import product
+from headwise.attention.kernels._products import product, product_of_mkl
 from headwise.attention.kernels._rows_relative import RelativeStrip, RelativeStrips
-from headwise.attention.kernels._strips import Strip, StripMask, part, rows_of, strips
+from headwise.attention.kernels._strips import Strip, StripMask, as_wide_as_all_keys, part, rows_of, strips
 from headwise.attention.normalizers import Softmax
 from headwise.errors import Unsupported
 
@@ -66,6 +66,8 @@ class _Engine:
         self._key, self._value = key.to(self._narrow).contiguous(), call.value.to(self._narrow).contiguous()
         self._exact_key = self._key.to(self._wide)
         self._mask = StripMask(call, self._wide)
+        # strips of a band differ in shape, and oneDNN would keep something for each
+        self._times = product if as_wide_as_all_keys(call) else product_of_mkl
         self._relative = None
         if call.relative is not None:
             self._relative = RelativeStrips(call.relative, call.query_start, self._wide)
@@ -94,7 +96,7 @@ class _Engine:
             if call.dropout:
                 weights.mul_(self._kept(strip))
             place = rows_of(output, strip)
-            rows = product(self._narrowed(weights, strip), _keys(self._value, strip)).view(place.shape)
+            rows = self._times(self._narrowed(weights, strip), _keys(self._value, strip)).view(place.shape)
             if relative is not None:
                 relative.add_values_(rows := rows.to(self._wide), weights)
             place.copy_(rows if sums is None else rows / sums)
@@ -128,13 +130,12 @@ class _Engine:
             if relative is not None:
                 relative.learn_bias(d_weights)
             self._learn_dot(strip, d_weights, d_query, d_key)
-        turned = (d.mT.contiguous() for d in (d_key, d_value))
-        return [d_query, *turned, d_bias, *([] if self._relative is None else self._relative.learned())]
+        return [d_query, d_key.mT, d_value.mT, d_bias, *([] if self._relative is None else self._relative.learned())]
 
     def _masked_scores(self, strip: Strip, relative: RelativeStrip | None) -> Tensor:
         query = _folded(rows_of(self._query, strip), strip).to(self._wide) * (self._scale * self._unit)
         keys = _keys(self._exact_key, strip).mT
-        scores = product(query, keys, lambda: self._room("weights", strip)).view(strip.shape)
+        scores = self._times(query, keys, lambda: self._room("weights", strip)).view(strip.shape)
         if self._call.bias is not None:
             scores.add_(part(self._call.bias, strip), alpha=self._unit)
         if relative is not None:
@@ -149,7 +150,7 @@ class _Engine:
         rows = _folded(gradient.to(self._narrow), strip)
         name = "gradient" if self._narrow == self._wide else "narrow"
         values = _keys(self._value, strip).mT
-        d_weights = product(rows, values, lambda: self._room(name, strip)).view(strip.shape)
+        d_weights = self._times(rows, values, lambda: self._room(name, strip)).view(strip.shape)
         if self._narrow != self._wide:
             d_weights = self._room("gradient", strip).copy_(d_weights)
         factor = self._kept(strip) if self._call.dropout else None
@@ -161,7 +162,7 @@ class _Engine:
 
     def _learn_dot(self, strip: Strip, d_scores: Tensor, d_query: Tensor, d_key: Tensor) -> None:
         narrow = self._narrowed(d_scores, strip)
-        rows = product(narrow, _keys(self._key, strip)).view(rows_of(d_query, strip).shape)
+        rows = self._times(narrow, _keys(self._key, strip)).view(rows_of(d_query, strip).shape)
         torch.mul(rows, self._scale, out=rows_of(d_query, strip))
         query = _folded(rows_of(self._query, strip), strip).to(self._narrow)
         self._add_product_(d_key, strip, query.mT, narrow, self._scale)
@@ -169,7 +170,7 @@ class _Engine:
     def _add_product_(self, total: Tensor, strip: Strip, left: Tensor, right: Tensor, factor: float) -> None:
         """Adds to the strip's keys of a gradient (batch, kv_heads, width, key_len)."""
         place = total[strip.batches, strip.groups, :, strip.keys]
-        place.add_(product(left, right).view(place.shape), alpha=factor)
+        place.add_(self._times(left, right).view(place.shape), alpha=factor)
 
     def _narrowed(self, weights: Tensor, strip: Strip) -> Tensor:
         if self._narrow != self._wide:

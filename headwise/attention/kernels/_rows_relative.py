@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from headwise.attention.kernels._products import product
 from headwise.attention.kernels._strips import Strip, heads_of, rows_of
 from headwise.attention.relative import Relative
 
@@ -195,8 +194,8 @@ class RelativeStrip:
 def _times(vectors: Tensor, table: Tensor) -> Tensor:
     """vectors (batch, heads, rows, width) . table (heads or 1, entries, width), of each pair of row and entry."""
     if table.shape[0] > 1:
-        return product(vectors, table.mT.expand(len(vectors), -1, -1, -1))
-    return product(vectors.flatten(0, 2), table[0].mT).unflatten(0, vectors.shape[:3])
+        return vectors @ table.mT
+    return (vectors.flatten(0, 2) @ table[0].mT).unflatten(0, vectors.shape[:3])
 
 
 def _back(by_row: Tensor, table: Tensor) -> Tensor:
@@ -207,9 +206,8 @@ def _back(by_row: Tensor, table: Tensor) -> Tensor:
 def _outer(by_row: Tensor, vectors: Tensor, heads: int) -> Tensor:
     """The gradient of the table in `_times`: summed over batch and rows, over heads too if the table has one."""
     if heads == 1:
-        return product(vectors.flatten(0, 2).mT, by_row.flatten(0, 2)).mT[None]
-    # turned round, since a product of few rows is the faster one
-    return product(vectors.transpose(0, 1).flatten(1, 2).mT, by_row.transpose(0, 1).flatten(1, 2)).mT
+        return (by_row.flatten(0, 2).mT @ vectors.flatten(0, 2))[None]
+    return by_row.transpose(0, 1).flatten(1, 2).mT @ vectors.transpose(0, 1).flatten(1, 2)
 
 
 def _by_diagonal(key: Tensor, table: Tensor, rows: int) -> Tensor:

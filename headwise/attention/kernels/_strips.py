@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from headwise.attention.call import Call
+from headwise.attention.kernels._products import rounded
 from headwise.attention.masks import And, Band, Mask
 
 # pairs of a table that is small enough to be built whole, and kept with the mask for all layers
@@ -57,11 +58,12 @@ def strips(call: Call, pairs: int, least_rows: int) -> list[Strip]:
 
 
 class Outline(NamedTuple):
-    """Number of strips, pairs in them, and the pairs of one product: a strip holds one for each head of the key."""
+    """Number of strips, pairs in them, and the sizes of a product: a strip holds one for each head of the key."""
 
     strips: float
     pairs: float
-    pairs_at_once: float
+    rows: int
+    keys: int
 
 
 def outline(call: Call, pairs: int, least_rows: int) -> Outline:
@@ -72,8 +74,9 @@ def outline(call: Call, pairs: int, least_rows: int) -> Outline:
     beside = -(-batch // cut.batches) * -(-kv_heads // max(1, cut.groups))
     covered = sum((last - first) * _length(keys) for first, last, keys in cut.blocks)
     blocks = len([keys for _, _, keys in cut.blocks if _length(keys)])
-    at_once = call.group * covered / max(1, blocks)
-    return Outline(float(every * beside * blocks), float(every * batch * kv_heads * call.group * covered), at_once)
+    first, last, keys = max(cut.blocks, key=lambda block: block[1] - block[0], default=(0, 0, slice(0, 0)))
+    strips_, pairs_ = every * beside * blocks, every * batch * kv_heads * call.group * covered
+    return Outline(float(strips_), float(pairs_), call.group * (last - first), _length(keys))
 
 
 class _Cut(NamedTuple):
@@ -102,12 +105,17 @@ def _rows(call: Call, band: Band, pairs: int, least: int) -> int:
     _, _, query_len, key_len = call.shape
     left, right = band
     if left is None and right is None:
-        return max(1, min(max(least, pairs // max(1, call.group * key_len)), query_len))
+        return max(1, min(rounded(max(least, pairs // max(1, call.group * key_len))), query_len))
     span = key_len if left is None or right is None else max(1, left + right + 1)
     # a band saves the keys outside it only if the rows are few
     most = max(least, min(128, 2 * span), span // 8)
     rows = max(least, pairs // max(1, call.group * min(key_len, span + most)))
     return max(1, min(rows, most, query_len))
+
+
+def as_wide_as_all_keys(call: Call) -> bool:
+    """Whether every strip meets all keys, so that all have one shape but the last."""
+    return call.mask is None or call.mask.within() in (None, (None, None))
 
 
 def _keys(call: Call, band: Band, first: int, last: int) -> slice:

@@ -9,16 +9,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.attention.call import Call
+from headwise.attention.kernels._products import gains
 from headwise.attention.kernels._rows_any import attend_any
 from headwise.attention.kernels._rows_dot import attend_dot
-from headwise.attention.kernels._strips import outline
+from headwise.attention.kernels._strips import as_wide_as_all_keys, outline
 from headwise.attention.scores import Score
 
 # scores in a strip, two megabytes in float32, and the rows below which products are slow
 _PAIRS = 2**19
 _LEAST_ROWS = 64
-# multiplications of a product that reaches the full rate
-_LARGE = 2**23
 
 
 def refusal(call: Call) -> str | None:
@@ -28,12 +27,12 @@ def refusal(call: Call) -> str | None:
 
 def terms(call: Call) -> dict[str, float]:
     """Amounts of work inside the band of the mask; `tables` are pairs that meet a table of relative positions."""
-    number, pairs, at_once = outline(call, *_sizes(call))
+    number, pairs, strip_rows, keys = outline(call, *_sizes(call))
     width = call.score.pair_width(call.query)
     batch, heads, query_len, key_len = call.shape
     found = {"calls": 1.0, "rows": float(batch * heads * (query_len + key_len)), "strips": number}
-    small = at_once * call.query.shape[-1] < _LARGE
-    found["small products" if small else "products"] = pairs * (width + call.value.shape[-1])
+    fast = as_wide_as_all_keys(call) and gains(strip_rows, call.query.shape[-1], keys)
+    found["fast products" if fast else "products"] = pairs * (width + call.value.shape[-1])
     found["graph pairs" if _by_graph(call) else call.normalizer.work] = pairs
     if not _is_dot(call):
         found["hidden"] = pairs * width

@@ -6,6 +6,9 @@ import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
+# numbers of turned vectors that are looked at together
+_TABLE = 2**18
+
 
 def bucket(
     vectors: Float[Tensor, "batch heads length dim"],
@@ -16,10 +19,16 @@ def bucket(
 
     Vectors of a small angle fall into one bucket likely (Andoni et al. 2015, arXiv:1509.02897). No columns: bucket 0.
     """
-    turned = torch.einsum("bhnd,rdc->bhrnc", vectors, rotations.to(vectors.dtype))
     there = torch.arange(rotations.shape[-1], device=vectors.device) < columns[..., None, None, None]
-    both = torch.cat((turned.masked_fill(~there, float("-inf")), (-turned).masked_fill(~there, float("-inf"))), -1)
-    return both.argmax(-1)
+    outside = torch.zeros(there.shape, dtype=vectors.dtype, device=vectors.device).masked_fill_(~there, float("-inf"))
+    rotations = rotations.to(vectors.dtype)
+    # as many vectors at a time as the table allows: all of them with all columns would be the square of the length
+    rows = max(1, _TABLE // max(1, vectors.shape[:2].numel() * rotations.shape[0] * rotations.shape[-1]))
+    found = []
+    for piece in vectors.detach().split(rows, dim=2):
+        turned = torch.einsum("bhnd,rdc->bhrnc", piece, rotations)
+        found.append(torch.cat((turned + outside, outside - turned), -1).argmax(-1))
+    return torch.cat(found, -1)
 
 
 class Order(NamedTuple):
