@@ -9,7 +9,7 @@ from headwise.attention import kernels, measured, normalizers
 from headwise.attention.call import Call, check
 from headwise.attention.kernels import _products
 from headwise.attention.kernels._products import linear, product
-from headwise.attention.masks import Causal, Padding
+from headwise.attention.masks import Causal, Padding, Window
 from headwise.attention.relative import Relative
 from headwise.attention.scores import Additive, ScaledDot
 
@@ -77,6 +77,32 @@ def test_small_products_and_copies_that_cost_more_stay_with_mkl():
             assert _products._gaining(large, narrow) is not None
 
 
+def test_round_sizes():
+    """At most three significant bits: four sizes in each doubling."""
+    round_sizes = [n for n in range(1, 129) if _products.rounded(n) == n]
+    assert round_sizes == [*range(1, 9), 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128]
+    assert [_products.rounded(n) for n in (0, 9, 63, 341, 2047)] == [0, 8, 56, 320, 1792]
+    with measured.trying(1.0):
+        assert _products.gains(512, 64, 2048)
+        assert not _products.gains(512, 64, 2050)
+        assert not _products.gains(513, 64, 2048)
+    with measured.trying(float("inf")):
+        assert not _products.gains(512, 64, 2048)
+
+
+@needs_onednn
+@pytest.mark.parametrize(
+    ("options", "several"), [({}, False), ({"mask": Causal()}, True), ({"mask": Window(1, 1)}, True)], ids=str
+)
+def test_strips_that_differ_in_shape_stay_with_mkl(options, several, monkeypatch):
+    """oneDNN keeps memory for every shape."""
+    seen, times = [], _products.linear_of_onednn()
+    monkeypatch.setattr(_products, "linear_of_onednn", lambda: lambda x, w: seen.append(x) or times(x, w))
+    with measured.trying(1.0):
+        kernels.kernel("rows").compute(check(a_call(**options)))
+    assert several == (not seen)
+
+
 def test_without_the_operator(monkeypatch):
     monkeypatch.setattr(_products, "linear_of_onednn", lambda: None)
     left, right = torch.randn(9, 64), torch.randn(64, 8)
@@ -98,7 +124,7 @@ def test_a_linear_layer_has_the_gradients_of_its_definition(library):
 
 def a_call(**options):
     query, key, value = (
-        torch.randn(2, heads, length, 8).requires_grad_() for heads, length in ((4, 6), (2, 9), (2, 9))
+        torch.randn(2, heads, length, 8).requires_grad_() for heads, length in ((4, 6), (2, 10), (2, 10))
     )
     return Call(query, key, value, ScaledDot(), normalizers.build(options.pop("normalizer", "softmax")), **options)
 
@@ -110,9 +136,9 @@ def table():
 CALLS = {
     "plain": lambda: a_call(),
     "causal": lambda: a_call(mask=Causal()),
-    "padding": lambda: a_call(mask=Padding(torch.tensor([9, 4]))),
+    "padding": lambda: a_call(mask=Padding(torch.tensor([10, 4]))),
     "relu": lambda: a_call(normalizer="relu"),
-    "bias": lambda: a_call(bias=torch.randn(2, 4, 6, 9).requires_grad_()),
+    "bias": lambda: a_call(bias=torch.randn(2, 4, 6, 10).requires_grad_()),
     "table": lambda: a_call(relative=Relative(-5, query=torch.randn(2, 4, 6, 8), query_table=table())),
     "shared table": lambda: a_call(relative=Relative(-5, value_table=torch.randn(1, 14, 8).requires_grad_())),
     "additive": lambda: replace(a_call(), score=Additive(8, 8, 16)),
