@@ -23,10 +23,10 @@ def tensors(query_len: int, key_len: int, *, dtype=torch.float32, grad=False, di
     [
         (tensors(5, 7), {"normalizer": "relu"}, {"plain", "rows"}),
         (tensors(5, 7), {"score": Additive(32, 32, 3)}, {"plain", "additive", "rows"}),
-        (tensors(1024, 1024), {}, {"fused"}),
+        (tensors(1024, 1024), {}, {"fused", "rows"}),
         (tensors(25, 25, grad=True), {"dropout": 0.1}, {"eager", "fused", "plain"}),
         (tensors(25, 25, dtype=torch.bfloat16, grad=True), {}, {"eager", "plain"}),
-        (tensors(512, 512, dtype=torch.float16), {}, {"fused"}),
+        (tensors(512, 512, dtype=torch.float16), {}, {"fused", "rows"}),
         (tensors(4096, 4096), {"mask": Window(32, 32)}, {"banded", "rows"}),
         (tensors(700, 700), {"mask": Edges(torch.tensor([[5], [7]]), 700)}, {"edges"}),
         (tensors(1024, 1024), {"normalizer": "sparsemax"}, {"rows"}),
