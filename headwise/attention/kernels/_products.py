@@ -81,7 +81,7 @@ def linear_of_onednn() -> Callable[[Tensor, Tensor], Tensor] | None:
 def gains(rows: int, inner: int, columns: int, *, several: bool = False) -> bool:
     """Whether oneDNN is the faster one for a float32 product of these sizes, or for each of several.
 
-    It keeps half a megabyte for every shape that it ever met, so only round sizes may meet it: few in each doubling.
+    It keeps memory for every shape that it ever met, so only round sizes may meet it: few in each doubling.
     """
     least = measured.onednn_from() * (2 if several else 1)
     return rows * inner * columns >= least and all(rounded(size) == size for size in (rows, inner, columns))
