@@ -18,7 +18,8 @@ from headwise.data.batches import PairBatch
 from headwise.decoding.search import DecodingConfig, search
 from headwise.layers.decoding import for_inference
 from headwise.models.protocols import Seq2Seq
-from headwise.models.transformer import TransformerConfig, build_transformer
+from headwise.models.transformer import build_transformer
+from headwise.models.transformer_config import TransformerConfig
 
 WEIGHTS = {"headwise": "headwise.safetensors", "marian": "marian.safetensors"}
 LOGITS = "logits.safetensors"

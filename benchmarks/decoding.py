@@ -32,7 +32,8 @@ from headwise.data.buckets import token_batches
 from headwise.data.corpus import data_cache
 from headwise.data.tokenizers import Tokenizer
 from headwise.models.protocols import Seq2Seq
-from headwise.models.transformer import TransformerConfig, build_transformer
+from headwise.models.transformer import build_transformer
+from headwise.models.transformer_config import TransformerConfig
 from headwise.training.recipe import read_recipe
 from headwise.training.runs import load
 

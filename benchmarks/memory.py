@@ -61,7 +61,7 @@ def _kernel(name: str, length: int) -> Callable[[], None]:
         call = replace(call, relative=Relative(1 - length, scalar=torch.zeros(1, 2 * length - 1, requires_grad=True)))
     elif name == "rows, causal":
         call = replace(call, mask=Causal())
-    kernel = kernels.kernel(name.partition(",")[0])
+    kernel = kernels.KERNELS[name.partition(",")[0]]
 
     def run() -> None:
         output = planner.run(call, kernel.__name__.rpartition(".")[2])

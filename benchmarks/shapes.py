@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from headwise.data.batches import PairBatch
-from headwise.models.transformer import TransformerConfig
+from headwise.models.transformer_config import TransformerConfig
 
 
 @dataclass(frozen=True)

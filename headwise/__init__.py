@@ -4,8 +4,29 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headwise.attention import attend, plan
-    from headwise.attention.masks import Causal, Mask, Padding, Table, Window
+    from headwise.adopt import adopt, release
+    from headwise.attention import attend, plan, weights
+    from headwise.attention.call import Call
+    from headwise.attention.masks import (
+        BigBird,
+        Blocks,
+        Causal,
+        Dilated,
+        Documents,
+        Edges,
+        Global,
+        Mask,
+        Padding,
+        Prefix,
+        Shifts,
+        Strided,
+        Table,
+        Window,
+    )
+    from headwise.attention.mechanisms.mechanism import Facts, Mechanism, Recurrent
+    from headwise.attention.mechanisms.scored import Scored
+    from headwise.attention.normalizers import Normalizer
+    from headwise.attention.scores import Score
     from headwise.errors import (
         CheckpointError,
         ConfigError,
@@ -15,42 +36,74 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from headwise.layers.attention import MultiHeadAttention
-    from headwise.records import record
+    from headwise.positions.position import Position
+    from headwise.records import edit, record
     from headwise.runtime import apply as tune
     from headwise.training.runs import load, train
 
 __version__ = "0.1.0"
 
+# names are looked up at their first use, so that importing the package, and `--help`, imports no PyTorch
+_HOMES = {
+    "headwise.adopt": ("adopt", "release"),
+    "headwise.attention": ("attend", "plan", "weights"),
+    "headwise.attention.call": ("Call",),
+    "headwise.attention.masks": (
+        *("BigBird", "Blocks", "Causal", "Dilated", "Documents", "Edges", "Global", "Mask", "Padding", "Prefix"),
+        *("Shifts", "Strided", "Table", "Window"),
+    ),
+    "headwise.attention.mechanisms.mechanism": ("Facts", "Mechanism", "Recurrent"),
+    "headwise.attention.mechanisms.scored": ("Scored",),
+    "headwise.attention.normalizers": ("Normalizer",),
+    "headwise.attention.scores": ("Score",),
+    "headwise.errors": ("CheckpointError", "ConfigError", "DataError", "HeadwiseError", "ShapeError", "Unsupported"),
+    "headwise.layers.attention": ("MultiHeadAttention",),
+    "headwise.positions.position": ("Position",),
+    "headwise.records": ("edit", "record"),
+    "headwise.training.runs": ("load", "train"),
+}
+
 __all__ = [
+    "BigBird",
+    "Blocks",
+    "Call",
     "Causal",
     "CheckpointError",
     "ConfigError",
     "DataError",
+    "Dilated",
+    "Documents",
+    "Edges",
+    "Facts",
+    "Global",
     "HeadwiseError",
     "Mask",
+    "Mechanism",
     "MultiHeadAttention",
+    "Normalizer",
     "Padding",
+    "Position",
+    "Prefix",
+    "Recurrent",
+    "Score",
+    "Scored",
     "ShapeError",
+    "Shifts",
+    "Strided",
     "Table",
     "Unsupported",
     "Window",
+    "adopt",
     "attend",
+    "edit",
     "load",
     "plan",
     "record",
+    "release",
     "train",
     "tune",
+    "weights",
 ]
-
-# names are looked up at their first use, so that importing the package, and `--help`, imports no PyTorch
-_HOMES = {
-    "headwise.attention": ("attend", "plan"),
-    "headwise.attention.masks": ("Causal", "Mask", "Padding", "Table", "Window"),
-    "headwise.errors": ("CheckpointError", "ConfigError", "DataError", "HeadwiseError", "ShapeError", "Unsupported"),
-    "headwise.layers.attention": ("MultiHeadAttention",),
-    "headwise.records": ("record",),
-    "headwise.training.runs": ("load", "train"),
-}
 
 
 def __getattr__(name: str) -> Any:
@@ -60,3 +113,7 @@ def __getattr__(name: str) -> Any:
         if name in names:
             return getattr(importlib.import_module(home), name)
     raise AttributeError(f"module 'headwise' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -94,53 +94,63 @@ class Kept(ABC):
 
 @dataclass(slots=True)
 class KeyValues(Kept):
-    """Keys and values of one attention layer in one tensor (rows, 2 x kv_heads, capacity, head_dim), keys first.
+    """Keys and values of one attention layer, each (rows, kv_heads, capacity, dim).
 
     Preallocated and grown by doubling. `used` counts the stored keys. With `fixed` the content is complete
     (cross-attention) and is only read. Without `shares_beams` the rows are copied when hypotheses part, for
     mechanisms that cannot tell them apart by a bias.
     """
 
-    both: Tensor | None = None
+    keys: Tensor | None = None
+    values: Tensor | None = None
     used: int = 0
     fixed: bool = False
     shares_beams: bool = True
     beams: int = 1
 
-    def append(self, both: Float[Tensor, "rows twice new head_dim"]) -> tuple[Tensor, Tensor]:
+    def append(
+        self, key: Float[Tensor, "rows kv_heads new head_dim"], value: Float[Tensor, "rows kv_heads new value_dim"]
+    ) -> tuple[Tensor, Tensor]:
         """Stores new keys and values behind the old ones and returns views of all of them."""
-        end = self.used + both.shape[2]
-        if self.both is None:
-            batch, twice, new, dim = both.shape
-            self.both = both.new_empty(batch, twice, max(16, 2 * new), dim)
-        if end > self.both.shape[2]:
-            self.both = grown(self.both, 2, end)
-        self.both[:, :, self.used : end] = both
+        end = self.used + key.shape[2]
+        if self.keys is None or self.values is None:
+            self.keys, self.values = (_room(tensor, max(16, 2 * end)) for tensor in (key, value))
+        if end > self.keys.shape[2]:
+            self.keys, self.values = grown(self.keys, 2, end), grown(self.values, 2, end)
+        self.keys[:, :, self.used : end] = key
+        self.values[:, :, self.used : end] = value
         self.used = end
         return self.read()
 
-    def fill(self, both: Float[Tensor, "batch twice memory_len head_dim"]) -> None:
+    def fill(
+        self,
+        key: Float[Tensor, "batch kv_heads memory_len head_dim"],
+        value: Float[Tensor, "batch kv_heads memory_len value_dim"],
+    ) -> None:
         """Stores the projected memory of a cross-attention, once."""
-        self.both, self.used, self.fixed = both, both.shape[2], True
+        self.keys, self.values, self.used, self.fixed = key, value, key.shape[2], True
 
     def read(self) -> tuple[Tensor, Tensor]:
         """All stored keys and values."""
-        assert self.both is not None
-        heads = self.both.shape[1] // 2
-        return self.both[:, :heads, : self.used], self.both[:, heads:, : self.used]
+        assert self.keys is not None
+        assert self.values is not None
+        return self.keys[:, :, : self.used], self.values[:, :, : self.used]
 
     def expand(self, beams: int) -> None:
         if not self.shares_beams:
             self.beams = beams
-            self.both = None if self.both is None else self.both.repeat_interleave(beams, dim=0)
+            self._each(lambda tensor: tensor.repeat_interleave(beams, dim=0))
 
     def reorder(self, index: Int[Tensor, "rows"]) -> None:
-        if not self.shares_beams and self.both is not None:
-            self.both = self.both.index_select(0, index)
+        if not self.shares_beams:
+            self._each(lambda tensor: tensor.index_select(0, index))
 
     def keep(self, sentences: Int[Tensor, "kept"]) -> None:
-        if self.both is not None:
-            self.both = self.both.index_select(0, rows_of(sentences, self.beams))
+        self._each(lambda tensor: tensor.index_select(0, rows_of(sentences, self.beams)))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> None:
+        if self.keys is not None and self.values is not None:
+            self.keys, self.values = change(self.keys), change(self.values)
 
 
 @dataclass(slots=True)
@@ -214,6 +224,10 @@ def rows_of(sentences: Int[Tensor, "kept"], beams: int) -> Int[Tensor, "rows"]:
     if beams == 1:
         return sentences
     return (sentences[:, None] * beams + torch.arange(beams, device=sentences.device)).flatten()
+
+
+def _room(tensor: Tensor, capacity: int) -> Tensor:
+    return tensor.new_empty(*tensor.shape[:2], capacity, tensor.shape[3])
 
 
 def grown(tensor: Tensor, dim: int, needed: int) -> Tensor:

@@ -1,8 +1,15 @@
-"""A folder as a registry: a thing is named by its file; nothing registers itself, nothing is imported to list it."""
+"""A folder as a registry: a thing is named by its file; nothing registers itself, nothing is imported to list it.
+
+A thing of one's own is named `module:attribute`.
+"""
 
 import importlib
 import pkgutil
-from typing import Generic, TypeVar
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 from headwise.errors import ConfigError, unknown
 
@@ -29,9 +36,18 @@ class Folder(Generic[T]):
         return tuple(sorted(name for name in found if name not in self.base and not name.startswith("_")))
 
     def find(self, name: str) -> type[T]:
-        """The class in the file of this name. Raises: ConfigError with the nearest name if there is no such file."""
+        """The class in the file of this name, or the one named `module:Class`.
+
+        Raises: ConfigError with the nearest name if there is no such file; if there is no such class, or another kind.
+        """
+        if ":" in name:
+            own = imported(name)
+            if not (isinstance(own, type) and issubclass(own, self.kind)):
+                raise ConfigError(f"'{name}' is no {self.noun}: a class that extends {self.kind.__name__}")
+            return own
         if name not in self.names():
-            raise ConfigError(unknown(self.noun, name, self.names()))
+            advice = f"; one of your own is named module:Class, such as my_module:My{self.kind.__name__}"
+            raise ConfigError(unknown(self.noun, name, self.names()) + advice)
         module = importlib.import_module(f"{self.package}.{name}")
         for found in vars(module).values():
             if isinstance(found, type) and issubclass(found, self.kind) and found.__module__ == module.__name__:
@@ -41,3 +57,39 @@ class Folder(Generic[T]):
     def catalogue(self) -> dict[str, str]:
         """Name and first documentation line of every member."""
         return {name: (self.find(name).__doc__ or "").partition("\n")[0] for name in self.names()}
+
+
+def imported(name: str) -> Any:
+    """What `module:attribute` names; modules are looked for in the current folder too.
+
+    Raises: ConfigError if there is no such module or attribute, or its import fails.
+    """
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise ConfigError(f"'{name}' is not module:attribute, such as my_module:MyAttention")
+    try:
+        with _here():
+            found: Any = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
+            raise ConfigError(f"no module '{module}' here ({Path.cwd()}) or installed") from None
+        raise ConfigError(f"module '{module}' needs '{error.name}', which is not installed") from None
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"module '{module}' fails when it is imported: {type(error).__name__}: {error}") from error
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            names = [known for known in dir(found) if not known.startswith("_")]
+            raise ConfigError(unknown(f"attribute of module '{module}':", part, names))
+        found = getattr(found, part)
+    return found
+
+
+@contextmanager
+def _here() -> Iterator[None]:
+    """The current folder can be imported from, for the time of an import."""
+    folder = str(Path.cwd())
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)

@@ -1,15 +1,15 @@
-"""What this machine does well: threads, memory allocator, the fast exact path of float32 products.
+"""What this machine does well: threads, memory allocator, the faster exact path of float32 products.
 
-Applied by the command line and by `headwise.tune()`, never by an import; `headwise doctor` reports it. Nothing here
-changes what is computed beyond float32 rounding, which is measured before use.
+Applied by the command line and by `headwise.tune()`, never by an import or inside a call; `headwise doctor` reports it.
+Nothing here changes what is computed beyond float32 rounding, which is measured before use.
 """
 
 import ctypes
+import math
 import os
 import platform
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import process_time
@@ -20,11 +20,16 @@ from headwise.errors import ConfigError
 
 # parameters of mallopt(3) in glibc
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
+# the largest error of a float32 product in relation to its largest number; bfloat16 has some 3e-3
+_FLOAT32_ERROR = 1e-5
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What was applied: threads in use, whether freed memory is kept, and the float32 product path with its reason."""
+    """What is in effect: threads, whether freed memory is kept, who multiplies float32 matrices, and why.
+
+    `products` is "default" (PyTorch's choice, MKL on most processors) or "oneDNN".
+    """
 
     threads: int
     keeps_memory: bool
@@ -32,29 +37,33 @@ class Settings:
     reason: str
 
 
-_applied: Settings | None = None
+@dataclass(frozen=True)
+class Measured:
+    """One path of float32 products: seconds of the fastest run, and its largest error in relation to the result."""
+
+    seconds: float
+    error: float
 
 
 def apply(threads: int | None = None, *, keep_memory: bool = True, fast_products: bool = True) -> Settings:
-    """Sets up this process for speed, once; a later call changes only the number of threads.
+    """Sets up this process for speed and says what is in effect. Call it first, before other threads compute.
+
+    The path of float32 products is chosen for training. Decoding multiplies few rows at a time, which oneDNN begins
+    slowly: where it is chosen, translating takes 1.3 to 2.2 times as long (measured with a Xeon held to AVX-512), so
+    the verbs that only predict leave it out. A precision that was set before is left as it is and told.
 
     Args:
         threads: processor threads; PyTorch's own choice if None.
         keep_memory: do not give freed memory back to the system after every step.
-        fast_products: use the faster of two float32 product paths if it is as accurate.
+        fast_products: let oneDNN multiply float32 matrices if it is faster here and as accurate.
     """
-    global _applied
     if threads is not None:
         if threads < 1:
             raise ConfigError(f"threads ({threads}) must be at least 1")
         torch.set_num_threads(threads)
-    if _applied is None:
-        kept = keep_memory and keep_freed_memory()
-        products, reason = choose_products() if fast_products else ("highest", "as PyTorch sets it")
-        _applied = Settings(torch.get_num_threads(), kept, products, reason)
-    else:
-        _applied = Settings(torch.get_num_threads(), _applied.keeps_memory, _applied.products, _applied.reason)
-    return _applied
+    kept = keep_memory and keep_freed_memory()
+    products, reason = choose_products(try_other=fast_products)
+    return Settings(torch.get_num_threads(), kept, products, reason)
 
 
 def keep_freed_memory() -> bool:
@@ -68,98 +77,140 @@ def keep_freed_memory() -> bool:
     return bool(library.mallopt(_M_MMAP_MAX, 0)) and bool(library.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))
 
 
-def choose_products() -> tuple[str, str]:
-    """Measures both float32 product paths of the CPU and sets the better one: (setting, reason).
+def choose_products(*, try_other: bool = True) -> tuple[str, str]:
+    """Measures the paths of float32 products of the processor and sets the better one: ("default" or "oneDNN", why).
 
-    PyTorch multiplies float32 matrices with MKL; "medium" moves them to oneDNN, which is twice as fast on some
-    processors. On others "medium" may round to bfloat16: it is used only if its error is that of float32.
+    `torch.backends.mkldnn.matmul.fp32_precision = "bf16"` moves products to oneDNN and allows it to round to bfloat16.
+    Processors without fast bfloat16 do not round, and some multiply faster so; those that would round keep the default.
     """
-    generator = torch.Generator().manual_seed(0)
-    # the shape of a training step; smaller ones are for `small_products`
-    left = torch.randn(1024, 256, generator=generator)
-    right = torch.randn(256, 1024, generator=generator)
-    exact = left.double() @ right.double()
-    before = torch.get_float32_matmul_precision()
-    seconds: dict[str, list[float]] = {"highest": [], "medium": []}
-    errors: dict[str, float] = {}
+    matmul = torch.backends.mkldnn.matmul
+    before = matmul.fp32_precision
+    if before not in ("none", "ieee"):
+        return "oneDNN", describe_set(before, _error())
+    if not try_other:
+        return "default", "as PyTorch sets it"
+    if torch.accelerator.is_available():
+        # the setting reaches products of Intel's accelerators, and compiled code of others asks for one value of both
+        return "default", "as PyTorch sets it, since there is an accelerator"
+    if not torch.backends.mkldnn.is_available():
+        return "default", "this PyTorch has no oneDNN"
+    default = Measured(math.inf, _error())
+    try:
+        matmul.fp32_precision = "bf16"
+        other = Measured(math.inf, _error())
+        if other.error <= _FLOAT32_ERROR:
+            default, other = _timed(default, other)
+    finally:
+        matmul.fp32_precision = before
+    chosen, reason = better(default, other)
+    if chosen == "oneDNN":
+        matmul.fp32_precision = "bf16"
+    return chosen, reason
+
+
+def better(default: Measured, other: Measured) -> tuple[str, str]:
+    """Which of two measured paths to take, ("default" or "oneDNN", why).
+
+    >>> better(Measured(2.0, 4e-7), Measured(1.0, 8e-7))
+    ('oneDNN', '2.00 times the speed of the default, error 8e-07 against 4e-07')
+    """
+    errors = f"error {other.error:.0e} against {default.error:.0e}"
+    if other.error > _FLOAT32_ERROR:
+        return "default", f"oneDNN would round to bfloat16 here, {errors}"
+    if not (other.seconds > 0 and math.isfinite(other.seconds)):
+        return "default", f"the clock of this machine is too coarse to compare with oneDNN, {errors}"
+    ratio = default.seconds / other.seconds
+    if ratio <= 1.05:
+        return "default", f"oneDNN has {ratio:.2f} times its speed, {errors}"
+    return "oneDNN", f"{ratio:.2f} times the speed of the default, {errors}"
+
+
+def describe_set(precision: str, error: float) -> str:
+    """What to say of a precision that was set before: whether products are float32 all the same.
+
+    >>> describe_set("bf16", 3e-3)
+    "precision 'bf16' was set before: products are not float32, error 3e-03"
+    """
+    exact = "products are float32" if error <= _FLOAT32_ERROR else "products are not float32"
+    return f"precision '{precision}' was set before: {exact}, error {error:.0e}"
+
+
+def _error() -> float:
+    """Largest error of products at present, in relation to the largest number; each shape may have its own kernel."""
+    worst = 0.0
+    for batch, rows, inner, columns in ((1, 1024, 256, 512), (1, 8, 512, 512), (6, 48, 64, 48)):
+        left, right = _numbers(batch, rows, inner), _numbers(batch, inner, columns)
+        exact = left.double() @ right.double()
+        worst = max(worst, float(((left @ right).double() - exact).abs().max() / exact.abs().max()))
+    return worst
+
+
+def _timed(default: Measured, other: Measured) -> tuple[Measured, Measured]:
+    """Both with their seconds; leaves the setting at the other one."""
+    left, right, times = _numbers(1024, 256), _numbers(256, 1024), {"ieee": math.inf, "bf16": math.inf}
     # turn by turn, in processor time: what else runs on the machine slows both alike
     for _ in range(7):
-        for setting, times in seconds.items():
-            torch.set_float32_matmul_precision(setting)
-            errors[setting] = float(((left @ right).double() - exact).abs().max() / exact.abs().max())
-            times.append(_seconds(left, right))
-    ratio = min(seconds["highest"]) / min(seconds["medium"])
-    accurate = errors["medium"] <= 4 * errors["highest"] + 1e-7
-    chosen = "medium" if accurate and ratio > 1.05 else "highest"
-    torch.set_float32_matmul_precision(chosen if chosen == "medium" else before)
-    facts = f"oneDNN {ratio:.2f} times the speed of MKL, error {errors['medium']:.0e} against {errors['highest']:.0e}"
-    return chosen, facts
+        for setting in times:
+            torch.backends.mkldnn.matmul.fp32_precision = setting
+            times[setting] = min(times[setting], _seconds(lambda: left @ right))
+    return Measured(times["ieee"], default.error), Measured(times["bf16"], other.error)
 
 
-@contextmanager
-def small_products(multiplications: int = 0) -> Iterator[None]:
-    """Inside, float32 products of about this size take MKL: oneDNN costs some 15 microseconds a call, more if new.
-
-    For loops over few rows, such as decoding, where large weights are packed for oneDNN anyway.
-    """
-    before = torch.get_float32_matmul_precision()
-    if before == "highest" or multiplications > 1_000_000:
-        yield
-        return
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
+def _numbers(*shape: int) -> torch.Tensor:
+    """Random numbers of the processor's memory; those of the process stay what they were."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)), device="cpu")
 
 
-def _seconds(left: torch.Tensor, right: torch.Tensor) -> float:
+def _seconds(run: Callable[[], object]) -> float:
     start = process_time()
-    _ = left @ right
+    run()
     return process_time() - start
 
 
 def gigaflops(dtype: torch.dtype, size: int = 768) -> float:
     """Rate of a square matrix product with the present settings, in 10^9 operations per second of one thread."""
-    left = torch.randn(size, size).to(dtype)
-    fastest = min(_seconds(left, left) for _ in range(8))
-    return 2 * size**3 / fastest / 1e9
+    left = _numbers(size, size).to(dtype)
+    fastest = min(_seconds(lambda: left @ left) for _ in range(8))
+    # a coarse clock may see no time pass
+    return 2 * size**3 / max(fastest, 1e-6) / 1e9
+
+
+def training_precision(float32: float, bfloat16: float) -> tuple[str, str]:
+    """What `training.precision = "auto"` is on a processor with these rates of products in GFLOP/s: (setting, why).
+
+    Below 1.5 times the rate of float32 the casts of a step cost more than its products gain.
+
+    >>> training_precision(100.0, 600.0)
+    ('bf16', 'products in bfloat16 have 6.0 times the rate of float32 here')
+    """
+    ratio = bfloat16 / float32
+    return "bf16" if ratio >= 1.5 else "fp32", f"products in bfloat16 have {ratio:.1f} times the rate of float32 here"
 
 
 def processor() -> str:
-    """Name of the processor, its vector instructions as PyTorch uses them, and the number of cores."""
-    name = _about("model name") or platform.processor() or platform.machine()
-    return f"{name}, {torch.backends.cpu.get_cpu_capability()}, {os.cpu_count()} cores"
+    """Name of the processor, its vector instructions as PyTorch uses them, and the number of cores.
 
-
-def is_wide_amd() -> bool:
-    """Whether this is an AMD processor with AVX-512."""
-    return _about("vendor_id") == "AuthenticAMD" and torch.backends.cpu.get_cpu_capability() == "AVX512"
-
-
-def _about(field: str) -> str:
-    """A field of the first processor, as Linux tells it; "" if it does not."""
+    Reads `/proc/cpuinfo`: for reports, not for decisions.
+    """
     info = Path("/proc/cpuinfo")
     lines = info.read_text().split("\n") if info.exists() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith(field)), "")
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    name = next(names, "") or platform.processor() or platform.machine()
+    return f"{name}, {torch.backends.cpu.get_cpu_capability()}, {os.cpu_count()} cores"
 
 
 def report() -> list[tuple[str, str, str]]:
     """(what, value, advice) rows for `headwise doctor`; advice is empty where nothing is to be done."""
     settings = apply()
-    rates = f"float32 {gigaflops(torch.float32):.0f}, bfloat16 {gigaflops(torch.bfloat16):.0f} GFLOP/s a thread"
+    float32, bfloat16 = gigaflops(torch.float32), gigaflops(torch.bfloat16)
     kept = "kept after a step" if settings.keeps_memory else "given back to the system after a step"
+    fast = training_precision(float32, bfloat16)[0] == "bf16"
     return [
         ("processor", processor(), ""),
         ("accelerator", torch.cuda.get_device_name() if torch.cuda.is_available() else "none", ""),
         ("threads", str(settings.threads), "" if settings.threads > 1 else "--threads N uses more cores"),
-        ("matrix products", rates, ""),
+        ("matrix products", f"float32 {float32:.0f}, bfloat16 {bfloat16:.0f} GFLOP/s a thread", ""),
         ("float32 products", f"{settings.products}: {settings.reason}", ""),
         ("freed memory", kept, "" if settings.keeps_memory else "needs glibc; large tensors cost page faults"),
-        ("bfloat16", *_bfloat16()),
+        ("bfloat16", "fast here", "training.precision=auto trains faster") if fast else ("bfloat16", "not faster", ""),
     ]
-
-
-def _bfloat16() -> tuple[str, str]:
-    fast = gigaflops(torch.bfloat16) > 1.3 * gigaflops(torch.float32)
-    return ("fast here", "training.precision=bf16 trains faster") if fast else ("not faster than float32 here", "")

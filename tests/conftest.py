@@ -1,8 +1,10 @@
 """What every test runs under: checked annotations, fixed seeds, poisoned memory, hypothesis profiles.
 
-More examples: `pytest --hypothesis-profile=thorough`.
+More examples: `pytest --hypothesis-profile=thorough`. Annotations that are checked cannot be traced by a compiler, so
+the files `test_transforms.py` run apart, in a process with `HEADWISE_TEST_UNTYPED=1`, and all others without it.
 """
 
+import os
 import random
 import sys
 from collections.abc import Iterator
@@ -18,8 +20,18 @@ from jaxtyping import install_import_hook
 # a test imports the helpers that lie beside it by name
 sys.path += [str(folder) for folder in Path(__file__).parent.iterdir() if folder.is_dir()]
 
-# before anything of the package is imported: every annotation, shapes included, is checked while tests run
-install_import_hook("headwise", "beartype.beartype")
+UNTYPED = "HEADWISE_TEST_UNTYPED" in os.environ
+if not UNTYPED:
+    # before anything of the package is imported: every annotation, shapes included, is checked while tests run
+    install_import_hook("headwise", "beartype.beartype")
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Either the files on transforms, or all the others."""
+    if not collection_path.name.startswith("test_"):
+        return None
+    return True if (collection_path.name == "test_transforms.py") != UNTYPED else None
+
 
 _slow_is_fine = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from headwise.caches import Ancestry, KeyValues, grown
-from headwise.models.transformer import TransformerConfig, build_transformer
+from headwise.models.transformer import build_transformer
+from headwise.models.transformer_config import TransformerConfig
 
 
 class Walk(RuleBasedStateMachine):

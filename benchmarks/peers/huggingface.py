@@ -12,7 +12,8 @@ from benchmarks.corpus import BOS, EOS, PAD
 from headwise.layers.attention import MultiHeadAttention
 from headwise.layers.blocks import DecoderBlock, EncoderBlock, Residual
 from headwise.models.protocols import Seq2Seq
-from headwise.models.transformer import TransformerConfig, TransformerDecoder, TransformerEncoder
+from headwise.models.transformer import TransformerDecoder, TransformerEncoder
+from headwise.models.transformer_config import TransformerConfig
 from headwise.positions.sinusoidal import sinusoids
 
 LONGEST = 512

@@ -1,17 +1,18 @@
-"""Attention as a function: `attend` computes it, `plan` tells how it would be computed and why."""
+"""Attention as functions: `attend` computes it, `weights` shows it, `plan` tells how it would be computed and why."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.attention import normalizers, planner, scores
-from headwise.attention.call import Call, check
+from headwise.attention import planner
+from headwise.attention.call import Call
 from headwise.attention.masks import Mask
 from headwise.attention.normalizers import Normalizer
 from headwise.attention.planner import Plan
-from headwise.attention.scores import Score
-from headwise.errors import ConfigError, unknown
+from headwise.attention.scores import Dot, Score
+from headwise.attention.weights import weights as exact_weights
+from headwise.errors import ConfigError
 
 
 def attend(
@@ -19,31 +20,38 @@ def attend(
     key: Float[Tensor, "batch kv_heads key_len key_dim"],
     value: Float[Tensor, "batch kv_heads key_len value_dim"],
     *,
-    score: str | Score = "scaled_dot",
+    score: str | Score | Callable[..., Tensor] = "scaled_dot",
     normalizer: str | Normalizer | Callable[..., Tensor] = "softmax",
-    mask: Mask | None = None,
+    mask: Mask | Tensor | None = None,
     bias: Float[Tensor, "#batch #heads #query_len key_len"] | None = None,
     scale: float | None = None,
     dropout: float = 0.0,
+    query_start: int = 0,
     kernel: str = "auto",
 ) -> Float[Tensor, "batch heads query_len value_dim"]:
     """Attention: normalizer(score(query, key) + bias under mask) @ value.
 
-    A query with no allowed key gives exactly zero with zero gradient. What stands under the mask, NaN and infinity
-    included, never reaches an output or a gradient.
+    What is masked, on every device and under every transform, at linear cost: keys and values that no query of a
+    sequence may see (padding, isolated nodes) are taken as zero, so NaN there never leaks, forward or backward; which
+    these are follows from the mask's structure (lengths, documents, edges, a band, a table), and for a predicate of
+    your own where its table is made. What some query may see must be finite: content up to 1e30 never leaks past the
+    mask, and a NaN spreads within its own sequence and head at most. A query without an allowed key gives exactly
+    zero with zero gradient.
 
     Args:
         key, value: may have fewer heads than the query, a divisor of its number (grouped-query attention).
-        score: name or module; "scaled_dot", "dot", or a module such as Additive(...), which has parameters.
+        score: "scaled_dot", "dot" or "soft_cap"; an object such as Additive(...), which has parameters; or a function
+            (query, key) -> scores.
         normalizer: name with its option, such as "top_k:8", an object, or a function (scores, keep) -> weights.
-        mask: which pairs may meet.
+        mask: which pairs may meet; a bool tensor, True = may attend, is taken as a table.
         bias: added to the scores before the normalizer.
         scale: factor of the dot product in place of 1 / sqrt(query_dim).
         dropout: probability of dropping a weight; applied whenever it is not 0.
+        query_start: position of the first query, for masks; keys start at 0.
         kernel: "auto", or the name of a kernel to insist on.
     Raises:
         ShapeError: tensors that do not fit; the message names the axis.
-        ConfigError: an unknown name.
+        ConfigError: an unknown name, or something of the wrong kind.
         Unsupported: the named kernel cannot compute this exactly.
     Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 1.
 
@@ -52,7 +60,9 @@ def attend(
     >>> attend(x, x, x).shape
     torch.Size([2, 3, 5, 8])
     """
-    return planner.run(_call(query, key, value, score, normalizer, mask, bias, scale, dropout), kernel)
+    scored = _scaled(score, scale)
+    call = Call(query, key, value, scored, normalizer, mask, bias, None, dropout, query_start)
+    return planner.run(call, kernel)
 
 
 def plan(
@@ -60,62 +70,56 @@ def plan(
     key: Float[Tensor, "batch kv_heads key_len key_dim"],
     value: Float[Tensor, "batch kv_heads key_len value_dim"],
     *,
-    score: str | Score = "scaled_dot",
+    score: str | Score | Callable[..., Tensor] = "scaled_dot",
     normalizer: str | Normalizer | Callable[..., Tensor] = "softmax",
-    mask: Mask | None = None,
+    mask: Mask | Tensor | None = None,
     bias: Float[Tensor, "#batch #heads #query_len key_len"] | None = None,
     scale: float | None = None,
     dropout: float = 0.0,
+    query_start: int = 0,
     kernel: str = "auto",
 ) -> Plan:
     """How `attend` with the same arguments would compute it: the kernel, the reason, why each other one does not."""
-    return planner.plan(_call(query, key, value, score, normalizer, mask, bias, scale, dropout), kernel)
+    scored = _scaled(score, scale)
+    call = Call(query, key, value, scored, normalizer, mask, bias, None, dropout, query_start)
+    return planner.plan(call, kernel)
 
 
-def _call(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    score: str | Score,
-    normalizer: str | Normalizer | Callable[..., Tensor],
-    mask: Mask | None,
-    bias: Tensor | None,
-    scale: float | None,
-    dropout: float,
-) -> Call:
-    factor = 1.0
-    if scale is not None:
-        if score not in ("dot", "scaled_dot"):
-            raise ConfigError("scale belongs to a dot product; give the factor to the score module instead")
-        score, factor = "dot", scale
-    return check(
-        Call(
-            query,
-            key,
-            value,
-            _score(score),
-            normalizers.build(normalizer),
-            mask,
-            bias,
-            scale=factor,
-            dropout=dropout,
-        )
-    )
+def weights(
+    query: Float[Tensor, "batch heads query_len query_dim"],
+    key: Float[Tensor, "batch kv_heads key_len key_dim"],
+    *,
+    score: str | Score | Callable[..., Tensor] = "scaled_dot",
+    normalizer: str | Normalizer | Callable[..., Tensor] = "softmax",
+    mask: Mask | Tensor | None = None,
+    bias: Float[Tensor, "#batch #heads #query_len key_len"] | None = None,
+    scale: float | None = None,
+    query_start: int = 0,
+    heads: Sequence[int] | None = None,
+    queries: slice = slice(None),
+    keys: slice = slice(None),
+) -> Float[Tensor, "batch wanted queries keys"]:
+    """The exact weights that `attend` gives the values, of the heads, queries and keys asked for; others cost nothing.
+
+    Args:
+        heads: heads of the query in the order wanted; all if None.
+        queries, keys: ranges with step 1.
+
+    >>> import torch
+    >>> x = torch.ones(1, 2, 1000, 4)
+    >>> weights(x, x, heads=[1], queries=slice(7, 9), keys=slice(0, 3)).shape
+    torch.Size([1, 1, 2, 3])
+    """
+    scored = _scaled(score, scale)
+    call = Call(query, key, key, scored, normalizer, mask, bias, None, 0.0, query_start)
+    return exact_weights(call, heads, queries, keys)
 
 
-_PARAMETERLESS = {
-    "dot": scores.Dot(),
-    "scaled_dot": scores.ScaledDot(),
-    "soft_cap": scores.build("soft_cap", 1, 1, 1, 1),
-}
-
-
-def _score(score: str | Score) -> Score:
-    if isinstance(score, Score):
+def _scaled(score: str | Score | Callable[..., Tensor], scale: float | None) -> str | Score | Callable[..., Tensor]:
+    if scale is None:
         return score
-    if score in _PARAMETERLESS:
-        return _PARAMETERLESS[score]
-    if score in scores.SCORES:
-        kind = scores.SCORES[score][0].__name__
-        raise ConfigError(f"score '{score}' has parameters; pass a module: score={kind}(...)")
-    raise ConfigError(unknown("score", score, scores.SCORES))
+    if score not in ("dot", "scaled_dot"):
+        raise ConfigError(
+            "scale belongs to a dot product; give the factor to the score, such as SoftCap(Dot(0.1), 50.0)"
+        )
+    return Dot(scale)

@@ -1,44 +1,78 @@
-"""One attention as data: what a kernel is asked to compute."""
+"""One attention as data: what a mechanism or kernel is asked to compute. Checked and coerced here only."""
 
+import math
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from headwise.attention.masks import Mask, Prepared
-from headwise.attention.normalizers import Normalizer, softmax
+from headwise.attention import normalizers, scores
+from headwise.attention.masks import Mask, Table
 from headwise.attention.relative import Relative
-from headwise.attention.scores import Score
-from headwise.errors import ShapeError
+from headwise.errors import ConfigError, ShapeError
+
+_HALF = (torch.bfloat16, torch.float16)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """normalizer(scale * score(query, key) + bias + relative, mask) @ value, with dropout on the weights.
+    """normalizer(score(query, key) + bias + relative under mask) @ value, with dropout on the weights.
 
     Key and value may have fewer heads than the query (a divisor: grouped-query, or one: multi-query attention); head
-    h of the query then meets head h // (heads / kv_heads). `query_start` is the position of the first query, for
-    masks. `finite` promises that keys and values hold no NaN or infinity, which saves looking.
+    h of the query then meets head h // (heads / kv_heads).
+
+    Args:
+        score: a name without parameters, such as "scaled_dot", a `Score`, or a function (query, key) -> scores.
+        normalizer: a name with its option, such as "top_k:8", a `Normalizer`, a module or function (scores, keep) ->
+            weights.
+        mask: which pairs may meet; a bool tensor is taken as a `Table`.
+        bias: added to the scores; minus infinity forbids a pair.
+        relative: what distances add to scores and values, as position schemes make it.
+        dropout: probability of dropping a weight; applied whenever it is not 0.
+        query_start: position of the first query, for masks and distances.
+        cross: whether keys come from another sequence than queries; a record shows it, nothing is computed from it.
+    Raises:
+        ShapeError: tensors that do not fit; the message names the axis.
+        ConfigError: an unknown name, or something of the wrong kind.
+
+    >>> x = torch.ones(2, 3, 5, 8)
+    >>> Call(x, x, x, normalizer="top_k:8").normalizer.name
+    'top_k:8'
     """
 
     query: Float[Tensor, "batch heads query_len query_dim"]
     key: Float[Tensor, "batch kv_heads key_len key_dim"]
     value: Float[Tensor, "batch kv_heads key_len value_dim"]
-    score: Score
-    normalizer: Normalizer = softmax
-    mask: Mask | None = None
+    # a Score, a Normalizer, and a Mask or None once the call is made, whatever was given
+    score: Any = "scaled_dot"
+    normalizer: Any = "softmax"
+    mask: Any = None
     bias: Float[Tensor, "#batch #heads #query_len key_len"] | None = None
     relative: Relative | None = None
-    scale: float = 1.0
     dropout: float = 0.0
     query_start: int = 0
-    finite: bool = False
+    cross: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "score", scores.as_score(self.score))
+        object.__setattr__(self, "normalizer", normalizers.build(self.normalizer))
+        object.__setattr__(self, "mask", _as_mask(self.mask))
+        _check_tensors(self.query, self.key, self.value)
+        self.score.check(self.query.shape[-1], self.key.shape[-1])
+        if self.mask is not None:
+            self.mask.check(*self.shape, self.query_start)
+        if self.bias is not None:
+            _check_bias(self.bias, self.query, self.shape)
+        if not 0.0 <= self.dropout < 1.0:
+            raise ConfigError(f"dropout ({self.dropout}) must be at least 0 and below 1")
 
     @property
     def group(self) -> int:
         """Query heads per key/value head."""
-        return self.query.shape[1] // max(1, self.key.shape[1])
+        return self.query.shape[1] // self.key.shape[1]
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -51,61 +85,90 @@ class Call:
         """Whether a gradient will be asked for."""
         if not torch.is_grad_enabled():
             return False
-        for tensor in (self.query, self.key, self.value, self.bias, *self.relative_tensors):
-            if tensor is not None and tensor.requires_grad:
-                return True
-        return any(parameter.requires_grad for parameter in self.score.parameters())
-
-    @property
-    def relative_tensors(self) -> tuple[Tensor, ...]:
-        """The tensors of the relative positions."""
-        return () if self.relative is None else self.relative.tensors
-
-    @property
-    def bias_learns(self) -> bool:
-        """Whether a gradient will be asked of what is added to the scores or to the values."""
-        if not torch.is_grad_enabled():
-            return False
-        if self.bias is not None and self.bias.requires_grad:
+        relative = () if self.relative is None else self.relative.tensors
+        tensors = (self.query, self.key, self.value, *relative, *(() if self.bias is None else (self.bias,)))
+        if any(tensor.requires_grad for tensor in tensors):
             return True
-        return any(tensor.requires_grad for tensor in self.relative_tensors)
+        return any(p.requires_grad for module in (self.score, self.normalizer) for p in module.parameters())
 
-    def prepared(self) -> Prepared | None:
-        """The mask as tensors for this shape."""
+    def keep(self) -> Bool[Tensor, "#batch #heads #query_len #key_len"] | None:
+        """The table of what mask and bias allow; None if they allow everything."""
+        keep = None
+        if self.mask is not None:
+            keep = self.mask.dense(*self.shape, query_start=self.query_start, device=self.query.device)
+        if self.bias is not None:
+            allowed = self.bias != -math.inf
+            keep = allowed if keep is None else keep & allowed
+        return keep
+
+    def clean(self) -> "Call":
+        """The same call with zeros in keys and values that no query of a sequence may see, as far as the mask tells.
+
+        Their weights are zero, but 0 x NaN is NaN, in the product with the values and in the gradient of the queries.
+        """
         if self.mask is None:
-            return None
-        return self.mask.prepared(*self.shape, self.query_start, self.query.device)
-
-    def replaced(self, query: Tensor, key: Tensor, value: Tensor) -> "Call":
-        """The same attention over other tensors."""
-        return replace(self, query=query, key=key, value=value)
+            return self
+        seen = self.mask.seen(*self.shape, self.query_start, self.query.device)
+        if seen is None:
+            return self
+        if seen.shape[1] > 1 and self.group > 1:
+            seen = seen.unflatten(1, (-1, self.group)).any(2)
+        hidden = ~seen.unsqueeze(-1)
+        return replace(self, key=self.key.masked_fill(hidden, 0.0), value=self.value.masked_fill(hidden, 0.0))
 
 
 def wide(tensor: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
     """The tensor in the type that scores are computed in: float32 in place of half precision."""
-    return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor
+    return tensor.float() if tensor.dtype in _HALF else tensor
 
 
-def check(call: Call) -> Call:
-    """Returns the call. Raises: ShapeError that names the axis which does not fit."""
-    query, key, value = call.query, call.key, call.value
+def uncast(tensor: Tensor) -> AbstractContextManager[Any]:
+    """Inside, autocast changes no type on the device of the tensor."""
+    device = tensor.device.type
+    return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
+
+
+def per_head(tensor: Float[Tensor, "batch kv_heads length dim"], heads: int) -> Float[Tensor, "batch heads length dim"]:
+    """Keys or values once for each head of the query: head h takes that of its group."""
+    group = heads // tensor.shape[1]
+    return tensor if group == 1 else tensor.repeat_interleave(group, dim=1)
+
+
+def _as_mask(mask: object) -> Mask | None:
+    if mask is None or isinstance(mask, Mask):
+        return mask
+    if isinstance(mask, Tensor):
+        return Table(mask)
+    if isinstance(mask, type) and issubclass(mask, Mask):
+        raise ConfigError(f"mask is the class {mask.__name__}; pass an instance, such as {mask.__name__}(...)")
+    raise ConfigError(f"mask must be a Mask or a bool tensor (True = may attend), got {type(mask).__name__}")
+
+
+def _check_tensors(query: Tensor, key: Tensor, value: Tensor) -> None:
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         if tensor.ndim != 4:
             raise ShapeError(f"{name} must be (batch, heads, length, head_dim), got {tuple(tensor.shape)}")
+        if not tensor.is_floating_point():
+            raise ShapeError(f"{name} must hold floating-point numbers, got {tensor.dtype}")
+        if tensor.dtype != query.dtype or tensor.device != query.device:
+            given = f"query {query.dtype} on {query.device}, {name} {tensor.dtype} on {tensor.device}"
+            raise ShapeError(f"{given}: bring them to one type and device, with .to(query)")
     if not query.shape[0] == key.shape[0] == value.shape[0]:
         raise ShapeError(f"batch differs: query {query.shape[0]}, key {key.shape[0]}, value {value.shape[0]}")
     if key.shape[1:3] != value.shape[1:3]:
         raise ShapeError(f"key {tuple(key.shape[1:3])} and value {tuple(value.shape[1:3])} differ in (heads, length)")
     if key.shape[1] == 0 or query.shape[1] % key.shape[1]:
         raise ShapeError(f"heads of key and value ({key.shape[1]}) must divide heads of query ({query.shape[1]})")
-    call.score.check(query.shape[-1], key.shape[-1])
-    if call.bias is not None:
-        _check_bias(call.bias, call.shape)
-    if not 0.0 <= call.dropout < 1.0:
-        raise ShapeError(f"dropout ({call.dropout}) must be at least 0 and below 1")
-    return call
 
 
-def _check_bias(bias: Tensor, wanted: tuple[int, int, int, int]) -> None:
-    if bias.ndim != 4 or any(have not in (1, want) for have, want in zip(bias.shape, wanted, strict=True)):
+def _check_bias(bias: Tensor, query: Tensor, wanted: tuple[int, int, int, int]) -> None:
+    if not bias.is_floating_point():
+        raise ShapeError(f"bias is added to scores, got {bias.dtype}; which pairs may meet is said by mask=")
+    if bias.device != query.device:
+        raise ShapeError(f"bias is on {bias.device}, query on {query.device}: bring them to one device")
+    if (
+        bias.ndim != 4
+        or bias.shape[3] != wanted[3]
+        or any(n not in (1, m) for n, m in zip(bias.shape, wanted, strict=True))
+    ):
         raise ShapeError(f"bias {tuple(bias.shape)} does not fit (batch, heads, query_len, key_len) = {wanted}")

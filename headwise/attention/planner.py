@@ -1,28 +1,85 @@
-"""Chooses the kernel for a call: the one with the least estimated cost among those that compute it exactly."""
+"""Chooses the kernel for a call: the first row of one table whose condition holds and whose kernel computes it exactly.
+
+Conditions read shapes, types, the device and the structure of the mask; nothing is measured, remembered or looked up.
+"""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from headwise.attention import costs as prices
-from headwise.attention import kernels
-from headwise.attention.call import Call
-from headwise.attention.guard import guarded
-from headwise.attention.scores import Score
+from headwise.attention.call import Call, uncast
+from headwise.attention.kernels import KERNELS, fused
 from headwise.errors import ConfigError, Unsupported, unknown
 
-Compute = Callable[[Call], Tensor]
+
+class Rule(NamedTuple):
+    """A row of the table: this kernel, where this holds, for this reason."""
+
+    kernel: str
+    holds: Callable[[Call], bool]
+    reason: str
+
+
+def _always(call: Call) -> bool:
+    return True
+
+
+def _is_banded(call: Call) -> bool:
+    """A band that spares three quarters of the pairs."""
+    left, right = (None, None) if call.mask is None else call.mask.within() or (None, None)
+    return left is not None and right is not None and 4 * (left + right + 64) <= call.shape[3]
+
+
+def _is_sparse(call: Call) -> bool:
+    """A graph with an edge for one pair in sixteen at most."""
+    pairs = None if call.mask is None else call.mask.pairs()
+    return pairs is not None and 16 * pairs.query.shape[0] <= call.shape[2] * call.shape[3]
+
+
+def _is_short(call: Call) -> bool:
+    """A table of scores that is small enough to stay in the cache."""
+    return call.shape[2] * call.shape[3] <= _SHORT
+
+
+def _is_long(call: Call) -> bool:
+    """A table of scores that is better not kept: 32 MiB or more."""
+    width = 1 if call.score.is_dot() else call.score.pair_width(call.query)
+    return math.prod(call.shape) * width >= _LONG
+
+
+_SHORT, _LONG = 64 * 64, 1 << 23
+
+
+TABLE: tuple[Rule, ...] = (
+    Rule("edges", _is_sparse, "the mask is a graph with few edges: only they are computed"),
+    Rule("banded", _is_banded, "the mask lies within a narrow band: only the band is computed"),
+    Rule("flex", lambda call: call.mask is None or not call.mask.is_causal(), "one compiled program skips blocks"),
+    Rule(
+        "fused",
+        lambda call: not fused.materialises(call),
+        "softmax of a dot product in tiles: no table of scores is kept",
+    ),
+    Rule("additive", _always, "the hidden numbers of a pair are made and used in the cache"),
+    Rule("strips", _is_long, "no table of all pairs is kept: strips of query rows are computed again for the gradient"),
+    Rule("plain", _always, "the definition, for a table of scores that is small enough to keep"),
+)
+# lengths of an exported program may vary: no choice by size, no loop over them
+EXPORTED: tuple[Rule, ...] = (
+    Rule("fused", lambda call: not fused.materialises(call), "softmax of a dot product, of any length"),
+    Rule("plain", _always, "the definition, of any length"),
+)
 
 
 @dataclass(frozen=True)
 class Plan:
     """How a call will be computed, and why each other kernel will not.
 
-    `flops` counts multiplications and additions of the forward pass, `bytes` what is read and written at least once,
-    `materialises` names the largest tensor kept in memory.
+    `flops` counts multiplications and additions of the forward pass that are really done, under the mask as the kernel
+    honours it; `bytes` what is read and written at least once; `materialises` says what is in memory besides.
     """
 
     kernel: str
@@ -40,140 +97,59 @@ class Plan:
         return "\n".join(lines)
 
 
-_chosen: dict[tuple[object, ...], Compute] = {}
-
-
 def run(call: Call, kernel: str = "auto") -> Tensor:
     """Computes the call with the named kernel, or with the planned one.
 
     Inputs keep the type that autocast gave them; inside, each kernel chooses its own.
     """
-    if torch.is_autocast_enabled(call.query.device.type):
-        with torch.autocast(call.query.device.type, enabled=False):
-            return run(call, kernel)
-    if kernel != "auto":
-        return guarded(call, _named(call, kernel))
-    # a choice is made once per kind and shape of call
-    seen = signature(call)
-    compute = _chosen.get(seen)
-    if compute is None:
-        if len(_chosen) > 4096:
-            _chosen.clear()
-        compute = _chosen[seen] = kernels.kernel(plan(call).kernel).compute
-    return guarded(call, compute)
+    chosen = _chosen(call)[0].kernel if kernel == "auto" else _named(call, kernel)
+    with uncast(call.query):
+        output: Tensor = KERNELS[chosen].compute(call)
+    return output
 
 
 def plan(call: Call, kernel: str = "auto") -> Plan:
     """The plan for a call. Raises: Unsupported if the named kernel cannot compute it."""
-    refusals: dict[str, str] = {}
-    costs: dict[str, float] = {}
-    for name in kernels.names():
-        module = kernels.kernel(name)
-        why = module.refusal(call)
-        if why is None:
-            costs[name] = prices.seconds(name, call)
-        else:
-            refusals[name] = why
+    rule, passed = _chosen(call)
+    name, reason = rule.kernel, rule.reason
     if kernel != "auto":
-        _named(call, kernel)
-    best = kernel if kernel != "auto" else _best(call, costs)
-    slower = {
-        name: f"exact, but estimated {cost / costs[best]:.1f} times as slow ({_milliseconds(cost)})"
-        for name, cost in costs.items()
-        if name != best
+        name, reason = _named(call, kernel), "asked for"
+    others = [other for other in KERNELS if other != name]
+    refusals = {
+        other: KERNELS[other].refusal(call) or passed.get(other, f"{rule.kernel} comes first")
+        for other in others
     }
-    fastest = costs[best] == min(costs.values())
-    found = "the fastest that is exact" if fastest else "nearly the fastest, and keeps no table of scores"
-    asked = "asked for" if kernel != "auto" else found
+    module = KERNELS[name]
+    pairs, width = module.pairs(call), call.score.pair_width(call.query)
+    batch, heads, query_len, _ = call.shape
+    moved = call.query.numel() + call.key.numel() + call.value.numel()
+    moved += batch * heads * query_len * call.value.shape[-1]
+    table = 2 * 4 * pairs if name == "plain" else 0
     return Plan(
-        kernel=best,
-        reason=f"{asked}, estimated {_milliseconds(costs[best])} {'with gradients' if call.learns else 'forward'}",
-        refusals={**slower, **refusals},
-        flops=_flops(call),
-        bytes=_bytes(call, best),
-        materialises=_materialises(call, best),
+        kernel=name,
+        reason=reason,
+        refusals=refusals,
+        flops=2 * pairs * (width + call.value.shape[-1]),
+        bytes=moved * call.query.element_size() + table,
+        materialises=module.keeps(call),
     )
 
 
-# pairs whose table is worth sparing, and how much slower a kernel may be estimated that spares it
-_LARGE_TABLE, _SPARING = 2**23, 1.25
+def _chosen(call: Call) -> tuple[Rule, dict[str, str]]:
+    """The rule that a call meets first, and why exact kernels before it were passed over."""
+    passed: dict[str, str] = {}
+    for rule in EXPORTED if torch.compiler.is_exporting() else TABLE:
+        if not rule.holds(call):
+            passed[rule.kernel] = f"exact, but only for calls of another kind: {rule.reason}"
+        elif KERNELS[rule.kernel].refusal(call) is None:
+            return rule, passed
+    raise AssertionError("the definition computes every call")
 
 
-def _best(call: Call, costs: dict[str, float]) -> str:
-    """The cheapest kernel, or one that is nearly as cheap and keeps no large table."""
-    fastest = min(costs, key=lambda name: costs[name])
-    if math.prod(call.shape) < _LARGE_TABLE:
-        return fastest
-    near = {name: cost for name, cost in costs.items() if cost <= _SPARING * costs[fastest]}
-    sparing = [name for name in near if _spares(name, call)]
-    return min(sparing or near, key=lambda name: costs[name])
-
-
-def _spares(name: str, call: Call) -> bool:
-    module = kernels.kernel(name)
-    return hasattr(module, "spares") and bool(module.spares(call))
-
-
-def _named(call: Call, kernel: str) -> Compute:
-    if kernel not in kernels.names():
-        raise ConfigError(unknown("kernel", kernel, kernels.names()))
-    module = kernels.kernel(kernel)
-    why = module.refusal(call)
+def _named(call: Call, kernel: str) -> str:
+    if kernel not in KERNELS:
+        raise ConfigError(unknown("kernel", kernel, KERNELS))
+    why = KERNELS[kernel].refusal(call)
     if why is not None:
         raise Unsupported(f"kernel '{kernel}' cannot compute this attention exactly: {why}")
-    compute: Compute = module.compute
-    return compute
-
-
-def signature(call: Call) -> tuple[object, ...]:
-    """What a choice depends on: calls of one signature are computed by one kernel."""
-    query = call.query
-    return (
-        query.shape,
-        call.key.shape,
-        call.value.shape[-1],
-        query.dtype,
-        query.device.type,
-        type(call.score),
-        call.normalizer,
-        None if call.mask is None else call.mask.structure(),
-        call.bias is None,
-        call.bias_learns,
-        None if call.relative is None else (call.relative.has_bias(), call.relative.value_table is None),
-        call.dropout > 0.0,
-        call.learns,
-        # products take another path, which favours other kernels
-        torch.get_float32_matmul_precision(),
-        torch.compiler.is_compiling(),
-    )
-
-
-def _flops(call: Call) -> int:
-    batch, heads, query_len, key_len = call.shape
-    return 2 * batch * heads * query_len * key_len * (call.score.pair_width(call.query) + call.value.shape[-1])
-
-
-def _bytes(call: Call, kernel: str) -> int:
-    batch, heads, query_len, key_len = call.shape
-    moved = (
-        call.query.numel() + call.key.numel() + call.value.numel() + batch * heads * query_len * call.value.shape[-1]
-    )
-    pairs = 0 if hasattr(kernels.kernel(kernel), "keeps") else 2 * batch * heads * query_len * key_len * 4
-    return moved * call.query.element_size() + pairs
-
-
-def _materialises(call: Call, kernel: str) -> str:
-    batch, heads, query_len, key_len = call.shape
-    module = kernels.kernel(kernel)
-    if hasattr(module, "keeps"):
-        keeps: str = module.keeps(call)
-        return keeps
-    size = batch * heads * query_len * key_len * 4
-    if type(call.score).as_dot is Score.as_dot:
-        width = call.score.pair_width(call.query)
-        return f"features ({batch}, {heads}, {query_len}, {key_len}, {width}), {size * width:,} bytes"
-    return f"scores ({batch}, {heads}, {query_len}, {key_len}), {size:,} bytes"
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{seconds * 1e3:.3g} ms"
+    return kernel

@@ -8,6 +8,8 @@ from torch import Tensor
 
 from headwise.errors import ShapeError
 
+_TENSORS = ("scalar", "query", "query_table", "key", "key_table", "value_table")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Relative:
@@ -16,6 +18,7 @@ class Relative:
     bias_ij = scalar[n] + query_i . query_table[n] + key_j . key_table[n], and the value that query i takes from key j
     is value_j + value_table[n]. Absent tables add nothing; all have `size` rows, the first for distance `low`. The
     terms are added to the score after its scale. Position schemes make these objects; kernels read them by rows.
+    Lengths and `low` may be symbolic.
 
     Args:
         query, key: vectors that meet the tables; they need not be those of the scores.
@@ -38,20 +41,16 @@ class Relative:
     @property
     def size(self) -> int:
         """Rows of the tables. Raises: ShapeError if there is no table or they differ."""
-        sizes = {
-            table.shape[1]
-            for table in (self.scalar, self.query_table, self.key_table, self.value_table)
-            if table is not None
-        }
-        if len(sizes) != 1:
-            raise ShapeError(f"tables of relative positions need one number of rows, got {sorted(sizes) or 'none'}")
-        return sizes.pop()
+        tables = (self.scalar, self.query_table, self.key_table, self.value_table)
+        sizes = [table.shape[1] for table in tables if table is not None]
+        if not sizes or any(size != sizes[0] for size in sizes):
+            raise ShapeError(f"tables of relative positions need one number of rows, got {sizes or 'none'}")
+        return sizes[0]
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         """Every tensor that a gradient may be asked of."""
-        found = (self.scalar, self.query, self.query_table, self.key, self.key_table, self.value_table)
-        return tuple(tensor for tensor in found if tensor is not None)
+        return tuple(tensor for name in _TENSORS if (tensor := getattr(self, name)) is not None)
 
     def has_bias(self) -> bool:
         """Whether anything is added to the scores."""
@@ -61,29 +60,33 @@ class Relative:
         """The same tables for pairs at these distances."""
         return replace(self, distances=distances)
 
-    def part(self, heads: list[int], first: int, last: int) -> "Relative":
-        """The same terms for some heads and for the queries first .. last - 1, the first of which becomes query 0."""
-
-        def chosen(tensor: Tensor | None, axis: int) -> Tensor | None:
-            return tensor if tensor is None or tensor.shape[axis] == 1 else tensor.index_select(axis, index)
-
-        index = torch.tensor(heads, device=self.tensors[0].device)
-        query = chosen(self.query, 1)
-        return replace(
-            self,
-            scalar=chosen(self.scalar, 0),
-            query=None if query is None else query[:, :, first:last],
-            query_table=chosen(self.query_table, 0),
-            key=chosen(self.key, 1),
-            key_table=chosen(self.key_table, 0),
-            value_table=chosen(self.value_table, 0),
-            distances=None if self.distances is None else self.distances[first:last],
-        )
-
     def detached(self) -> "Relative":
         """The same terms without a graph."""
-        names = ("scalar", "query", "query_table", "key", "key_table", "value_table")
-        return replace(self, **{name: t.detach() for name in names if (t := getattr(self, name)) is not None})
+        return replace(self, **{name: t.detach() for name in _TENSORS if (t := getattr(self, name)) is not None})
+
+    def part(
+        self,
+        heads: list[int] | None = None,
+        queries: tuple[int, int] | None = None,
+        keys: tuple[int, int] | None = None,
+    ) -> "Relative":
+        """The same terms for some heads, the queries first .. last - 1 and the keys first .. last - 1.
+
+        Both are counted from 0 in the part. Query 0 then stands `query_start` + first query - first key behind key 0,
+        which is the `query_start` to ask the part with.
+        """
+        rows, columns = (slice(None) if limits is None else slice(*limits) for limits in (queries, keys))
+        cut = {
+            "query": None if self.query is None else self.query[:, :, rows],
+            "key": None if self.key is None else self.key[:, :, columns],
+            "distances": None if self.distances is None else self.distances[rows, columns],
+        }
+        if heads is not None:
+            for name in _TENSORS:
+                tensor, axis = cut.get(name, getattr(self, name)), 1 if name in ("query", "key") else 0
+                if tensor is not None and tensor.shape[axis] > 1:
+                    cut[name] = tensor.index_select(axis, torch.tensor(heads, device=tensor.device))
+        return replace(self, **cut)
 
     def index(
         self, first: int, last: int, key_len: int, query_start: int = 0, device: torch.device | None = None
@@ -94,22 +97,22 @@ class Relative:
         else:
             queries = torch.arange(query_start + first, query_start + last, device=device)
             distances = torch.arange(key_len, device=device) - queries[:, None]
-        return (distances - self.low).clamp_(0, self.size - 1)
+        return (distances - self.low).clamp(0, self.size - 1)
 
     def bias(
         self, first: int, last: int, key_len: int, query_start: int = 0
     ) -> Float[Tensor, "#batch #heads rows key_len"]:
         """The definition: what is added to the scores of the queries first .. last - 1."""
         index = self.index(first, last, key_len, query_start, self.tensors[0].device)
-        rows, total = index.shape[0], self.tensors[0].new_zeros(())
+        total = self.tensors[0].new_zeros(())
         if self.scalar is not None:
-            total = total + self.scalar[:, index].unsqueeze(0)
+            total = total + self.scalar.index_select(1, index.flatten()).unflatten(1, index.shape).unsqueeze(0)
         if self.query is not None and self.query_table is not None:
             by_row = self.query[:, :, first:last] @ self.query_table.mT
-            total = total + by_row.gather(-1, index.expand(*by_row.shape[:2], rows, key_len))
+            total = total + by_row.gather(-1, index.expand(*by_row.shape[:2], -1, -1))
         if self.key is not None and self.key_table is not None:
             by_key = self.key @ self.key_table.mT
-            total = total + by_key.mT.gather(-2, index.expand(*by_key.shape[:2], rows, key_len))
+            total = total + by_key.mT.gather(-2, index.expand(*by_key.shape[:2], -1, -1))
         return total
 
     def values(

@@ -15,7 +15,6 @@ def doctor() -> None:
     """Report versions, machine settings, fonts and the data cache, with advice."""
     from headwise import runtime
 
-    runtime.apply()
     _section("versions", [(name, metadata.version(name), "") for name in PACKAGES])
     _section("machine", runtime.report())
     _section("extras", [_extra(module, extra) for module, extra in EXTRAS.items()])

@@ -22,7 +22,7 @@ def evaluate(
     from headwise import runtime
     from headwise.data.readers import read_pairs
 
-    runtime.apply()
+    runtime.apply(fast_products=False)
     pairs = read_pairs(
         data, target_path=target_data, columns=columns, source_key=source_key, target_key=target_key, limit=limit
     )

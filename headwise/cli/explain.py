@@ -27,7 +27,7 @@ def explain(
 
     if not sentence.strip():
         raise ConfigError("the sentence is empty; there is nothing to look at")
-    runtime.apply()
+    runtime.apply(fast_products=False)
     found = explain_translation(headwise.load(run), sentence, output_text)
     chosen = int(layer) if layer is not None and layer.removeprefix("-").isdecimal() else layer
     paths = found.write(folder, [kind.strip() for kind in formats.split(",")], chosen)

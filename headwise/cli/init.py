@@ -82,7 +82,7 @@ def fitted(pairs: "list[Pair]", files: Mapping[str, Any]) -> dict[str, Any]:
 
 def commented(values: Mapping[str, Any]) -> str:
     """The values as TOML, each key with the description of its field; keys without a value are left out."""
-    from headwise.models.transformer import TransformerConfig
+    from headwise.models.transformer_config import TransformerConfig
     from headwise.tasks.translate import TranslateConfig
     from headwise.training.recipe import Recipe
 

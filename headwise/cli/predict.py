@@ -47,7 +47,7 @@ def predict(
     import headwise
     from headwise import runtime
 
-    runtime.apply()
+    runtime.apply(fast_products=False)
     if seed is not None:
         torch.manual_seed(seed)
     translator = headwise.load(run)

@@ -13,7 +13,6 @@ from headwise.decoding.beam import beam_search
 from headwise.decoding.greedy import greedy
 from headwise.decoding.hypotheses import LENGTH_PENALTY, Hypothesis, StepDecoder
 from headwise.decoding.sampling import sample
-from headwise.runtime import small_products
 
 
 class DecodingConfig(Config):
@@ -55,7 +54,6 @@ class DecodingConfig(Config):
         return max(1, self.min_len, min(self.max_len, math.floor(self.max_len_a * src_len + self.max_len_b)))
 
 
-@small_products()
 def search(
     decoder: StepDecoder,
     cache: Cache,

@@ -1,48 +1,55 @@
 """Multi-head attention: heads, projections and memory around any mechanism."""
 
-import math
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from headwise.attention import mechanisms
+from headwise.attention.call import Call
 from headwise.attention.masks import Mask
 from headwise.attention.mechanisms.mechanism import Mechanism, Recurrent
+from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.relative import Relative
 from headwise.caches import AttentionStep, KeyValues, Segments, States
 from headwise.errors import ConfigError, ShapeError, Unsupported
+from headwise.layers.heads import Combine, Shared, check_heads, check_shared
 from headwise.positions.position import Position
-
-Shared = Literal["none", "qk", "kv", "qkv"]
-Combine = Literal["concat", "mean"]
 
 
 class MultiHeadAttention(nn.Module):
     """Concat(head_1 ... head_h) W_o with head_i = mechanism(x W_q,i, m W_k,i, m W_v,i); m is x or a memory.
 
-    Projections of one input are a single matrix product: rows of `projection` are W_q, W_k and W_v, head by head.
+    Projections of one input are a single matrix product: rows of `projection` are W_q, W_k and W_v, head by head. A
+    layer that is used for cross-attention alone should be built with `memory_dim`, which gives the memory a matrix of
+    its own; without it both inputs go through the whole of `projection`. Modules are called, never read, so adapters,
+    quantised layers and hooks in their place act on every path. What no query may see of a memory reaches nothing; the
+    tokens of a self-attention are queries too, so a model zeroes what lies beyond the lengths at its input.
 
     Args:
         d_model: width of x and of the result.
         num_heads: heads of the query.
-        mechanism: what each head computes.
+        mechanism: what each head computes, an object or a name of `headwise list mechanisms`; `Scored()` if None.
         num_kv_heads: heads of key and value, a divisor of num_heads (grouped-query; 1: multi-query); all if None.
+        head_dim: width of a head's queries and keys; d_model / num_heads if None.
+        value_dim: width of a head's values; head_dim if None.
         memory_dim: width of the memory, for a layer that is only ever used for cross-attention; None: as x.
-        head_dim: width of a head; d_model / num_heads if None.
         position: a scheme that acts on queries, keys or scores (rotary); self-attention only.
+        norm: of queries and of keys before they are turned by the position, as a function from the width of a head to
+            a module, such as `nn.RMSNorm`; score "qk_norm" norms after the turn.
         bias: whether the projections have biases.
         shared: "qk", "kv" or "qkv" give queries and keys, keys and values, or all three, one matrix. With Q = K most
             of a row's weight lies on its diagonal, so a layer of this kind is nearly a position-wise one.
         combine: "concat" joins the heads' outputs before W_o, "mean" averages them, for heads as wide as the model.
     Raises:
         ConfigError: sizes that do not divide, or do not fit what is shared; the message names those that do.
-    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2; Ainslie et al. 2023, arXiv:2305.13245 (grouped-query).
+        ShapeError: inputs of another width than the layer was built for.
+    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2; Ainslie et al. 2023, arXiv:2305.13245 (grouped-query);
+        norm: Yang et al. 2025, arXiv:2505.09388 (Qwen3).
 
-    >>> from headwise.attention.mechanisms.scored import Scored
-    >>> MultiHeadAttention(100, 5, Scored())(torch.ones(2, 4, 100), torch.ones(2, 6, 100)).shape
+    >>> import torch
+    >>> MultiHeadAttention(100, 5)(torch.ones(2, 4, 100), torch.ones(2, 6, 100)).shape
     torch.Size([2, 4, 100])
     """
 
@@ -50,33 +57,41 @@ class MultiHeadAttention(nn.Module):
         self,
         d_model: int,
         num_heads: int,
-        mechanism: Mechanism,
+        mechanism: Mechanism | str | None = None,
         *,
         num_kv_heads: int | None = None,
-        memory_dim: int | None = None,
         head_dim: int | None = None,
+        value_dim: int | None = None,
+        memory_dim: int | None = None,
         position: Position | None = None,
+        norm: Callable[[int], nn.Module] | None = None,
         bias: bool = True,
         shared: Shared = "none",
         combine: Combine = "concat",
     ):
         super().__init__()
         check_heads(d_model, num_heads, num_kv_heads, head_dim)
-        _check_shared(shared, num_heads, num_kv_heads, memory_dim)
         self.d_model, self.num_heads, self.num_kv_heads = d_model, num_heads, num_kv_heads or num_heads
         self.head_dim = head_dim or d_model // num_heads
-        self.mechanism = mechanism
+        self.value_dim = value_dim or self.head_dim
+        self.memory_dim, self.shared, self.combine = memory_dim, shared, combine
+        check_shared(shared, num_heads, self.num_kv_heads, memory_dim, self.head_dim, self.value_dim)
+        self.mechanism = _mechanism(mechanism, self.head_dim, num_heads)
         self.position = position
-        self.shared, self.combine = shared, combine
-        self._query_width = self.num_heads * self.head_dim
-        # rows of the packed matrix that belong to keys and values
-        self._memory_start = 0 if shared in ("qk", "qkv") else self._query_width
-        copies = {"none": 2, "qk": 1, "kv": 1, "qkv": 0}[shared]
-        memory_width = copies * self.num_kv_heads * self.head_dim
-        own = memory_width if memory_dim is None else 0
-        self.projection = nn.Linear(d_model, self._query_width + own, bias=bias)
-        self.memory_projection = None if memory_dim is None else nn.Linear(memory_dim, memory_width, bias=bias)
-        self.output = nn.Linear(self._query_width if combine == "concat" else self.head_dim, d_model, bias=bias)
+        query, key, value = self.widths()
+        own = query if memory_dim is not None else query + key + value
+        self.projection = nn.Linear(d_model, own, bias=bias)
+        self.memory_projection = None if memory_dim is None else nn.Linear(memory_dim, key + value, bias=bias)
+        joined = self.value_dim * (num_heads if combine == "concat" else 1)
+        self.output = nn.Linear(joined, d_model, bias=bias)
+        self.query_norm = nn.Identity() if norm is None else norm(self.head_dim)
+        self.key_norm = nn.Identity() if norm is None else norm(self.head_dim)
+
+    def widths(self) -> tuple[int, int, int]:
+        """Columns of the queries, keys and values that are projected; 0 for what another one stands in for."""
+        key, value = self.num_kv_heads * self.head_dim, self.num_kv_heads * self.value_dim
+        key = 0 if self.shared in ("qk", "qkv") else key
+        return self.num_heads * self.head_dim, key, 0 if self.shared in ("kv", "qkv") else value
 
     def forward(
         self,
@@ -92,43 +107,47 @@ class MultiHeadAttention(nn.Module):
         state it holds; cross-attention projects its memory at the first call and reads it from then on, when `memory`
         is left out. With a cache of `Segments` it sees the segments before x.
         """
+        self._check(x, memory)
         if cache is None:
-            return self._joined(self._attend(*self._project(x, memory, mask), mask, 0, positioned=memory is None))
+            if memory is None:
+                return self._joined(self._attend(*self._own(x), mask, 0))
+            return self._joined(self._crossed(x, *self.project_memory(_seen(memory, mask, x.shape[1])), mask))
         if isinstance(cache.memory, Segments):
-            return self._joined(self._extended(x, mask, cache.memory))
+            query, key, value = self._own(cache.memory.extend(x))
+            start = key.shape[2] - x.shape[1]
+            return self._joined(self._attend(query[:, :, start:], key, value, mask, start))
         if memory is not None or (isinstance(cache.memory, KeyValues) and cache.memory.fixed):
-            return self._joined(self._crossed(x, memory, mask, cache))
-        query, key, value = self._project(x, None, mask)
-        query, key = self._turn(query, cache), self._turn(key, cache)
-        if cache.beams > 1 and not cache.memory.shares_beams:
-            # hypotheses that lie side by side become rows of their own
-            query, key, value = (heads.transpose(1, 2).flatten(0, 1).unsqueeze(2) for heads in (query, key, value))
-            heads = self._stepped(query, key, value, mask, cache).squeeze(2).unflatten(0, x.shape[:2]).transpose(1, 2)
-        else:
-            heads = self._stepped(query, key, value, mask, cache)
-        return self._joined(heads)
+            assert isinstance(cache.memory, KeyValues)
+            if memory is not None:
+                cache.memory.fill(*self.project_memory(_seen(memory, mask, x.shape[1])))
+            return self._joined(self._crossed(x, *cache.memory.read(), mask))
+        return self._joined(self._stepped(*self._own(x), mask, cache))
 
     def kept(self) -> KeyValues | States:
         """An empty cache for this layer's self-attention."""
         if isinstance(self.mechanism, Recurrent):
             return States()
-        facts = getattr(self.mechanism, "facts", None)
         placed = self.position is None or self.position.side_by_side()
-        return KeyValues(shares_beams=placed and (facts is None or facts.steps == "shared"))
+        return KeyValues(shares_beams=placed and self.mechanism.facts.steps == "shared")
 
     def project_memory(
-        self, memory: Float[Tensor, "batch memory_len memory_dim"], mask: Mask | None
-    ) -> Float[Tensor, "batch twice memory_len head_dim"]:
-        """Keys, then values, of a memory, to be kept while it is attended to; what no query may see becomes finite."""
-        return self._memory(_hidden(memory, mask, 1))
+        self, memory: Float[Tensor, "batch memory_len memory_dim"]
+    ) -> tuple[Float[Tensor, "batch kv_heads memory_len dim"], Float[Tensor, "batch kv_heads memory_len value_dim"]]:
+        """Keys and values of a memory, to be kept while it is attended to."""
+        if self.memory_projection is None:
+            return self._own(memory)[1:]
+        key, value = self.memory_projection(memory).split(self.widths()[1:], -1)
+        key = _heads(key, self.head_dim)
+        return self._normed(self.key_norm, key), key if self.shared == "kv" else _heads(value, self.value_dim)
 
     def parts(self) -> list[Tensor]:
         """The weight matrices packed in the projections, for initialisation: W_q, W_k, W_v (those there are), W_o."""
-        width = self.num_kv_heads * self.head_dim
-        rows = self.projection.weight
-        packed = rows[self._query_width :] if self.memory_projection is None else self.memory_projection.weight
-        parts = packed.split(width) if packed.shape[0] else ()
-        return [rows[: self._query_width], *parts, self.output.weight]
+        query, key, value = self.widths()
+        if self.memory_projection is None:
+            parts = self.projection.weight.split([query, key, value])
+        else:
+            parts = (self.projection.weight, *self.memory_projection.weight.split([key, value]))
+        return [*(part for part in parts if part.shape[0]), self.output.weight]
 
     def extra_repr(self) -> str:
         return f"d_model={self.d_model}, heads={self.num_heads}, kv_heads={self.num_kv_heads}, head_dim={self.head_dim}"
@@ -140,153 +159,121 @@ class MultiHeadAttention(nn.Module):
         value: Tensor,
         mask: Mask | None,
         start: int,
-        *,
-        positioned: bool,
-        cache: AttentionStep | None = None,
-        known: bool = False,
+        step: AttentionStep | None = None,
     ) -> Tensor:
-        bias, relative = None if cache is None else cache.ancestry, None
-        if positioned and self.position is not None:
-            if cache is None:
+        """Self-attention; with a step, queries and keys were turned before the keys were stored."""
+        bias, relative = None if step is None else step.ancestry, None
+        if self.position is not None:
+            if step is None:
                 query, key = self.position.rotate(query, start), self.position.rotate(key, 0)
             bias = _added(self.position.bias(query, key, start), bias)
-            relative = self._relative(query, key, start, cache)
-        return self.mechanism(
-            query,
-            key,
-            value,
-            mask=mask,
-            bias=bias,
-            relative=relative,
-            query_start=start,
-            finite=known or (cache is not None and cache.ancestry is not None),
-        )
+            relative = self._relative(query, key, start, step)
+        call = Call(query, key, value, mask=mask, bias=bias, relative=relative, query_start=start)
+        output: Tensor = self.mechanism(call)
+        return output
 
-    def _relative(self, query: Tensor, key: Tensor, start: int, cache: AttentionStep | None) -> Relative | None:
-        assert self.position is not None
-        if cache is None or cache.key_positions is None:
-            return self.position.relative(
-                query, key, min(0, 1 - start - query.shape[2]), max(0, key.shape[2] - 1 - start)
-            )
-        relative = self.position.relative(query, key, -start, 0)
-        distances = (cache.key_positions - start).expand(query.shape[2], -1)
-        return None if relative is None else relative.placed(distances)
+    def _crossed(self, x: Tensor, key: Tensor, value: Tensor, mask: Mask | None) -> Tensor:
+        if self.memory_projection is None:
+            query = self._own(x)[0]
+        else:
+            query = self._normed(self.query_norm, _heads(self.projection(x), self.head_dim))
+        output: Tensor = self.mechanism(Call(query, key, value, mask=mask, cross=True))
+        return output
 
-    def _stepped(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, cache: AttentionStep) -> Tensor:
-        """Self-attention of new tokens that were turned already, after those that the cache holds."""
-        memory = cache.memory
+    def _stepped(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, step: AttentionStep) -> Tensor:
+        """Self-attention of new tokens after those that the cache holds."""
+        if self.position is not None:
+            query, key = _turned(self.position, query, step), _turned(self.position, key, step)
+        if step.beams == 1 or step.memory.shares_beams:
+            return self._after(query, key, value, mask, step)
+        # hypotheses that lie side by side become rows of their own
+        shape = (query.shape[0], query.shape[2])
+        query, key, value = (heads.transpose(1, 2).flatten(0, 1).unsqueeze(2) for heads in (query, key, value))
+        return self._after(query, key, value, mask, step).squeeze(2).unflatten(0, shape).transpose(1, 2)
+
+    def _after(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, step: AttentionStep) -> Tensor:
+        memory, mechanism = step.memory, self.mechanism
         if isinstance(memory, States):
-            mechanism = self.mechanism
             assert isinstance(mechanism, Recurrent)
             if mask is not None and not mask.is_causal():
                 raise Unsupported(f"cached steps of {type(mechanism).__name__} are causal; they honour no other mask")
-            heads, memory.tensors = mechanism.resume(query, key, value, memory.tensors)
+            heads, memory.tensors = mechanism.resume(Call(query, key, value, query_start=step.position), memory.tensors)
             return heads
         assert isinstance(memory, KeyValues)
-        key, value = memory.append(torch.cat((key, value), dim=1))
-        shared = cache if memory.shares_beams else replace(cache, ancestry=None, key_positions=None)
-        return self._attend(query, key, value, mask, cache.position, positioned=True, cache=shared)
+        key, value = memory.append(key, value)
+        shared = step if memory.shares_beams else replace(step, ancestry=None, key_positions=None)
+        return self._attend(query, key, value, mask, step.position, shared)
 
-    def _crossed(self, x: Tensor, memory: Tensor | None, mask: Mask | None, cache: AttentionStep) -> Tensor:
-        assert isinstance(cache.memory, KeyValues)
-        known = memory is None
-        if memory is not None:
-            cache.memory.fill(self._memory(_hidden(memory, mask, x.shape[1])))
-        key, value = cache.memory.read()
-        return self._attend(self._query(x), key, value, mask, cache.position, positioned=False, known=known)
+    def _relative(self, query: Tensor, key: Tensor, start: int, step: AttentionStep | None) -> Relative | None:
+        assert self.position is not None
+        if step is None or step.key_positions is None:
+            low, high = min(0, 1 - start - query.shape[2]), max(0, key.shape[2] - 1 - start)
+            return self.position.relative(query, key, low, high)
+        relative = self.position.relative(query, key, -start, 0)
+        distances = (step.key_positions - start).expand(query.shape[2], -1)
+        return None if relative is None else relative.placed(distances)
 
-    def _extended(self, x: Tensor, mask: Mask | None, segments: Segments) -> Tensor:
-        both = self._memory(segments.extend(_hidden(x, mask, x.shape[1])))
-        key, value = both.chunk(2, dim=1)
-        start = key.shape[2] - x.shape[1]
-        return self._attend(self._query(x), key, value, mask, start, positioned=True)
-
-    def _project(self, x: Tensor, memory: Tensor | None, mask: Mask | None) -> tuple[Tensor, Tensor, Tensor]:
-        if memory is not None:
-            key, value = self._memory(_hidden(memory, mask, x.shape[1])).chunk(2, dim=1)
-            return self._query(x), key, value
+    def _own(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of one input."""
         if self.memory_projection is not None:
             raise ShapeError("this layer was built for cross-attention (memory_dim): pass memory")
-        packed = self._heads(self.projection(_hidden(x, mask, x.shape[1])))
-        query, rest = packed[:, : self.num_heads], packed[:, self.num_heads :]
-        if self.shared == "none":
-            key, value = rest.chunk(2, dim=1)
-            return query, key, value
-        return query, *{"qk": (query, rest), "kv": (rest, rest), "qkv": (query, query)}[self.shared]
+        query, key, value = self.projection(x).split(self.widths(), -1)
+        query = _heads(query, self.head_dim)
+        key = query if self.shared in ("qk", "qkv") else _heads(key, self.head_dim)
+        value = key if self.shared in ("kv", "qkv") else _heads(value, self.value_dim)
+        return self._normed(self.query_norm, query), self._normed(self.key_norm, key), value
 
-    def _query(self, x: Tensor) -> Tensor:
-        if self.memory_projection is not None:
-            return self._heads(self.projection(x))
-        bias = None if self.projection.bias is None else self.projection.bias[: self._query_width]
-        # views: the first rows of the packed matrix are the query's
-        return self._heads(F.linear(x, self.projection.weight[: self._query_width], bias))
-
-    def _memory(self, memory: Tensor) -> Tensor:
-        if self.memory_projection is not None:
-            both = self._heads(self.memory_projection(memory))
-        else:
-            bias = None if self.projection.bias is None else self.projection.bias[self._memory_start :]
-            both = self._heads(F.linear(memory, self.projection.weight[self._memory_start :], bias))
-        return both if self.shared in ("none", "qk") else torch.cat((both, both), dim=1)
-
-    def _heads(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+    def _normed(self, norm: nn.Module, heads: Tensor) -> Tensor:
+        # under autocast a norm gives float32
+        normed: Tensor = norm(heads).to(heads.dtype)
+        return normed
 
     def _joined(self, heads: Tensor) -> Tensor:
         joined = heads.transpose(1, 2).flatten(2) if self.combine == "concat" else heads.mean(1)
         output: Tensor = self.output(joined)
         return output
 
-    def _turn(self, heads: Tensor, cache: AttentionStep) -> Tensor:
-        if self.position is None:
-            return heads
-        if cache.beams == 1:
-            return self.position.rotate(heads, cache.position)
-        # beams side by side share one position
-        return self.position.rotate(heads.unsqueeze(-2), cache.position).squeeze(-2)
+    def _check(self, x: Tensor, memory: Tensor | None) -> None:
+        if x.shape[-1] != self.d_model:
+            raise ShapeError(f"x is {x.shape[-1]} wide, but the layer was built for d_model = {self.d_model}")
+        wanted = self.d_model if self.memory_dim is None else self.memory_dim
+        if memory is not None and memory.shape[-1] != wanted:
+            advice = (
+                "; build the layer with memory_dim for a memory of another width" if self.memory_dim is None else ""
+            )
+            raise ShapeError(f"the memory is {memory.shape[-1]} wide, but the layer was built for {wanted}{advice}")
 
 
-def check_heads(d_model: int, num_heads: int, num_kv_heads: int | None, head_dim: int | None = None) -> None:
-    """Raises: ConfigError if the heads do not fit the width, naming the nearest numbers that do."""
-    if num_heads < 1 or (head_dim is None and d_model % num_heads):
-        fitting = [heads for heads in range(1, d_model + 1) if d_model % heads == 0]
-        nearest = sorted(sorted(fitting, key=lambda heads: abs(heads - num_heads))[:3])
-        raise ConfigError(
-            f"num_heads ({num_heads}) must divide d_model ({d_model}); nearest that do: {_listed(nearest)}"
-        )
-    if num_kv_heads is not None and (num_kv_heads < 1 or num_heads % num_kv_heads):
-        fitting = [heads for heads in range(1, num_heads + 1) if num_heads % heads == 0]
-        raise ConfigError(
-            f"num_kv_heads ({num_kv_heads}) must divide num_heads ({num_heads}); these do: {_listed(fitting)}"
-        )
+def _mechanism(mechanism: Mechanism | str | None, head_dim: int, num_heads: int) -> Mechanism:
+    if mechanism is None:
+        return Scored()
+    if isinstance(mechanism, str):
+        kind = mechanisms.mechanism_type(mechanism)
+        return kind.sized(head_dim=head_dim, num_heads=num_heads, max_len=512, dropout=0.0)
+    if not isinstance(mechanism, Mechanism):
+        what = f"the class {mechanism.__name__}" if isinstance(mechanism, type) else type(mechanism).__name__
+        raise ConfigError(f"mechanism must be a Mechanism object or a name such as 'scored', got {what}")
+    return mechanism
 
 
-def _check_shared(shared: str, num_heads: int, num_kv_heads: int | None, memory_dim: int | None) -> None:
-    if shared in ("qk", "qkv") and num_kv_heads not in (None, num_heads):
-        raise ConfigError(
-            f"shared='{shared}' needs as many key heads as query heads, got {num_kv_heads} and {num_heads}"
-        )
-    if shared in ("qk", "qkv") and memory_dim is not None:
-        raise ConfigError(f"shared='{shared}' projects x and the memory alike: leave memory_dim out")
+def _seen(memory: Tensor, mask: Mask | None, query_len: int) -> Tensor:
+    """The memory with zeros for what no query may see: 0 x NaN would spoil the gradient of the projection."""
+    seen = None if mask is None else mask.seen(memory.shape[0], 1, query_len, memory.shape[1], 0, memory.device)
+    return memory if seen is None else memory.masked_fill(~seen.any(1).unsqueeze(-1), 0.0)
 
 
-def _listed(numbers: list[int]) -> str:
-    return ", ".join(map(str, numbers))
+def _heads(columns: Tensor, dim: int) -> Tensor:
+    return columns.unflatten(-1, (columns.shape[-1] // dim, dim)).transpose(1, 2)
+
+
+def _turned(position: Position, heads: Tensor, step: AttentionStep) -> Tensor:
+    if step.beams == 1:
+        return position.rotate(heads, step.position)
+    # beams side by side share one position
+    return position.rotate(heads.unsqueeze(-2), step.position).squeeze(-2)
 
 
 def _added(one: Tensor | None, two: Tensor | None) -> Tensor | None:
     if one is None or two is None:
         return two if one is None else one
     return one + two
-
-
-def _hidden(source: Tensor, mask: Mask | None, query_len: int) -> Tensor:
-    """The source with zeros for what no query may see, if it holds NaN or infinity: 0 x NaN would spoil gradients."""
-    if mask is None:
-        return source
-    eager = source.device.type == "cpu" and not torch.compiler.is_compiling()
-    if eager and math.isfinite(source.detach().sum(dtype=torch.float32).item()):
-        return source
-    keep = mask.prepared(source.shape[0], 1, query_len, source.shape[1], 0, source.device).keep
-    seen = keep.any(2).any(1).expand(source.shape[0], source.shape[1])
-    return source.masked_fill(~seen.unsqueeze(-1), 0.0)

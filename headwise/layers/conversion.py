@@ -7,7 +7,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.errors import ConfigError
-from headwise.layers.attention import MultiHeadAttention, check_heads
+from headwise.layers.attention import MultiHeadAttention
+from headwise.layers.heads import check_heads
 
 
 def with_kv_heads(attention: MultiHeadAttention, num_kv_heads: int) -> MultiHeadAttention:
@@ -20,8 +21,7 @@ def with_kv_heads(attention: MultiHeadAttention, num_kv_heads: int) -> MultiHead
         ConfigError: numbers that do not divide each other, or a layer that shares queries and keys.
     Source: Ainslie et al. 2023, arXiv:2305.13245, section 2.1 (mean pooling is the best of the ways they compare).
 
-    >>> from headwise.attention.mechanisms.scored import Scored
-    >>> with_kv_heads(MultiHeadAttention(8, 4, Scored()), 1).num_kv_heads
+    >>> with_kv_heads(MultiHeadAttention(8, 4), 1).num_kv_heads
     1
     """
     if attention.shared in ("qk", "qkv"):
@@ -32,22 +32,24 @@ def with_kv_heads(attention: MultiHeadAttention, num_kv_heads: int) -> MultiHead
         raise ConfigError(f"num_kv_heads ({num_kv_heads}) must divide or be a multiple of the present {old}")
     converted = copy.deepcopy(attention)
     converted.num_kv_heads = num_kv_heads
-    width = attention.head_dim
-    query = attention.num_heads * width if attention.memory_projection is None else 0
-    name = "projection" if attention.memory_projection is None else "memory_projection"
-    setattr(converted, name, _regrouped(getattr(attention, name), query, old, num_kv_heads, width))
+    query, key, value = attention.widths()
+    if attention.memory_projection is None:
+        converted.projection = _regrouped(attention.projection, (query, key, value), old, num_kv_heads)
+    else:
+        converted.memory_projection = _regrouped(attention.memory_projection, (0, key, value), old, num_kv_heads)
     return converted
 
 
-def _regrouped(linear: nn.Linear, query: int, old: int, new: int, width: int) -> nn.Linear:
-    def changed(rows: Float[Tensor, "rows *columns"]) -> Float[Tensor, "others *columns"]:
-        # (keys and values, heads, head_dim, ...)
-        heads = rows[query:].unflatten(0, (-1, old, width))
+def _regrouped(linear: nn.Linear, widths: tuple[int, int, int], old: int, new: int) -> nn.Linear:
+    def shared(rows: Float[Tensor, "rows *columns"]) -> Float[Tensor, "others *columns"]:
+        heads = rows.unflatten(0, (old, rows.shape[0] // old))
         if new < old:
-            heads = heads.unflatten(1, (new, old // new)).mean(2)
-        else:
-            heads = heads.repeat_interleave(new // old, dim=1)
-        return torch.cat((rows[:query], heads.flatten(0, 2)))
+            return heads.unflatten(0, (new, old // new)).mean(1).flatten(0, 1)
+        return heads.repeat_interleave(new // old, dim=0).flatten(0, 1)
+
+    def changed(rows: Float[Tensor, "rows *columns"]) -> Float[Tensor, "others *columns"]:
+        query, *others = rows.split(list(widths))
+        return torch.cat((query, *(shared(part) for part in others)))
 
     with torch.no_grad():
         weight = changed(linear.weight)

@@ -1,8 +1,9 @@
 """Blocks and models as decoding runs them: the same sums on the same weights, without what only training needs."""
 
 import copy
+import math
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -11,47 +12,45 @@ from torch.nn import functional as F
 
 from headwise.attention.masks import Mask
 from headwise.attention.mechanisms.scored import Scored
-from headwise.attention.normalizers import softmax
+from headwise.attention.normalizers import Softmax
 from headwise.attention.scores import ScaledDot
 from headwise.caches import AttentionStep, KeyValues
 from headwise.layers.attention import MultiHeadAttention
 from headwise.layers.blocks import DecoderBlock, Residual
-from headwise.layers.packed import PackedLinear, gains
+from headwise.layers.packed import PackedLinear, RoundedLinear, gains
 from headwise.positions.position import Position
 
 Product = Callable[[Tensor], Tensor]
-
-
 M = TypeVar("M", bound=nn.Module)
 
 
-def for_inference(model: M) -> M:
+def for_inference(model: M, precision: Literal["fp32", "bf16"] = "fp32") -> M:
     """A copy of the model in `eval()` for decoding with a cache; all parameters are shared with the model.
 
-    Large linear layers are packed, and decoder blocks of plain softmax attention run without the bookkeeping of
-    modules. The copy computes what the model computes, to float32 rounding, and shows the weights of this moment:
-    make a new one after they changed.
+    Large linear layers keep their weights once more, and decoder blocks of plain softmax attention run without the
+    bookkeeping of modules: their `nn.Linear` and `nn.LayerNorm` are not called, so hooks on these do not run; layers of
+    any other class are. The copy computes what the model computes, to float32 rounding, and shows the weights of this
+    moment: make a new one after they changed (`is_current`).
+
+    Args:
+        precision: "bf16" rounds the products of large layers to bfloat16, which is faster where its products are fast
+            (`headwise doctor`) and gives other last digits.
     """
+    large = PackedLinear if precision == "fp32" else RoundedLinear
     shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     twin = copy.deepcopy(model, shared)
-    for module in list(twin.modules()):
-        for name, child in list(module.named_children()):
-            if isinstance(child, nn.Linear) and gains(child.weight):
-                setattr(module, name, PackedLinear(child))
-    for module in list(twin.modules()):
-        for name, child in list(module.named_children()):
-            if isinstance(child, DecoderBlock) and _is_plain(child):
-                setattr(module, name, DecodingBlock(child))
+    _replace(twin, lambda child: large(child) if gains(child) else child)
+    _replace(twin, lambda child: DecodingBlock(child) if isinstance(child, DecoderBlock) and _is_plain(child) else child)
     return twin.eval()
 
 
 def is_current(twin: nn.Module) -> bool:
-    """Whether a copy made by `for_inference` still shows the weights of its model."""
-    return all(module.is_current() for module in twin.modules() if isinstance(module, PackedLinear))
+    """Whether a copy made by `for_inference` still shows the weights of its model; reads all large ones."""
+    return all(module.is_current() for module in twin.modules() if isinstance(module, PackedLinear | RoundedLinear))
 
 
 class DecodingBlock(nn.Module):
-    """A decoder block for cached steps: what `DecoderBlock` computes with the same arguments, several times as fast.
+    """A decoder block for cached steps: what `DecoderBlock` computes with the same arguments, in less time.
 
     At a few rows a step costs less than the Python around it, so weights are looked up once, here, and no dropout,
     record or check stands between the products. For scaled dot products under softmax without position biases.
@@ -98,12 +97,10 @@ class DecodingBlock(nn.Module):
         sizes = self._own
         assert isinstance(step.memory, KeyValues)
         packed = self._project(x).view(*x.shape[:2], -1, sizes.head_dim).transpose(1, 2)
-        query, both = packed[:, : sizes.heads], packed[:, sizes.heads :]
+        query, key, value = packed.split(sizes.packed, dim=1)
         if sizes.position is not None:
-            key, value = both.chunk(2, dim=1)
             query, key = _turned(sizes.position, query, step), _turned(sizes.position, key, step)
-            both = torch.cat((key, value), dim=1)
-        key, value = step.memory.append(both)
+        key, value = step.memory.append(key, value)
         # a mask narrower than the query gives wrong numbers in silence
         bias = None if step.ancestry is None else step.ancestry.to(x.dtype)
         return _joined(F.scaled_dot_product_attention(query, key, value, attn_mask=bias, enable_gqa=sizes.grouped))
@@ -113,21 +110,36 @@ class DecodingBlock(nn.Module):
         assert isinstance(step.memory, KeyValues)
         query = self._query(x).view(*x.shape[:2], sizes.heads, sizes.head_dim).transpose(1, 2)
         key, value = step.memory.read()
-        prepared = None
+        bias, empty = None, None
         if mask is not None:
-            prepared = mask.prepared(x.shape[0], sizes.heads, x.shape[1], key.shape[2], 0, x.device)
-        bias = None if prepared is None else prepared.bias.to(x.dtype)
+            shape = (x.shape[0], sizes.heads, x.shape[1], key.shape[2], x.dtype, x.device)
+            bias, empty = mask.made("decoding", shape, lambda: _bias(mask, *shape))
         output = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, enable_gqa=sizes.grouped)
-        if prepared is not None and prepared.empty is not None:
-            output = output.masked_fill(prepared.empty, 0.0)
-        return _joined(output)
+        return _joined(output if empty is None else output.masked_fill(empty, 0.0))
 
 
 class _Sizes:
     def __init__(self, attention: MultiHeadAttention):
         self.heads, self.head_dim = attention.num_heads, attention.head_dim
+        self.packed = (attention.num_heads, attention.num_kv_heads, attention.num_kv_heads)
         self.grouped = attention.num_kv_heads != attention.num_heads
         self.position = attention.position
+
+
+def _bias(
+    mask: Mask, batch: int, heads: int, query_len: int, key_len: int, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor | None, Tensor | None]:
+    """What is added to the scores, and which rows see nothing; None where nothing is hidden or no row is empty.
+
+    Once for all layers and steps between two departures of sentences, so looking at values is cheap here.
+    """
+    keep = mask.dense(batch, heads, query_len, key_len, device=device)
+    if bool(keep.all()):
+        return None, None
+    empty = ~keep.any(-1, keepdim=True)
+    bias = torch.zeros(keep.shape, dtype=dtype, device=device).masked_fill_(~(keep | empty), -math.inf)
+    # SDPA adds a bias of the queries' own shape only
+    return bias.expand(-1, -1, query_len, key_len), empty if bool(empty.any()) else None
 
 
 def _is_filled(step: AttentionStep) -> bool:
@@ -137,20 +149,23 @@ def _is_filled(step: AttentionStep) -> bool:
 def _is_plain(block: DecoderBlock) -> bool:
     for attention in (block.self_attention, block.cross_attention):
         mechanism, position = attention.mechanism, attention.position
-        if not isinstance(mechanism, Scored) or type(mechanism.score) is not ScaledDot:
+        if type(mechanism) is not Scored or type(mechanism.score) not in (ScaledDot, type(None)):
             return False
-        if mechanism.normalizer != softmax or mechanism.kernel != "auto":
+        if type(mechanism.normalizer) not in (Softmax, type(None)) or mechanism.kernel != "auto":
             return False
         if position is not None and position.acts_on_scores():
             return False
-        if attention.shared != "none" or attention.combine != "concat":
+        if attention.shared != "none" or attention.combine != "concat" or attention.value_dim != attention.head_dim:
+            return False
+        if not isinstance(attention.query_norm, nn.Identity):
             return False
     return block.cross_attention.memory_projection is not None
 
 
 def _product(linear: nn.Module) -> Product:
-    if not isinstance(linear, nn.Linear):
-        return linear.forward
+    if type(linear) is not nn.Linear:
+        # called, but not a part of the block a second time
+        return lambda x: linear(x)
     weight, bias = linear.weight, linear.bias
     return lambda x: F.linear(x, weight, bias)
 
@@ -160,8 +175,10 @@ def _norms(residual: Residual) -> tuple[Product, Product]:
 
 
 def _norm(norm: nn.Module) -> Product:
-    if not isinstance(norm, nn.LayerNorm):
-        return norm.forward
+    if isinstance(norm, nn.Identity):
+        return lambda x: x
+    if type(norm) is not nn.LayerNorm:
+        return lambda x: norm(x)
     shape, weight, bias, eps = list(norm.normalized_shape), norm.weight, norm.bias, norm.eps
     return lambda x: torch.layer_norm(x, shape, weight, bias, eps)
 
@@ -174,3 +191,10 @@ def _turned(position: Position, heads: Tensor, step: AttentionStep) -> Tensor:
 
 def _joined(heads: Tensor) -> Tensor:
     return heads.transpose(1, 2).flatten(2)
+
+
+def _replace(model: nn.Module, instead: Callable[[nn.Module], nn.Module]) -> None:
+    """Puts what the function gives in the place of every module inside the model."""
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            setattr(module, name, instead(child))

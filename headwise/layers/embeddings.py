@@ -38,6 +38,10 @@ class TokenEmbedding(nn.Module):
         except IndexError:
             raise DataError(_outside(tokens, self.weight.shape[0])) from None
         embedded: Tensor = self.dropout(self.position.embed(rows * self.scale, start))
+        kind = embedded.device.type
+        if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+            # what the layers add to is of the type of their products: no casts between the two
+            return embedded.to(torch.get_autocast_dtype(kind))
         return embedded
 
     def extra_repr(self) -> str:

@@ -2,9 +2,35 @@
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 CHUNK_ROWS = 512
+
+
+def output_loss(
+    output: nn.Module,
+    hidden: Float[Tensor, "tokens width"],
+    targets: Int[Tensor, "tokens"],
+    label_smoothing: float = 0.0,
+) -> Float[Tensor, ""]:
+    """Sum over tokens of the cross entropy of softmax(output(hidden)) against the target, in nats.
+
+    An `nn.Linear` itself hands its weight and bias to `vocabulary_loss`; since its logits never exist as a whole, its
+    own hooks do not run. Any other module (an adapter around the layer, a subclass, a parametrised, quantised or
+    sharded layer) is called, 512 rows at a time under checkpointing, at two to three times the cost.
+
+    >>> output_loss(nn.Sequential(nn.Linear(4, 6)), torch.zeros(3, 4), torch.tensor([3, 0, 5])).shape
+    torch.Size([])
+    """
+    if type(output) is nn.Linear:
+        return vocabulary_loss(hidden, output.weight, output.bias, targets, label_smoothing)
+    losses = [
+        checkpoint(_called, output, rows, target, label_smoothing, use_reentrant=False)
+        for rows, target in zip(hidden.split(CHUNK_ROWS), targets.split(CHUNK_ROWS), strict=True)
+    ]
+    return torch.stack(losses).sum()
 
 
 def vocabulary_loss(
@@ -17,41 +43,67 @@ def vocabulary_loss(
     """Sum over tokens of the cross entropy of softmax(W h + b) against the target, in nats.
 
     Equal to `cross_entropy(hidden @ weight.T + bias, targets, reduction="sum", label_smoothing=...)`, but no more than
-    512 rows of logits exist at a time, and their gradient is made while they do. Under bfloat16 autocast the products
-    are bfloat16 and the loss is summed in float32.
+    512 rows of logits exist at a time, and their gradient is made while they do. Under autocast the products are of
+    its type and the loss is summed in float32. A second derivative goes through the plain formula, without chunks.
+
+    Forward and backward at 4,096 x 128 x 10,000 take 0.5 of the time of `cross_entropy` in bfloat16 and 0.7 in float32
+    (at width 512: 0.8 and 1.0), and 0.3 to 0.65 of that of checkpointed chunks, which are as small (Xeon with AMX).
 
     Source: label smoothing of Szegedy et al. 2016, arXiv:1512.00567, section 7: (1 - e) * one-hot + e / vocab.
 
     >>> vocabulary_loss(torch.zeros(1, 4), torch.zeros(6, 4), None, torch.tensor([3])).item()
     1.7917594909667969
     """
-    low = (
-        torch.get_autocast_dtype(hidden.device.type) if torch.is_autocast_enabled(hidden.device.type) else hidden.dtype
-    )
-    learns = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
-    with torch.autocast(hidden.device.type, enabled=False):
-        if not learns:
-            total, _ = _chunked(hidden, weight, bias, targets, label_smoothing, low, gradients=False)
-            return total
-        loss: Tensor = _VocabularyLoss.apply(hidden, weight, bias, targets, label_smoothing, low)
-        return loss
+    kind = hidden.device.type
+    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+        with torch.autocast(kind, enabled=False):
+            return _loss(hidden, weight, bias, targets, label_smoothing, torch.get_autocast_dtype(kind))
+    return _loss(hidden, weight, bias, targets, label_smoothing, hidden.dtype)
+
+
+def _loss(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float, low: torch.dtype
+) -> Tensor:
+    if not torch.is_grad_enabled():
+        return _chunked(hidden, weight, bias, targets, smoothing, low, gradients=False)[0]
+    loss: Tensor = _VocabularyLoss.apply(hidden, weight, bias, targets, smoothing, low)[0]
+    return loss
+
+
+def _called(output: nn.Module, hidden: Tensor, targets: Tensor, label_smoothing: float) -> Tensor:
+    return F.cross_entropy(output(hidden).float(), targets, reduction="sum", label_smoothing=label_smoothing)
 
 
 class _VocabularyLoss(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, hidden, weight, bias, targets, label_smoothing, low):
-        total, gradients = _chunked(hidden, weight, bias, targets, label_smoothing, low, gradients=True)
-        ctx.save_for_backward(*gradients)
-        return total
+    def forward(hidden, weight, bias, targets, smoothing, low):
+        return _chunked(hidden, weight, bias, targets, smoothing, low, gradients=True)
 
     @staticmethod
-    def backward(ctx, gradient):
-        d_hidden, d_weight, d_bias = ctx.saved_tensors
-        d_bias = None if d_bias is None else d_bias * gradient
-        return d_hidden * gradient, d_weight * gradient, d_bias, None, None, None
+    def setup_context(ctx, inputs, output):
+        ctx.smoothing, ctx.low = inputs[4:]
+        made = output[1:]
+        ctx.mark_non_differentiable(*(gradient for gradient in made if gradient is not None))
+        ctx.save_for_backward(*inputs[:4], *made)
+
+    @staticmethod
+    def backward(ctx, gradient, *_):
+        saved = ctx.saved_tensors
+        made = _differentiable(*saved[:4], ctx.smoothing, ctx.low) if torch.is_grad_enabled() else saved[4:]
+        return *(None if one is None else one * gradient for one in made), None, None, None
+
+    @staticmethod
+    def vmap(info, in_dims, *inputs):
+        rows = [
+            [one if dim is None else one.select(dim, number) for one, dim in zip(inputs, in_dims, strict=True)]
+            for number in range(info.batch_size)
+        ]
+        outputs = zip(*(_VocabularyLoss.apply(*row) for row in rows), strict=True)
+        stacked = tuple(None if made[0] is None else torch.stack(made) for made in outputs)
+        return stacked, tuple(None if made is None else 0 for made in stacked)
 
 
-Gradients = tuple[Tensor, Tensor, Tensor | None]
+Made = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]
 
 
 def _chunked(
@@ -62,61 +114,63 @@ def _chunked(
     smoothing: float,
     low: torch.dtype,
     gradients: bool,
-) -> tuple[Tensor, Gradients]:
-    product_weight = weight.to(low)
-    product_hidden = hidden.to(low)
+) -> Made:
+    """(loss, gradients of hidden, weight and bias); without `gradients` they are None."""
     wide = torch.float64 if hidden.dtype == torch.float64 else torch.float32
-    # the mean logit of a row is a product with the mean row of the matrix: the smoothed part costs no pass over logits
-    mean_row = weight.to(wide).mean(0)
+    low_weight, low_bias = weight.to(low), None if bias is None else bias.to(low)
+    # the sum of mean logits is a product of sums: the smoothed part costs no pass over logits
+    mean_row, hidden_sum = weight.to(wide).mean(0), hidden.sum(0, dtype=wide)
     mean_bias = 0.0 if bias is None else bias.to(wide).mean()
-    total = torch.zeros((), dtype=wide, device=hidden.device)
-    d_hidden = torch.empty_like(hidden) if gradients else hidden
-    d_weight = torch.zeros_like(weight, dtype=low) if gradients else weight
-    d_bias = torch.zeros_like(bias, dtype=wide) if gradients and bias is not None else None
-    for start in range(0, hidden.shape[0], CHUNK_ROWS):
-        rows = slice(start, start + CHUNK_ROWS)
-        part, target = product_hidden[rows], targets[rows, None]
-        logits = part @ product_weight.mT if bias is None else torch.addmm(bias.to(low), part, product_weight.mT)
-        chosen = logits.gather(1, target).squeeze(1).to(wide)
-        mean = hidden[rows].to(wide) @ mean_row + mean_bias
-        log_sum, odds = _softmax(logits, target, chosen, gradients)
-        total += (log_sum - (1.0 - smoothing) * chosen - smoothing * mean).sum()
-        if odds is None:
+    total = -smoothing * (hidden_sum @ mean_row + hidden.shape[0] * mean_bias)
+    d_hidden, d_weight, d_bias = [], torch.zeros_like(low_weight), torch.zeros_like(low_weight[:, 0], dtype=wide)
+    for rows, target in _chunks(hidden.to(low), targets):
+        numbers = torch.arange(target.shape[0], device=target.device)
+        logits = F.linear(rows, low_weight, low_bias)
+        odds = logits.softmax(-1)
+        # the fused softmax and the largest logit of each row give the sum of exponentials
+        log_sum = _largest(logits).to(wide) - _largest(odds).to(wide).log()
+        total = total + (log_sum - (1.0 - smoothing) * logits[numbers, target].to(wide)).sum()
+        if not gradients:
             continue
-        odds.scatter_add_(1, target, odds.new_full(target.shape, smoothing - 1.0))
-        d_hidden[rows] = (odds @ product_weight).to(hidden.dtype)
-        d_weight.addmm_(odds.mT, part)
-        if d_bias is not None:
+        # setting is free where adding (`scatter_add_`) copies the whole block of a half-precision type
+        odds[numbers, target] = odds[numbers, target] - (1.0 - smoothing)
+        d_hidden.append((odds @ low_weight).to(hidden.dtype))
+        d_weight.addmm_(odds.mT, rows)
+        if bias is not None:
             d_bias += odds.sum(0, dtype=wide)
-    if gradients and smoothing:
-        _spread(d_hidden, d_weight, d_bias, hidden, mean_row, smoothing)
-    narrow_bias = None if d_bias is None or bias is None else d_bias.to(bias.dtype)
-    return total, (d_hidden, d_weight.to(weight.dtype), narrow_bias)
-
-
-def _spread(
-    d_hidden: Tensor, d_weight: Tensor, d_bias: Tensor | None, hidden: Tensor, mean_row: Tensor, smoothing: float
-) -> None:
-    """Adds the gradient of the share of the target that is spread over the vocabulary."""
-    vocab = d_weight.shape[0]
-    d_hidden -= (smoothing * mean_row).to(hidden.dtype)
-    d_weight -= (smoothing / vocab) * hidden.to(mean_row.dtype).sum(0).to(d_weight.dtype)
-    if d_bias is not None:
-        d_bias -= smoothing / vocab * hidden.shape[0]
-
-
-def _softmax(logits: Tensor, target: Tensor, chosen: Tensor, gradients: bool) -> tuple[Tensor, Tensor | None]:
-    """(log of the sum of exponentials, probabilities): the fused softmax and one logit of each row give the sum."""
-    wide = chosen.dtype
     if not gradients:
-        return logits.to(wide).logsumexp(-1), None
-    odds = logits.softmax(-1)
-    if logits.device.type != "cpu" or torch.compiler.is_compiling():
-        # the largest probability is never too small; on a CPU finding it costs more than the look below
-        return logits.amax(-1).to(wide) - odds.amax(-1).to(wide).log(), odds
-    share = odds.gather(1, target).squeeze(1).to(wide)
-    log_sum = chosen - share.log()
-    lost = (share < 1e-30).nonzero().squeeze(1)
-    if len(lost):
-        log_sum[lost] = logits[lost].to(wide).logsumexp(-1)
-    return log_sum, odds
+        return total, None, None, None
+    # the gradient of the share of the target that is spread over the vocabulary
+    share = smoothing / weight.shape[0]
+    d_weight = (d_weight - share * hidden_sum.to(low)).to(weight.dtype)
+    d_bias = None if bias is None else (d_bias - share * hidden.shape[0]).to(bias.dtype)
+    return total, torch.cat(d_hidden) - (smoothing * mean_row).to(hidden.dtype), d_weight, d_bias
+
+
+def _chunks(rows: Tensor, targets: Tensor) -> list[tuple[Tensor, Tensor]]:
+    if torch.compiler.is_compiling():
+        # the number of rows is a symbol there, so the number of chunks is fixed
+        return list(zip(rows.tensor_split(8), targets.tensor_split(8), strict=True))
+    return list(zip(rows.split(CHUNK_ROWS), targets.split(CHUNK_ROWS), strict=True))
+
+
+def _largest(values: Tensor) -> Tensor:
+    """The largest value of each row."""
+    if values.element_size() != 2 or values.device.type != "cpu":
+        return values.amax(-1)
+    # half precision in order is 16-bit integers in order, below zero in reverse: a quarter of the time of `amax`
+    bits = values.view(torch.int16)
+    top = bits.amax(-1)
+    return torch.where(top < 0, bits.amin(-1), top).view(values.dtype)
+
+
+def _differentiable(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float, low: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The gradients of `_chunked` by the plain formula, which autograd can differentiate again."""
+    rows, low_weight = hidden.to(low), weight.to(low)
+    odds = F.linear(rows, low_weight, None if bias is None else bias.to(low)).softmax(-1)
+    wanted = torch.arange(weight.shape[0], device=targets.device) == targets[:, None]
+    error = odds - smoothing / weight.shape[0] - (1.0 - smoothing) * wanted.to(low)
+    d_bias = None if bias is None else error.sum(0).to(bias.dtype)
+    return (error @ low_weight).to(hidden.dtype), (error.mT @ rows).to(weight.dtype), d_bias

@@ -1,5 +1,6 @@
 """The recurrent encoder-decoder, with attention by any mechanism or without, and its configuration."""
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -7,42 +8,49 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
-from headwise.attention import normalizers, scores
+from headwise.attention import scores
+from headwise.attention.call import Call
 from headwise.attention.masks import Padding
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.mechanisms.scored import Scored
-from headwise.attention.normalizers import softmax
-from headwise.attention.scores import Additive
+from headwise.attention.scores import Dot
 from headwise.caches import Cache
 from headwise.config import Config
 from headwise.errors import ConfigError, Unsupported
 from headwise.layers.initializers import Scheme, initialize
-from headwise.layers.recurrent import Cell, dropout_factors, embedded_columns, initialize_cells, kept_factors
-from headwise.layers.recurrent import build as build_cell
-from headwise.layers.recurrent_attention import Attended, Scoring, attentive_sequence
+from headwise.layers.recurrent import State, advance, build, build_layer, dropout_factors, embedded, initialize_cells
+from headwise.layers.recurrent_attention import AdditiveAttention
 from headwise.models.protocols import Decoder, Memory, Seq2Seq
 from headwise.models.recurrent_encoder import RecurrentEncoder
 
 
 class RecurrentCache(Cache):
-    """The states of every row, and what the sentences are attended by: shared by beams, never copied for them."""
+    """The state of every layer and row, and what the sentences are attended by: shared by beams, never copied for them.
 
-    def __init__(self, state: Float[Tensor, "layers rows state_dim"], memory: dict[str, Tensor], mask: Padding):
-        self.length, self.beams, self.sentences = 0, 1, mask.valid_lens.shape[0]
-        self.state, self.memory, self.mask = state, memory, mask
+    `memory` is the constant context of each sentence without attention, else the keys and the values.
+    """
+
+    def __init__(self, state: list[State], memory: tuple[Tensor, ...], memory_lens: Int[Tensor, "batch"]):
+        self.length, self.beams, self.sentences = 0, 1, memory_lens.shape[0]
+        self.state, self.memory, self.memory_lens = state, memory, memory_lens
+        self.mask = Padding(memory_lens).shared()
 
     def expand(self, beams: int) -> None:
         self.beams = beams
-        self.state = self.state.repeat_interleave(beams, dim=1)
+        self._each(lambda rows: rows.repeat_interleave(beams, dim=0))
 
     def reorder(self, index: Int[Tensor, "rows"]) -> None:
-        self.state = self.state.index_select(1, index)
+        self._each(lambda rows: rows.index_select(0, index))
 
     def keep(self, sentences: Int[Tensor, "kept"]) -> None:
-        self.state = self.state.unflatten(1, (-1, self.beams)).index_select(1, sentences).flatten(1, 2)
-        self.memory = {name: tensor.index_select(0, sentences) for name, tensor in self.memory.items()}
-        self.mask = Padding(self.mask.valid_lens.index_select(0, sentences))
+        self._each(lambda rows: rows.unflatten(0, (-1, self.beams)).index_select(0, sentences).flatten(0, 1))
+        self.memory = tuple(tensor.index_select(0, sentences) for tensor in self.memory)
+        self.memory_lens = self.memory_lens.index_select(0, sentences)
+        self.mask = Padding(self.memory_lens).shared()
         self.sentences = sentences.shape[0]
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> None:
+        self.state = [tuple(change(rows) for rows in state) for state in self.state]
 
 
 class RecurrentDecoder(Decoder):
@@ -52,147 +60,80 @@ class RecurrentDecoder(Decoder):
 
     Args:
         cells: from the first layer to the last; the first reads the context and the embedding.
-        attention: its query is the top layer's hidden state after the previous step, its keys and values the memory.
+        attention: its query is the top layer's hidden state after the previous step, its values are the memory.
+        query, key: project what is compared, hidden states and memory; the memory once for all steps.
         dropout: on the output of every layer but the last, while training.
     Source: Bahdanau et al. 2015, arXiv:1409.0473, section 3.1, but the vocabulary reads the hidden state alone;
         without attention, Cho et al. 2014, arXiv:1406.1078.
     """
 
     def __init__(
-        self, embedding: nn.Embedding, cells: list[Cell], attention: Mechanism | None, dropout: float, output: nn.Linear
+        self,
+        embedding: nn.Embedding,
+        cells: list[nn.GRUCell | nn.LSTMCell],
+        attention: Mechanism | None,
+        query: nn.Module,
+        key: nn.Module,
+        dropout: float,
+        output: nn.Linear,
     ):
         super().__init__()
-        self.embedding, self.cells, self.attention = embedding, nn.ModuleList(cells), attention
+        self.embedding, self.cells = embedding, nn.ModuleList(cells)
+        self.attention, self.query, self.key = attention, query, key
         self.dropout, self.output = dropout, output
 
     def hidden(
         self, tokens: Int[Tensor, "batch tgt_len"], memory: Memory, memory_lens: Int[Tensor, "batch"]
     ) -> Float[Tensor, "batch tgt_len width"]:
         with torch.autocast(tokens.device.type, enabled=False):
-            x = embedded_columns(self.embedding, tokens)
-            factors = self._factors(x)
-            state = _summary(memory).mT
-            if self.attention is None:
-                hidden = self._unattended(x, state, factors)
-            elif (additive := self._additive()) is not None:
-                hidden = self._at_once(additive, x, state, _real(memory, memory_lens), memory_lens, factors)
-            else:
-                hidden = self._by_steps(x, state, _real(memory, memory_lens), memory_lens, factors)
-        return hidden.permute(2, 0, 1)
-
-    def _layers(self) -> list[Cell]:
-        return [cell for cell in self.cells if isinstance(cell, Cell)]
-
-    def _factors(self, x: Tensor) -> Tensor | None:
-        cells = self._layers()
-        dropout = self.dropout if self.training else 0.0
-        return dropout_factors(x.shape[0], len(cells) - 1, cells[0].hidden_dim, x.shape[2], dropout, x)
-
-    def _additive(self) -> Additive | None:
-        """The score, if its attention may be computed for all steps at once and nobody listens to the mechanism."""
-        attention = self.attention
-        if type(attention) is not Scored or type(attention.score) is not Additive or attention.normalizer != softmax:
-            return None
-        heard = attention._forward_hooks or attention._forward_pre_hooks or torch.compiler.is_compiling()
-        return None if heard or attention.kernel != "auto" else attention.score
-
-    def _unattended(self, x: Tensor, state: Tensor, factors: Tensor | None) -> Tensor:
-        cells = self._layers()
-        context = state[-1, : cells[-1].hidden_dim].expand(x.shape[0], -1, -1)
-        x = torch.cat([context, x], 1)
-        for layer, cell in enumerate(cells):
-            x = cell.sequence(x, state[layer])[:, : cell.hidden_dim]
-            if factors is not None and layer < len(cells) - 1:
-                x = x * factors[:, layer]
-        return x
-
-    def _at_once(
-        self, score: Additive, x: Tensor, state: Tensor, values: Tensor, lens: Tensor, factors: Tensor | None
-    ) -> Tensor:
-        steps, (batch, key_len, _) = x.shape[0], values.shape
-        values = values.permute(2, 1, 0).contiguous()
-        keys = (score.key.weight @ values.flatten(1)).unflatten(1, (key_len, batch))
-        prepared = Padding(lens).prepared(batch, 1, 1, key_len, 0, values.device)
-        bias = prepared.bias.view(batch, key_len).t().to(values.dtype)
-        empty = None if prepared.empty is None else prepared.empty.view(batch)
-        assert isinstance(self.attention, Scored)
-        dropout = self.attention.dropout if self.attention.training else 0.0
-        kept = kept_factors((steps, key_len, batch), dropout, x) if dropout else None
-        attended = Attended(keys, values, bias, empty, kept)
-        scoring = Scoring(score.query.weight, score.value.weight)
-        return attentive_sequence(self._layers(), x, state, attended, scoring, factors)
-
-    def _by_steps(self, x: Tensor, state: Tensor, values: Tensor, lens: Tensor, factors: Tensor | None) -> Tensor:
-        """The definition: one step after another, for any mechanism and cell."""
-        assert self.attention is not None
-        values, mask = values.unsqueeze(1), Padding(lens)
-        rows = list(state.mT)
-        hidden = []
-        for step, embedded in enumerate(x.mT.unbind(0)):
-            query = self._layers()[-1].hidden(rows[-1])
-            context = self.attention(query[:, None, None], values, values, mask=mask)
-            rows = self._advance(
-                torch.cat([context.flatten(1), embedded], -1), rows, None if factors is None else factors[step].mT
-            )
-            hidden.append(self._layers()[-1].hidden(rows[-1]))
-        return torch.stack(hidden).mT if hidden else x.new_empty(0, self.output.in_features, x.shape[2])
-
-    def _advance(self, x: Tensor, rows: list[Tensor], factors: Tensor | None) -> list[Tensor]:
-        after = []
-        for layer, cell in enumerate(self._layers()):
-            after.append(cell(x, rows[layer]))
-            x = cell.hidden(after[-1])
-            if factors is not None and layer < len(rows) - 1:
-                x = x * factors[layer]
-        return after
+            x, cache = embedded(self.embedding, tokens), self.start(memory, memory_lens)
+            (steps, batch, _), width, lower = x.shape, self.output.in_features, len(self.cells) - 1
+            shape, dropout = (steps, lower, batch, width), self.dropout if self.training else 0.0
+            factors = dropout_factors(shape, dropout, x)
+            kept = [None] * steps if factors is None else [step.unbind(0) for step in factors.unbind(0)]
+            states = [self._advance(part, cache, drawn) for part, drawn in zip(x.unbind(0), kept, strict=True)]
+        return torch.stack(states, 1) if states else x.new_empty(batch, 0, width)
 
     def start(self, memory: Memory, memory_lens: Int[Tensor, "batch"]) -> RecurrentCache:
-        """Projects the keys once if the score allows it; beams share them."""
-        summary = _summary(memory)
-        if self.attention is None:
-            kept = {"context": self._layers()[-1].hidden(summary[-1])}
-        else:
-            values = _real(memory, memory_lens)
-            kept = {"values": values}
-            if (additive := self._additive()) is not None:
-                kept["keys"] = additive.key(values)
-        return RecurrentCache(summary, kept, Padding(memory_lens))
+        """Projects the keys, once for all steps and beams."""
+        if memory.summary is None:
+            raise Unsupported("a recurrent decoder starts from the encoder's final states; this encoder gives none")
+        with torch.autocast(memory_lens.device.type, enabled=False):
+            width = self.output.in_features
+            state: list[State] = [layer.split(width, -1) for layer in memory.summary.unbind(0)]
+            if self.attention is None:
+                return RecurrentCache(state, (state[-1][0].unsqueeze(1),), memory_lens)
+            # zeros for padding, so that nothing in it, NaN included, reaches a product
+            steps = torch.arange(memory.states.shape[1], device=memory_lens.device)
+            values = memory.states.masked_fill((steps >= memory_lens[:, None]).unsqueeze(-1), 0.0).unsqueeze(1)
+            return RecurrentCache(state, (self.key(values), values), memory_lens)
 
     def step(self, tokens: Int[Tensor, "rows"], cache: Cache) -> Float[Tensor, "rows vocab"]:
         assert isinstance(cache, RecurrentCache)
-        embedded = embedded_columns(self.embedding, tokens[:, None])[0].t()
-        x = torch.cat([self._context(cache).flatten(0, -2), embedded], -1)
-        cache.state = torch.stack(self._advance(x, list(cache.state), None))
-        cache.length += 1
-        logits: Tensor = self.output(self._layers()[-1].hidden(cache.state[-1]))
+        with torch.autocast(tokens.device.type, enabled=False):
+            hidden = self._advance(embedded(self.embedding, tokens[:, None])[0], cache, None)
+        logits: Tensor = self.output(hidden)
         return logits
 
-    def _context(self, cache: RecurrentCache) -> Float[Tensor, "sentences beams value_dim"]:
+    def _advance(self, x: Tensor, cache: RecurrentCache, factors: tuple[Tensor, ...] | None) -> Tensor:
+        """The top layer's hidden state after one more token of every row."""
+        x = torch.cat((self._context(cache), x), -1)
+        for layer, cell in enumerate(self.cells):
+            cache.state[layer] = advance(cell, x, cache.state[layer])
+            x = cache.state[layer][0]
+            if factors is not None and layer < len(factors):
+                x = x * factors[layer]
+        cache.length += 1
+        return x
+
+    def _context(self, cache: RecurrentCache) -> Float[Tensor, "rows value_dim"]:
         if self.attention is None:
-            return cache.memory["context"].unsqueeze(1).expand(-1, cache.beams, -1)
-        query = self._layers()[-1].hidden(cache.state[-1]).unflatten(0, (-1, cache.beams))
-        values = cache.memory["values"]
-        additive = self._additive() if "keys" in cache.memory and not self.training else None
-        if additive is None:
-            context: Tensor = self.attention(
-                query.unsqueeze(1), values.unsqueeze(1), values.unsqueeze(1), mask=cache.mask
-            )
-            return context.squeeze(1)
-        features = torch.tanh(additive.query(query).unsqueeze(2) + cache.memory["keys"].unsqueeze(1))
-        keep = cache.mask.dense(values.shape[0], 1, cache.beams, values.shape[1], device=values.device)
-        return softmax(additive.value(features).squeeze(-1).unsqueeze(1), keep).squeeze(1) @ values
-
-
-def _real(memory: Memory, lens: Tensor) -> Float[Tensor, "batch src_len width"]:
-    """The states with zeros for padding, so that nothing in it, NaN included, reaches a product."""
-    steps = torch.arange(memory.states.shape[1], device=lens.device)
-    return memory.states.masked_fill((steps >= lens[:, None]).unsqueeze(-1), 0.0)
-
-
-def _summary(memory: Memory) -> Tensor:
-    if memory.summary is None:
-        raise Unsupported("a recurrent decoder starts from the encoder's final states; this encoder gives none")
-    return memory.summary
+            return cache.memory[0].expand(-1, cache.beams, -1).flatten(0, 1)
+        # the beams of a sentence are queries over its one memory
+        hidden = cache.state[-1][0]
+        query = self.query(hidden).view(cache.sentences, 1, cache.beams, -1)
+        context: Tensor = self.attention(Call(query, *cache.memory, mask=cache.mask, cross=True))
+        return context.flatten(0, 2)
 
 
 class RecurrentConfig(Config):
@@ -227,25 +168,33 @@ def build_recurrent(config: RecurrentConfig, src_vocab: int, tgt_vocab: int) -> 
     directions = 2 if config.bidirectional else 1
     hidden, width = config.hidden_dim, config.hidden_dim * directions
     sizes = [config.embed_dim] + [width] * (config.num_layers - 1)
-    layers = [[build_cell(config.cell, size, hidden) for _ in range(directions)] for size in sizes]
+    layers = [[build_layer(config.cell, size, hidden) for _ in range(directions)] for size in sizes]
     encoder = RecurrentEncoder(nn.Embedding(src_vocab, config.embed_dim), layers, config.dropout)
-    attention = None if config.score == "none" else _attention(config, width)
+    attention, query, key = _attention(config, width)
     context = hidden if attention is None else width
-    cells = [
-        build_cell(config.cell, size, hidden)
-        for size in [context + config.embed_dim] + [hidden] * (config.num_layers - 1)
-    ]
-    output = nn.Linear(hidden, tgt_vocab)
-    decoder = RecurrentDecoder(nn.Embedding(tgt_vocab, config.embed_dim), cells, attention, config.dropout, output)
+    sizes = [context + config.embed_dim] + [hidden] * (config.num_layers - 1)
+    cells = [build(config.cell, size, hidden) for size in sizes]
+    embedding, output = nn.Embedding(tgt_vocab, config.embed_dim), nn.Linear(hidden, tgt_vocab)
+    decoder = RecurrentDecoder(embedding, cells, attention, query, key, config.dropout, output)
     model = Seq2Seq(encoder, decoder)
     initialize(model, config.initializer)
     initialize_cells(model, config.initializer)
     if config.tie_output:
-        output.weight = decoder.embedding.weight
+        output.weight = embedding.weight
     return model
 
 
-def _attention(config: RecurrentConfig, width: int) -> Mechanism:
-    score = scores.build(config.score, config.hidden_dim, width, config.hidden_dim, 1)
+def _attention(config: RecurrentConfig, width: int) -> tuple[Mechanism | None, nn.Module, nn.Module]:
+    """The mechanism, and what projects its queries and its keys, which may be wider."""
+    hidden = config.hidden_dim
+    if config.score == "none":
+        return None, nn.Identity(), nn.Identity()
     dropout = config.dropout if config.attention_dropout is None else config.attention_dropout
-    return Scored(score, normalizers.build(config.normalizer), dropout)
+    key = nn.Linear(width, hidden, bias=False)
+    if config.score in ("additive", "concat"):
+        return AdditiveAttention(hidden, config.normalizer, dropout), nn.Linear(hidden, hidden, bias=False), key
+    if config.score == "bilinear":
+        # q . (W k), the keys of which are W k
+        return Scored(Dot(), config.normalizer, dropout), nn.Identity(), key
+    score = scores.build(config.score, hidden, width, hidden, 1)
+    return Scored(score, config.normalizer, dropout), nn.Identity(), nn.Identity()

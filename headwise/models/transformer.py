@@ -1,56 +1,86 @@
-"""The Transformer encoder-decoder and its configuration."""
+"""The Transformer encoder-decoder, and how it is built from its configuration."""
 
 from collections.abc import Sequence
-from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
-from pydantic import Field
 from torch import Tensor, nn
 
 from headwise.attention import mechanisms, normalizers, scores
-from headwise.attention.masks import Causal, Padding
+from headwise.attention.masks import Causal, Mask, Padding, Shifts
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.mechanisms.scored import Scored
-from headwise.caches import Ancestry, AttentionStep, Cache, KeyValues, States
-from headwise.config import Config
+from headwise.caches import Ancestry, AttentionStep, Cache, KeyValues, Segments, States
 from headwise.errors import ConfigError
-from headwise.layers.attention import MultiHeadAttention, check_heads
+from headwise.layers.attention import MultiHeadAttention
 from headwise.layers.blocks import DecoderBlock, EncoderBlock, Residual
 from headwise.layers.decoding import DecodingBlock
 from headwise.layers.embeddings import TokenEmbedding
 from headwise.layers.feed_forward import FeedForward
-from headwise.layers.initializers import Scheme, initialize
+from headwise.layers.initializers import initialize
 from headwise.layers.reversible import ReversibleEncoder
 from headwise.models.protocols import Decoder, Encoder, Memory, Seq2Seq
-from headwise.positions import Position, position_type
+from headwise.models.transformer_config import TransformerConfig
+from headwise.positions import Position
 from headwise.positions import build as build_position
-from headwise.positions import names as position_names
 
 
 class TransformerEncoder(Encoder):
-    """Embeddings below a stack of encoder blocks; `norm` closes a pre-norm stack. A reversible stack is one block."""
+    """Embeddings below a stack of encoder blocks; a reversible stack is one block.
 
-    def __init__(self, embedding: TokenEmbedding, blocks: Sequence[EncoderBlock | ReversibleEncoder], norm: nn.Module):
+    Args:
+        norm: closes a pre-norm stack.
+        mask: which pairs may meet besides what the lengths say; None: all.
+        segment: tokens that are read at once, each seeing the inputs of the segment before too; None: all.
+    """
+
+    def __init__(
+        self,
+        embedding: TokenEmbedding,
+        blocks: Sequence[EncoderBlock | ReversibleEncoder],
+        norm: nn.Module,
+        mask: Mask | None = None,
+        segment: int | None = None,
+    ):
         super().__init__()
         self.embedding, self.blocks, self.norm = embedding, nn.ModuleList(blocks), norm
+        self.mask, self.segment = mask, segment
 
     def forward(self, inputs: Int[Tensor, "batch src_len"], valid_lens: Int[Tensor, "batch"]) -> Memory:
-        mask = padding(valid_lens, inputs.shape[1])
         x = self.embedding(inputs)
+        # zeros beyond the lengths, so that nothing there reaches a gradient
+        x = x.masked_fill((torch.arange(inputs.shape[1], device=x.device) >= valid_lens[:, None]).unsqueeze(-1), 0.0)
+        return Memory(self.norm(self._read(x, valid_lens) if self.segment is None else self._extended(x, valid_lens)))
+
+    def _read(self, x: Tensor, valid_lens: Tensor) -> Tensor:
+        padding = Padding(valid_lens)
+        mask = (padding if self.mask is None else padding & self.mask).shared()
         for block in self.blocks:
             x = block(x, mask)
-        return Memory(self.norm(x))
+        return x
+
+    def _extended(self, x: Tensor, valid_lens: Tensor) -> Tensor:
+        """Segment by segment, as Transformer-XL reads (Dai et al. 2019, arXiv:1901.02860, section 3.2)."""
+        assert self.segment is not None
+        kept, read = [Segments(self.segment) for _ in self.blocks], []
+        for start in range(0, x.shape[1], self.segment):
+            part = x[:, start : start + self.segment]
+            # keys count from the start of the segment before
+            mask = Padding((valid_lens - max(0, start - self.segment)).clamp(min=0)).shared()
+            for block, segments in zip(self.blocks, kept, strict=True):
+                part = block(part, mask, AttentionStep(segments, 0))
+            read.append(part)
+        return torch.cat(read, dim=1)
 
 
 class TransformerCache(Cache):
     """Keys and values of every decoder layer, and which of them each beam descends from."""
 
-    def __init__(self, own: list[KeyValues | States], memory_lens: Int[Tensor, "batch"], memory_len: int, placed: bool):
+    def __init__(self, own: list[KeyValues | States], memory_lens: Int[Tensor, "batch"], placed: bool):
         self.length, self.beams, self.sentences = 0, 1, memory_lens.shape[0]
         self.layers = [(kept, KeyValues()) for kept in own]
-        self.memory_lens, self.memory_len = memory_lens, memory_len
-        self.memory_mask = padding(memory_lens, memory_len)
+        self.memory_lens = memory_lens
+        self.memory_mask = Padding(memory_lens).shared()
         self.ancestry: Ancestry | None = None
         # whether a layer has to know where the stored keys stand
         self.placed = placed
@@ -74,7 +104,7 @@ class TransformerCache(Cache):
             own.keep(sentences)
             cross.keep(sentences)
         self.memory_lens = self.memory_lens.index_select(0, sentences)
-        self.memory_mask = padding(self.memory_lens, self.memory_len)
+        self.memory_mask = Padding(self.memory_lens).shared()
         self.sentences = sentences.shape[0]
         if self.ancestry is not None:
             self.ancestry.keep(sentences)
@@ -90,7 +120,7 @@ class TransformerDecoder(Decoder):
     def hidden(
         self, tokens: Int[Tensor, "batch tgt_len"], memory: Memory, memory_lens: Int[Tensor, "batch"]
     ) -> Float[Tensor, "batch tgt_len width"]:
-        mask, memory_mask = Causal(), padding(memory_lens, memory.states.shape[1])
+        mask, memory_mask = Causal().shared(), Padding(memory_lens).shared()
         x = self.embedding(tokens)
         for block in self.blocks:
             x = block(x, memory.states, mask=mask, memory_mask=memory_mask)
@@ -103,9 +133,9 @@ class TransformerDecoder(Decoder):
         own = [block.self_attention.kept() for block in blocks]
         positions = (block.self_attention.position for block in blocks)
         placed = any(position is not None and position.acts_on_scores() for position in positions)
-        cache = TransformerCache(own, memory_lens, memory.states.shape[1], placed)
+        cache = TransformerCache(own, memory_lens, placed)
         for block, (_, cross) in zip(blocks, cache.layers, strict=True):
-            cross.fill(block.cross_attention.project_memory(memory.states, cache.memory_mask))
+            cross.fill(*block.cross_attention.project_memory(memory.states))
         return cache
 
     def step(self, tokens: Int[Tensor, "rows"], cache: Cache) -> Float[Tensor, "rows vocab"]:
@@ -124,70 +154,10 @@ class TransformerDecoder(Decoder):
         return logits
 
 
-def padding(valid_lens: Int[Tensor, "batch"], length: int) -> Padding | None:
-    """The mask of padded sequences; None where nothing is padded, as far as that can be seen without waiting."""
-    looks = valid_lens.device.type == "cpu" and not torch.compiler.is_compiling()
-    return None if looks and bool((valid_lens >= length).all()) else Padding(valid_lens)
-
-
 def _original(block: nn.Module) -> DecoderBlock:
     original = block.block if isinstance(block, DecodingBlock) else block
     assert isinstance(original, DecoderBlock)
     return original
-
-
-class TransformerConfig(Config):
-    """Sizes and parts of a Transformer; the defaults are the "base" model of Vaswani et al. 2017, table 3."""
-
-    kind: Literal["transformer"] = Field("transformer", description="the family of the model")
-    d_model: int = Field(512, ge=1, description="width of the embeddings and of every block")
-    d_ff: int = Field(2048, ge=1, description="width inside the feed-forward network")
-    num_heads: int = Field(8, ge=1, description="attention heads; a divisor of d_model")
-    num_kv_heads: int | None = Field(
-        None, ge=1, description="heads of key and value: a divisor of num_heads; all if absent"
-    )
-    encoder_layers: int = Field(6, ge=1, description="encoder blocks")
-    decoder_layers: int = Field(6, ge=1, description="decoder blocks")
-    norm: Literal["pre", "post"] = Field("pre", description="LayerNorm before each sublayer, or after the residual")
-    activation: Literal["relu", "gelu", "swiglu"] = Field("relu", description="of the feed-forward network")
-    position: str = Field("sinusoidal", description="where position enters; `headwise list positions`")
-    max_len: int = Field(512, ge=1, description="positions of a learned table, in tokens")
-    mechanism: str = Field("scored", description="what self-attention computes; `headwise list mechanisms`")
-    decoder_mechanism: str | None = Field(None, description="the decoder's self-attention; as mechanism if absent")
-    reversible: bool = Field(False, description="encoder blocks keep no activations for the gradient")
-    score: str = Field("scaled_dot", description="how alike query and key are; `headwise list scores`")
-    normalizer: str = Field("softmax", description="scores to weights; `headwise list normalizers`")
-    kernel: str = Field("auto", description="auto, or the kernel to insist on; `headwise list kernels`")
-    dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings and on the output of every sublayer")
-    attention_dropout: float | None = Field(None, ge=0, lt=1, description="on attention weights; as dropout if absent")
-    activation_dropout: float | None = Field(
-        None, ge=0, lt=1, description="inside the feed-forward; as dropout if absent"
-    )
-    tie_embeddings: bool = Field(True, description="share the embedding tables when both sides share a tokenizer")
-    tie_output: bool = Field(True, description="the output matrix is the target embedding")
-    initializer: Scheme = Field("xavier", description="of the linear layers")
-
-    def model_post_init(self, context: object) -> None:
-        check_heads(self.d_model, self.num_heads, self.num_kv_heads)
-        for name in (self.mechanism, self.decoder_mechanism or self.mechanism):
-            if name != "scored" and (self.score, self.normalizer, self.kernel) != ("scaled_dot", "softmax", "auto"):
-                raise ConfigError(f"score, normalizer and kernel belong to mechanism 'scored', not to '{name}'")
-        if not _reads(self.mechanism):
-            raise ConfigError(
-                f"mechanism '{self.mechanism}' cannot let an encoder see later tokens; these can:"
-                f" {', '.join(filter(_reads, mechanisms.names()))}"
-            )
-        if not position_type(self.position).steps:
-            fitting = ", ".join(name for name in position_names() if position_type(name).steps)
-            raise ConfigError(
-                f"position '{self.position}' cannot go step by step, as a decoder does; these can: {fitting}"
-            )
-        writer = self.decoder_mechanism or self.mechanism
-        if not _writes(writer):
-            raise ConfigError(
-                f"mechanism '{writer}' cannot hide later tokens from a decoder that goes step by step; set"
-                f" decoder_mechanism to one that can: {', '.join(filter(_writes, mechanisms.names()))}"
-            )
 
 
 def build_transformer(config: TransformerConfig, src_vocab: int, tgt_vocab: int, *, joint: bool) -> Seq2Seq:
@@ -202,7 +172,10 @@ def build_transformer(config: TransformerConfig, src_vocab: int, tgt_vocab: int,
     if joint and config.tie_embeddings:
         target.weight = source.weight
     blocks = [_encoder_block(config, position) for _ in range(config.encoder_layers)]
-    encoder = TransformerEncoder(source, [ReversibleEncoder(blocks)] if config.reversible else blocks, _closing(config))
+    steps = tuple(head - config.num_heads // 2 for head in range(config.num_heads))
+    mask = Shifts(steps) if config.convolution_heads else None
+    stack = [ReversibleEncoder(blocks)] if config.reversible else blocks
+    encoder = TransformerEncoder(source, stack, _closing(config), mask, config.segment)
     output = nn.Linear(config.d_model, tgt_vocab, bias=False)
     writers = [_decoder_block(config, position) for _ in range(config.decoder_layers)]
     model = Seq2Seq(encoder, TransformerDecoder(target, writers, _closing(config), output))
@@ -221,22 +194,12 @@ def _residual(config: TransformerConfig) -> Residual:
     return make(config.d_model, config.dropout)
 
 
-def _reads(name: str) -> bool:
-    facts = getattr(mechanisms.mechanism_type(name), "facts", None)
-    return facts is None or facts.bidirectional
-
-
-def _writes(name: str) -> bool:
-    facts = getattr(mechanisms.mechanism_type(name), "facts", None)
-    return facts is None or (facts.causal and facts.steps != "none")
-
-
 def _mechanism(config: TransformerConfig, name: str) -> Mechanism:
     head_dim = config.d_model // config.num_heads
     dropout = config.dropout if config.attention_dropout is None else config.attention_dropout
     if name == "scored":
         score = scores.build(config.score, head_dim, head_dim, head_dim, config.num_heads)
-        return Scored(score, normalizers.build(config.normalizer), dropout, config.kernel)
+        return Scored(score, normalizers.build(config.normalizer, config.num_heads), dropout)
     kind = mechanisms.mechanism_type(name)
     return kind.sized(head_dim=head_dim, num_heads=config.num_heads, max_len=config.max_len, dropout=dropout)
 
@@ -250,8 +213,13 @@ def _attention(
         config.num_heads,
         _mechanism(config, name),
         num_kv_heads=config.num_kv_heads,
-        memory_dim=memory_dim,
+        value_dim=config.value_dim,
+        # queries and a memory cannot share a matrix
+        memory_dim=None if config.shared in ("qk", "qkv") else memory_dim,
         position=acting,
+        norm=nn.RMSNorm if config.qk_norm else None,
+        shared=config.shared,
+        combine=config.combine,
     )
 
 

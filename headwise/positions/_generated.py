@@ -1,23 +1,24 @@
 """The base of schemes whose position vectors a small network generates one after the other."""
 
 from abc import ABC, abstractmethod
+from contextlib import nullcontext
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.positions._memo import Memo
+from headwise.errors import Unsupported
 from headwise.positions.position import Position
 
 
 class Generated(Position, ABC):
-    """x + P, with the rows of P computed in order for as many positions as are asked for."""
+    """x + P, with the rows of P computed in order, from the first one up to the last one asked for.
+
+    Nothing is remembered: a decoder that goes step by step pays t steps for its token t. A compiled program is made
+    anew for each length, an exported one has one length.
+    """
 
     where = "embeddings"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._memo = Memo()
 
     @abstractmethod
     def vectors(self, length: int) -> Float[Tensor, "length d_model"]:
@@ -25,8 +26,16 @@ class Generated(Position, ABC):
 
     def embed(self, x: Float[Tensor, "*batch length d_model"], start: int) -> Float[Tensor, "*batch length d_model"]:
         end = start + x.shape[-2]
-        table = self._memo.table(list(self.parameters()), max(1, end), self.vectors)
-        return x + table[start:end].to(x.dtype)
+        if torch.compiler.is_exporting() and not isinstance(end, int):
+            raise Unsupported(
+                f"{type(self).__name__} positions are computed one after the other, so an exported program has one"
+                " length; export it with a fixed length, or use sinusoidal, rotary or t5 positions"
+            )
+        device = x.device.type
+        # rounding errors of a recurrence add up: no half precision inside
+        exact = torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
+        with exact:
+            return x + self.vectors(max(1, end))[start:end].to(x.dtype)
 
 
 def at_least_single(dtype: torch.dtype) -> torch.dtype:

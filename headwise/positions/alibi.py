@@ -4,9 +4,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headwise.attention.call import wide
 from headwise.attention.relative import Relative
 from headwise.errors import ConfigError
-from headwise.positions._memo import wide
 from headwise.positions.position import Position
 
 

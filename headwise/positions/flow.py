@@ -35,7 +35,8 @@ class Flow(Generated):
 
     h(t, p) = W_2 tanh(W_1 p + w t + b_1) + b_2 and p(0) are learned, position i stands at time i x step, and one
     Runge-Kutta step leads from a position to the next. With a constant h the vectors lie on a straight line. Costs n
-    steps of four evaluations, d x hidden each, one after the other; without gradients the vectors are kept.
+    steps of four evaluations, d x hidden each, one after the other; decoding step by step, n is the step. No export
+    with a dynamic length.
 
     Args:
         d_model: width of the embeddings.
@@ -85,11 +86,13 @@ class Flow(Generated):
         half_steps = torch.arange(2 * length - 1, dtype=dtype, device=first.device)
         # what of h depends on time alone, for all half steps at once
         driven = torch.addcmul(inner_bias, half_steps[:, None] * (self.step / 2), drift).unbind(0)
-
-        def change(place: int, vector: Tensor) -> Tensor:
-            return torch.addmv(outer_bias, outer, torch.addmv(driven[place], inner, vector).tanh())
-
         rows = [first]
         for position in range(length - 1):
-            rows.append(runge_kutta(change, 2 * position, rows[-1], self.step))
+            after = runge_kutta(
+                lambda place, p: torch.addmv(outer_bias, outer, torch.addmv(driven[place], inner, p).tanh()),
+                2 * position,
+                rows[-1],
+                self.step,
+            )
+            rows.append(after)
         return torch.stack(rows)

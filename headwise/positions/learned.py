@@ -3,6 +3,7 @@
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from headwise.errors import ConfigError, ShapeError
 from headwise.positions.position import Position
@@ -12,7 +13,8 @@ class Learned(Position):
     """x + P with a learned table of max_len x d_model numbers; a position beyond the table is an error.
 
     With `interpolate`, the table is stretched over a longer input instead: row i of n is read at i (max_len - 1) /
-    (n - 1), between two rows linearly. Every vector then depends on n, so the input has to come at once.
+    (n - 1), between two rows linearly. Every vector then depends on n, so the input has to come at once. An exported
+    program needs a dynamic length of at most max_len.
 
     Args:
         max_len: number of positions.
@@ -58,11 +60,5 @@ class Learned(Position):
                 f"an interpolated table depends on the whole input, got positions {start} to {end - 1} alone;"
                 f" give the input at once, or stay within {self.table.shape[0]} positions"
             )
-        return x + self._stretched(end).to(x.dtype)
-
-    def _stretched(self, length: int) -> Float[Tensor, "length d_model"]:
-        last = self.table.shape[0] - 1
-        places = torch.arange(length, dtype=torch.float64, device=self.table.device) * (last / (length - 1))
-        below = places.long().clamp_(max=max(0, last - 1))
-        part = (places - below).to(self.table.dtype)[:, None]
-        return self.table[below].lerp(self.table[(below + 1).clamp_(max=last)], part)
+        stretched = F.interpolate(self.table.mT[None], end, mode="linear", align_corners=True)
+        return x + stretched[0].mT.to(x.dtype)

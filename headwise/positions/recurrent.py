@@ -3,8 +3,10 @@
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from headwise.errors import ConfigError
+from headwise.positions._angles import moved
 from headwise.positions._generated import Generated, at_least_single
 from headwise.positions.sinusoidal import sinusoids
 
@@ -14,7 +16,7 @@ class Recurrent(Generated):
 
     The GRU reads the index t as its sinusoids s(t), since a bare number grows without bound and a constant input would
     bring the states to rest, so that late positions became alike. Costs n steps of hidden^2, one after the other, and
-    no more than that for a whole batch; without gradients the vectors are kept.
+    no more than that for a whole batch; decoding step by step, n is the step. No export with a dynamic length.
 
     Args:
         d_model: width of the embeddings.
@@ -36,7 +38,8 @@ class Recurrent(Generated):
         if hidden < 2 or hidden % 2:
             raise ConfigError(f"recurrent positions need an even hidden width of at least 2, got {hidden}")
         self.hidden = hidden
-        self.cell = nn.GRU(hidden, hidden)
+        # its weights; the steps are written out below, with what reads the sinusoids computed for all of them at once
+        self.cell = nn.GRUCell(hidden, hidden)
         self.readout = nn.Linear(hidden, d_model, bias=False)
 
     @classmethod
@@ -45,7 +48,15 @@ class Recurrent(Generated):
 
     def vectors(self, length: int) -> Float[Tensor, "length d_model"]:
         dtype = at_least_single(self.readout.weight.dtype)
-        weights = {name: weight.to(dtype) for name, weight in self.cell.named_parameters()}
-        inputs = sinusoids(length, self.hidden).to(self.readout.weight.device, dtype)
-        states, _ = torch.func.functional_call(self.cell, weights, (inputs,))
-        return states @ self.readout.weight.to(dtype).mT
+        cell, readout = self.cell, self.readout.weight.to(dtype)
+        inner, bias = cell.weight_hh.to(dtype), cell.bias_hh.to(dtype)
+        inputs = moved(sinusoids(length, self.hidden, 0, readout.device), readout)
+        given = F.linear(inputs, cell.weight_ih.to(dtype), cell.bias_ih.to(dtype))
+        gates, candidates = given.split((2 * self.hidden, self.hidden), dim=-1)
+        state, states = readout.new_zeros(self.hidden), []
+        for gate, candidate in zip(gates.unbind(), candidates.unbind(), strict=True):
+            before = torch.addmv(bias, inner, state)
+            reset, update = (gate + before[: 2 * self.hidden]).sigmoid().chunk(2)
+            state = torch.addcmul(candidate, reset, before[2 * self.hidden :]).tanh().lerp(state, update)
+            states.append(state)
+        return torch.stack(states) @ readout.mT

@@ -10,10 +10,12 @@ from headwise.positions.position import Position
 
 
 class Relative2d(Position):
-    """score + table[dy, dx, head] for patches that stand row by row; dy and dx are the steps from query to key.
+    """score + table[dy, dx, head] for patches that stand row by row; dy and dx are key minus query.
 
-    The table has (2 height - 1)(2 width - 1) rows, so every step within the grid has its own number. Costs a bias of
-    query_len x key_len for each head.
+    The table has (2 height - 1)(2 width - 1) rows, so every step within the grid has its own number: row (dy + height
+    - 1)(2 width - 1) + dx + width - 1. Swin counts query minus key, which is the same table from its last row to its
+    first: `table.copy_(relative_position_bias_table.flip(0))` loads its weights. Costs a bias of query_len x key_len
+    for each head. An exported program needs a dynamic length of at most height x width.
 
     Args:
         num_heads: heads of the query.
@@ -51,7 +53,7 @@ class Relative2d(Position):
         key: Float[Tensor, "batch kv_heads key_len head_dim"],
         start: int,
     ) -> Float[Tensor, "1 heads query_len key_len"]:
-        last = max(start + query.shape[2], key.shape[2]) - 1
+        last = torch.sym_max(start + query.shape[2], key.shape[2]) - 1
         if last >= self.height * self.width:
             raise ShapeError(
                 f"position {last} is beyond the grid of {self.height} x {self.width} patches;"
@@ -60,8 +62,8 @@ class Relative2d(Position):
         queries, keys = (
             self._code(first, length, query.device) for first, length in ((start, query.shape[2]), (0, key.shape[2]))
         )
-        middle = self.table.shape[0] // 2
-        return self.table[keys - queries[:, None] + middle].permute(2, 0, 1)[None]
+        rows = keys - queries[:, None] + self.table.shape[0] // 2
+        return self.table.mT.index_select(1, rows.flatten()).unflatten(1, rows.shape)[None]
 
     def _code(self, start: int, length: int, device: torch.device) -> Int[Tensor, "length"]:
         """Numbers of which a difference tells both dy and dx: |dx| stays below the width."""

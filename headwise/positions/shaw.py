@@ -4,9 +4,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from headwise.attention.call import wide
 from headwise.attention.relative import Relative
 from headwise.errors import ConfigError
-from headwise.positions._memo import wide
 from headwise.positions.position import Position
 
 
@@ -53,7 +53,7 @@ class Shaw(Position):
         low: int,
         high: int,
     ) -> Relative:
-        low, high = max(low, -self.max_distance), min(high, self.max_distance)
+        low, high = torch.sym_max(low, -self.max_distance), torch.sym_min(high, self.max_distance)
         rows = slice(low + self.max_distance, high + 1 + self.max_distance)
         query = wide(query)
         keys, values = self.keys[rows].to(query.dtype), self.values[rows].to(query.dtype)

@@ -5,18 +5,27 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.errors import ConfigError
+from headwise.positions._angles import angles, frequencies, moved
 from headwise.positions.position import Position
 
+_CPU = torch.device("cpu")
 
-def sinusoids(length: int, d_model: int, start: int = 0) -> Float[Tensor, "length d_model"]:
+
+def sinusoids(
+    length: int, d_model: int, start: int = 0, device: torch.device = _CPU
+) -> Float[Tensor, "length d_model"]:
     """p[i, 2j] = sin(i / 10000^(2j/d)), p[i, 2j+1] = cos of the same, in float64, for positions from `start` on.
+
+    They lie on the device, or on the processor if the device has no float64.
 
     >>> sinusoids(1, 4).tolist()
     [[0.0, 1.0, 0.0, 1.0]]
     """
-    positions = torch.arange(start, start + length, dtype=torch.float64)[:, None]
-    frequencies = 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
-    angles = positions * frequencies
+    return waves(angles(start, length, frequencies(d_model, 10000.0, device)))
+
+
+def waves(angles: Float[Tensor, "length pairs"]) -> Float[Tensor, "length d_model"]:
+    """Sine and cosine of every angle, side by side."""
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)
 
 
@@ -29,7 +38,7 @@ def check_even(name: str, d_model: int) -> None:
 class Sinusoidal(Position):
     """x + P with sines and cosines of geometric frequencies; any length, nothing learned.
 
-    The table is computed in float64 and grows on demand; a shift by k is a rotation that does not depend on position.
+    P is computed in float64, for the positions asked for; a shift by k is a rotation that does not depend on position.
 
     Args:
         d_model: width of the embeddings, even.
@@ -45,22 +54,14 @@ class Sinusoidal(Position):
     extrapolates = "Any length has its vectors, but a model sees angles that it was not trained on."
     paper = "Vaswani et al. 2017, arXiv:1706.03762"
 
-    _table: Tensor
-
     def __init__(self, d_model: int):
         super().__init__()
         check_even("sinusoidal", d_model)
         self.d_model = d_model
-        self.register_buffer("_table", sinusoids(64, d_model).float(), persistent=False)
 
     @classmethod
     def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "Sinusoidal":
         return cls(d_model)
 
     def embed(self, x: Float[Tensor, "*batch length d_model"], start: int) -> Float[Tensor, "*batch length d_model"]:
-        end = start + x.shape[-2]
-        if x.dtype == torch.float64:
-            return x + sinusoids(x.shape[-2], self.d_model, start).to(x.device)
-        if end > self._table.shape[0]:
-            self._table = sinusoids(max(end, 2 * self._table.shape[0]), self.d_model).to(self._table)
-        return x + self._table[start:end].to(x.dtype)
+        return x + moved(sinusoids(x.shape[-2], self.d_model, start, x.device), x)

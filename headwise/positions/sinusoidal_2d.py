@@ -5,9 +5,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.errors import ConfigError
+from headwise.positions._angles import exact, frequencies, moved
 from headwise.positions._grid import places, square
 from headwise.positions.position import Position
-from headwise.positions.sinusoidal import sinusoids
+from headwise.positions.sinusoidal import waves
 
 
 class Sinusoidal2d(Position):
@@ -47,10 +48,6 @@ class Sinusoidal2d(Position):
         return cls(d_model, square("sinusoidal_2d", max_len))
 
     def embed(self, x: Float[Tensor, "*batch length d_model"], start: int) -> Float[Tensor, "*batch length d_model"]:
-        length = x.shape[-2]
-        row, column = places(start, length, self.width)
-        # each coordinate has few values: sines are computed once for each
-        first, rows = start // self.width, (start + length - 1) // self.width + 1
-        by_row = sinusoids(max(0, rows - first), self.d_model // 2, first)[row - first]
-        by_column = sinusoids(self.width, self.d_model // 2)[column]
-        return x + torch.cat((by_row, by_column), dim=-1).to(x.device, x.dtype)
+        turns = frequencies(self.d_model // 2, 10000.0, x.device)
+        coordinates = places(start, x.shape[-2], self.width, exact(x.device))
+        return x + moved(torch.cat([waves(axis[:, None] * turns) for axis in coordinates], dim=-1), x)

@@ -4,8 +4,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from headwise.attention.call import wide
 from headwise.attention.relative import Relative
-from headwise.positions._memo import Memo, wide
+from headwise.positions._angles import moved
 from headwise.positions.position import Position
 from headwise.positions.sinusoidal import check_even, sinusoids
 
@@ -15,7 +16,7 @@ class TransformerXL(Position):
 
     q_i . k_j is the attention's own scaled dot product. u . k_j is a bias that depends on the key alone; the rest is a
     table of distances that the queries meet, so no shift of a (query, distance) matrix is needed. Costs one product of
-    the distances' sinusoids with W, d_model^2 each; without gradients the result is kept.
+    the distances' sinusoids with W, d_model^2 each, at every call.
 
     Args:
         d_model: width of the sinusoids, even.
@@ -44,7 +45,6 @@ class TransformerXL(Position):
         self.place = nn.Parameter(torch.empty(num_heads, head_dim))
         nn.init.normal_(self.content, std=0.02)
         nn.init.normal_(self.place, std=0.02)
-        self._memo = Memo()
 
     @classmethod
     def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "TransformerXL":
@@ -72,15 +72,9 @@ class TransformerXL(Position):
         low: int,
         high: int,
     ) -> Relative:
+        # R_(i-j), in the order of j - i
+        distances = moved(sinusoids(high - low + 1, self.d_model, -high, query.device), query).flip(0)
+        rows = self.projection(distances).unflatten(-1, (self.num_heads, self.head_dim)).transpose(0, 1)
         query = wide(query)
-        table = self._memo.table([self.projection.weight], max(-low, high), self._projected)
-        middle = table.shape[1] // 2
-        rows = table[:, middle + low : middle + high + 1].to(query.dtype)
-        return Relative(low, query=query + self.place.to(query.dtype)[:, None], query_table=rows)
-
-    def _projected(self, size: int) -> Float[Tensor, "heads distances head_dim"]:
-        """W R_(-n) / sqrt(d) for the distances n = key - query from -size to size."""
-        weight = wide(self.projection.weight)
-        distances = sinusoids(2 * size + 1, self.d_model, -size).flip(0).to(weight.device, weight.dtype)
-        projected = (distances @ weight.mT).unflatten(-1, (self.num_heads, self.head_dim)).transpose(0, 1)
-        return projected * self.head_dim**-0.5
+        table = rows.to(query.dtype) * self.head_dim**-0.5
+        return Relative(low, query=query + self.place.to(query.dtype)[:, None], query_table=table)

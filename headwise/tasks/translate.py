@@ -21,7 +21,8 @@ from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.layers.loss import vocabulary_loss
 from headwise.models.protocols import Seq2Seq
 from headwise.models.recurrent import RecurrentConfig, build_recurrent
-from headwise.models.transformer import TransformerConfig, build_transformer
+from headwise.models.transformer import build_transformer
+from headwise.models.transformer_config import TransformerConfig
 from headwise.tasks._translator import Translator, real_states
 from headwise.tasks.task import Sample, Task
 

@@ -7,12 +7,12 @@ from jaxtyping import Float, Int, Num
 from torch import Tensor, nn
 
 from headwise.attention import attend
+from headwise.attention import weights as weights_of
 from headwise.attention.masks import Padding
-from headwise.attention.mechanisms.scored import Scored
-from headwise.attention.normalizers import softmax
+from headwise.attention.normalizers import Softmax
 from headwise.attention.scores import Additive, ScaledDot, Score
 from headwise.errors import Unsupported
-from headwise.layers.attention import check_heads
+from headwise.layers.heads import check_heads
 
 ValidLens = Int[Tensor, "batch"] | Int[Tensor, "batch queries"] | None
 
@@ -49,7 +49,7 @@ def masked_softmax(
     keep = None
     if valid_lens is not None:
         keep = Padding(valid_lens).dense(X.shape[0], 1, X.shape[1], X.shape[2], device=X.device)
-    return softmax(X.unsqueeze(1), keep).squeeze(1)
+    return Softmax()(X.unsqueeze(1), keep).squeeze(1)
 
 
 class _Attention(nn.Module, ABC):
@@ -84,8 +84,8 @@ class _Attention(nn.Module, ABC):
     ) -> Float[Tensor, "batch queries keys"]:
         """The weights of these inputs before dropout, without a gradient."""
         with torch.no_grad():
-            scored = Scored(self.score())
-            return scored.effective_weights(queries.unsqueeze(1), keys.unsqueeze(1), mask=_mask(valid_lens)).squeeze(1)
+            query, key = queries.unsqueeze(1), keys.unsqueeze(1)
+            return weights_of(query, key, score=self.score(), mask=_mask(valid_lens)).squeeze(1)
 
     @property
     def attention_weights(self) -> Float[Tensor, "batch queries keys"]:

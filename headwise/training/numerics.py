@@ -1,17 +1,32 @@
-"""Gradient norm and clipping in one pass each, and what to say when numbers stop being finite."""
+"""Which precision a run has, gradient norm and clipping, and what to say when numbers stop being finite."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from headwise import runtime
 from headwise.errors import Diverged, MachineError
+from headwise.training.recipe import Recipe
 from headwise.training.tensors import not_finite
 
 # the two ways in which torch reports that memory is out on this kind of machine
 _OUT_OF_MEMORY = ("DefaultCPUAllocator", "not enough memory")
+
+
+def settled(recipe: Recipe, begun: Recipe | None, note: Callable[[str], None]) -> Recipe:
+    """The recipe without `precision = "auto"`: as the run of this folder began, or what is fast here, with a note."""
+    if recipe.training.precision != "auto":
+        return recipe
+    if begun is not None:
+        precision, reason = begun.training.precision, "as this run began"
+    else:
+        rates = runtime.gigaflops(torch.float32), runtime.gigaflops(torch.bfloat16)
+        precision, reason = runtime.training_precision(*rates)
+    note(f"training.precision auto is {precision}: {reason}")
+    return recipe.model_copy(update={"training": recipe.training.model_copy(update={"precision": precision})})
 
 
 def gradients(parameters: Iterable[nn.Parameter]) -> list[Tensor]:

@@ -87,8 +87,10 @@ class TrainingConfig(Config):
         default="retry", description="go on and save at the next occasion, or stop"
     )
 
-    precision: Literal["fp32", "bf16"] = Field(
-        default="fp32", description="bf16: autocast of the loss; weights stay in fp32"
+    precision: Literal["fp32", "bf16", "auto"] = Field(
+        default="fp32",
+        description="bf16: autocast of the loss; weights stay in fp32. auto: measured when a run begins, then kept: "
+        "bf16 where its products are fast",
     )
     compile: bool = Field(
         default=False,

@@ -21,6 +21,7 @@ from headwise.training.finish import finish, publish_best
 from headwise.training.lock import RunLock
 from headwise.training.log import OnEvent, RunLog, cut_metrics
 from headwise.training.loop import Loop
+from headwise.training.numerics import settled
 from headwise.training.publish import CONFIG, OWN_FILES, TRAINER, evaluated, read_run
 from headwise.training.randomness import isolated
 from headwise.training.reading import Saved
@@ -112,10 +113,10 @@ def _train(
     stop: StopSignal,
     clock: CpuClock,
 ) -> Run:
-    training = recipe.training
-    checkpoints = Checkpoints(run, keep_last=training.keep_last)
+    checkpoints = Checkpoints(run, keep_last=recipe.training.keep_last)
     notes = [f"removed {name}, left by an interrupted write" for name in checkpoints.sweep()]
-    saved = _previous(checkpoints, recipe, resume, notes)
+    saved, recipe = _previous(checkpoints, recipe, resume, notes)
+    training = recipe.training
     cut_metrics(run, saved.facts["step"] if saved is not None else -1)
     display = Display(every_s=training.print_every_s)
     with closing(RunLog(run, display, tensorboard=training.tensorboard, on_event=on_event)) as log:
@@ -153,22 +154,28 @@ def _refuse_foreign(run: Path, resume: Resume) -> None:
         raise ConfigError(f"{run}: is not empty and is no run folder; choose another one")
 
 
-def _previous(checkpoints: Checkpoints, recipe: Recipe, resume: Resume, notes: list[str]) -> Saved | None:
-    """The checkpoint to go on from, its recipe compared; None at a start, which then claims the folder."""
+def _previous(
+    checkpoints: Checkpoints, recipe: Recipe, resume: Resume, notes: list[str]
+) -> tuple[Saved | None, Recipe]:
+    """The checkpoint to go on from and the recipe, settled and compared with the folder's; a start claims the folder."""
     run = checkpoints.run
     saved: Saved | None = checkpoints.newest(notes.append)
     if saved is not None:
-        _compare(run, parse_recipe(saved.files.get(CONFIG, b""), str(saved.folder / CONFIG)), recipe, notes)
+        old = parse_recipe(saved.files.get(CONFIG, b""), str(saved.folder / CONFIG))
+        recipe = settled(recipe, old, notes.append)
+        _compare(run, old, recipe, notes)
         notes.append(f"going on from {saved.folder.name}")
-        return saved
+        return saved, recipe
     if resume == "must":
         raise ConfigError(f"{run}: has no checkpoint to go on from")
     if (run / MANIFEST).exists():
         raise ConfigError(f"{run}: has a model but no checkpoint to go on from; choose another folder")
-    if (run / CONFIG).exists():
-        _compare(run, parse_recipe((run / CONFIG).read_bytes(), str(run / CONFIG)), recipe, notes)
+    begun = parse_recipe((run / CONFIG).read_bytes(), str(run / CONFIG)) if (run / CONFIG).exists() else None
+    recipe = settled(recipe, begun, notes.append)
+    if begun is not None:
+        _compare(run, begun, recipe, notes)
     commit_file(run / CONFIG, to_toml(recipe).encode())
-    return None
+    return None, recipe
 
 
 def _compare(run: Path, old: Recipe, new: Recipe, notes: list[str]) -> None:

@@ -5,9 +5,10 @@ import torch
 from attention_cases import GENERAL
 
 from headwise.attention import attend, plan
+from headwise.attention import weights as weights_of
+from headwise.attention.call import Call
 from headwise.attention.kernels import plain
-from headwise.attention.masks import Padding
-from headwise.attention.mechanisms.scored import Scored
+from headwise.attention.masks import Causal, Padding
 from headwise.attention.scores import Additive, ScaledDot
 from headwise.errors import ConfigError, ShapeError, Unsupported
 
@@ -59,14 +60,14 @@ def test_the_weights_of_the_worked_example():
     query, key, _ = projected()
     weights = attend(query, key, torch.eye(3, dtype=torch.float64)[None, None], score="dot")[0, 0]
     torch.testing.assert_close(weights, torch.tensor(SOFTMAX, dtype=torch.float64), rtol=1e-4, atol=1e-8)
-    scaled = Scored().effective_weights(query, key)[0, 0, 0]
+    scaled = weights_of(query, key)[0, 0, 0]
     torch.testing.assert_close(scaled, torch.tensor(SCALED_ROW, dtype=torch.float64), rtol=0, atol=1e-8)
 
 
 def test_an_output_is_the_sum_of_weighted_values():
     """The nine weighted vectors: values times the weight that each query gives them, summed over the values."""
     query, key, value = projected()
-    weights = Scored(score=ScaledDot()).effective_weights(query * 3**0.5, key)[0, 0]
+    weights = weights_of(query * 3**0.5, key)[0, 0]
     weighted = value[0, 0][:, None] * weights.T[:, :, None]
     first = [[0.06337894, 0.12675788, 0.19013681], [6.0e-6, 1.21e-5, 1.81e-5], [2.954e-4, 5.908e-4, 8.862e-4]]
     torch.testing.assert_close(weighted[0], torch.tensor(first, dtype=torch.float64), rtol=5e-3, atol=1e-8)
@@ -96,7 +97,7 @@ def test_equal_keys_average_the_values_within_the_lengths(kernel):
 def test_lengths_that_may_differ_and_widths_that_may(kernel):
     """Five tokens of width 512; other lengths of queries and keys; values of another width than keys."""
     x = torch.randn(1, 1, 5, 512)
-    assert Scored().effective_weights(x, x).shape == (1, 1, 5, 5)
+    assert weights_of(x, x).shape == (1, 1, 5, 5)
     assert attend(x, x, x, kernel=kernel).shape == (1, 1, 5, 512)
     output = attend(torch.randn(2, 3, 4, 11), torch.randn(2, 3, 6, 11), torch.randn(2, 3, 6, 13), kernel=kernel)
     assert output.shape == (2, 3, 4, 13)
@@ -126,14 +127,63 @@ def wrong(query=(2, 6, 5, 4), key=(2, 3, 7, 4), value=(2, 3, 7, 4), **options) -
             r"bias \(5, 7\) does not fit \(batch, heads, query_len, key_len\) = \(2, 6, 5, 7\)",
         ),
         ({"bias": torch.zeros(2, 3, 5, 7)}, r"bias \(2, 3, 5, 7\) does not fit"),
-        ({"dropout": 1.0}, r"dropout \(1.0\) must be at least 0 and below 1"),
-        ({"dropout": -0.1}, r"dropout \(-0.1\) must be at least 0 and below 1"),
+        ({"bias": torch.zeros(1, 1, 5, 1)}, r"bias \(1, 1, 5, 1\) does not fit"),
+        ({"bias": torch.ones(2, 6, 5, 7, dtype=torch.bool)}, "bias is added to scores, got torch.bool; which pairs may"),
+        ({"mask": Padding(torch.tensor([1, 2, 3]))}, r"Padding: valid_lens \(3,\) do not fit; expected \(2\)"),
+        ({"mask": torch.ones(5, 6, dtype=torch.bool)}, r"Table \(5, 6\) does not fit"),
     ],
     ids=str,
 )
 def test_what_does_not_fit_is_named(arguments, message):
     with pytest.raises(ShapeError, match=message):
         wrong(**arguments)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_what_is_of_another_kind_is_refused_by_name():
+    x = torch.zeros(2, 3, 5, 4)
+    with pytest.raises(ShapeError, match="query must hold floating-point numbers, got torch.int64"):
+        attend(x.long(), x, x)
+    with pytest.raises(ShapeError, match="query must hold floating-point numbers, got torch.complex64"):
+        attend(x + 0j, x, x)
+    with pytest.raises(ShapeError, match="query torch.float32 on cpu, key torch.float64 on cpu: bring them to one type"):
+        attend(x, x.double(), x)
+    with pytest.raises(ShapeError, match="query torch.float32 on cpu, value torch.float32 on meta"):
+        attend(x, x, x.to("meta"))
+    with pytest.raises(ConfigError, match="mask is the class Causal; pass an instance"):
+        attend(x, x, x, mask=Causal)
+    with pytest.raises(ConfigError, match="mask must be a Mask or a bool tensor .True = may attend., got str"):
+        attend(x, x, x, mask="causal")
+    with pytest.raises(ShapeError, match="Table needs a bool tensor"):
+        attend(x, x, x, mask=torch.zeros(5, 5))
+    with pytest.raises(ShapeError, match="Padding: valid_lens must be 0 or more, got -1"):
+        Padding(torch.tensor([3, -1]))
+    with pytest.raises(ConfigError, match="Additive"):
+        attend(x, x, x, score=Additive)
+    for rate in (1.0, -0.1, float("nan")):
+        with pytest.raises(ConfigError, match="must be at least 0 and below 1"):
+            attend(x, x, x, dropout=rate)
+    for scale in (float("nan"), float("inf")):
+        with pytest.raises(ConfigError, match="scale"):
+            attend(x, x, x, scale=scale)
+
+
+def test_masks_normalizers_and_scores_are_taken_as_names_objects_and_functions():
+    x = torch.randn(2, 3, 5, 4)
+    table = torch.ones(5, 5, dtype=torch.bool).tril()
+    expected = attend(x, x, x, mask=Causal())
+    assert torch.equal(attend(x, x, x, mask=table), attend(x, x, x, mask=table.expand(2, 3, 5, 5)))
+    torch.testing.assert_close(attend(x, x, x, mask=table), expected)
+    torch.testing.assert_close(attend(x, x, x, score=lambda q, k: q @ k.mT / 2, mask=Causal()), expected)
+    own = attend(x, x, x, normalizer=lambda s, keep: s.masked_fill(~keep, float("-inf")).softmax(-1), mask=Causal())
+    torch.testing.assert_close(own, expected)
+    assert Call(x, x, x, normalizer="top_k:2").normalizer.name == "top_k:2"
+
+
+def test_a_later_start_is_the_rest_of_the_whole():
+    x = torch.randn(2, 3, 7, 4)
+    whole = attend(x, x, x, mask=Causal())
+    torch.testing.assert_close(attend(x[:, :, 4:], x, x, mask=Causal(), query_start=4), whole[:, :, 4:])
 
 
 def test_unknown_names_come_with_the_nearest_known_one():
@@ -149,13 +199,13 @@ def test_unknown_names_come_with_the_nearest_known_one():
 
 def test_a_scale_belongs_to_a_dot_product():
     with pytest.raises(
-        ConfigError, match="scale belongs to a dot product; give the factor to the score module instead"
+        ConfigError, match="scale belongs to a dot product; give the factor to the score"
     ):
         wrong(score=Additive(4, 4, 3), scale=2.0)
 
 
 def test_a_kernel_that_cannot_is_refused_by_name():
-    message = "kernel 'fused' cannot compute this attention exactly: its normalizer is softmax, not relu"
+    message = "kernel 'fused' cannot compute this attention exactly: the normalizer is relu, not softmax"
     with pytest.raises(Unsupported, match=message):
         wrong(normalizer="relu", kernel="fused")
     with pytest.raises(Unsupported, match=message):
@@ -164,6 +214,4 @@ def test_a_kernel_that_cannot_is_refused_by_name():
 
 def test_plain_is_what_runs_when_asked_for():
     tensors = [torch.randn(2, 3, 5, 4) for _ in range(3)]
-    from headwise.attention.call import Call
-
     assert torch.equal(attend(*tensors, kernel="plain"), plain.compute(Call(*tensors, ScaledDot())))

@@ -5,6 +5,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from headwise.attention import attend, mechanisms
+from headwise.attention.call import Call
 from headwise.attention.masks import Causal, Padding
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.mechanisms.scored import Scored
@@ -33,7 +34,7 @@ def projected(module: MultiHeadAttention, x: torch.Tensor, source: torch.Tensor)
 
 
 @pytest.mark.parametrize("heads", [1, 2, 3, 6])
-@pytest.mark.parametrize("kernel", ["plain", "fused", "eager"])
+@pytest.mark.parametrize("kernel", ["plain", "fused", "strips"])
 def test_the_layer_is_the_sum_over_heads_of_attention_and_projection(kernel, heads):
     """Concat(head_1 ... head_h) W_o = sum of head_i W_o,i; slices of the packed matrices are those of each head."""
     module = layer(heads=heads, kernel=kernel, bias=False)
@@ -51,9 +52,9 @@ def test_the_layer_is_the_sum_over_heads_of_attention_and_projection(kernel, hea
 class Echo(Mechanism):
     """Keeps the queries it is given, and returns them."""
 
-    def forward(self, query, key, value, *, mask=None, bias=None, relative=None, query_start=0, finite=False):
-        self.seen = query
-        return query
+    def forward(self, call):
+        self.seen = call.query
+        return call.query
 
 
 def test_heads_are_cut_from_the_columns_and_joined_again():
@@ -80,7 +81,7 @@ def test_shapes_of_self_and_cross_attention(memory_len, heads):
     assert module(x, memory, mask=Padding(torch.tensor([3, 2]))).shape == (2, 4, 100)
     # all keys are equal: a third on each of three keys, a half on each of two
     query, key, _ = projected(module, x, x if memory is None else memory)
-    weights = module.mechanism.effective_weights(query, key, mask=Padding(torch.tensor([3, 2])))
+    weights = module.mechanism.weights(Call(query, key, key, mask=Padding(torch.tensor([3, 2]))))
     expected = torch.zeros(2, 1, 1, key.shape[2])
     expected[0, :, :, :3], expected[1, :, :, :2] = 1 / 3, 1 / 2
     torch.testing.assert_close(weights, expected.expand_as(weights))
@@ -166,7 +167,7 @@ def test_numbers_kept_for_each_token():
         assert (key.numel() + value.numel()) / 3 == kept
 
 
-@pytest.mark.parametrize("kernel", ["plain", "fused", "eager"])
+@pytest.mark.parametrize("kernel", ["plain", "fused", "strips"])
 def test_heads_may_change_places_with_their_matrices(kernel):
     module, turned = layer(kernel=kernel), layer(kernel=kernel)
     order = [2, 0, 1]
@@ -183,7 +184,7 @@ def test_heads_may_change_places_with_their_matrices(kernel):
     torch.testing.assert_close(turned(x, mask=Causal()), module(x, mask=Causal()), rtol=0, atol=1e-13)
 
 
-@pytest.mark.parametrize("kernel", ["plain", "fused", "eager"])
+@pytest.mark.parametrize("kernel", ["plain", "fused", "strips"])
 def test_no_output_has_a_derivative_for_a_later_input(kernel):
     module = layer(6, 2, kernel=kernel)
     x = torch.randn(1, 5, 6, dtype=torch.float64)
@@ -192,7 +193,7 @@ def test_no_output_has_a_derivative_for_a_later_input(kernel):
     assert torch.equal(reached, torch.ones(5, 5, dtype=torch.bool).tril())
 
 
-@pytest.mark.parametrize("kernel", ["plain", "fused", "eager"])
+@pytest.mark.parametrize("kernel", ["plain", "fused", "strips"])
 @pytest.mark.parametrize("junk", [1e30, NAN, INF, -INF])
 @pytest.mark.parametrize("memory_dim", [None, 7], ids=["one width", "two widths"])
 def test_what_stands_in_padded_memory_reaches_nothing(kernel, junk, memory_dim):
@@ -217,7 +218,7 @@ def test_what_stands_in_padded_memory_reaches_nothing(kernel, junk, memory_dim):
         assert torch.equal(one, two)
 
 
-@pytest.mark.parametrize("kernel", ["plain", "fused", "eager"])
+@pytest.mark.parametrize("kernel", ["plain", "fused", "strips"])
 def test_what_stands_in_padding_of_a_sequence_does_not_reach_its_tokens(kernel):
     module = layer(kernel=kernel)
     x = torch.randn(2, 7, 12, dtype=torch.float64)

@@ -38,7 +38,7 @@ validate_every_epochs = 0
 @pytest.fixture(autouse=True)
 def _settings_of_the_process_stay(monkeypatch):
     """The command line tunes its process; here it shares one with other tests."""
-    monkeypatch.setattr(runtime, "apply", lambda threads=None: None)
+    monkeypatch.setattr(runtime, "apply", lambda threads=None, **options: None)
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def pairs_file(tmp_path_factory):
 def trained(pairs_file):
     """A run folder, trained for three steps."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runtime, "apply", lambda threads=None: None)
+        patch.setattr(runtime, "apply", lambda threads=None, **options: None)
         folder = pairs_file.parent / "run"
         assert main(["train", str(pairs_file.parent / "recipe.toml"), "--run", str(folder)]) == 0
     return folder

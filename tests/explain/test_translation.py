@@ -8,7 +8,8 @@ from headwise.errors import ConfigError, Unsupported
 from headwise.explain.alignment import focus
 from headwise.explain.translation import Explanation, align, explain_translation
 from headwise.models.recurrent import RecurrentConfig, build_recurrent
-from headwise.models.transformer import TransformerConfig, build_transformer
+from headwise.models.transformer import build_transformer
+from headwise.models.transformer_config import TransformerConfig
 from headwise.tasks._translator import Translator
 
 SOURCES, TARGETS = ["the cat sleeps .", "a cat ."], ["le chat dort bien .", "un chat ."]

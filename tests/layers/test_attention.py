@@ -4,10 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from headwise.attention.masks import Causal, Padding, Table
+from headwise.attention import attend
+from headwise.attention.masks import Causal, Mask, Padding, Table
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.mechanisms.scored import Scored
-from headwise.caches import AttentionStep, KeyValues
+from headwise.caches import AttentionStep, KeyValues, Segments
 from headwise.errors import ConfigError, ShapeError
 from headwise.layers.attention import MultiHeadAttention
 from headwise.positions.rotary import Rotary
@@ -157,9 +158,9 @@ class Weights(Mechanism):
         self.scored = Scored()
         self.seen: list[tuple[Tensor, Tensor]] = []
 
-    def forward(self, query, key, value, *, mask=None, bias=None, relative=None, query_start=0, finite=False):
-        self.seen.append((query, self.scored.effective_weights(query, key, mask=mask)))
-        return self.scored(query, key, value, mask=mask, bias=bias)
+    def forward(self, call):
+        self.seen.append((call.query, self.scored.weights(call)))
+        return self.scored(call)
 
 
 def test_heads_are_consecutive_columns():
@@ -244,51 +245,135 @@ def test_cross_attention_projects_its_memory_once():
     for row in range(LENGTH):
         torch.testing.assert_close(attention(x[:, row : row + 1], mask=mask, cache=step), whole[:, row : row + 1])
     filled = KeyValues()
-    filled.fill(attention.project_memory(memory, mask))
+    filled.fill(*attention.project_memory(memory))
     torch.testing.assert_close(attention(x, mask=mask, cache=AttentionStep(filled, 0)), whole)
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), 1e30])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e30])
 @pytest.mark.parametrize("memory_dim", [None, MEMORY_DIM])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_what_stands_under_the_mask_reaches_nothing(bad, memory_dim, dtype):
-    attention = layer(2, memory_dim).to(dtype)
-    x = numbers(BATCH, LENGTH, WIDTH).to(dtype)
-    memory = numbers(BATCH, MEMORY_LEN, memory_dim or WIDTH).to(dtype)
+def test_what_stands_under_the_mask_reaches_no_output_and_no_input(bad, memory_dim):
+    attention = layer(2, memory_dim)
+    x = numbers(BATCH, LENGTH, WIDTH).requires_grad_()
+    memory = numbers(BATCH, MEMORY_LEN, memory_dim or WIDTH)
     mask = Padding(torch.tensor([4, 0]))
     dirty = memory.clone()
     dirty[0, 4:], dirty[1] = bad, bad
     results = []
     for source in (memory, dirty):
-        attention.zero_grad()
         output = attention(x, source, mask=mask)
-        output.square().sum().backward()
-        results.append([output.detach(), *(parameter.grad for parameter in attention.parameters())])
+        results.append([output.detach(), *torch.autograd.grad(output.square().sum(), x)])
     for clean, spoilt in zip(*results, strict=True):
         assert torch.equal(clean, spoilt)
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_padding_of_a_self_attention_reaches_nothing(bad):
+def test_tokens_that_nobody_sees_are_still_queries():
+    """A read-out token that no other sees, and a NaN elsewhere in the batch: its own result does not change."""
     attention, x = layer(), numbers(BATCH, LENGTH, WIDTH)
-    lens = torch.tensor([5, 2])
-    real = torch.arange(LENGTH) < lens[:, None]
-    dirty = x.masked_fill(~real.unsqueeze(-1), bad)
-    results = []
-    for source in (x, dirty):
-        attention.zero_grad()
-        output = attention(source, mask=Padding(lens))[real]
-        output.square().sum().backward()
-        results.append([output.detach(), *(parameter.grad for parameter in attention.parameters())])
-    for clean, spoilt in zip(*results, strict=True):
-        assert torch.equal(clean, spoilt)
+    allowed = torch.ones(LENGTH, LENGTH, dtype=torch.bool)
+    allowed[:, 0] = False
+    before = attention(x, mask=Table(allowed))
+    torch.testing.assert_close(before, definition(attention, x, x, allowed))
+    x[1, 3] = float("nan")
+    after = attention(x, mask=Table(allowed))
+    assert torch.equal(after[0], before[0])
+    assert before[0, 0].abs().sum() > 0
 
 
-def test_what_a_query_may_see_is_not_hidden():
+class Upper(Mask):
+    """A predicate that differs by head: the first half of them look back, the others ahead."""
+
+    def __call__(self, batch, head, query, key):
+        return torch.where(head < HEADS // 2, key <= query, key >= query)
+
+
+def test_a_predicate_may_differ_by_head():
+    attention, x = layer(), numbers(BATCH, LENGTH, WIDTH)
+    table = Upper().dense(BATCH, HEADS, LENGTH, LENGTH)
+    assert table.shape == (1, HEADS, LENGTH, LENGTH)
+    torch.testing.assert_close(attention(x, mask=Upper()), attention(x, mask=Table(table)))
+
+
+class Doubled(torch.nn.Module):
+    """What an adapter does: a linear layer in the place of a linear layer."""
+
+    def __init__(self, linear):
+        super().__init__()
+        self.linear = linear
+
+    def forward(self, x):
+        return 2 * self.linear(x)
+
+
+@pytest.mark.parametrize("memory_dim", [None, MEMORY_DIM])
+def test_modules_in_the_place_of_projections_act_on_every_path(memory_dim):
+    """Self-attention, cross-attention, cached steps, a projected memory: all call the module, none reads its weight."""
+    plain, adapted, by_hand = layer(2, memory_dim), layer(2, memory_dim), layer(2, memory_dim)
+    names = ["projection", "output"] + (["memory_projection"] if memory_dim else [])
+    for name in names:
+        setattr(adapted, name, Doubled(getattr(plain, name)))
+        for parameter in getattr(by_hand, name).parameters():
+            parameter.data.mul_(2)
+    x, memory = numbers(BATCH, LENGTH, WIDTH), numbers(BATCH, MEMORY_LEN, memory_dim or WIDTH)
+
+    def results(attention):
+        if memory_dim is None:
+            yield attention(x, mask=Causal())
+            kept = KeyValues()
+            for t in range(LENGTH):
+                yield attention(x[:, t : t + 1], mask=Causal(), cache=AttentionStep(kept, t))
+            yield attention(x, cache=AttentionStep(Segments(3), 0))
+        yield attention(x, memory)
+        filled = KeyValues()
+        filled.fill(*attention.project_memory(memory))
+        yield attention(x, cache=AttentionStep(filled, 0))
+
+    for one, two in zip(results(adapted), results(by_hand), strict=True):
+        torch.testing.assert_close(one, two)
+
+
+def test_values_of_another_width():
+    attention = MultiHeadAttention(12, 3, value_dim=5, num_kv_heads=1, head_dim=7).double()
+    x = numbers(BATCH, LENGTH, 12)
+    assert attention.projection.weight.shape == (3 * 7 + 7 + 5, 12)
+    assert attention.output.weight.shape == (12, 15)
+    kept = KeyValues()
+    steps = [attention(x[:, t : t + 1], mask=Causal(), cache=AttentionStep(kept, t)) for t in range(LENGTH)]
+    torch.testing.assert_close(torch.cat(steps, 1), attention(x, mask=Causal()))
+    with pytest.raises(ConfigError, match="shared='kv' makes values as wide as keys .4.: leave value_dim out"):
+        MultiHeadAttention(12, 3, value_dim=5, shared="kv")
+
+
+def test_norms_of_queries_and_keys_come_before_the_turn():
+    torch.manual_seed(2)
+    rotary = Rotary(10)
+    attention = MultiHeadAttention(30, 3, position=rotary, norm=torch.nn.RMSNorm).double()
+    x = numbers(BATCH, LENGTH, 30)
+    query, key, value = (part.unflatten(-1, (3, 10)).transpose(1, 2) for part in attention.projection(x).chunk(3, -1))
+    rms = lambda t: t / (t.square().mean(-1, keepdim=True) + torch.finfo(t.dtype).eps).sqrt()  # noqa: E731
+    heads = attend(rotary.rotate(rms(query), 0), rotary.rotate(rms(key), 0), value)
+    torch.testing.assert_close(attention(x), attention.output(heads.transpose(1, 2).flatten(2)))
+
+
+@pytest.mark.usefixtures("untyped")
+def test_widths_and_mechanisms_that_do_not_fit_are_named():
+    with pytest.raises(ShapeError, match="x is 7 wide, but the layer was built for d_model = 12"):
+        MultiHeadAttention(12, 3)(torch.ones(2, 5, 7))
+    with pytest.raises(ShapeError, match="the memory is 7 wide, but the layer was built for 12; build the layer with memory"):
+        MultiHeadAttention(12, 3)(torch.ones(2, 5, 12), torch.ones(2, 5, 7))
+    with pytest.raises(ShapeError, match="the memory is 12 wide, but the layer was built for 7"):
+        MultiHeadAttention(12, 3, memory_dim=7)(torch.ones(2, 5, 12), torch.ones(2, 5, 12))
+    with pytest.raises(ConfigError, match="mechanism must be a Mechanism object or a name such as 'scored', got the class"):
+        MultiHeadAttention(12, 3, Scored)
+    with pytest.raises(ConfigError, match="unknown mechanism 'linaer'; did you mean 'linear'"):
+        MultiHeadAttention(12, 3, "linaer")
+    assert isinstance(MultiHeadAttention(64, 4).mechanism, Scored)
+    assert isinstance(MultiHeadAttention(64, 4, "scored").mechanism, Scored)
+
+
+def test_a_nan_that_may_be_seen_stays_in_its_sequence():
     attention, x = layer(), numbers(BATCH, LENGTH, WIDTH)
     x[0, 3] = float("nan")
     output = attention(x, mask=Causal())
-    assert output[0, :3].isfinite().all()
     assert output[1].isfinite().all()
     assert output[0, 3:].isnan().all()
 

@@ -12,7 +12,8 @@ from headwise.layers import decoding, packed
 from headwise.layers.blocks import DecoderBlock
 from headwise.layers.decoding import DecodingBlock, for_inference, is_current
 from headwise.layers.packed import PackedLinear
-from headwise.models.transformer import TransformerConfig, build_transformer
+from headwise.models.transformer import build_transformer
+from headwise.models.transformer_config import TransformerConfig
 
 SIZES = {"d_model": 12, "d_ff": 23, "num_heads": 3, "encoder_layers": 1, "decoder_layers": 2, "max_len": 97}
 VOCAB = 19

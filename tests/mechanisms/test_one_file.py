@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 
 from headwise.attention import mechanisms
 from headwise.certify import certify, resolve
-from headwise.models.transformer import TransformerConfig, build_transformer
+from headwise.models.transformer import build_transformer
+from headwise.models.transformer_config import TransformerConfig
 
 FILE = '''"""Attention that may look away."""
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from headwise.models.transformer import TransformerConfig, build_transformer
+from headwise.models.transformer import build_transformer
+from headwise.models.transformer_config import TransformerConfig
 
 SRC_VOCAB, TGT_VOCAB = 17, 19
 

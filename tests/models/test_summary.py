@@ -3,7 +3,8 @@
 import pytest
 
 from headwise.models.summary import summary
-from headwise.models.transformer import TransformerConfig, build_transformer
+from headwise.models.transformer import build_transformer
+from headwise.models.transformer_config import TransformerConfig
 
 
 def lines(joint=True, **options):

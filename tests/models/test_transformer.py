@@ -10,7 +10,8 @@ from torch.nn import functional as F
 from headwise.config import build as validated
 from headwise.errors import ConfigError, DataError, ShapeError
 from headwise.layers.loss import vocabulary_loss
-from headwise.models.transformer import TransformerConfig, build_transformer
+from headwise.models.transformer import build_transformer
+from headwise.models.transformer_config import TransformerConfig
 from headwise.records import record
 
 LENS = torch.tensor([7, 3, 5])

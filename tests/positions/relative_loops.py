@@ -5,11 +5,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from headwise.attention import planner
-from headwise.attention.call import Call, check
+from headwise.attention.call import Call
+from headwise.attention.kernels import plain
 from headwise.attention.masks import Mask
-from headwise.attention.normalizers import softmax
-from headwise.attention.scores import ScaledDot
 from headwise.positions.position import Position
 
 BATCH, HEADS, QUERIES, KEYS, WIDTH = 2, 3, 5, 7, 4
@@ -20,10 +18,10 @@ PairScore = Callable[[int, int, int, int], Tensor]
 PairValue = Callable[[int, int], Tensor]
 
 
-def tensors(kv_heads: int = HEADS, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor]:
+def tensors(kv_heads: int = HEADS) -> tuple[Tensor, Tensor, Tensor]:
     """Query, key and value that ask for gradients."""
     shapes = (HEADS, QUERIES), (kv_heads, KEYS), (kv_heads, KEYS)
-    return tuple(torch.randn(BATCH, *shape, WIDTH, dtype=torch.float64).to(dtype).requires_grad_() for shape in shapes)
+    return tuple(torch.randn(BATCH, *shape, WIDTH, dtype=torch.float64).requires_grad_() for shape in shapes)
 
 
 def by_pairs(value: Tensor, score: PairScore, added: PairValue | None = None) -> Tensor:
@@ -40,27 +38,22 @@ def by_pairs(value: Tensor, score: PairScore, added: PairValue | None = None) ->
 
 
 def through(
-    position: Position, query: Tensor, key: Tensor, value: Tensor, start: int, kernel: str, mask: Mask | None = None
+    position: Position, query: Tensor, key: Tensor, value: Tensor, start: int = 0, mask: Mask | None = None
 ) -> Tensor:
     """Attention with a scheme, as an attention layer calls it."""
     query, key = position.rotate(query, start), position.rotate(key, 0)
     low, high = 1 - start - query.shape[2], key.shape[2] - 1 - start
     relative, bias = position.relative(query, key, min(low, 0), max(high, 0)), position.bias(query, key, start)
-    call = Call(query, key, value, ScaledDot(), softmax, mask, bias, relative, query_start=start)
-    return planner.run(check(call), kernel)
+    return plain.compute(Call(query, key, value, mask=mask, bias=bias, relative=relative, query_start=start))
 
 
 def assert_equal(position: Position, inputs: tuple[Tensor, ...], start: int, expected: Tensor) -> None:
-    """Outputs and the gradients of inputs and parameters, by the definition and by whatever the planner picks."""
-    wanted_of = [*inputs, *position.parameters()]
-    gradient = torch.randn_like(expected)
-    wanted = torch.autograd.grad(expected, wanted_of, gradient)
-    for kernel in ("plain", "auto"):
-        output = through(position, *inputs, start, kernel)
-        torch.testing.assert_close(output, expected, rtol=0, atol=1e-12)
-        found = torch.autograd.grad(output, wanted_of, gradient)
-        for one, two in zip(found, wanted, strict=True):
-            torch.testing.assert_close(one, two, rtol=0, atol=1e-12)
+    """Outputs and the gradients of inputs and parameters."""
+    of = [*inputs, *position.parameters()]
+    gradient, output = torch.randn_like(expected), through(position, *inputs, start)
+    torch.testing.assert_close(output, expected, rtol=0, atol=1e-12)
+    found, wanted = (torch.autograd.grad(result, of, gradient) for result in (output, expected))
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
 
 
 def spread(position: Position) -> Position:

@@ -13,7 +13,6 @@ def test_the_slopes_of_the_paper():
     assert slopes(8) == (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 1 / 128, 1 / 256)
     assert slopes(16) == pytest.approx([2 ** (-(head + 1) / 2) for head in range(16)])
     assert slopes(1) == (1 / 256,)
-    assert slopes(2) == (1 / 16, 1 / 256)
 
 
 def test_the_slopes_between_powers_of_two():
@@ -21,9 +20,6 @@ def test_the_slopes_between_powers_of_two():
     assert slopes(12) == pytest.approx([*(2**-n for n in range(1, 9)), 2**-0.5, 2**-1.5, 2**-2.5, 2**-3.5])
     assert slopes(3) == (1 / 16, 1 / 256, 1 / 4)
     assert slopes(5) == pytest.approx([2**-2, 2**-4, 2**-6, 2**-8, 2**-1])
-    for heads in range(1, 70):
-        assert len(slopes(heads)) == len(set(slopes(heads))) == heads
-        assert all(0 < slope < 1 for slope in slopes(heads))
 
 
 @pytest.mark.parametrize("start", [0, 2])

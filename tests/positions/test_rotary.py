@@ -4,13 +4,22 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from headwise.attention import attend
-from headwise.attention.masks import Causal, Padding, Table
 from headwise.errors import ConfigError
-from headwise.positions.rotary import Rotary
+from headwise.positions.rotary import Linear, Llama3, Ntk, Rotary, Yarn
+
+CPU = torch.device("cpu")
+# each layout, some columns, and every scaling
+VARIANTS = {
+    "interleaved": {},
+    "half": {"layout": "half"},
+    "columns": {"columns": 4, "layout": "half"},
+    "linear": {"scaling": Linear(8.0)},
+    "ntk": {"scaling": Ntk(8.0)},
+    "yarn": {"scaling": Yarn(8.0, 64)},
+    "llama3": {"scaling": Llama3(8.0, 64)},
+}
+each = pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS)
 
 
 def at(position: int, vector: torch.Tensor, rotary: Rotary) -> torch.Tensor:
@@ -18,37 +27,28 @@ def at(position: int, vector: torch.Tensor, rotary: Rotary) -> torch.Tensor:
     return rotary.rotate(vector[None], position)[0]
 
 
-@given(st.integers(0, 3000), st.sampled_from([2, 8, 64]))
-def test_each_pair_of_neighbours_is_turned_by_its_angle(position, width):
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+@pytest.mark.parametrize(("position", "width"), [(0, 8), (1, 2), (17, 8), (3000, 64)])
+def test_each_pair_is_turned_by_its_angle(position, width, layout):
     vector = torch.randn(width, dtype=torch.float64)
-    turned = at(position, vector, Rotary(width))
-    for pair in range(width // 2):
+    turned, half = at(position, vector, Rotary(width, layout=layout)), width // 2
+    for pair in range(half):
         angle = position * 10000 ** (-2 * pair / width)
-        one, two = vector[2 * pair].item(), vector[2 * pair + 1].item()
-        assert turned[2 * pair].item() == pytest.approx(one * math.cos(angle) - two * math.sin(angle), abs=1e-11)
-        assert turned[2 * pair + 1].item() == pytest.approx(one * math.sin(angle) + two * math.cos(angle), abs=1e-11)
+        i, j = (pair, pair + half) if layout == "half" else (2 * pair, 2 * pair + 1)
+        one, two = vector[i].item(), vector[j].item()
+        assert turned[i].item() == pytest.approx(one * math.cos(angle) - two * math.sin(angle), abs=1e-11)
+        assert turned[j].item() == pytest.approx(one * math.sin(angle) + two * math.cos(angle), abs=1e-11)
 
 
-def test_the_first_position_is_left_alone():
-    x = torch.randn(2, 3, 1, 8)
-    assert torch.equal(Rotary(8).rotate(x, 0), x)
-
-
-@given(st.integers(0, 2000), st.integers(0, 2000), st.sampled_from([0, 1, 100, 5000]))
-def test_scores_depend_on_distance_alone_and_lengths_stay(m, n, shift):
-    rotary = Rotary(16)
-    query, key = torch.randn(2, 16, dtype=torch.float64).unbind()
-    score = at(m, query, rotary) @ at(n, key, rotary)
-    shifted = at(m + shift, query, rotary) @ at(n + shift, key, rotary)
-    assert abs(float(score - shifted)) < 1e-10
-    assert at(m, query, rotary).norm().item() == pytest.approx(query.norm().item(), abs=1e-12)
-
-
-def test_scores_shifted_by_a_hundred():
-    query, key = torch.randn(1, 2, 5, 8, dtype=torch.float64), torch.randn(1, 2, 5, 8, dtype=torch.float64)
-    rotary = Rotary(8)
+@each
+def test_scores_depend_on_distance_alone(options):
+    rotary = Rotary(8, **options)
+    query, key = torch.randn(2, 1, 2, 5, 8, dtype=torch.float64).unbind()
     scores, shifted = (rotary.rotate(query, start) @ rotary.rotate(key, start).mT for start in (0, 100))
     torch.testing.assert_close(scores, shifted, rtol=0, atol=5e-14)
+    amplitude = 1.0 if "scaling" not in options else options["scaling"].amplitude()
+    if "columns" not in options:
+        torch.testing.assert_close(rotary.rotate(query, 7).norm(dim=-1), amplitude * query.norm(dim=-1))
 
 
 @pytest.mark.parametrize("position", [10_000, 1_000_000])
@@ -61,140 +61,99 @@ def test_far_positions_are_as_exact_as_near_ones(position):
     assert abs(float(near - far)) < 5e-6
 
 
+@each
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
-def test_the_type_stays_and_half_precision_is_turned_in_single(dtype):
-    x = torch.randn(2, 3, 5, 8).to(dtype)
-    output = Rotary(8).rotate(x, 11)
+def test_the_type_stays_and_half_precision_is_turned_in_single(dtype, options):
+    x, rotary = torch.randn(2, 3, 5, 8).to(dtype), Rotary(8, **options).to(dtype)
+    output = rotary.rotate(x, 11)
     assert output.dtype == dtype
-    expected = Rotary(8).rotate(x.double(), 11).to(dtype)
+    expected = rotary.rotate(x.double(), 11).to(dtype)
     torch.testing.assert_close(output, expected, rtol=1e-2 if dtype != torch.float32 else 1e-5, atol=1e-6)
 
 
-def test_tokens_one_by_one_are_the_tokens_at_once():
-    rotary = Rotary(8)
-    x = torch.randn(2, 3, 150, 8)
-    steps = torch.cat([rotary.rotate(x[:, :, t : t + 1], t) for t in range(150)], 2)
-    torch.testing.assert_close(steps, Rotary(8).rotate(x, 0), rtol=0, atol=1e-6)
+@each
+def test_tokens_one_by_one_in_any_layout_of_memory(options):
+    rotary, x = Rotary(8, **options), torch.randn(2, 15, 3, 8).transpose(1, 2)
+    whole = rotary.rotate(x, 0)
+    steps = torch.cat([rotary.rotate(x[:, :, t : t + 1], t) for t in range(15)], 2)
+    torch.testing.assert_close(steps, whole, rtol=0, atol=1e-6)
+    for same in (x.contiguous(), x.mT.contiguous().mT, torch.cat((x, x), -1)[..., :8]):
+        torch.testing.assert_close(rotary.rotate(same, 0), whole, rtol=0, atol=1e-6)
 
 
-def test_the_gradient_is_the_opposite_rotation():
-    x = torch.randn(1, 2, 3, 4, dtype=torch.float64, requires_grad=True)
-    rotary = Rotary(4)
-    assert torch.autograd.gradcheck(lambda x: rotary.rotate(x, 7), x)
-    gradient = torch.randn(1, 2, 3, 4, dtype=torch.float64)
+@each
+def test_the_gradient_is_the_opposite_rotation(options):
+    x = torch.randn(1, 2, 3, 8, dtype=torch.float64, requires_grad=True)
+    rotary = Rotary(8, **options)
+    assert torch.autograd.gradcheck(lambda x: rotary.rotate(x, 7), x, fast_mode=True)
+    gradient = torch.randn(1, 2, 3, 8, dtype=torch.float64)
     back = torch.autograd.grad(rotary.rotate(x, 7), x, gradient)[0]
-    torch.testing.assert_close(rotary.rotate(back, 7), gradient)
+    amplitude = 1.0 if "scaling" not in options else options["scaling"].amplitude()
+    torch.testing.assert_close(rotary.rotate(back, 7), amplitude**2 * gradient)
 
 
-def test_strides_do_not_matter():
-    x = torch.randn(2, 5, 3, 8).transpose(1, 2)
-    assert torch.equal(Rotary(8).rotate(x, 3), Rotary(8).rotate(x.contiguous(), 3))
-
-
-def test_a_table_made_without_gradients_serves_training():
-    rotary = Rotary(8)
-    with torch.inference_mode():
-        rotary.rotate(torch.randn(1, 1, 5, 8), 0)
-    x = torch.randn(1, 1, 5, 8, requires_grad=True)
-    rotary.rotate(x, 0).square().sum().backward()
-    assert x.grad.isfinite().all()
-
-
-@pytest.mark.parametrize("kernel", ["plain", "fused", "eager"])
-def test_padding_on_the_left_or_on_the_right_or_none(kernel):
-    """Only distance counts, so a sentence gives the same wherever in its row it stands."""
-    rotary = Rotary(8)
-    query, key, value = (torch.randn(1, 2, 5, 8) for _ in range(3))
-
-    def padded(tensor, left, right):
-        return torch.nn.functional.pad(tensor, (0, 0, left, right), value=3.0)
-
-    alone = attend(rotary.rotate(query, 0), rotary.rotate(key, 0), value, mask=Causal(), kernel=kernel)
-    for left, right in ((0, 4), (4, 0), (3, 1)):
-        turned = [rotary.rotate(padded(tensor, left, right), 0) for tensor in (query, key)]
-        real = torch.zeros(9, dtype=torch.bool)
-        real[left : left + 5] = True
-        mask = Causal() & (Padding(torch.tensor([5])) if left == 0 else Table(real.expand(9, 9)))
-        output = attend(*turned, padded(value, left, right), mask=mask, kernel=kernel)
-        torch.testing.assert_close(output[:, :, left : left + 5], alone, rtol=0, atol=1e-5)
-
-
-def test_odd_widths_are_refused():
-    with pytest.raises(ConfigError, match="rotary positions need an even head_dim, got 7"):
-        Rotary(7)
-
-
-def test_halves_in_place_of_neighbours_are_a_permutation():
-    """Pairing column j with j + d/2, as some code does, gives the same scores for columns put in that order."""
-    x = torch.randn(2, 5, 8, dtype=torch.float64)
-    halves = torch.tensor([0, 4, 1, 5, 2, 6, 3, 7])
-    expected = torch.empty_like(x)
-    for position in range(5):
-        for pair in range(4):
-            angle = position * 10000 ** (-2 * pair / 8)
-            one, two = x[:, position, pair], x[:, position, pair + 4]
-            expected[:, position, pair] = one * math.cos(angle) - two * math.sin(angle)
-            expected[:, position, pair + 4] = one * math.sin(angle) + two * math.cos(angle)
-    torch.testing.assert_close(Rotary(8).rotate(x[..., halves], 0), expected[..., halves], rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("columns", [2, 4, 8])
+@pytest.mark.parametrize("columns", [2, 6])
 def test_some_columns_are_turned_as_a_narrower_head(columns):
-    x = torch.randn(2, 3, 5, 8, dtype=torch.float64, requires_grad=True)
-    output = Rotary(8, columns=columns).rotate(x, 3)
+    x = torch.randn(2, 3, 5, 7, dtype=torch.float64)
     expected = torch.cat((Rotary(columns).rotate(x[..., :columns], 3), x[..., columns:]), -1)
-    assert torch.equal(output, expected)
-    gradient = torch.randn_like(x)
-    found, wanted = (torch.autograd.grad(result, x, gradient)[0] for result in (output, expected))
-    assert torch.equal(found, wanted)
-
-
-def test_a_head_of_odd_width_may_be_turned_in_part():
-    x = torch.randn(5, 7)
-    assert torch.equal(Rotary(7, columns=6).rotate(x, 1)[:, 6], x[:, 6])
+    assert torch.equal(Rotary(7, columns=columns).rotate(x, 3), expected)
 
 
 def test_interpolated_positions_are_those_in_between():
     """Chen et al. 2023, eq. 4: position m stands where m / s stood."""
     x = torch.randn(1, 8, dtype=torch.float64)
-    plain, stretched = Rotary(8), Rotary(8, interpolation=4.0)
+    plain, stretched = Rotary(8), Rotary(8, scaling=Linear(4.0))
     for position in (0, 1, 17, 500):
         torch.testing.assert_close(stretched.rotate(x, 4 * position), plain.rotate(x, position), rtol=0, atol=1e-12)
 
 
 def test_ntk_keeps_the_fastest_period_and_stretches_the_slowest():
     """Peng et al. 2023, section 3.1: base 10000 s^(d / (d - 2)) leaves frequency 1 and divides the last by s."""
-    x = torch.tensor([[1.0, 0.0]], dtype=torch.float64).repeat(1, 4)
-    plain, stretched = Rotary(8).rotate(x, 3), Rotary(8, ntk=4.0).rotate(x, 3)
-    assert stretched[0, 0].item() == pytest.approx(math.cos(3))
-    slowest = 10000 ** (-6 / 8) / 4
-    assert stretched[0, 7].item() == pytest.approx(math.sin(3 * slowest), abs=1e-14)
-    assert plain[0, 7].item() == pytest.approx(math.sin(12 * slowest), abs=1e-14)
-    ratios = torch.asin(plain[0, 3::2]) / torch.asin(stretched[0, 3::2])
-    assert (ratios[1:] > ratios[:-1]).all()
+    found = Rotary(8, scaling=Ntk(4.0)).frequencies(CPU)
+    base = 10000 * 4.0 ** (8 / 6)
+    torch.testing.assert_close(found, base ** (-torch.arange(0, 8, 2, dtype=torch.float64) / 8), rtol=1e-14, atol=0)
+    assert found[[0, -1]].tolist() == pytest.approx([1.0, 10000 ** (-6 / 8) / 4])
 
 
-@pytest.mark.parametrize("options", [{"columns": 4}, {"interpolation": 8.0}, {"ntk": 8.0}, {"base": 500.0}])
-def test_scores_depend_on_distance_alone_with_every_option(options):
-    query, key = torch.randn(1, 2, 5, 8, dtype=torch.float64), torch.randn(1, 2, 5, 8, dtype=torch.float64)
-    rotary = Rotary(8, **options)
-    scores, shifted = (rotary.rotate(query, start) @ rotary.rotate(key, start).mT for start in (0, 100))
-    torch.testing.assert_close(scores, shifted, rtol=0, atol=5e-14)
-    assert not torch.allclose(scores, Rotary(8).rotate(query, 0) @ Rotary(8).rotate(key, 0).mT)
+def test_yarn_by_hand():
+    """Peng et al. 2023: fast pairs are kept, slow ones interpolated; 0.1 ln(s) + 1 on queries and on keys (eq. 22)."""
+    plain, found = (Rotary(128, scaling=scaling).frequencies(CPU) for scaling in (None, Yarn(16.0, 4096)))
+    turns = 4096 * plain / (2 * math.pi)
+    torch.testing.assert_close(found[turns > 36], plain[turns > 36])
+    torch.testing.assert_close(found[turns < 0.9], plain[turns < 0.9] / 16)
+    assert ((found <= plain) & (found >= plain / 16)).all()
+    assert Yarn(16.0, 4096).amplitude() == pytest.approx(0.1 * math.log(16) + 1)
+    assert Yarn(0.5, 4096).amplitude() == 1.0
+    assert Yarn(16.0, 4096, attention=1.25).amplitude() == 1.25
+
+
+def test_rotations_know_near_from_far_before_anything_is_learned():
+    """The product of a vector with itself, turned for a place further away, is smaller (Su et al. 2021, 3.3)."""
+    ones, rotary = torch.ones(1, 64, dtype=torch.float64), Rotary.sized(64, 64, 1, 1)
+    products = [float(rotary.rotate(ones, 0) @ rotary.rotate(ones, far).mT) for far in (0, 5, 50, 1000)]
+    assert products == sorted(products, reverse=True)
+    assert products[0] == pytest.approx(64)
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("make", "message"),
     [
-        ({"columns": 3}, "rotary positions turn an even number of columns from 2 to 8, got 3"),
-        ({"columns": 10}, "an even number of columns from 2 to 8, got 10"),
-        ({"columns": 0}, "an even number of columns from 2 to 8, got 0"),
-        ({"interpolation": 0.0}, "base \\(10000.0\\), interpolation \\(0.0\\) and ntk \\(1.0\\) .* must be above 0"),
-        ({"ntk": -1.0}, "ntk \\(-1.0\\) of rotary positions must be above 0"),
-        ({"base": 0.0}, "base \\(0.0\\), interpolation"),
-        ({"columns": 2, "ntk": 2.0}, "ntk lengthens slow periods only: turn at least 4 columns, or use interpolation"),
+        (lambda: Rotary(7), "rotary positions need an even head_dim, got 7"),
+        (lambda: Rotary(8, columns=3), "rotary positions turn an even number of columns from 2 to 8, got 3"),
+        (lambda: Rotary(8, columns=10), "an even number of columns from 2 to 8, got 10"),
+        (lambda: Rotary(8, base=0.0), "base of rotary positions must be above 0, got 0.0"),
+        (
+            lambda: Rotary(8, layout="halves"),
+            "layout of rotary positions must be 'interleaved' or 'half', got 'halves'",
+        ),
+        (lambda: Linear(0.0), "factor of Linear must be above 0, got 0.0"),
+        (lambda: Yarn(4.0, -1), "original_len of Yarn must be above 0, got -1"),
+        (lambda: Yarn(4.0, 64, beta_fast=1.0), "beta_fast \\(1.0\\) of Yarn must be above beta_slow \\(1.0\\)"),
+        (lambda: Llama3(4.0, 64, fast=0.5), "fast \\(0.5\\) of Llama3 must be above slow \\(1.0\\)"),
+        (lambda: Rotary(8, columns=2, scaling=Ntk(2.0)), "Ntk lengthens slow periods only: turn at least 4 columns"),
     ],
 )
-def test_options_that_make_no_rotation(options, message):
+@pytest.mark.usefixtures("untyped")
+def test_options_that_make_no_rotation(make, message):
     with pytest.raises(ConfigError, match=message):
-        Rotary(8, **options)
+        make()

@@ -8,9 +8,7 @@ from headwise.errors import ConfigError
 from headwise.positions.shaw import Shaw
 
 
-@pytest.mark.parametrize("kv_heads", [3, 1])
-@pytest.mark.parametrize("start", [0, 2])
-@pytest.mark.parametrize("clip", [0, 2, 16])
+@pytest.mark.parametrize(("clip", "start", "kv_heads"), [(0, 2, 3), (2, 0, 1), (2, 2, 3), (16, 2, 1)])
 def test_the_definition_pair_by_pair(clip, start, kv_heads):
     """Eq. 3 to 5 of the paper: e = q (k + a^K) / sqrt(d), z = sum of weights times (v + a^V)."""
     position = spread(Shaw(WIDTH, max_distance=clip))

@@ -7,7 +7,7 @@ import torch
 from relative_loops import WIDTH, assert_equal, by_pairs, spread, tensors
 
 from headwise.errors import ConfigError
-from headwise.positions.t5 import T5, bucket
+from headwise.positions.t5 import T5
 
 
 def by_logarithms(distance: int, bidirectional: bool, buckets: int, longest: int) -> int:
@@ -27,22 +27,22 @@ def by_logarithms(distance: int, bidirectional: bool, buckets: int, longest: int
     return first + min(buckets - 1, near + math.floor(part * (buckets - near) + 1e-9))
 
 
-@pytest.mark.parametrize(("buckets", "longest"), [(32, 128), (16, 64), (8, 20), (6, 7), (64, 1000)])
+@pytest.mark.parametrize(("buckets", "longest"), [(32, 128), (16, 64), (8, 20), (4, 7), (64, 1000)])
 @pytest.mark.parametrize("bidirectional", [True, False])
 def test_the_buckets_of_every_distance(bidirectional, buckets, longest):
-    for distance in range(-2 * longest, 2 * longest + 1):
-        found = bucket(distance, bidirectional=bidirectional, num_buckets=buckets, max_distance=longest)
-        assert found == by_logarithms(distance, bidirectional, buckets, longest), distance
+    position = T5(1, bidirectional=bidirectional, num_buckets=buckets, max_distance=longest)
+    found = position.buckets(-2 * longest, 2 * longest).tolist()
+    assert found == [by_logarithms(n, bidirectional, buckets, longest) for n in range(-2 * longest, 2 * longest + 1)]
 
 
 def test_buckets_by_hand():
     """32 buckets, both sides: 8 exact ones, then floor(8 + 2 log2(a / 8)): 16 at 8 sqrt(2) = 11.3 and so on."""
     expected = {0: 0, 7: 7, 8: 8, 11: 8, 12: 9, 15: 9, 16: 10, 22: 10, 23: 11, 32: 12, 64: 14, 90: 14, 91: 15, 9999: 15}
+    both, past = T5(1), T5(1, bidirectional=False)
     for away, number in expected.items():
-        assert bucket(-away, bidirectional=True, num_buckets=32, max_distance=128) == number
-        later = bucket(away, bidirectional=True, num_buckets=32, max_distance=128)
-        assert later == (number + 16 if away else 0)
-        assert bucket(away, bidirectional=False, num_buckets=32, max_distance=128) == 0
+        assert both.buckets(-away, -away).item() == number
+        assert both.buckets(away, away).item() == (number + 16 if away else 0)
+        assert past.buckets(away, away).item() == 0
 
 
 def test_the_table_covers_clipped_distances():
@@ -54,8 +54,7 @@ def test_the_table_covers_clipped_distances():
     assert torch.equal(far.scalar[:, 16:23], near.scalar)
 
 
-@pytest.mark.parametrize("bidirectional", [True, False])
-@pytest.mark.parametrize("start", [0, 2])
+@pytest.mark.parametrize(("start", "bidirectional"), [(0, True), (2, True), (2, False)])
 def test_the_definition_pair_by_pair(start, bidirectional):
     position = spread(T5(3, bidirectional=bidirectional, num_buckets=6, max_distance=4))
     query, key, value = inputs = tensors()

@@ -1,30 +1,22 @@
 """The ways to compute a call, one file each; the folder is the registry.
 
-A kernel is a module with three functions: `refusal(call)` says in words why it cannot compute the call exactly, or
-None; `terms(call)` gives the amounts of work in it, by names of the module's choosing, which `costs` turns into
-seconds; `compute(call)` returns the output, equal to `plain`. One that keeps less than a table of scores offers
-`keeps(call)`, which says what it keeps, and `spares(call)`, whether that is no table of all pairs at all. Files that
-start with an underscore are parts of one.
+A kernel is a module with four functions: `refusal(call)` says in words what of the call it cannot compute exactly, or
+None; `compute(call)` returns the output, equal to `plain`; `pairs(call)` counts the pairs whose score it computes;
+`keeps(call)` says what is in memory besides inputs and output.
 """
 
 import importlib
 import pkgutil
-from functools import cache
 from types import ModuleType
 
-
-@cache
-def names() -> tuple[str, ...]:
-    """All kernels, in alphabetical order."""
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")))
-
-
-@cache
-def kernel(name: str) -> ModuleType:
-    """The module of a kernel."""
-    return importlib.import_module(f"{__name__}.{name}")
+# by name, in alphabetical order
+KERNELS: dict[str, ModuleType] = {
+    name: importlib.import_module(f"{__name__}.{name}")
+    for name in sorted(module.name for module in pkgutil.iter_modules(__path__))
+    if not name.startswith("_")
+}
 
 
 def catalogue() -> dict[str, str]:
     """Name and first documentation line of every kernel."""
-    return {name: (kernel(name).__doc__ or "").partition("\n")[0] for name in names()}
+    return {name: (module.__doc__ or "").partition("\n")[0] for name, module in KERNELS.items()}

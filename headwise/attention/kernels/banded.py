@@ -1,86 +1,190 @@
 """Masks within a band: blocks of queries over the keys they can reach, in time and memory linear in the length.
 
-Each block of 64 queries sees `64 + left + right` keys through an overlapping view, without a copy. Softmax in float32
-and wider runs in SDPA's CPU operator; dropout, other normalizers and bfloat16 by batched products.
+Blocks whose keys do not overlap are taken together: their keys are then a view, and their gradients are added at once.
 """
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
+import math
+from dataclasses import dataclass, replace
 
-from headwise.attention.call import Call
-from headwise.attention.kernels._banded_attention import Plan, banded
-from headwise.attention.kernels._banded_layout import BLOCK, Layout, pieces
-from headwise.attention.normalizers import Softmax
-from headwise.attention.scores import Score
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from headwise.attention.call import Call, per_head
+from headwise.attention.kernels import plain
+from headwise.attention.normalizers import Function, Softmax
+
+Keep = Bool[Tensor, "#batch #heads #groups #block width"]
+Rows = Float[Tensor, "batch heads groups block dim"]
 
 
 def refusal(call: Call) -> str | None:
-    """Why this kernel cannot compute the call exactly, or None."""
-    within = None if call.mask is None else call.mask.within()
-    if within is None or within[0] is None or within[1] is None:
-        return "its mask lies within a band of bounded width"
-    if type(call.score).as_dot is Score.as_dot:
-        return f"its score is a dot product, not {type(call.score).__name__}"
-    if not call.normalizer.has_strips():
-        return f"its normalizer works row by row in place, which {call.normalizer.name} cannot"
-    if call.bias is not None or call.relative is not None:
-        return "it has no bias and no relative positions"
-    if 0 in call.query.shape or 0 in call.key.shape or 0 in call.value.shape:
+    """What of the call prevents it, or None."""
+    left, right = (None, None) if call.mask is None else call.mask.within() or (None, None)
+    if left is None or right is None:
+        return "the mask has no band of bounded width"
+    if call.bias is not None:
+        return "there is a bias"
+    if call.relative is not None:
+        return "there are relative positions"
+    if isinstance(call.normalizer, Function):
+        return f"the normalizer {call.normalizer.name} is a function, which may count hidden keys"
+    if 0 in (*call.shape, call.query.shape[-1], call.value.shape[-1]):
         return "an axis is empty"
-    if call.query.dtype == torch.float16:
-        return "half-precision products are slow here"
-    if torch.compiler.is_compiling():
-        return "its blocks are laid out outside a compiled model"
+    if torch.compiler.is_exporting():
+        return "the program is exported, and its lengths may vary"
     return None
 
 
-def terms(call: Call) -> dict[str, float]:
-    """Amounts of work: multiplications of blocks with their bands, in the flash operator or batched."""
-    batch, heads, query_len, key_len = call.shape
+def pairs(call: Call) -> int:
+    """Blocks of queries times the keys that a block can reach."""
     layout = Layout.of(call)
-    pairs = float(batch * heads * query_len * (BLOCK + layout.reach))
-    products = pairs * (call.query.shape[-1] + call.value.shape[-1])
-    rows = float(batch * heads * (query_len + key_len))
-    if _flashes(call):
-        return {"calls": 1.0, "products": products, "rows": rows}
-    return {"calls": 1.0, "batched": products, call.normalizer.work: pairs, "rows": rows}
-
-
-def spares(call: Call) -> bool:
-    """Whether no table of all pairs is kept: none is."""
-    return True
+    return math.prod((*call.shape[:2], layout.groups, layout.every, layout.block, layout.width))
 
 
 def keeps(call: Call) -> str:
-    """What is kept for the gradient."""
-    batch, heads, query_len, key_len = call.shape
-    numbers = batch * heads * (2 * key_len + query_len) * call.key.shape[-1]
-    return f"padded keys and values, the output and one number a row ({numbers * call.key.element_size():,} bytes)"
+    """What stays in memory for the gradient besides inputs and output."""
+    if _is_tiled(call):
+        return f"a table of the band, {4 * pairs(call) // math.prod(call.shape[:2]):,} bytes for each that differs"
+    return f"the scores of the band, {4 * pairs(call):,} bytes"
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     """The output of the call."""
-    as_dot = call.score.as_dot(call.query, call.key)
-    assert as_dot is not None
-    query, key, scale = as_dot
-    layout, value = Layout.of(call), call.value
-    if call.group > 1:
-        key, value = key.repeat_interleave(call.group, 1), value.repeat_interleave(call.group, 1)
-    query, key, value = (tensor.flatten(0, 1) for tensor in (query, key, value))
-    normalizer = None if _flashes(call) else call.normalizer
-    if normalizer is None and query.dtype == torch.bfloat16:
-        # faster there, and its scores are not rounded
-        query, key, value = query.float(), key.float(), value.float()
-    plan = Plan(layout, pieces(call, layout), normalizer, scale * call.scale, call.dropout)
-    return banded(query, key, value, plan).view(*call.shape[:3], -1).to(call.value.dtype)
+    layout, mask, tiled = Layout.of(call), call.mask, _is_tiled(call)
+    made_for = (layout, *call.shape, call.query_start, call.query.device)
+    tables = mask.made("band", made_for, lambda: [_table(call, layout, phase) for phase in range(layout.every)])
+    call = replace(call.clean(), mask=None)
+    query, key, value, scale = call.query, call.key, call.value, 1.0
+    if tiled:
+        query, key, scale = call.score.as_dot(query, key)
+        key, value = (per_head(tensor, call.shape[1]) for tensor in (key, value))
+        # of one width, or SDPA would keep the scores, on a CPU
+        dim = max(query.shape[-1], value.shape[-1])
+        query, key, value = (_widened(tensor, dim) for tensor in (query, key, value))
+    rows, key, value = layout.rows(query), layout.padded(key), layout.padded(value)
+    blocks = []
+    for phase, (keep, empty) in enumerate(tables):
+        query, *parts = rows[phase], layout.reached(key, phase), layout.reached(value, phase)
+        if empty is not None:
+            query = query.masked_fill(empty, 0.0)
+        found = _tiled(query, *parts, keep, scale) if tiled else _defined(call, query, *parts, keep)
+        blocks.append(found if empty is None else found.masked_fill(empty, 0.0))
+    # (batch, heads, groups x every x block, value_dim)
+    output = torch.stack(blocks, 3).flatten(2, 4)
+    return output[:, :, : call.shape[2], : call.value.shape[-1]]
 
 
-def _flashes(call: Call) -> bool:
-    # dropout makes the operator keep all scores, and it wants one width
-    return (
-        isinstance(call.normalizer, Softmax)
-        and call.dropout == 0.0
-        and call.query.device.type == "cpu"
-        and call.query.shape[-1] == call.value.shape[-1]
-    )
+@dataclass(frozen=True)
+class Layout:
+    """Where the blocks lie: block b, of the queries from b x block on, is in group b // every, at phase b % every.
+
+    It reaches `width` padded keys from b x block on. Blocks of one phase lie `stride` apart, no less than the width.
+    `first` is the position of the first padded key.
+    """
+
+    block: int
+    width: int
+    every: int
+    groups: int
+    stride: int
+    first: int
+
+    @classmethod
+    def of(cls, call: Call) -> "Layout":
+        """The layout of a call whose mask lies within a band, with as few padded queries as possible."""
+        left, right = call.mask.within()
+        reach, query_len = max(0, left + right), call.shape[2]
+        # wider blocks compute more pairs, but read each key less often
+        block = 64 if reach < 192 else 128
+        least = _ceil(reach, block) + 1
+        groups = max(1, query_len // (least * block))
+        every = _ceil(query_len, groups * block)
+        if groups * every > (groups + 1) * least:
+            groups, every = groups + 1, least
+        return cls(block, least * block, every, groups, max(every, least) * block, call.query_start - left)
+
+    def rows(self, query: Float[Tensor, "batch heads query_len dim"]) -> tuple[Rows, ...]:
+        """The queries of each phase."""
+        more = self.groups * self.every * self.block - query.shape[2]
+        return F.pad(query, (0, 0, 0, more)).unflatten(2, (self.groups, self.every, self.block)).unbind(3)
+
+    def padded(self, tensor: Float[Tensor, "batch kv_heads key_len dim"]) -> Float[Tensor, "batch kv_heads length dim"]:
+        """Keys or values from the first that a query reaches to the last."""
+        before = -min(self.first, tensor.shape[2])
+        length = self.groups * self.stride + (self.every - 1) * self.block
+        return F.pad(tensor, (0, 0, before, length - before - tensor.shape[2]))
+
+    def reached(self, padded: Float[Tensor, "batch kv_heads length dim"], phase: int) -> Rows:
+        """The keys or values that the blocks of a phase reach, as a view."""
+        part = padded[:, :, phase * self.block :][:, :, : self.groups * self.stride]
+        return part.unflatten(2, (self.groups, self.stride))[:, :, :, : self.width]
+
+
+def _table(call: Call, layout: Layout, phase: int) -> tuple[Keep, Keep | None]:
+    """What the mask says to the pairs of a phase, and which queries have no key; None if each has one.
+
+    A query without a key sees all of them, so that its softmax and gradient are finite; so do those beyond the end.
+    """
+    batch, heads, query_len, key_len = call.shape
+    device = call.query.device
+    group = torch.arange(layout.groups, device=device)[:, None, None]
+    row, column = torch.arange(layout.block, device=device)[:, None], torch.arange(layout.width, device=device)
+    query = group * layout.every * layout.block + phase * layout.block + row
+    key = group * layout.stride + phase * layout.block + column + layout.first
+    there, beyond = (key >= 0) & (key < key_len), query >= query_len
+    band, start = call.mask.band(), call.query_start
+    if band is not None and layout.first + query_len <= key_len and start + band[1] >= 0:
+        far = column + layout.first - start - row
+        keep = (far >= -band[0]) & (far <= band[1]) & there | beyond
+        return keep[None, None], None
+    # positions beyond the ends are read as the nearest
+    batch, heads = (torch.arange(n, device=device).view(-1, 1, 1, 1) for n in (batch, heads))
+    query, key = query.clamp(max=query_len - 1) + start, key.clamp(0, key_len - 1)
+    keep = call.mask(batch.unsqueeze(-1), heads, query, key) & there
+    keep = keep.reshape((1,) * (5 - keep.ndim) + tuple(keep.shape))
+    empty = ~keep.any(-1, keepdim=True)
+    return keep | empty | beyond, empty
+
+
+def _is_tiled(call: Call) -> bool:
+    """Whether SDPA computes the blocks; with dropout it would keep the scores, on a CPU."""
+    return isinstance(call.normalizer, Softmax) and call.score.is_dot() and call.dropout == 0.0
+
+
+def _tiled(query: Rows, key: Rows, value: Rows, keep: Keep, scale: float) -> Rows:
+    """Softmax of a dot product by SDPA, groups as its batch."""
+    batch, heads = query.shape[:2]
+    if keep.shape[:2] != (1, 1):
+        return _unfolded(F.scaled_dot_product_attention(*_folded(query, key, value, keep), scale=scale), batch)
+    # one table for all heads and sequences: nothing is copied
+    query, key, value = (tensor.flatten(0, 1).transpose(0, 1) for tensor in (query, key, value))
+    output = F.scaled_dot_product_attention(query, key, value, attn_mask=keep[0].transpose(0, 1), scale=scale)
+    return output.transpose(0, 1).unflatten(0, (batch, heads))
+
+
+def _defined(call: Call, query: Rows, key: Rows, value: Rows, keep: Keep) -> Rows:
+    """The definition, blocks as sequences."""
+    query, key, value, keep = _folded(query, key, value, keep)
+    part = replace(call, query=query, key=key, value=value, query_start=0)
+    return _unfolded(plain.attention(part, keep), call.shape[0])
+
+
+def _folded(query: Rows, key: Rows, value: Rows, keep: Keep) -> list[Tensor]:
+    """Groups as part of the batch."""
+    batch, groups = query.shape[0], query.shape[2]
+    keep = keep.expand(batch, -1, groups, -1, -1)
+    return [tensor.transpose(1, 2).flatten(0, 1) for tensor in (query, key, value, keep)]
+
+
+def _unfolded(output: Float[Tensor, "blocks heads block dim"], batch: int) -> Rows:
+    return output.unflatten(0, (batch, -1)).transpose(1, 2)
+
+
+def _widened(tensor: Tensor, dim: int) -> Tensor:
+    return tensor if tensor.shape[-1] == dim else F.pad(tensor, (0, dim - tensor.shape[-1]))
+
+
+def _ceil(number: int, step: int) -> int:
+    return -(-number // step)

@@ -1,158 +1,181 @@
-"""Graphs: only the listed pairs are computed, in segments by query; time and memory are linear in the edges.
+"""Graphs: only the listed pairs are computed; time and memory are linear in the edges.
 
-Takes masks that are given by a list of pairs (a graph, alone or combined with other masks), any score, and any
-normalizer that works on rows. Scores and weights exist for one head at a time and are computed again for the gradient.
+Takes masks that are given by a list of pairs (a graph, alone or combined with other masks) with any score. Softmax
+works on the list; other normalizers on rows of about equal degree, padded to one width.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
-from headwise.attention.call import Call
-from headwise.attention.dropout import draw, kept_scale
-from headwise.attention.kernels import _edges_rows as rows
-from headwise.attention.kernels._edges_graph import Graph, Graphs, graphs
-from headwise.attention.kernels._edges_scores import form, wide
-from headwise.attention.scores import Score
-from headwise.errors import Unsupported
+from headwise.attention.call import Call, per_head, wide
+from headwise.attention.dropout import drop
+from headwise.attention.kernels._edges_graph import Graph, graph, products, softmax, sums, taken
+from headwise.attention.kernels.strips import bound
+from headwise.attention.masks import Edges, Shared
+from headwise.attention.normalizers import Function, Normalizer, Softmax
+from headwise.attention.scores import GAT, Additive, Score
+from headwise.attention.scores.score import times
+
+# pairs of all items that are computed at once, and numbers of a score that exist at once
+_PAIRS, _NUMBERS = 1 << 17, 1 << 20
+
+Listed = Float[Tensor, "batch heads pairs"]
+Keep = Bool[Tensor, "#batch #heads pairs"]
+Asked = Bool[Tensor, "#batch #heads query_len"]
+Form = tuple[tuple[Tensor, ...], Callable[..., Tensor]]
 
 
 def refusal(call: Call) -> str | None:
-    """Why this kernel cannot compute the call exactly, or None."""
-    if graphs(call) is None:
-        return "its mask is a list of pairs, as a graph is"
-    if call.bias is not None or call.relative is not None:
-        return "it reads no table over all pairs, as a bias or relative positions are"
-    if not call.normalizer.has_strips():
-        return f"its normalizer has a gradient by rows, which {call.normalizer.name} has not"
-    if 0 in call.query.shape or 0 in call.key.shape or 0 in call.value.shape:
+    """What of the call prevents it, or None."""
+    if call.mask is None:
+        return "there is no mask"
+    if call.mask.pairs() is None:
+        return "the mask is not given by a list of pairs"
+    if call.bias is not None:
+        return "there is a bias"
+    if call.relative is not None:
+        return "there are relative positions"
+    if isinstance(call.normalizer, Function):
+        return f"the normalizer {call.normalizer.name} is a function, which may count hidden keys"
+    if not isinstance(call.normalizer, Softmax) and torch.compiler.is_compiling():
+        return f"the normalizer is {call.normalizer.name} in a compiled program, where no row may differ in length"
+    if 0 in (*call.shape, call.query.shape[-1], call.value.shape[-1]):
         return "an axis is empty"
     return None
 
 
-def terms(call: Call) -> dict[str, float]:
-    """Amounts of work: all of it is in the edges, but for a few numbers a node."""
-    found = graphs(call)
-    assert found is not None
-    batch, heads, query_len, key_len = call.shape
-    pairs = float(batch * heads * found.pairs.query.numel())
-    width = call.score.pair_width(call.query)
-    return {
-        "calls": 1.0,
-        call.normalizer.work: pairs,
-        "products": pairs * (width + call.value.shape[-1]),
-        "hidden": 0.0 if type(call.score).as_dot is not Score.as_dot else pairs * width,
-        "rows": float(batch * heads * (query_len + key_len)),
-    }
-
-
-def spares(call: Call) -> bool:
-    """Whether no table of all pairs is kept: none is."""
-    return True
+def pairs(call: Call) -> int:
+    """The candidate pairs of every head."""
+    return call.shape[0] * call.shape[1] * call.mask.pairs().query.shape[0]
 
 
 def keeps(call: Call) -> str:
-    """What is kept for the gradient."""
-    found = graphs(call)
-    assert found is not None
-    return f"the weights of one head at a time, of {found.pairs.query.numel():,} edges"
+    """What stays in memory for the gradient besides inputs and output."""
+    return f"two numbers for each edge and head, {2 * 4 * pairs(call):,} bytes"
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     """The output of the call."""
-    found = graphs(call)
-    assert found is not None
-    score_form, parts = form(call, found.pairs)
-    options = (found, score_form, call.normalizer, call.dropout)
-    output: Tensor = _Attention.apply(options, wide(call.value), *parts)
-    return output.to(call.value.dtype)
-
-
-class _Attention(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, options, value, *parts):
-        found, score_form, normalizer, dropout = options
-        output = _blank(value, (*found.shape[:3], value.shape[-1]))
-        ctx.save_for_backward(value, *parts)
-        ctx.options, ctx.kept = options, []
-        for items in _chunks(found):
-            scores = score_form.scores(items.graph, tuple(items.taken(part) for part in parts))
-            weights, stats = rows.weights(items.graph, normalizer, scores)
-            kept = None
-            if dropout:
-                kept = draw(weights.shape, dropout, weights.device)
-                weights = (weights * kept).mul_(kept_scale(dropout))
-            items.given(output, items.graph.by_row(weights, items.taken(value)))
-            ctx.kept.append((stats, kept))
-        return output
-
-    @staticmethod
-    def backward(ctx, gradient):
-        if torch.is_grad_enabled():
-            # it would be taken as if the parts were constants
-            raise Unsupported("kernel 'edges' has no second derivative; use kernel='plain'")
-        value, *parts = ctx.saved_tensors
-        found, score_form, normalizer, dropout = ctx.options
-        d_value, *d_parts = (_blank(tensor, tuple(tensor.shape)) for tensor in (value, *parts))
-        for tensor in (d_value, *d_parts):
-            if tensor.shape[1] != found.shape[1]:
-                # shared heads are sums
-                tensor.zero_()
-        for items, (stats, kept) in zip(_chunks(found), ctx.kept, strict=True):
-            graph, taken = items.graph, tuple(items.taken(part) for part in parts)
-            scores = score_form.scores(graph, taken)
-            weights, _ = rows.weights(graph, normalizer, scores, stats)
-            d_output = items.taken(gradient)
-            d_weights = graph.products(d_output, items.taken(value))
-            used = weights
-            if kept is not None:
-                used = (weights * kept).mul_(kept_scale(dropout))
-                d_weights = (d_weights * kept).mul_(kept_scale(dropout))
-            items.given(d_value, graph.by_column(used, d_output))
-            d_scores = rows.gradient(graph, normalizer, weights, d_weights)
-            for total, part in zip(d_parts, score_form.gradient(graph, taken, scores, d_scores), strict=True):
-                items.given(total, part)
-        return None, d_value, *d_parts
-
-
-class _Items:
-    """Some pairs of sequence and head, as one graph, and their parts of tensors (batch, heads, length, ...)."""
-
-    def __init__(self, found: Graphs, first: int, last: int):
-        self.graph: Graph = found.items(first, last)
-        self.first, self.last, self.all = first, last, found.shape[0] * found.shape[1]
-
-    def taken(self, tensor: Tensor) -> Tensor:
-        """The part of the tensor as one axis of contiguous rows; shared heads are repeated."""
-        flat = tensor.flatten(0, 1)
-        part = flat[self.first : self.last] if len(flat) == self.all else flat.index_select(0, self._shared(flat))
-        return part.flatten(0, 1).contiguous()
-
-    def given(self, tensor: Tensor, part: Tensor) -> None:
-        """Writes what `taken` would take from the tensor; shared heads are added to."""
-        flat = tensor.flatten(0, 1)
-        part = part.view(self.last - self.first, *flat.shape[1:])
-        if len(flat) == self.all:
-            flat[self.first : self.last] = part
+    batch, heads, _, _ = call.shape
+    made_for = (*call.shape, call.query_start, call.query.device)
+    pattern, keep, asked = call.mask.made("edges", made_for, lambda: _pattern(call))
+    call = call.clean()
+    # what a query without a key holds must not reach the gradient of keys and parameters
+    query = wide(call.query).masked_fill(~asked.unsqueeze(-1), 0.0)
+    parts, scored = _form(call, query, wide(call.key), pattern)
+    value = wide(per_head(call.value, heads)).flatten(0, 1)
+    if isinstance(call.normalizer, Softmax):
+        hidden = () if keep is None else ((~keep).expand(batch, heads, -1).flatten(0, 1),)
+    else:
+        scores = scored(*parts).unflatten(0, (batch, heads))
+        parts, hidden = (_weights(call.normalizer, scores, keep, pattern).flatten(0, 1),), ()
+    # some items (heads of a sequence) at a time: what is made on the way stays small, and in the cache
+    step = max(1, _PAIRS // max(1, pattern.row.shape[0]))
+    outputs = []
+    for some, *rest in zip(*(tensor.split(step) for tensor in (value, *hidden, *parts)), strict=True):
+        if isinstance(call.normalizer, Softmax):
+            scores = scored(*rest[len(hidden) :])
+            weights = softmax(scores.masked_fill(rest[0], -torch.inf) if hidden else scores, pattern)
         else:
-            flat.index_add_(0, self._shared(flat), part)
-
-    def _shared(self, flat: Tensor) -> Tensor:
-        return torch.arange(self.first, self.last, device=flat.device) // (self.all // len(flat))
-
-
-def _chunks(found: Graphs) -> Iterator[_Items]:
-    items = found.shape[0] * found.shape[1]
-    for first in range(0, items, found.step):
-        yield _Items(found, first, min(first + found.step, items))
+            (weights,) = rest
+        outputs.append(sums(drop(weights, call.dropout), some, pattern))
+    return torch.cat(outputs).unflatten(0, (batch, heads)).to(call.value.dtype)
 
 
-def _blank(like: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """A tensor (batch, heads, length, ...) in the order of `like` in memory, so that joining heads copies nothing."""
-    batch, heads, length, *rest = shape
-    # of several sequences in that order, heads could not be joined with the batch without a copy
-    if batch == 1 and like.stride(1) < like.stride(2):
-        return like.new_empty(batch, length, heads, *rest).transpose(1, 2)
-    return like.new_empty(shape)
+def _pattern(call: Call) -> tuple[Graph, Keep | None, Asked]:
+    """The graph of a call, which of its pairs the mask allows (None: all), and which queries see a key.
+
+    All candidates stay on the list, so that no shape depends on values: those of other queries or keys stand, hidden,
+    at the ends.
+    """
+    mask = call.mask.mask if isinstance(call.mask, Shared) else call.mask
+    batch, heads, query_len, key_len = call.shape
+    found, start, device = mask.pairs(), call.query_start, call.query.device
+    query, key = found.query.to(device), found.key.to(device)
+    row, column = (query - start).clamp(0, query_len - 1), key.clamp(max=key_len - 1)
+    pattern = graph(row, column, key.argsort(stable=True), query_len, key_len)
+    if isinstance(mask, Edges) and start == 0 and mask.nodes <= min(query_len, key_len):
+        return pattern, None, (pattern.degree() > 0).view(1, 1, -1)
+    at = (torch.arange(batch, device=device).view(-1, 1, 1), torch.arange(heads, device=device).view(-1, 1))
+    keep = mask(*at, row + start, column) & (query == row + start) & (key == column)
+    keep = keep.reshape((1,) * (3 - keep.ndim) + tuple(keep.shape))
+    count = torch.zeros(*keep.shape[:2], query_len, dtype=row.dtype, device=device).index_add(2, row, keep.long())
+    return pattern, keep, count > 0
+
+
+def _form(call: Call, query: Tensor, key: Tensor, pattern: Graph) -> Form:
+    """Parts (items, ...) and the function from them to the scores (items, pairs)."""
+    score, heads = call.score, call.shape[1]
+    if score.is_dot():
+        query, key, scale = score.as_dot(query, key)
+        parts = (query.flatten(0, 1), per_head(key, heads).flatten(0, 1))
+        return parts, lambda one, two: products(one, two, pattern) * scale
+    key = per_head(key, heads)
+    if isinstance(score, GAT):
+        # two numbers for each node
+        parts = (_along(query, score.query), _along(key, score.key))
+        return parts, lambda one, two: F.leaky_relu(taken(one, pattern.row) + taken(two, pattern.column), score.slope)
+    if isinstance(score, Additive):
+        # projected once for each node, not for each pair
+        query, key, last = times(score.query, query), times(score.key, key), score.value.weight.to(query.dtype)
+        table = _listed(call, query, key, pattern, lambda one, two: F.linear((one + two).tanh(), last).squeeze(-1))
+    else:
+        table = _listed(call, query, key, pattern, bound(_Pairwise(score)))
+    return (table.flatten(0, 1),), lambda table: table
+
+
+def _along(x: Tensor, weight: Tensor) -> Tensor:
+    """The dot product of every token with the vector of its head, (items, tokens), by one matrix for all heads."""
+    blocks = torch.block_diag(*weight.to(x.dtype))
+    return F.linear(x.transpose(1, 2).flatten(2), blocks).transpose(1, 2).flatten(0, 1)
+
+
+def _listed(call: Call, query: Tensor, key: Tensor, pattern: Graph, scored: Callable[..., Tensor]) -> Listed:
+    """Scores of all pairs, some pairs at a time, made again for the gradient."""
+    width = call.shape[0] * call.shape[1] * call.score.pair_width(call.query)
+    # the gradient of some pairs is as large as all tokens, so there are as many pairs
+    step = max(*call.shape[2:], _NUMBERS // max(1, width))
+
+    def part(row: Tensor, column: Tensor) -> Tensor:
+        return scored(query.index_select(2, row), key.index_select(2, column))
+
+    # transforms of `torch.func` have no hooks for saved tensors
+    again = call.learns and torch.func.debug_unwrap(query) is query
+    indices = zip(pattern.row.split(step), pattern.column.split(step), strict=True)
+    return torch.cat([checkpoint(part, *at, use_reentrant=False) if again else part(*at) for at in indices], dim=2)
+
+
+class _Pairwise(nn.Module):
+    """The scores of listed pairs as a module, whose parameters can be held."""
+
+    def __init__(self, score: Score):
+        super().__init__()
+        self.score = score
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        return self.score.pairs(query, key)
+
+
+def _weights(normalizer: Normalizer, scores: Listed, keep: Keep | None, pattern: Graph) -> Listed:
+    """Weights by rows of 1, 2, 3 or 4, 5 to 8 ... pairs, padded to one width."""
+    degree = pattern.degree()
+    size = degree.clamp(min=1).double().log2().ceil().long().masked_fill(degree == 0, -1)
+    slot, found, count = torch.empty_like(pattern.row), [scores[..., :0]], 0
+    for power in size.unique().tolist():
+        if power < 0:
+            continue
+        rows = (size == power).nonzero()
+        place = torch.arange(1 << power, device=rows.device)
+        valid = place < degree[rows]
+        place = torch.where(valid, pattern.start[rows] + place, 0)
+        slot[place[valid]] = torch.arange(count, count + valid.numel(), device=rows.device).view_as(valid)[valid]
+        count += valid.numel()
+        padded = scores.index_select(2, place.flatten()).unflatten(2, place.shape)
+        allowed = valid.expand(1, 1, -1, -1) if keep is None else valid & keep[..., place]
+        found.append(normalizer(padded, allowed).flatten(2))
+    return torch.cat(found, -1).index_select(2, slot)

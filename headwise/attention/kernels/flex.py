@@ -1,9 +1,10 @@
 """FlexAttention on a GPU: any mask by blocks, with bias, table of distances or soft cap in the same compiled program.
 
-Blocks of pairs that the mask forbids are skipped. On a CPU it has no gradient, needs a compiler and compiles for each
-length, so it is refused there. Dong et al. 2024, arXiv:2412.05496.
+Blocks of pairs that the mask forbids are skipped. On a CPU it has no gradient and compiles for each length, so it is
+refused there. Dong et al. 2024, arXiv:2412.05496.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
@@ -22,40 +23,47 @@ Change = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def refusal(call: Call) -> str | None:
-    """Why this kernel cannot compute the call exactly, or None."""
+    """What of the call this kernel cannot compute exactly, or None."""
     if call.query.device.type != "cuda":
-        return f"it runs on a CUDA device, not on {call.query.device.type}, where it has no gradient"
-    return _unfit(call)
+        return f"the tensors are on {call.query.device.type}, where FlexAttention has no gradient"
+    return unfit(call)
 
 
-def _unfit(call: Call) -> str | None:
+def unfit(call: Call) -> str | None:
+    """The same wherever the tensors are."""
     if not isinstance(call.normalizer, Softmax):
-        return f"its normalizer is softmax, not {call.normalizer.name}"
-    if type(_inner(call.score)).as_dot is Score.as_dot:
-        return f"its score is a dot product, not {type(call.score).__name__}"
+        return f"the normalizer is {call.normalizer.name}, not softmax"
+    if not _inner(call.score).is_dot():
+        return f"the score {type(call.score).__name__} is no dot product"
     if call.dropout:
-        return "it drops no weights out"
+        return "weights are dropped out"
     relative = call.relative
     if relative is not None and (
         relative.scalar is None or len(relative.tensors) > 1 or relative.distances is not None
     ):
-        return "of relative positions it takes one number for each distance"
+        return "its relative positions are more than one number for each distance"
     if call.query.dtype == torch.float64:
-        return "it computes in float32 or less"
-    if call.mask is not None and call.mask.candidates(*call.shape[2:], call.query_start, call.query.device) is not None:
-        return "a graph has too few pairs in a block"
-    if 0 in call.query.shape or 0 in call.key.shape or 0 in call.value.shape:
+        return "it is in float64"
+    if call.mask is not None and call.mask.pairs() is not None:
+        return "the mask is a graph, which has too few pairs in a block"
+    if 0 in (*call.shape, call.query.shape[-1], call.value.shape[-1]):
         return "an axis is empty"
     return None
 
 
-def terms(call: Call) -> dict[str, float]:
-    """Amounts of work: the products of the pairs, most of which a narrow band saves."""
+def pairs(call: Call) -> int:
+    """Pairs in blocks of 128 x 128 that a band touches, or all."""
     batch, heads, query_len, key_len = call.shape
     left, right = (None, None) if call.mask is None else call.mask.within() or (None, None)
-    # blocks are 128 wide
-    seen = min(key_len, (key_len if left is None else left) + (key_len if right is None else right) + 128)
-    return {"calls": 1.0, "products": float(batch * heads * query_len * seen * 2 * call.query.shape[-1])}
+    rows = range(call.query_start, call.query_start + query_len, 128)
+    low = [0 if left is None else max(0, first - left) // 128 for first in rows]
+    high = [math.ceil((key_len if right is None else min(key_len, first + 128 + right)) / 128) for first in rows]
+    return batch * heads * 128 * 128 * sum(max(0, b - a) for a, b in zip(low, high, strict=True))
+
+
+def keeps(call: Call) -> str:
+    """What stays in memory for the gradient besides inputs and output."""
+    return f"one number a row, {math.prod(call.shape[:3]) * 4:,} bytes"
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
@@ -65,18 +73,16 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
 
 def attend_with(attention: Callable[..., Any], call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     """The call as FlexAttention takes it: `attention` is its function, compiled or not."""
-    as_dot = _inner(call.score).as_dot(call.query, call.key)
-    assert as_dot is not None
-    query, key, scale = as_dot
-    factor = call.scale if not isinstance(call.score, SoftCap) else 1.0
+    call = call.clean()
+    query, key, scale = _inner(call.score).as_dot(call.query, call.key)
     output: Tensor = attention(
         query.contiguous(),
         key.contiguous(),
         call.value.contiguous(),
-        score_mod=_changes(call),
+        score_mod=_change(call),
         block_mask=_blocks(call),
-        scale=scale * factor,
-        enable_gqa=call.group > 1,
+        scale=scale,
+        enable_gqa=bool(call.group > 1),
     )
     return output
 
@@ -93,45 +99,38 @@ def _inner(score: Score) -> Score:
     return score.score if isinstance(score, SoftCap) else score
 
 
-def _changes(call: Call) -> Change | None:
+def _change(call: Call) -> Change | None:
     """What happens to a score between its product and the softmax; None if nothing does."""
-    if call.bias is None and call.relative is None and not isinstance(call.score, SoftCap):
-        return None
-    cap = call.score.cap if isinstance(call.score, SoftCap) else None
     bias, relative, start = call.bias, call.relative, call.query_start
+    cap = call.score.cap if isinstance(call.score, SoftCap) else None
+    if bias is None and relative is None and cap is None:
+        return None
 
     def changed(score: Tensor, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         if cap is not None:
-            score = cap * torch.tanh(score / cap) * call.scale
+            score = cap * torch.tanh(score / cap)
         if bias is not None:
             at = [i if n > 1 else 0 * i for i, n in zip((batch, head, query, key), bias.shape, strict=True)]
             score = score + bias[at[0], at[1], at[2], at[3]]
-        if relative is not None:
-            assert relative.scalar is not None
+        if relative is not None and relative.scalar is not None:
             place = (key - query - start - relative.low).clamp(0, relative.size - 1)
             score = score + relative.scalar[head if relative.scalar.shape[0] > 1 else 0 * head, place]
         return score
 
-    return lambda score, batch, head, query, key: changed(score, batch, head, query, key)
+    return changed
 
 
 def _blocks(call: Call) -> Any:
-    """The blocks of 128 x 128 pairs in which the mask allows something; remembered on the mask."""
+    """The blocks of 128 x 128 pairs in which the mask allows something, made once for a shared mask."""
     if call.mask is None:
         return None
     from torch.nn.attention.flex_attention import create_block_mask
 
-    memo: dict[tuple[object, ...], Any] = call.mask.__dict__.setdefault("_blocks", {})
-    shape = (*call.shape, call.query_start, call.query.device)
-    if shape not in memo:
-        mask, start = moved(call.mask, call.query.device), call.query_start
-        # a lambda: the arguments are counted, which a wrapped function hides
-        memo[shape] = create_block_mask(
-            lambda batch, head, query, key: mask(batch, head, query + start, key),
-            *call.shape,
-            device=str(call.query.device),
-        )
-    return memo[shape]
+    mask, start, device = moved(call.mask, call.query.device), call.query_start, call.query.device
+    # a lambda: the arguments are counted, which a bound method hides
+    allowed = lambda batch, head, query, key: mask(batch, head, query + start, key)  # noqa: E731
+    make = lambda: create_block_mask(allowed, *call.shape, device=str(device))  # noqa: E731
+    return call.mask.made("blocks", (*call.shape, start, device), make)
 
 
 def moved(mask: Mask, device: torch.device) -> Mask:

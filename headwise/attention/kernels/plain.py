@@ -1,13 +1,13 @@
-"""The definition, written out: any score, normalizer, mask, bias, dtype and device; the specification of the others."""
+"""The definition, written out: any score, normalizer, mask, bias, type and device; the specification of the others."""
 
 import math
+from collections.abc import Callable
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.nn import functional as F
 
-from headwise.attention.call import Call, wide
-from headwise.attention.scores import Score
+from headwise.attention.call import Call, per_head, wide
+from headwise.attention.dropout import drop
 
 
 def refusal(call: Call) -> str | None:
@@ -15,52 +15,61 @@ def refusal(call: Call) -> str | None:
     return None
 
 
-def terms(call: Call) -> dict[str, float]:
-    """Amounts of work: two products and some ten passes over the materialised scores."""
-    pairs = float(math.prod(call.shape))
+def pairs(call: Call) -> int:
+    """All of them."""
+    return math.prod(call.shape)
+
+
+def keeps(call: Call) -> str:
+    """The table of scores, and for a score that is no product what it has for each pair."""
+    shown, count = ", ".join(map(str, call.shape)), math.prod(call.shape) * 4
+    if call.score.is_dot():
+        return f"scores ({shown}), {count:,} bytes"
     width = call.score.pair_width(call.query)
-    hidden = 0.0 if type(call.score).as_dot is not Score.as_dot else pairs * width
-    batch, heads, query_len, key_len = call.shape
-    products = pairs * (width + call.value.shape[-1])
-    # products with one row are as slow as keys and values are read, and each head is a product of its own
-    alone = float(batch * heads * key_len * (width + call.value.shape[-1])) if query_len == 1 else 0.0
-    masked = pairs if call.mask is not None or call.bias is not None else 0.0
-    found = {"calls": 1.0, "products": products, "hidden": hidden, "read": alone, "items": float(batch * heads)}
-    found |= {"masked pairs": masked, "dropped pairs": pairs if call.dropout else 0.0}
-    found |= {"far pairs": max(0.0, pairs - 4e6), "related pairs": 0.0 if call.relative is None else pairs}
-    return {**found, call.normalizer.work: pairs}
+    return f"features ({shown}, {width}), {count * width:,} bytes"
 
 
 def weights(call: Call) -> Float[Tensor, "batch heads query_len key_len"]:
-    """The attention weights before dropout, in float32 or wider; exactly 0 where the mask forbids the pair.
-
-    A bias of minus infinity forbids a pair too. Half-precision scores are computed in float32: rounded to bfloat16
-    they would be wrong by whole units when large.
-    """
-    query, key = wide(call.query), wide(_per_head(call.key, call.group))
-    scores = call.score(query, key)
-    if call.scale != 1.0:
-        scores = scores * call.scale
-    prepared = call.prepared()
-    keep = None if prepared is None else prepared.keep
-    if call.bias is not None:
-        allowed = call.bias != float("-inf")
-        keep = allowed if keep is None else keep & allowed
-        scores = scores + call.bias.to(scores.dtype)
-    if call.relative is not None and call.relative.has_bias():
-        scores = scores + call.relative.bias(0, *call.shape[2:], call.query_start).to(scores.dtype)
-    return call.normalizer(scores, keep)
+    """The attention weights before dropout, in float32 or wider; exactly 0 where mask or bias forbid the pair."""
+    return normalized(call.clean(), call.keep())
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     """The output of the call."""
-    value = wide(_per_head(call.value, call.group))
-    used = F.dropout(weights(call), call.dropout, training=call.dropout > 0.0)
-    output = used @ value
+    return attention(call.clean(), call.keep())
+
+
+def attention(
+    call: Call,
+    keep: Bool[Tensor, "#batch #heads #query_len #key_len"] | None,
+    score: Callable[..., Tensor] | None = None,
+    normalizer: Callable[..., Tensor] | None = None,
+) -> Float[Tensor, "batch heads query_len value_dim"]:
+    """The output of a clean call under a table; score and normalizer may be given as functions in place of its own."""
+    used = drop(normalized(call, keep, score, normalizer), call.dropout)
+    output = used @ wide(per_head(call.value, call.query.shape[1]))
     if call.relative is not None and call.relative.value_table is not None:
         output = output + call.relative.values(used, 0, call.query_start)
     return output.to(call.value.dtype)
 
 
-def _per_head(tensor: Tensor, group: int) -> Tensor:
-    return tensor if group == 1 else tensor.repeat_interleave(group, dim=1)
+def normalized(
+    call: Call,
+    keep: Bool[Tensor, "#batch #heads #query_len #key_len"] | None,
+    score: Callable[..., Tensor] | None = None,
+    normalizer: Callable[..., Tensor] | None = None,
+) -> Float[Tensor, "batch heads query_len key_len"]:
+    """The weights of a clean call under a table.
+
+    Half-precision scores are computed in float32: rounded to bfloat16 they would be wrong by whole units when large.
+    """
+    query, key = wide(call.query), wide(per_head(call.key, call.query.shape[1]))
+    if keep is not None:
+        # what a query without a key holds must not reach the gradient of the keys
+        query = query.masked_fill(~keep.any(-1, keepdim=True), 0.0)
+    found = (score or call.score)(query, key)
+    if call.bias is not None:
+        found = found + call.bias.to(found.dtype)
+    if call.relative is not None and call.relative.has_bias():
+        found = found + call.relative.bias(0, *call.shape[2:], call.query_start).to(found.dtype)
+    return (normalizer or call.normalizer)(found, keep)

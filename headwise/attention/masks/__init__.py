@@ -1,12 +1,13 @@
 """Which pairs may meet: predicates over (batch, head, query, key), combined by `&`, `|`, `~`; True = may attend."""
 
+from headwise.attention.masks.band import Band
 from headwise.attention.masks.content import Documents, Edges, Padding, Prefix, Table
 from headwise.attention.masks.explain import empty_rows, explain
-from headwise.attention.masks.mask import And, Band, Mask, Not, Or, Pairs, Prepared
-from headwise.attention.masks.patterns import BigBird, Blocks, Causal, Dilated, Global, Strided, Window
+from headwise.attention.masks.mask import And, Mask, Not, Or, Pairs, Shared
+from headwise.attention.masks.patterns import BigBird, Blocks, Causal, Dilated, Global, Shifts, Strided, Window
 
 __all__ = ["MASKS", "And", "Band", "BigBird", "Blocks", "Causal", "Dilated", "Documents", "Edges", "Global", "Mask"]
-__all__ += ["Not", "Or", "Padding", "Pairs", "Prefix", "Prepared", "Strided", "Table", "Window", "catalogue"]
+__all__ += ["Not", "Or", "Padding", "Pairs", "Prefix", "Shared", "Shifts", "Strided", "Table", "Window", "catalogue"]
 __all__ += ["empty_rows", "explain"]
 
 MASKS: dict[str, type[Mask]] = {
@@ -18,6 +19,7 @@ MASKS: dict[str, type[Mask]] = {
     "blocks": Blocks,
     "global": Global,
     "bigbird": BigBird,
+    "shifts": Shifts,
     "prefix": Prefix,
     "documents": Documents,
     "edges": Edges,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 from headwise.attention.masks.mask import Mask, Pairs
 from headwise.errors import ShapeError
@@ -26,17 +27,27 @@ class Padding(Mask):
             raise ShapeError(
                 f"Padding needs whole lengths (batch) or (batch, query_len), got {shape} {self.valid_lens.dtype}"
             )
+        _refuse_negative("Padding: valid_lens", self.valid_lens)
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         lens = self.valid_lens.to(key.device)
         return key < (lens[batch] if lens.ndim == 1 else lens[batch, query])
 
-    def _table(self, batch: int, heads: int, query_len: int, key_len: int, start: int, device: torch.device) -> Tensor:
+    def seen(
+        self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
+    ) -> Bool[Tensor, "batch 1 key_len"]:
+        lens = self.valid_lens.to(device)
+        if lens.ndim == 2:
+            # zero lengths beside them: there may be no query
+            asked = lens[:, query_start : query_start + query_len]
+            lens = F.pad(asked, (0, 1)).amax(-1)
+        return (torch.arange(key_len, device=device) < lens[:, None]).unsqueeze(1)
+
+    def check(self, batch: int, heads: int, query_len: int, key_len: int, query_start: int) -> None:
         lens = self.valid_lens
-        if lens.shape[0] != batch or (lens.ndim == 2 and lens.shape[1] < start + query_len):
-            wanted = f"({batch})" if lens.ndim == 1 else f"({batch}, {start + query_len})"
+        if lens.shape[0] != batch or (lens.ndim == 2 and lens.shape[1] < query_start + query_len):
+            wanted = f"({batch})" if lens.ndim == 1 else f"({batch}, {query_start + query_len})"
             raise ShapeError(f"Padding: valid_lens {tuple(lens.shape)} do not fit; expected {wanted}")
-        return super()._table(batch, heads, query_len, key_len, start, device)
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         lens = self.valid_lens
@@ -44,9 +55,6 @@ class Padding(Mask):
         return f"key {key} is padding: sequence {batch} has {length} keys" + (
             "" if lens.ndim == 1 else f" for query {query}"
         )
-
-    def structure(self) -> tuple[object, ...]:
-        return ("padding", self.valid_lens.ndim)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,18 +78,40 @@ class Table(Mask):
             return self.allowed.unsqueeze(1)
         return self.allowed.reshape((1,) * (4 - self.allowed.ndim) + tuple(self.allowed.shape))
 
-    def _table(self, batch: int, heads: int, query_len: int, key_len: int, start: int, device: torch.device) -> Tensor:
-        table = self._four_axes()
-        rows = table if table.shape[2] == 1 else table[:, :, start : start + query_len]
-        wanted = (batch, heads, query_len, key_len)
+    def seen(
+        self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
+    ) -> Bool[Tensor, "#batch #heads key_len"]:
+        rows = self._rows(query_start, query_len).to(device)
+        return rows.any(2).expand(*rows.shape[:2], key_len)
+
+    def check(self, batch: int, heads: int, query_len: int, key_len: int, query_start: int) -> None:
+        rows, wanted = self._rows(query_start, query_len), (batch, heads, query_len, key_len)
         # the last row of a table that ends too early is no row for all queries
-        ends_early = rows is not table and rows.shape[2] != query_len
+        ends_early = self._four_axes().shape[2] != 1 and rows.shape[2] != query_len
         if ends_early or any(have not in (1, want) for have, want in zip(rows.shape, wanted, strict=True)):
             raise ShapeError(
                 f"Table {tuple(self.allowed.shape)} does not fit (batch, heads, query_len, key_len) = {wanted}"
-                + (f" from query {start}" if start else "")
+                + (f" from query {query_start}" if query_start else "")
             )
-        return rows.to(device)
+
+    def dense(
+        self,
+        batch: int,
+        heads: int,
+        query_len: int,
+        key_len: int,
+        *,
+        query_start: int = 0,
+        key_start: int = 0,
+        device: torch.device | str | None = None,
+    ) -> Bool[Tensor, "#batch #heads #query_len #key_len"]:
+        rows = self._rows(query_start, query_len)
+        keys = rows if rows.shape[3] == 1 else rows[..., key_start : key_start + key_len]
+        return keys.to(device or keys.device)
+
+    def _rows(self, first: int, count: int) -> Tensor:
+        table = self._four_axes()
+        return table if table.shape[2] == 1 else table[:, :, first : first + count]
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         return f"the table says no to query {query} and key {key}"
@@ -103,6 +133,7 @@ class Prefix(Mask):
         if self.prefix_lens.ndim != 1 or self.prefix_lens.is_floating_point():
             shape = tuple(self.prefix_lens.shape)
             raise ShapeError(f"Prefix needs whole lengths (batch), got {shape} {self.prefix_lens.dtype}")
+        _refuse_negative("Prefix: prefix_lens", self.prefix_lens)
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return (key <= query) | (key < self.prefix_lens.to(key.device)[batch])
@@ -110,10 +141,15 @@ class Prefix(Mask):
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         return f"key {key} comes after query {query} and after the prefix of {int(self.prefix_lens[batch])}"
 
-    def _table(self, batch: int, heads: int, query_len: int, key_len: int, start: int, device: torch.device) -> Tensor:
+    def check(self, batch: int, heads: int, query_len: int, key_len: int, query_start: int) -> None:
         if self.prefix_lens.shape[0] != batch:
             raise ShapeError(f"Prefix: prefix_lens {tuple(self.prefix_lens.shape)} do not fit; expected ({batch})")
-        return super()._table(batch, heads, query_len, key_len, start, device)
+
+    def seen(
+        self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
+    ) -> Bool[Tensor, "batch 1 key_len"]:
+        ends = self.prefix_lens.to(device).clamp(min=query_start + query_len)
+        return (torch.arange(key_len, device=device) < ends[:, None]).unsqueeze(1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,11 +180,19 @@ class Documents(Mask):
             return f"key {key} is padding"
         return f"query {query} is in document {one}, key {key} in document {two}"
 
-    def _table(self, batch: int, heads: int, query_len: int, key_len: int, start: int, device: torch.device) -> Tensor:
-        needed = max(start + query_len, key_len)
+    def check(self, batch: int, heads: int, query_len: int, key_len: int, query_start: int) -> None:
+        needed = max(query_start + query_len, key_len)
         if self.ids.shape[0] != batch or self.ids.shape[1] < needed:
             raise ShapeError(f"Documents: ids {tuple(self.ids.shape)} do not fit; expected ({batch}, {needed})")
-        return super()._table(batch, heads, query_len, key_len, start, device)
+
+    def seen(
+        self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
+    ) -> Bool[Tensor, "batch 1 key_len"]:
+        ids = self.ids.to(device)
+        queries, keys = ids[:, query_start : query_start + query_len], ids[:, :key_len]
+        ordered = F.pad(queries, (0, 1), value=-1).sort(-1).values.contiguous()
+        place = torch.searchsorted(ordered, keys.contiguous()).clamp(max=query_len)
+        return ((ordered.gather(1, place) == keys) & (keys >= 0)).unsqueeze(1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,24 +235,28 @@ class Edges(Mask):
         found = codes[torch.searchsorted(codes, wanted).clamp_(max=codes.numel() - 1)]
         return (found == wanted) & (key < self.nodes)
 
-    def candidates(self, query_len: int, key_len: int, query_start: int, device: torch.device) -> Pairs:
-        memo: dict[tuple[int | torch.device, ...], Pairs] = self.__dict__.setdefault("_pairs", {})
-        shape = (query_len, key_len, query_start, device)
-        if shape not in memo:
-            codes = self.__dict__["_codes"]
-            query, key = codes // max(1, self.nodes) - query_start, codes % max(1, self.nodes)
-            there = (query >= 0) & (query < query_len) & (key < key_len)
-            memo[shape] = Pairs(query[there].to(device), key[there].to(device))
-        return memo[shape]
+    def pairs(self) -> Pairs:
+        codes, nodes = self.__dict__["_codes"], max(1, self.nodes)
+        return Pairs(codes // nodes, codes % nodes)
+
+    def seen(
+        self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
+    ) -> Bool[Tensor, "1 1 key_len"]:
+        pairs = self.pairs()
+        asked = ((pairs.query >= query_start) & (pairs.query < query_start + query_len) & (pairs.key < key_len)).long()
+        count = torch.zeros(key_len + 1, dtype=torch.long, device=asked.device)
+        # edges of other queries count for a key behind the last
+        count = count.index_add(0, torch.where(asked > 0, pairs.key, key_len), asked)
+        return (count[:key_len] > 0).view(1, 1, -1).to(device)
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         return f"no edge leads from node {key} to node {query}"
 
-    def structure(self) -> tuple[object, ...]:
-        return ("edges", self.__dict__["_codes"].numel().bit_length())
 
-    def _table(self, batch: int, heads: int, query_len: int, key_len: int, start: int, device: torch.device) -> Tensor:
-        pairs = self.candidates(query_len, key_len, start, device)
-        table = torch.zeros(1, 1, query_len, key_len, dtype=torch.bool, device=device)
-        table[0, 0, pairs.query, pairs.key] = True
-        return table
+def _refuse_negative(name: str, lens: Tensor) -> None:
+    """Raises: ShapeError for a length below 0, where values can be read: in memory of the host, and not traced."""
+    if torch.compiler.is_compiling() or lens.device.type != "cpu" or lens.numel() == 0:
+        return
+    least = int(torch.func.debug_unwrap(lens, recurse=True).min())
+    if least < 0:
+        raise ShapeError(f"{name} must be 0 or more, got {least}")

@@ -1,19 +1,24 @@
-"""The base of every mask, the tensors built from one, and how masks combine."""
+"""The base of every mask, how masks combine, and how a forward pass shares the table of one."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
-Band = tuple[int | None, int | None]
+from headwise.attention.masks.band import Band, looser, reached, tighter
+
+T = TypeVar("T")
 
 
 class Mask(ABC):
     """Says of every pair whether the query may attend to the key.
 
-    Masks are values: made once per batch and shared by the layers, which also share the tensors built from them.
+    Masks are values, made once per batch. One of your own defines `__call__`; what else it knows of itself makes it
+    faster (`within`), or keeps NaN in unseen keys from leaking without a table (`seen`).
 
     >>> from headwise.attention.masks import Causal, Window
     >>> (Causal() & Window(1, 1)).dense(1, 1, 3, 3)[0, 0].int().tolist()
@@ -32,13 +37,20 @@ class Mask(ABC):
         """(left, right) such that the mask allows no pair outside this band; None if there is no such band."""
         return self.band()
 
-    def candidates(self, query_len: int, key_len: int, query_start: int, device: torch.device) -> "Pairs | None":
+    def pairs(self) -> "Pairs | None":
         """A list of pairs outside of which nothing is allowed, if the mask is given by one, as a graph is."""
         return None
 
-    def structure(self) -> tuple[object, ...]:
-        """What a plan depends on: two masks of equal structure are computed equally fast."""
-        return (type(self).__name__, self.band(), self.within())
+    def seen(
+        self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
+    ) -> Bool[Tensor, "#batch #heads key_len"] | None:
+        """Which keys some query may see, told without a table; None: all of them, or it cannot be told."""
+        band = self.within()
+        return None if band is None else reached(band, query_len, key_len, query_start, device)
+
+    # a hook: most masks fit every size
+    def check(self, batch: int, heads: int, query_len: int, key_len: int, query_start: int) -> None:  # noqa: B027
+        """Raises: ShapeError if the mask was made for other sizes."""
 
     def allows(self, batch: int, head: int, query: int, key: int) -> bool:
         """Whether this one pair may meet."""
@@ -53,6 +65,13 @@ class Mask(ABC):
         """Whether the mask is exactly `key <= query`."""
         return self.band() == (None, 0)
 
+    def over(
+        self, batch: Int[Tensor, "b"], head: Int[Tensor, "h"], query: Int[Tensor, "q"], key: Int[Tensor, "k"]
+    ) -> Bool[Tensor, "#b #h #q #k"]:
+        """The mask as a table over these indices; an axis that it does not depend on has size 1."""
+        allowed = self(batch[:, None, None, None], head[:, None, None], query[:, None], key)
+        return allowed.reshape((1,) * (4 - allowed.ndim) + tuple(allowed.shape))
+
     def dense(
         self,
         batch: int,
@@ -61,37 +80,25 @@ class Mask(ABC):
         key_len: int,
         *,
         query_start: int = 0,
+        key_start: int = 0,
         device: torch.device | str | None = None,
     ) -> Bool[Tensor, "#batch #heads #query_len #key_len"]:
         """The mask as a table; an axis that it does not depend on has size 1.
 
         Args:
-            query_start: position of the first query.
+            query_start, key_start: position of the first query and key.
         """
-        return self.prepared(batch, heads, query_len, key_len, query_start, torch.device(device or "cpu")).keep
+        queries = torch.arange(query_start, query_start + query_len, device=device)
+        keys = torch.arange(key_start, key_start + key_len, device=device)
+        return self.over(torch.arange(batch, device=device), torch.arange(heads, device=device), queries, keys)
 
-    def prepared(
-        self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
-    ) -> "Prepared":
-        """The mask as tensors for one shape, built at the first call and shared by all later ones."""
-        memo: dict[tuple[int | torch.device, ...], Prepared] = self.__dict__.setdefault("_prepared", {})
-        shape = (batch, heads, query_len, key_len, query_start, device)
-        found = memo.get(shape)
-        if found is None:
-            # tensors made in inference mode could not serve a later call that learns
-            with torch.inference_mode(False):
-                found = memo[shape] = Prepared(self._table(batch, heads, query_len, key_len, query_start, device))
-        return found
+    def shared(self) -> "Mask":
+        """The same mask, which makes its table once: for the layers of one forward pass."""
+        return Shared(self)
 
-    def _table(self, batch: int, heads: int, query_len: int, key_len: int, start: int, device: torch.device) -> Tensor:
-        allowed = self(
-            torch.arange(batch, device=device)[:, None, None, None],
-            torch.arange(heads, device=device)[None, :, None, None],
-            torch.arange(start, start + query_len, device=device)[None, None, :, None],
-            torch.arange(key_len, device=device)[None, None, None, :],
-        )
-        # a dependence on one axis alone leaves the others at size 1
-        return allowed.reshape((1,) * (4 - allowed.ndim) + tuple(allowed.shape))
+    def made(self, what: str, shape: tuple[object, ...], make: Callable[[], T]) -> T:
+        """make(), or what a shared mask made last under this name if it was for the same shape."""
+        return make()
 
     def __and__(self, other: "Mask") -> "Mask":
         return And(self, other)
@@ -105,107 +112,95 @@ class Mask(ABC):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pairs:
-    """Pairs (query[i], key[i]) in ascending order of query, then key, each once; queries count from 0."""
+    """Pairs (query[i], key[i]) of positions in ascending order of query, then key, each once."""
 
     query: Int[Tensor, "pairs"]
     key: Int[Tensor, "pairs"]
 
 
-class Prepared:
-    """The tensors of a mask for one shape: `keep`, the rows without a key, and the bias that fused kernels take."""
-
-    def __init__(self, keep: Bool[Tensor, "#batch #heads #query_len #key_len"]):
-        self.keep = keep
-        empty = ~keep.any(-1, keepdim=True)
-        # on an accelerator looking at the values would wait for it, so there a row may always be empty
-        known_full = keep.device.type == "cpu" and not torch.compiler.is_compiling() and not bool(empty.any())
-        self.empty: Tensor | None = None if known_full else empty
-        self._bias: Tensor | None = None
-
-    @property
-    def bias(self) -> Float[Tensor, "#batch #heads #query_len #key_len"]:
-        """0 where allowed, minus infinity where not; all 0 in a row without a key, which `empty` marks for zeroing."""
-        if self._bias is None:
-            with torch.inference_mode(False):
-                hidden = ~self.keep if self.empty is None else ~(self.keep | self.empty)
-                self._bias = torch.zeros(hidden.shape, device=hidden.device).masked_fill_(hidden, float("-inf"))
-        return self._bias
-
-
 @dataclass(frozen=True, eq=False)
-class And(Mask):
-    """Both masks allow the pair."""
+class Both(Mask, ABC):
+    """Base of masks that are made of two."""
 
     left: Mask
     right: Mask
+
+    def check(self, batch: int, heads: int, query_len: int, key_len: int, query_start: int) -> None:
+        self.left.check(batch, heads, query_len, key_len, query_start)
+        self.right.check(batch, heads, query_len, key_len, query_start)
+
+
+class And(Both):
+    """Both masks allow the pair."""
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return self.left(batch, head, query, key) & self.right(batch, head, query, key)
 
     def band(self) -> Band | None:
         one, two = self.left.band(), self.right.band()
-        if one is None or two is None:
-            return None
-        return (_tighter(one[0], two[0]), _tighter(one[1], two[1]))
+        return None if one is None or two is None else (tighter(one[0], two[0]), tighter(one[1], two[1]))
 
     def within(self) -> Band | None:
         one, two = self.left.within(), self.right.within()
         if one is None or two is None:
             return two if one is None else one
-        return (_tighter(one[0], two[0]), _tighter(one[1], two[1]))
+        return (tighter(one[0], two[0]), tighter(one[1], two[1]))
 
-    def candidates(self, query_len: int, key_len: int, query_start: int, device: torch.device) -> Pairs | None:
-        one, two = (mask.candidates(query_len, key_len, query_start, device) for mask in (self.left, self.right))
+    def pairs(self) -> Pairs | None:
+        one, two = self.left.pairs(), self.right.pairs()
         if one is None or two is None:
             return two if one is None else one
-        return one if one.query.numel() <= two.query.numel() else two
+        return one if one.query.shape[0] <= two.query.shape[0] else two
 
-    def structure(self) -> tuple[object, ...]:
-        return ("and", self.left.structure(), self.right.structure())
+    def seen(
+        self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
+    ) -> Bool[Tensor, "#batch #heads key_len"] | None:
+        size = (batch, heads, query_len, key_len, query_start, device)
+        one, two = self.left.seen(*size), self.right.seen(*size)
+        if one is None or two is None:
+            return two if one is None else one
+        return one & two
+
+    def dense(
+        self,
+        batch: int,
+        heads: int,
+        query_len: int,
+        key_len: int,
+        *,
+        query_start: int = 0,
+        key_start: int = 0,
+        device: torch.device | str | None = None,
+    ) -> Bool[Tensor, "#batch #heads #query_len #key_len"]:
+        place: Any = {"query_start": query_start, "key_start": key_start, "device": device}
+        size = (batch, heads, query_len, key_len)
+        return self.left.dense(*size, **place) & self.right.dense(*size, **place)
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         parts = [part for part in (self.left, self.right) if not part.allows(batch, head, query, key)]
         return "; and ".join(part.reason(batch, head, query, key) for part in parts)
 
-    def _table(self, batch: int, heads: int, query_len: int, key_len: int, start: int, device: torch.device) -> Tensor:
-        shape = (batch, heads, query_len, key_len, start, device)
-        return self.left.prepared(*shape).keep & self.right.prepared(*shape).keep
 
-
-@dataclass(frozen=True, eq=False)
-class Or(Mask):
+class Or(Both):
     """At least one of the masks allows the pair."""
-
-    left: Mask
-    right: Mask
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return self.left(batch, head, query, key) | self.right(batch, head, query, key)
 
     def within(self) -> Band | None:
         one, two = self.left.within(), self.right.within()
-        if one is None or two is None:
-            return None
-        return (_looser(one[0], two[0]), _looser(one[1], two[1]))
+        return None if one is None or two is None else (looser(one[0], two[0]), looser(one[1], two[1]))
 
-    def candidates(self, query_len: int, key_len: int, query_start: int, device: torch.device) -> Pairs | None:
-        one, two = (mask.candidates(query_len, key_len, query_start, device) for mask in (self.left, self.right))
-        if one is None or two is None:
-            return None
-        codes = [pairs.query * max(1, key_len) + pairs.key for pairs in (one, two)]
-        both = torch.unique(torch.cat(codes))
-        return Pairs(both // max(1, key_len), both % max(1, key_len))
-
-    def structure(self) -> tuple[object, ...]:
-        return ("or", self.left.structure(), self.right.structure())
+    def seen(
+        self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
+    ) -> Bool[Tensor, "#batch #heads key_len"] | None:
+        size = (batch, heads, query_len, key_len, query_start, device)
+        one, two = self.left.seen(*size), self.right.seen(*size)
+        return None if one is None or two is None else one | two
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         both = (self.left, self.right)
         return "no part allows it: " + ", nor: ".join(part.reason(batch, head, query, key) for part in both)
-
-    def _table(self, batch: int, heads: int, query_len: int, key_len: int, start: int, device: torch.device) -> Tensor:
-        shape = (batch, heads, query_len, key_len, start, device)
-        return self.left.prepared(*shape).keep | self.right.prepared(*shape).keep
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,21 +212,68 @@ class Not(Mask):
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return ~self.mask(batch, head, query, key)
 
-    def structure(self) -> tuple[object, ...]:
-        return ("not", self.mask.structure())
+    def check(self, batch: int, heads: int, query_len: int, key_len: int, query_start: int) -> None:
+        self.mask.check(batch, heads, query_len, key_len, query_start)
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         return f"query {query} and key {key} are what {type(self.mask).__name__} allows, which is inverted"
 
-    def _table(self, batch: int, heads: int, query_len: int, key_len: int, start: int, device: torch.device) -> Tensor:
-        return ~self.mask.prepared(batch, heads, query_len, key_len, start, device).keep
 
+@dataclass(frozen=True, eq=False)
+class Shared(Mask):
+    """A mask and what was made of it last: the layers of a forward pass ask for one shape many times."""
 
-def _tighter(one: int | None, two: int | None) -> int | None:
-    if one is None or two is None:
-        return two if one is None else one
-    return min(one, two)
+    mask: Mask
+    _last: dict[str, tuple[tuple[object, ...], object]] = field(default_factory=dict, init=False, repr=False)
 
+    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return self.mask(batch, head, query, key)
 
-def _looser(one: int | None, two: int | None) -> int | None:
-    return None if one is None or two is None else max(one, two)
+    def band(self) -> Band | None:
+        return self.mask.band()
+
+    def within(self) -> Band | None:
+        return self.mask.within()
+
+    def pairs(self) -> Pairs | None:
+        return self.mask.pairs()
+
+    def seen(
+        self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
+    ) -> Bool[Tensor, "#batch #heads key_len"] | None:
+        return self.mask.seen(batch, heads, query_len, key_len, query_start, device)
+
+    def check(self, batch: int, heads: int, query_len: int, key_len: int, query_start: int) -> None:
+        self.mask.check(batch, heads, query_len, key_len, query_start)
+
+    def dense(
+        self,
+        batch: int,
+        heads: int,
+        query_len: int,
+        key_len: int,
+        *,
+        query_start: int = 0,
+        key_start: int = 0,
+        device: torch.device | str | None = None,
+    ) -> Bool[Tensor, "#batch #heads #query_len #key_len"]:
+        place: Any = {"query_start": query_start, "key_start": key_start, "device": device}
+        size = (batch, heads, query_len, key_len)
+        return self.made("table", (*size, *place.values()), lambda: self.mask.dense(*size, **place))
+
+    def reason(self, batch: int, head: int, query: int, key: int) -> str:
+        return self.mask.reason(batch, head, query, key)
+
+    def shared(self) -> "Mask":
+        return self
+
+    def made(self, what: str, shape: tuple[object, ...], make: Callable[[], T]) -> T:
+        found = self._last.get(what)
+        if found is None or found[0] != shape:
+            # a tensor made in inference mode could not serve a later call that learns
+            with torch.inference_mode(False):
+                found = self._last[what] = (shape, make())
+        return found[1]  # type: ignore[return-value]
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"mask": self.mask, "_last": {}}

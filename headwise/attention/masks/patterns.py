@@ -1,11 +1,12 @@
-"""Masks that depend on positions alone: causal, windows, dilated, strided, blocks, global tokens."""
+"""Masks that depend on positions alone: causal, windows, dilated, strided, blocks, global tokens, shifts by head."""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from headwise.attention.masks.mask import Band, Mask
+from headwise.attention.masks.band import Band
+from headwise.attention.masks.mask import Mask
 from headwise.errors import ShapeError
 
 
@@ -108,6 +109,38 @@ class Strided(Mask):
 
 
 @dataclass(frozen=True, eq=False)
+class Shifts(Mask):
+    """Head h sees one key only, `steps[h]` positions after the query: heads that form a convolution.
+
+    Args:
+        steps: one for each head; negative ones look back.
+    Source: Cordonnier et al. 2020, arXiv:1911.03584, theorem 1, in one dimension.
+
+    >>> Shifts((-1, 1)).dense(1, 2, 1, 3, query_start=1)[0, :, 0].int().tolist()
+    [[1, 0, 0], [0, 0, 1]]
+    """
+
+    steps: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not self.steps:
+            raise ShapeError("Shifts needs a step for each head, such as Shifts((-1, 0, 1))")
+
+    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return key - query == torch.tensor(self.steps, device=key.device)[head]
+
+    def within(self) -> Band:
+        return (max(0, -min(self.steps)), max(0, max(self.steps)))
+
+    def check(self, batch: int, heads: int, query_len: int, key_len: int, query_start: int) -> None:
+        if heads > len(self.steps):
+            raise ShapeError(f"Shifts has steps for {len(self.steps)} heads, got {heads} heads")
+
+    def reason(self, batch: int, head: int, query: int, key: int) -> str:
+        return f"head {head} sees the key {self.steps[head]} positions after the query only"
+
+
+@dataclass(frozen=True, eq=False)
 class Blocks(Mask):
     """Query and key lie in the same block of `size` positions.
 
@@ -137,41 +170,53 @@ class Blocks(Mask):
 
 @dataclass(frozen=True, eq=False)
 class Global(Mask):
-    """The first `tokens` positions see all keys and are seen by all queries.
+    """Some positions see all keys and are seen by all queries.
 
-    `Global(2) | Window(256, 256)` is Longformer's pattern with its global tokens in front.
+    `Global(2) | Window(256, 256)` is Longformer's pattern with its global tokens in front. Longformer projects the
+    global tokens' queries, keys and values by matrices of their own; here one set serves all.
 
+    Args:
+        tokens: how many of the first positions, or which positions.
     Source: Beltagy et al. 2020, arXiv:2004.05150, section 3.1 (global attention).
 
     >>> Global(1).dense(1, 1, 3, 3)[0, 0].int().tolist()
     [[1, 1, 1], [1, 0, 0], [1, 0, 0]]
+    >>> Global((0, 2)).dense(1, 1, 3, 3)[0, 0].int().tolist()
+    [[1, 1, 1], [1, 0, 1], [1, 1, 1]]
     """
 
-    tokens: int
+    tokens: int | tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if self.tokens < 0:
-            raise ShapeError(f"Global({self.tokens}): the number of tokens must be 0 or more")
+        if min((self.tokens,) if isinstance(self.tokens, int) else (0, *self.tokens)) < 0:
+            raise ShapeError(f"Global({self.tokens}): the number of tokens and their positions must be 0 or more")
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        return (query < self.tokens) | (key < self.tokens)
+        return self._among(query) | self._among(key)
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
-        return f"neither query {query} nor key {key} is among the first {self.tokens} positions"
+        if isinstance(self.tokens, int):
+            return f"neither query {query} nor key {key} is among the first {self.tokens} positions"
+        return f"neither query {query} nor key {key} is among the positions {', '.join(map(str, self.tokens))}"
+
+    def _among(self, position: Tensor) -> Tensor:
+        if isinstance(self.tokens, int):
+            return position < self.tokens
+        return torch.isin(position, torch.tensor(self.tokens, dtype=position.dtype, device=position.device))
 
 
 @dataclass(frozen=True, eq=False)
 class BigBird(Mask):
-    """Blocks of positions see their neighbours, the first blocks, and a few blocks drawn at random.
+    """Blocks of positions see their neighbours, some global blocks, and a few blocks drawn at random.
 
-    Queries in one of the `global_blocks` first blocks see everything and everything sees them. The drawing depends on
-    the seed alone. Costs n x block x (window + global + random) pairs.
+    Queries in a global block see everything and everything sees them. The drawing depends on the seed alone. The
+    released model draws other blocks, and gives the last block to all as well: `global_blocks=(0, last)`.
 
     Args:
         length: positions that there are; a longer input is an error.
         block: positions in a block.
         window: neighbouring blocks, the own one included; odd.
-        global_blocks: blocks at the front that see and are seen by all.
+        global_blocks: how many blocks at the front, or which blocks, see and are seen by all.
         random: blocks drawn for each block, besides those.
         seed: of the drawing.
     Source: Zaheer et al. 2020, arXiv:2007.14062, section 2 (internal transformer construction, ITC).
@@ -183,7 +228,7 @@ class BigBird(Mask):
     length: int
     block: int = 64
     window: int = 3
-    global_blocks: int = 2
+    global_blocks: int | tuple[int, ...] = 2
     random: int = 3
     seed: int = 0
 
@@ -193,11 +238,14 @@ class BigBird(Mask):
                 f"BigBird: length ({self.length}) and block ({self.block}) must be 1 or more,"
                 f" window ({self.window}) an odd number of blocks"
             )
-        if self.global_blocks < 0 or self.random < 0:
+        count, given = -(-self.length // self.block), self.global_blocks
+        blocks = tuple(range(min(given, count))) if isinstance(given, int) else given
+        if self.random < 0 or (isinstance(given, int) and given < 0) or not all(0 <= b < count for b in blocks):
             raise ShapeError(
-                f"BigBird: global_blocks ({self.global_blocks}) and random ({self.random}) must be 0 or more"
+                f"BigBird: random ({self.random}) must be 0 or more, and global_blocks ({given}) a number of blocks"
+                f" or blocks from 0 to {count - 1}"
             )
-        self.__dict__["_blocks"] = self._drawn()
+        self.__dict__["_blocks"] = self._drawn(count, blocks)
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         table: Tensor = self.__dict__["_blocks"].to(key.device)
@@ -209,17 +257,15 @@ class BigBird(Mask):
             f" not global and was not drawn for it"
         )
 
-    def _table(self, batch: int, heads: int, query_len: int, key_len: int, start: int, device: torch.device) -> Tensor:
-        if max(start + query_len, key_len) > self.length:
-            raise ShapeError(f"BigBird was built for {self.length} positions, got {max(start + query_len, key_len)}")
-        return super()._table(batch, heads, query_len, key_len, start, device)
+    def check(self, batch: int, heads: int, query_len: int, key_len: int, query_start: int) -> None:
+        if max(query_start + query_len, key_len) > self.length:
+            longest = max(query_start + query_len, key_len)
+            raise ShapeError(f"BigBird was built for {self.length} positions, got {longest}")
 
-    def _drawn(self) -> Tensor:
-        count = -(-self.length // self.block)
+    def _drawn(self, count: int, blocks: tuple[int, ...]) -> Tensor:
         row = torch.arange(count)
-        seen = (row[:, None] - row).abs() <= self.window // 2
-        seen[: self.global_blocks] = True
-        seen[:, : self.global_blocks] = True
+        chosen = torch.isin(row, torch.tensor(blocks, dtype=torch.long))
+        seen = ((row[:, None] - row).abs() <= self.window // 2) | chosen | chosen[:, None]
         # the largest of random numbers among the blocks that are not seen yet
         lots = torch.rand(count, count, generator=torch.Generator().manual_seed(self.seed)).masked_fill_(seen, -1.0)
         drawn = lots.topk(min(self.random, count), dim=-1)

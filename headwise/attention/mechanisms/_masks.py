@@ -1,76 +1,131 @@
-"""Masks as mechanisms read them that cannot honour any table: causal or not, and which keys exist."""
+"""What mechanisms share that cannot honour every mask: a call in parts, and zeros where no key exists."""
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 
-from headwise.attention.masks import And, Mask
-from headwise.errors import Unsupported
+from headwise.attention.call import Call, per_head, wide
+from headwise.attention.masks import And, Mask, Shared
+from headwise.attention.mechanisms.mechanism import Mechanism
+from headwise.errors import ShapeError, Unsupported
 
-Keys = Bool[Tensor, "#batch #heads 1 key_len"]
+Keys = Bool[Tensor, "#batch #heads key_len"]
 
 
-class Split(NamedTuple):
-    """A mask that is `key <= query`, or nothing, over the keys that exist; None: all of them."""
+class Parts(NamedTuple):
+    """Tensors in float32 or wider, zero where no key exists; whether later keys are hidden; the keys that exist.
 
+    Key and value have a head for each of the query if it depends on the head which keys exist. None: all exist.
+    """
+
+    query: Float[Tensor, "batch heads query_len query_dim"]
+    key: Float[Tensor, "batch kv_heads key_len key_dim"]
+    value: Float[Tensor, "batch kv_heads key_len value_dim"]
     causal: bool
     keys: Keys | None
 
 
-def split(
-    mask: Mask | None,
-    batch: int,
-    heads: int,
-    query_len: int,
-    key_len: int,
-    query_start: int,
-    device: torch.device,
-) -> Split | None:
-    """The mask in these two parts, or None if it has others.
+def parts(mechanism: Mechanism, call: Call) -> Parts:
+    """The parts of a call; under a causal mask without the keys behind the last query.
+
+    Raises: Unsupported for a mask, a start or another sequence that the facts of the mechanism exclude.
 
     >>> from headwise.attention.masks import Causal, Padding
-    >>> split(Causal() & Padding(torch.tensor([2])), 1, 1, 3, 3, 0, torch.device("cpu")).keys.flatten().tolist()
-    [True, True, False]
+    >>> from headwise.attention.mechanisms.linear import Linear
+    >>> x = torch.ones(1, 1, 3, 4)
+    >>> parts(Linear(), Call(x, x, x, mask=Causal() & Padding(torch.tensor([2]))))[3:]
+    (True, tensor([[[ True,  True, False]]]))
     """
+    found = _split(call.mask, call)
+    _check(mechanism, call, found)
+    causal, keys = found or (False, None)
+    query, key, value = wide(call.query), wide(call.key), wide(call.value)
+    if causal:
+        end = call.query_start + call.shape[2]
+        key, value, keys = key[:, :, :end], value[:, :, :end], None if keys is None else keys[..., :end]
+    if keys is not None and keys.shape[1] > 1:
+        key, value = per_head(key, call.shape[1]), per_head(value, call.shape[1])
+    return Parts(query, hidden(key, keys), hidden(value, keys), causal, keys)
+
+
+def _split(mask: Mask | None, call: Call) -> tuple[bool, Keys | None] | None:
+    """Whether the mask is `key <= query` over keys that exist, and which do; None if it is anything else."""
     if mask is None:
-        return Split(False, None)
+        return False, None
+    if isinstance(mask, Shared):
+        return _split(mask.mask, call)
     if mask.is_causal():
-        return Split(True, None)
+        return True, None
     if isinstance(mask, And):
-        parts = [split(part, batch, heads, query_len, key_len, query_start, device) for part in (mask.left, mask.right)]
-        if parts[0] is None or parts[1] is None:
+        one, two = _split(mask.left, call), _split(mask.right, call)
+        if one is None or two is None:
             return None
-        return Split(parts[0].causal or parts[1].causal, _both(parts[0].keys, parts[1].keys))
-    if mask.band() is not None or mask.within() is not None or mask.candidates(1, 1, 0, device) is not None:
-        return None
-    keep = mask.prepared(batch, heads, query_len, key_len, query_start, device).keep
-    # an axis of size 1 in a table of several queries says that the mask does not depend on it
-    if keep.shape[2] != 1:
-        return None
-    return Split(False, keep.expand(*keep.shape[:3], key_len))
+        keys = [part[1] for part in (one, two) if part[1] is not None]
+        return one[0] or two[0], keys[0] & keys[1] if len(keys) == 2 else keys[0] if keys else None
+    batch, heads, query_len, key_len = call.shape
+    # asked for two queries, a mask that does not depend on the query answers with one row
+    size = (batch, heads, min(2, query_len), key_len)
+    table = mask.dense(*size, query_start=call.query_start, device=call.query.device)
+    return (False, table.squeeze(2).expand(-1, -1, key_len)) if table.shape[2] == 1 else None
 
 
-def refuse(name: str, mask: Mask, can: str) -> Unsupported:
-    """The error for a mask that a mechanism cannot honour."""
-    return Unsupported(f"{name} cannot honour the mask {type(mask).__name__}; it honours {can}; use mechanism 'scored'")
+def _check(mechanism: Mechanism, call: Call, found: tuple[bool, Keys | None] | None) -> None:
+    name, facts = type(mechanism).__name__, mechanism.facts
+    kind, (_, _, query_len, key_len) = type(call.mask).__name__, call.shape
+    if found is None or (found[0] and not facts.causal):
+        raise Unsupported(f"{name} cannot honour the mask {kind}; it honours {facts.masks}; use mechanism 'scored'")
+    if not found[0] and not facts.bidirectional:
+        shown = "no mask" if call.mask is None else f"the mask {kind}"
+        raise Unsupported(
+            f"{name} got {shown}, but its memory runs from a key to later queries: pass mask=Causal(), with padding of"
+            " keys if there is any, or use mechanism 'linear'"
+        )
+    if facts.steps == "none" and call.query_start:
+        raise Unsupported(
+            f"{name} reads a sequence as a whole and cannot go on from position {call.query_start};"
+            " pass the whole sequence, or use mechanism 'scored'"
+        )
+    if facts.steps == "none" and not facts.cross and query_len != key_len:
+        raise Unsupported(
+            f"{name} is self-attention: query_len ({query_len}) and key_len ({key_len}) must be equal;"
+            " use mechanism 'scored' to attend to another sequence"
+        )
 
 
-def hidden(
-    tensor: Float[Tensor, "batch heads key_len dim"], keys: Keys | None
-) -> Float[Tensor, "batch heads key_len dim"]:
+def hidden(tensor: Float[Tensor, "batch heads key_len dim"], keys: Keys | None) -> Float[Tensor, "_ _ key_len dim"]:
     """Keys or values with zeros, NaN included, in place of those that do not exist."""
-    return tensor if keys is None else tensor.masked_fill(~keys.mT, 0.0)
+    return tensor if keys is None else tensor.masked_fill(~keys.unsqueeze(-1), 0.0)
 
 
-def per_head(tensor: Float[Tensor, "batch kv_heads length dim"], heads: int) -> Float[Tensor, "batch heads length dim"]:
-    """Keys or values once for each head of the query: head h takes that of its group."""
-    group = heads // tensor.shape[1]
-    return tensor if group == 1 else tensor.repeat_interleave(group, dim=1)
+def exact(tensor: Tensor) -> AbstractContextManager[object]:
+    """Inside, autocast rounds nothing: sums over many keys need float32."""
+    kind = tensor.device.type
+    return torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext()
 
 
-def _both(one: Keys | None, two: Keys | None) -> Keys | None:
-    if one is None or two is None:
-        return two if one is None else one
-    return one & two
+def through(layer: nn.Linear, x: Float[Tensor, "*axes wide"]) -> Float[Tensor, "*axes out"]:
+    """layer(x) in the type of its weight, which in a half-precision model is narrower than sums are."""
+    return layer(x.to(layer.weight.dtype)).to(x.dtype)
+
+
+def at_most(limit: int, size: int) -> int:
+    """min(limit, size) where the size is a number; the limit in a traced program, which serves all sizes."""
+    return limit if torch.compiler.is_compiling() else min(limit, size)
+
+
+def check_built(mechanism: Mechanism, what: str, built: object, given: object) -> None:
+    """Raises: ShapeError if a mechanism with parameters for one size meets another."""
+    if built != given:
+        raise ShapeError(f"{type(mechanism).__name__} was built for {what} {built}, got {given}")
+
+
+def check_length(mechanism: Mechanism, max_len: int, length: int) -> None:
+    """Raises: ShapeError if a mechanism with a weight for each position meets more of them."""
+    if length > max_len:
+        raise ShapeError(
+            f"{type(mechanism).__name__} was built for max_len ({max_len}) positions, got {length}; shorten the input,"
+            " or train with a larger max_len"
+        )

@@ -1,19 +1,20 @@
 """The difference of two attentions: what both look at cancels."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.attention import planner
-from headwise.attention.call import Call, check
-from headwise.attention.kernels import plain
-from headwise.attention.masks import Mask
+from headwise.attention.call import Call
+from headwise.attention.mechanisms._masks import check_built
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
-from headwise.attention.normalizers import softmax
-from headwise.attention.relative import Relative
 from headwise.attention.scores import Dot
-from headwise.errors import ConfigError, ShapeError
+from headwise.attention.weights import weights as exact_weights
+from headwise.errors import ConfigError
 
 
 class Differential(Mechanism):
@@ -35,7 +36,7 @@ class Differential(Mechanism):
     Source: Ye et al. 2024, arXiv:2410.05258, eq. 1 and 2.
 
     >>> x = torch.ones(2, 3, 5, 8)
-    >>> Differential(8)(x, x, x).shape
+    >>> Differential(8)(Call(x, x, x)).shape
     torch.Size([2, 3, 5, 8])
     """
 
@@ -46,12 +47,6 @@ class Differential(Mechanism):
         time="n^2 d",
         memory="n d",
         exact="lambda = 0, for the first halves",
-        causal=True,
-        cross=True,
-        recurrent=False,
-        masks="any",
-        bias=True,
-        relative=True,
     )
 
     def __init__(self, head_dim: int, *, lambda_init: float = 0.8, dropout: float = 0.0):
@@ -63,7 +58,6 @@ class Differential(Mechanism):
         self.lambda_key = nn.Parameter(torch.empty(2, head_dim // 2))
         for vectors in (self.lambda_query, self.lambda_key):
             nn.init.normal_(vectors, std=0.1)
-        self.score = Dot()
 
     @classmethod
     def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "Differential":
@@ -74,61 +68,25 @@ class Differential(Mechanism):
         first, second = (self.lambda_query * self.lambda_key).sum(-1).exp()
         return first - second + self.lambda_init
 
-    def forward(
-        self,
-        query: Float[Tensor, "batch heads query_len query_dim"],
-        key: Float[Tensor, "batch kv_heads key_len key_dim"],
-        value: Float[Tensor, "batch kv_heads key_len value_dim"],
-        *,
-        mask: Mask | None = None,
-        bias: Float[Tensor, "#batch #heads #query_len key_len"] | None = None,
-        relative: Relative | None = None,
-        query_start: int = 0,
-        finite: bool = False,
-    ) -> Float[Tensor, "batch heads query_len value_dim"]:
-        calls = self._calls(query, key, value, mask, bias, relative, query_start, finite)
-        first, second = (planner.run(call) for call in calls)
-        good = second.isfinite()
-        # a row of NaN that no loss reads would still give lambda a gradient of 0 x NaN
-        taken = self.strength().to(first.dtype) * second.masked_fill(~good, 0.0)
-        return first - torch.where(good, taken, second)
-
-    def effective_weights(
-        self,
-        query: Float[Tensor, "batch heads query_len query_dim"],
-        key: Float[Tensor, "batch kv_heads key_len key_dim"],
-        *,
-        mask: Mask | None = None,
-        bias: Float[Tensor, "#batch #heads #query_len key_len"] | None = None,
-        relative: Relative | None = None,
-        query_start: int = 0,
-    ) -> Float[Tensor, "batch heads query_len key_len"]:
-        """The difference of the two weights, which may be negative."""
-        calls = self._calls(query, key, key, mask, bias, relative, query_start, False)
-        first, second = (plain.weights(call) for call in calls)
+    def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
+        first, second = (planner.run(half) for half in self._halves(call, self.dropout if self.training else 0.0))
         return first - self.strength().to(first.dtype) * second
 
-    def _calls(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        mask: Mask | None,
-        bias: Tensor | None,
-        relative: Relative | None,
-        query_start: int,
-        finite: bool,
-    ) -> list[Call]:
-        if query.shape[-1] != self.head_dim or key.shape[-1] != self.head_dim:
-            raise ShapeError(
-                f"differential was built for head_dim ({self.head_dim}), got query {query.shape[-1]} and key"
-                f" {key.shape[-1]}"
-            )
-        dropout, half = self.dropout if self.training else 0.0, self.head_dim // 2
-        options = (self.score, softmax, mask, bias, relative, half**-0.5, dropout, query_start, finite)
-        # zeros in place of the other half leave key and value as wide as the query, which tiled kernels need
-        halves = (F.pad(query[..., :half], (0, half)), F.pad(query[..., half:], (half, 0)))
-        return [check(Call(each, key, value, *options)) for each in halves]
+    def weights(
+        self, call: Call, heads: Sequence[int] | None = None, queries: slice = slice(None), keys: slice = slice(None)
+    ) -> Float[Tensor, "batch heads queries keys"]:
+        """The difference of the two weights before dropout, which may be negative."""
+        first, second = (exact_weights(half, heads, queries, keys) for half in self._halves(call, 0.0))
+        return first - self.strength().to(first.dtype) * second
+
+    def _halves(self, call: Call, dropout: float) -> tuple[Call, Call]:
+        self.require(call)
+        check_built(self, "head_dim", self.head_dim, call.query.shape[-1])
+        half = self.head_dim // 2
+        # zeros in place of the other half leave key and value as wide as the query, which fused kernels need
+        queries = F.pad(call.query[..., :half], (0, half)), F.pad(call.query[..., half:], (half, 0))
+        first, second = (replace(call, query=query, score=Dot(half**-0.5), dropout=dropout) for query in queries)
+        return first, second
 
     def extra_repr(self) -> str:
         return f"head_dim={self.head_dim}, lambda_init={self.lambda_init}, dropout={self.dropout}"

@@ -1,21 +1,88 @@
 """Linear attention: a product of features in place of exp(q . k), summed once over the keys."""
 
+from abc import ABC, abstractmethod
+
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
-from headwise.attention.call import wide
-from headwise.attention.masks import Mask
-from headwise.attention.mechanisms._chunks import scan
-from headwise.attention.mechanisms._linear_features import Elu, FeatureMap, Hedgehog, Rectified
-from headwise.attention.mechanisms._linear_inputs import divided, inputs, kernelised, with_count
-from headwise.attention.mechanisms.mechanism import Facts, Recurrent, State
-from headwise.attention.relative import Relative
+from headwise.attention.mechanisms._masks import check_built, through
+from headwise.attention.mechanisms._sums import Kernelised, Key, Query
+from headwise.attention.mechanisms.mechanism import Facts, State
 
-__all__ = ["Elu", "FeatureMap", "Hedgehog", "Linear", "Rectified"]
+Vectors = Float[Tensor, "batch heads length head_dim"]
+Features = Float[Tensor, "batch heads length features"]
 
 
-class Linear(Recurrent):
+class FeatureMap(nn.Module, ABC):
+    """phi(x) >= 0, vector -> features whose dot product replaces exp(q . k); the same for queries and keys."""
+
+    @abstractmethod
+    def forward(self, x: Vectors) -> Features:
+        """The features of each vector."""
+
+
+class Elu(FeatureMap):
+    """phi(x) = elu(x) + 1: x + 1 if positive, else exp(x) (Katharopoulos et al. 2020, arXiv:2006.16236, eq. 7).
+
+    >>> Elu()(torch.tensor([[[[0.0, 3.0]]]])).tolist()
+    [[[[1.0, 4.0]]]]
+    """
+
+    def forward(self, x: Vectors) -> Features:
+        # elu(x) + 1 itself rounds to 0 below -17 in float32
+        positive = x.relu()
+        return (x - positive).exp() + positive
+
+
+class Rectified(FeatureMap):
+    """phi(x) = relu(W x + b), learned (Kasai et al. 2021, arXiv:2103.13076).
+
+    A query whose features are all zero attends to nothing and gives zero. One W for all heads; the paper has one each.
+
+    Args:
+        head_dim: width of a query.
+        features: width of phi.
+
+    >>> Rectified(8, 32)(torch.ones(2, 3, 5, 8)).shape
+    torch.Size([2, 3, 5, 32])
+    """
+
+    def __init__(self, head_dim: int, features: int):
+        super().__init__()
+        self.linear = nn.Linear(head_dim, features)
+
+    def forward(self, x: Vectors) -> Features:
+        check_built(self, "head_dim", self.linear.in_features, x.shape[-1])
+        return through(self.linear, x).relu()
+
+
+class Hedgehog(FeatureMap):
+    """phi(x) = softmax([W x + b, -W x - b]), learned to be as peaked as exp (Zhang et al. 2024, arXiv:2402.04347).
+
+    W starts as the identity. Softmax over the features in place of exp cannot overflow. One W for all heads and for
+    queries and keys; the paper has one each.
+
+    Args:
+        head_dim: width of a query; phi is twice as wide.
+
+    >>> Hedgehog(8)(torch.ones(2, 3, 5, 8)).shape
+    torch.Size([2, 3, 5, 16])
+    """
+
+    def __init__(self, head_dim: int):
+        super().__init__()
+        self.linear = nn.Linear(head_dim, head_dim)
+        nn.init.eye_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+
+    def forward(self, x: Vectors) -> Features:
+        check_built(self, "head_dim", self.linear.in_features, x.shape[-1])
+        projected = through(self.linear, x)
+        return torch.cat((projected, -projected), dim=-1).softmax(-1)
+
+
+class Linear(Kernelised):
     """Linear attention: out_i = sum_j (phi(q_i) . phi(k_j)) v_j / sum_j phi(q_i) . phi(k_j).
 
     Time is linear in length: the sums over keys are matrices of features x head_dim, taken once for all queries, or
@@ -29,9 +96,9 @@ class Linear(Recurrent):
     Source: Katharopoulos et al. 2020, arXiv:2006.16236, eq. 5, 9 (causal) and 18 to 20 (recurrent). The causal form
     works in chunks, where the paper's keeps a sum for each position.
 
-    >>> import torch
+    >>> from headwise.attention.call import Call
     >>> x = torch.ones(2, 3, 5, 8)
-    >>> Linear()(x, x, x).shape
+    >>> Linear()(Call(x, x, x)).shape
     torch.Size([2, 3, 5, 8])
     """
 
@@ -41,11 +108,8 @@ class Linear(Recurrent):
         family="kernel",
         time="n d^2",
         memory="n d + d^2",
-        exact="another function",
-        causal=True,
-        cross=True,
         recurrent=True,
-        masks="Causal(), padding of keys, and both together",
+        honours="keys",
         bias=False,
         relative=False,
     )
@@ -54,48 +118,5 @@ class Linear(Recurrent):
         super().__init__()
         self.features = Elu() if features is None else features
 
-    @classmethod
-    def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "Linear":
-        return cls()
-
-    def forward(
-        self,
-        query: Float[Tensor, "batch heads query_len query_dim"],
-        key: Float[Tensor, "batch kv_heads key_len key_dim"],
-        value: Float[Tensor, "batch kv_heads key_len value_dim"],
-        *,
-        mask: Mask | None = None,
-        bias: Float[Tensor, "#batch #heads #query_len key_len"] | None = None,
-        relative: Relative | None = None,
-        query_start: int = 0,
-        finite: bool = False,
-    ) -> Float[Tensor, "batch heads query_len value_dim"]:
-        with torch.autocast(query.device.type, enabled=False):
-            given = inputs(
-                "linear",
-                self.facts.masks,
-                query,
-                key,
-                value,
-                mask=mask,
-                bias=bias,
-                relative=relative,
-                query_start=query_start,
-            )
-            output = kernelised(self.features(given.query), self.features(given.key), given, query_start)
-        return output.to(value.dtype)
-
-    def resume(
-        self,
-        query: Float[Tensor, "batch heads new query_dim"],
-        key: Float[Tensor, "batch kv_heads new key_dim"],
-        value: Float[Tensor, "batch kv_heads new value_dim"],
-        state: State | None,
-    ) -> tuple[Float[Tensor, "batch heads new value_dim"], State]:
-        """The output of new tokens; the state is sum_j phi(k_j) [v_j, 1]^T, (batch, kv_heads, features, dim + 1)."""
-        with torch.autocast(query.device.type, enabled=False):
-            key_features, counted = self.features(wide(key)), with_count(wide(value))
-            size = (*key.shape[:2], key_features.shape[-1], counted.shape[-1])
-            sums = counted.new_zeros(size) if state is None else state[0]
-            output, sums = scan(self.features(wide(query)), key_features, counted, sums)
-            return divided(output).to(value.dtype), (sums,)
+    def phi(self, query: Query, key: Key, kept: State) -> tuple[Query, Key, State]:
+        return self.features(query), self.features(key), kept

@@ -5,13 +5,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.attention import planner
-from headwise.attention.call import Call, check
-from headwise.attention.masks import Mask
-from headwise.attention.mechanisms._sequences import check_length, existing, read_mask
+from headwise.attention.call import Call
+from headwise.attention.mechanisms._masks import check_length, exact, parts
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
-from headwise.attention.normalizers import softmax
-from headwise.attention.relative import Relative
-from headwise.attention.scores import ScaledDot
 from headwise.errors import ConfigError
 
 
@@ -33,7 +29,7 @@ class Linformer(Mechanism):
     start with variance 1 / max_len in place of 1 / rank, so that a mixture of max_len keys is as large as a key.
 
     >>> x = torch.ones(2, 3, 5, 8)
-    >>> Linformer(max_len=7, rank=2)(x, x, x).shape
+    >>> Linformer(max_len=7, rank=2)(Call(x, x, x)).shape
     torch.Size([2, 3, 5, 8])
     """
 
@@ -44,10 +40,8 @@ class Linformer(Mechanism):
         time="n r d for r mixtures",
         memory="n r",
         exact="rank = n and E = F = identity",
+        honours="keys",
         causal=False,
-        cross=True,
-        recurrent=False,
-        masks="padding",
         bias=False,
         relative=False,
         steps="none",
@@ -61,33 +55,22 @@ class Linformer(Mechanism):
         self.value_mixtures = nn.Parameter(torch.empty(rank, max_len))
         for mixtures in (self.key_mixtures, self.value_mixtures):
             nn.init.normal_(mixtures, std=max_len**-0.5)
-        self.score, self.dropout = ScaledDot(), dropout
+        self.dropout = dropout
 
     @classmethod
     def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "Linformer":
         return cls(max_len, dropout=dropout)
 
-    def forward(
-        self,
-        query: Float[Tensor, "batch heads query_len query_dim"],
-        key: Float[Tensor, "batch kv_heads key_len key_dim"],
-        value: Float[Tensor, "batch kv_heads key_len value_dim"],
-        *,
-        mask: Mask | None = None,
-        bias: Float[Tensor, "#batch #heads #query_len key_len"] | None = None,
-        relative: Relative | None = None,
-        query_start: int = 0,
-        finite: bool = False,
-    ) -> Float[Tensor, "batch heads query_len value_dim"]:
-        call = Call(query, key, value, self.score, softmax, mask, bias, relative, query_start=query_start)
-        keys = read_mask("linformer", call, causal=False).keys
-        length, heads = key.shape[2], query.shape[1]
-        check_length("linformer", length, self.key_mixtures.shape[1])
-        with torch.autocast(query.device.type, enabled=False):
-            key = self.key_mixtures[:, :length].to(key.dtype) @ existing(key, keys, heads)
-            value = self.value_mixtures[:, :length].to(value.dtype) @ existing(value, keys, heads)
-        dropout = self.dropout if self.training else 0.0
-        return planner.run(check(Call(query, key, value, self.score, dropout=dropout, finite=finite)))
+    def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
+        self.require(call)
+        length = call.shape[3]
+        check_length(self, self.key_mixtures.shape[1], length)
+        query, key, value, _, _ = parts(self, call)
+        with exact(query):
+            key = self.key_mixtures[:, :length].to(key.dtype) @ key
+            value = self.value_mixtures[:, :length].to(value.dtype) @ value
+        mixed = Call(query, key, value, dropout=self.dropout if self.training else 0.0)
+        return planner.run(mixed).to(call.value.dtype)
 
     def extra_repr(self) -> str:
         rank, max_len = self.key_mixtures.shape

@@ -1,25 +1,25 @@
 """Location-aware attention: each query also sees where the one before it looked."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention.call import Call, check, wide
-from headwise.attention.masks import Mask
-from headwise.attention.mechanisms._masks import per_head
+from headwise.attention import normalizers
+from headwise.attention.call import Call, per_head, wide
+from headwise.attention.dropout import drop
+from headwise.attention.mechanisms._masks import exact, through
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.attention.normalizers import Keep, Normalizer, Scores, softmax
-from headwise.attention.relative import Relative
 from headwise.attention.scores import Additive
 from headwise.errors import ConfigError, ShapeError, Unsupported
 
 Alignment = Float[Tensor, "batch heads key_len"]
 
 
-@dataclass(frozen=True)
 class Smoothing(Normalizer):
     """sigmoid(s_j) / sum over allowed k of sigmoid(s_k), flatter than softmax (Chorowski et al. 2015, section 2.3).
 
@@ -27,7 +27,7 @@ class Smoothing(Normalizer):
     [[[[0.25, 0.25, 0.25, 0.25]]]]
     """
 
-    def __call__(self, scores: Scores, keep: Keep | None) -> Scores:
+    def forward(self, scores: Scores, keep: Keep | None) -> Scores:
         # a softmax of log sigmoid is the same and cannot divide 0 by 0
         return softmax(F.logsigmoid(scores), keep)
 
@@ -49,15 +49,16 @@ class LocationAware(Mechanism):
         channels: filters in F; 10 in the paper.
         width: keys that a filter spans, odd; 201 in the paper, for frames of speech.
         sharpening: factor of the scores before the normalizer, above 0; the paper's beta.
-        normalizer: scores to weights; `Smoothing()` for the paper's smooth focus.
+        normalizer: scores to weights, a name or an object; `Smoothing()` for the paper's smooth focus.
         dropout: probability of dropping a weight while training.
     Raises:
         ConfigError: an even width, a factor not above 0.
-        Unsupported: a bias, relative positions, queries that do not start at position 0 without an alignment.
+        Unsupported: a bias, relative positions, queries that do not start at position 0 without an alignment, a
+            program exported for any number of queries.
     Source: Chorowski et al. 2015, arXiv:1506.07503, eq. 8 and 9 and section 2.3. Its windowing is a mask here.
 
     >>> x = torch.ones(2, 3, 5, 8)
-    >>> LocationAware(8, 8, 16)(x[:, :, :4], x, x).shape
+    >>> LocationAware(8, 8, 16)(Call(x[:, :, :4], x, x)).shape
     torch.Size([2, 3, 4, 8])
     """
 
@@ -67,11 +68,6 @@ class LocationAware(Mechanism):
         family="recurrence",
         time="n^2 d, query after query",
         memory="n^2 d",
-        exact="another function",
-        causal=True,
-        cross=True,
-        recurrent=False,
-        masks="any",
         bias=False,
         relative=False,
         steps="none",
@@ -86,7 +82,7 @@ class LocationAware(Mechanism):
         channels: int = 10,
         width: int = 31,
         sharpening: float = 1.0,
-        normalizer: Normalizer = softmax,
+        normalizer: Normalizer | str | Callable[..., Any] = "softmax",
         dropout: float = 0.0,
     ):
         super().__init__()
@@ -97,129 +93,88 @@ class LocationAware(Mechanism):
         self.score = Additive(query_dim, key_dim, hidden)
         self.location = nn.Conv1d(1, channels, width, padding=width // 2, bias=False)
         self.combine = nn.Linear(channels, hidden)
-        self.sharpening, self.normalizer, self.dropout = sharpening, normalizer, dropout
+        self.normalizer = normalizers.build(normalizer)
+        self.sharpening, self.dropout = sharpening, dropout
 
     @classmethod
     def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "LocationAware":
         return cls(head_dim, head_dim, head_dim, dropout=dropout)
 
-    def forward(
-        self,
-        query: Float[Tensor, "batch heads query_len query_dim"],
-        key: Float[Tensor, "batch kv_heads key_len key_dim"],
-        value: Float[Tensor, "batch kv_heads key_len value_dim"],
-        *,
-        mask: Mask | None = None,
-        bias: Float[Tensor, "#batch #heads #query_len key_len"] | None = None,
-        relative: Relative | None = None,
-        query_start: int = 0,
-        finite: bool = False,
-    ) -> Float[Tensor, "batch heads query_len value_dim"]:
-        _refuse(bias, relative, query_start)
-        return self.resume(query, key, value, None, mask=mask)[0]
+    def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
+        self._check_start(call)
+        return self.resume(call, None)[0]
 
-    def effective_weights(
-        self,
-        query: Float[Tensor, "batch heads query_len query_dim"],
-        key: Float[Tensor, "batch kv_heads key_len key_dim"],
-        *,
-        mask: Mask | None = None,
-        bias: Float[Tensor, "#batch #heads #query_len key_len"] | None = None,
-        relative: Relative | None = None,
-        query_start: int = 0,
-    ) -> Float[Tensor, "batch heads query_len key_len"]:
+    def weights(
+        self, call: Call, heads: Sequence[int] | None = None, queries: slice = slice(None), keys: slice = slice(None)
+    ) -> Float[Tensor, "batch heads queries keys"]:
         """The alignments themselves, before dropout."""
-        _refuse(bias, relative, query_start)
-        with torch.autocast(query.device.type, enabled=False):
-            keep = self._keep(query, key, key, mask, 0)
-            key = _seen(key, query.shape[1], keep)
-            return self._weights(wide(query), key, keep, self._before(None, key))
+        self._check_start(call)
+        whole = self._aligned(call, None)[0]
+        return (whole if heads is None else whole[:, list(heads)])[:, :, queries, keys]
 
     def resume(
-        self,
-        query: Float[Tensor, "batch heads new query_dim"],
-        key: Float[Tensor, "batch kv_heads key_len key_dim"],
-        value: Float[Tensor, "batch kv_heads key_len value_dim"],
-        alignment: Float[Tensor, "batch heads known"] | None,
-        *,
-        mask: Mask | None = None,
-        query_start: int = 0,
+        self, call: Call, alignment: Float[Tensor, "batch heads known"] | None
     ) -> tuple[Float[Tensor, "batch heads new value_dim"], Alignment]:
         """The output of new queries over all keys, and the weights of the last query.
 
         Args:
             alignment: the weights of the query before the first; zeros if None, and for keys that it does not cover.
         """
-        with torch.autocast(query.device.type, enabled=False):
-            keep = self._keep(query, key, value, mask, query_start)
-            key, values = (_seen(source, query.shape[1], keep) for source in (key, value))
-            previous = self._before(alignment, key)
-            weights = self._weights(wide(query), key, keep, previous)
-            used = F.dropout(weights, self.dropout, self.training)
-            last = weights[:, :, -1] if weights.shape[2] else previous
-            return (used @ values).to(value.dtype), last
+        weights, last = self._aligned(call, alignment)
+        with exact(call.query):
+            value = wide(per_head(call.clean().value, call.shape[1]))
+            used = drop(weights, self.dropout if self.training else 0.0)
+            return (used @ value).to(call.value.dtype), last
 
     def extra_repr(self) -> str:
-        return f"sharpening={self.sharpening}, normalizer={self.normalizer.name}, dropout={self.dropout}"
+        return f"sharpening={self.sharpening}, dropout={self.dropout}"
 
-    def _keep(
-        self, query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, start: int
-    ) -> Bool[Tensor, "#batch #heads new key_len"] | None:
-        call = check(Call(query, key, value, self.score, mask=mask, query_start=start))
-        prepared = call.prepared()
-        if prepared is None:
-            return None
-        return prepared.keep.expand(*prepared.keep.shape[:2], query.shape[2], key.shape[2])
-
-    def _before(self, alignment: Tensor | None, key: Tensor) -> Tensor:
-        known = key.new_zeros(*key.shape[:2], 0) if alignment is None else alignment.to(key.dtype)
-        if known.shape[:2] != key.shape[:2] or known.shape[2] > key.shape[2]:
-            raise ShapeError(
-                f"alignment {tuple(known.shape)} does not fit (batch, heads, keys) = {tuple(key.shape[:3])}"
+    def _check_start(self, call: Call) -> None:
+        if call.query_start:
+            raise Unsupported(
+                f"LocationAware got a first query at position {call.query_start} and does not know where the one before"
+                " looked; call resume with that alignment"
             )
-        return F.pad(known, (0, key.shape[2] - known.shape[2]))
 
-    def _weights(self, query: Tensor, key: Tensor, keep: Tensor | None, previous: Tensor) -> Tensor:
-        asked, told = _linear(self.score.query, query), _linear(self.score.key, key)
-        # the weights of no query; they carry the graph if there is none
-        rows = [asked[:, :, :0] @ told.mT]
-        for i in range(query.shape[2]):
-            located = _linear(self.combine, self._located(previous))
-            scores = _linear(self.score.value, torch.tanh(asked[:, :, i : i + 1] + told + located)).mT
-            row = self.normalizer(scores * self.sharpening, None if keep is None else keep[:, :, i : i + 1])
-            rows.append(row)
-            previous = row.squeeze(2)
-        return torch.cat(rows, dim=2)
+    def _aligned(self, call: Call, alignment: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The weights of all queries, one after another, and those of the last."""
+        self.require(call)
+        _, heads, query_len, key_len = call.shape
+        if isinstance(query_len, torch.SymInt):
+            raise Unsupported("LocationAware runs query after query: export it for a fixed number of queries")
+        self.score.check(call.query.shape[-1], call.key.shape[-1])
+        query, keep = wide(call.query), call.keep()
+        if keep is not None:
+            # what a query without a key holds must not reach the gradient of the keys
+            query = query.masked_fill(~keep.any(-1, keepdim=True), 0.0)
+            keep = keep.expand(*keep.shape[:2], query_len, key_len)
+        with exact(query):
+            asked = through(self.score.query, query)
+            told = through(self.score.key, wide(per_head(call.clean().key, heads)))
+            previous = _before(alignment, told)
+            # the weights of no query, which carry the graph if there is none
+            rows = [asked[:, :, :0] @ told.mT]
+            for i in range(query_len):
+                inside = asked[:, :, i : i + 1] + told + through(self.combine, self._located(previous))
+                scores = through(self.score.value, torch.tanh(inside)).mT * self.sharpening
+                rows.append(self.normalizer(scores, None if keep is None else keep[:, :, i : i + 1]))
+                previous = rows[-1].squeeze(2)
+            return torch.cat(rows, dim=2), previous
 
     def _located(self, weights: Tensor) -> Tensor:
         """f of each key, (batch, heads, key_len, channels)."""
-        filters = self.location.weight.to(weights.dtype)
         if not weights.shape[2]:
             # a convolution refuses to slide over no keys at all
-            return weights.new_zeros(*weights.shape, filters.shape[0])
-        found = F.conv1d(weights.flatten(0, 1).unsqueeze(1), filters, padding=self.location.padding[0])
+            return weights.new_zeros(*weights.shape, self.location.out_channels)
+        found = through(self.location, weights.flatten(0, 1).unsqueeze(1))
         return found.mT.unflatten(0, weights.shape[:2])
 
 
-def _refuse(bias: Tensor | None, relative: Relative | None, query_start: int) -> None:
-    if bias is not None or relative is not None:
-        given = "a bias" if bias is not None else "relative positions"
-        raise Unsupported(
-            f"location_aware cannot honour {given}; use a position that is added to the input, or mechanism 'scored'"
-        )
-    if query_start:
-        raise Unsupported(
-            f"location_aware got a first query at position {query_start} and does not know where the one before"
-            " looked; call resume with that alignment"
-        )
-
-
-def _seen(source: Tensor, heads: int, keep: Tensor | None) -> Tensor:
-    """Keys or values for each head, zeros in place of those that no query may see."""
-    tensor = per_head(wide(source), heads)
-    return tensor if keep is None else tensor.masked_fill(~keep.any(2).unsqueeze(-1), 0.0)
-
-
-def _linear(linear: nn.Linear, x: Tensor) -> Tensor:
-    # the inputs are wider than the parameters of a half-precision model
-    return F.linear(x, linear.weight.to(x.dtype), None if linear.bias is None else linear.bias.to(x.dtype))
+def _before(alignment: Tensor | None, told: Tensor) -> Tensor:
+    """The alignment over all keys, zero for those that it does not cover."""
+    if alignment is None:
+        return told.new_zeros(told.shape[:3])
+    if alignment.shape[:2] != told.shape[:2] or alignment.shape[2] > told.shape[2]:
+        wanted, given = tuple(told.shape[:3]), tuple(alignment.shape)
+        raise ShapeError(f"alignment {given} does not fit (batch, heads, keys) = {wanted}")
+    return F.pad(alignment.to(told.dtype), (0, told.shape[2] - alignment.shape[2]))

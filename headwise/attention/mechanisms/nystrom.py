@@ -1,20 +1,16 @@
 """Attention through landmarks: the mean queries and keys of segments."""
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.attention import planner
-from headwise.attention.call import Call, check, wide
+from headwise.attention.call import Call, per_head
 from headwise.attention.kernels import plain
-from headwise.attention.masks import Mask, Table
-from headwise.attention.mechanisms._masks import hidden, per_head
-from headwise.attention.mechanisms._sequences import Existing, check_self_attention, existing, read_mask
+from headwise.attention.masks import Table
+from headwise.attention.mechanisms._masks import at_most, exact, hidden, parts
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
-from headwise.attention.normalizers import softmax
-from headwise.attention.relative import Relative
-from headwise.attention.scores import ScaledDot
 from headwise.errors import ConfigError
 
 
@@ -57,7 +53,7 @@ class Nystrom(Mechanism):
     scaled by its own norms before it, not by the largest of the batch, so that sentences do not see each other.
 
     >>> x = torch.ones(2, 3, 7, 8)
-    >>> Nystrom(landmarks=4, residual=ValueConvolution(3, 5))(x, x, x).shape
+    >>> Nystrom(landmarks=4, residual=ValueConvolution(3, 5))(Call(x, x, x)).shape
     torch.Size([2, 3, 7, 8])
     """
 
@@ -68,10 +64,9 @@ class Nystrom(Mechanism):
         time="n m d + m^3 for m landmarks",
         memory="n m",
         exact="landmarks = n and the inverse exact",
+        honours="keys",
         causal=False,
         cross=False,
-        recurrent=False,
-        masks="padding",
         bias=False,
         relative=False,
         steps="none",
@@ -82,71 +77,36 @@ class Nystrom(Mechanism):
         if landmarks < 1:
             raise ConfigError(f"nystrom needs 1 or more landmarks, got {landmarks}")
         self.landmarks, self.steps, self.residual = landmarks, steps, residual
-        self.score = ScaledDot()
 
-    @classmethod
-    def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "Nystrom":
-        return cls()
-
-    def forward(
-        self,
-        query: Float[Tensor, "batch heads query_len query_dim"],
-        key: Float[Tensor, "batch kv_heads key_len key_dim"],
-        value: Float[Tensor, "batch kv_heads key_len value_dim"],
-        *,
-        mask: Mask | None = None,
-        bias: Float[Tensor, "#batch #heads #query_len key_len"] | None = None,
-        relative: Relative | None = None,
-        query_start: int = 0,
-        finite: bool = False,
-    ) -> Float[Tensor, "batch heads query_len value_dim"]:
-        call = Call(query, key, value, self.score, softmax, mask, bias, relative, query_start=query_start)
-        keys = read_mask("nystrom", call, causal=False).keys
-        check_self_attention("nystrom", query, key)
-        heads, dtype = query.shape[1], value.dtype
-        if key.shape[2] == 0:
-            return planner.run(call)
-        key, value = (wide(existing(tensor, keys, heads)) for tensor in (key, value))
-        with torch.autocast(query.device.type, enabled=False):
-            output = self._attend(wide(query), key, value, keys, finite)
+    def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
+        self.require(call)
+        query, key, value, _, keys = parts(self, call)
+        with exact(query):
+            exist = query.new_ones(1, 1, key.shape[2]).bool() if keys is None else keys
+            shares = _shares(exist, max(1, at_most(self.landmarks, key.shape[2])), key.dtype)
+            # a landmark that no token belongs to meets nothing: its row and column are zero, in the inverse as well
+            real = (shares.sum(-1) > 0).unsqueeze(2)
+            queries, landmarks = shares @ hidden(query, keys), per_head(shares @ key, query.shape[1])
+            between = plain.weights(Call(queries, landmarks, landmarks, mask=Table(real & real.mT)))
+            shown = None if keys is None else Table(keys.unsqueeze(2))
+            values = _inverse(between, self.steps) @ planner.run(Call(queries, key, value, mask=shown))
+            output = planner.run(Call(query, landmarks, values, mask=Table(real)))
             if self.residual is not None:
-                output = output + self.residual(per_head(value, heads))
-        return output.to(dtype)
-
-    def _attend(self, query: Tensor, key: Tensor, value: Tensor, keys: Existing | None, finite: bool) -> Tensor:
-        heads, count = query.shape[1], min(self.landmarks, key.shape[2])
-        present = keys if keys is not None else torch.ones(1, 1, 1, key.shape[2], dtype=torch.bool, device=key.device)
-        segment, size = _segments(present.squeeze(2), count)
-        queries = _means(hidden(query, keys), segment, size)
-        landmarks = per_head(_means(key, segment, size), heads)
-        # a landmark that no token belongs to meets nothing: its row and column are zero, in the inverse as well
-        real = (size > 0).unsqueeze(2)
-        between = plain.weights(check(Call(queries, landmarks, landmarks, self.score, mask=Table(real & real.mT))))
-        shown, met = (None, None) if keys is None else (Table(keys), Table(real))
-        summaries = planner.run(check(Call(queries, key, value, self.score, mask=shown, finite=finite)))
-        values = _inverse(between, self.steps) @ summaries
-        return planner.run(check(Call(query, landmarks, values, self.score, mask=met, finite=finite)))
+                output = output + self.residual(per_head(value, query.shape[1]))
+            return output.to(call.value.dtype)
 
     def extra_repr(self) -> str:
         return f"landmarks={self.landmarks}, steps={self.steps}"
 
 
-def _segments(
-    present: Bool[Tensor, "#batch #heads length"], landmarks: int
-) -> tuple[Int[Tensor, "#batch #heads length"], Int[Tensor, "#batch #heads landmarks"]]:
-    """The segment of each token, and the tokens in each."""
-    rank, total = (present.cumsum(-1) - 1).clamp_(min=0), present.sum(-1, keepdim=True)
-    segment = rank * landmarks // total.clamp(min=1)
-    size = torch.zeros(*segment.shape[:2], landmarks, dtype=torch.int64, device=present.device)
-    return segment, size.scatter_add_(-1, segment, present.long())
-
-
-def _means(tensor: Tensor, segment: Tensor, size: Tensor) -> Tensor:
-    """The mean of each segment; tokens that do not exist are zeros in the tensor."""
-    batch, heads, _, dim = tensor.shape
-    sums = tensor.new_zeros(batch, heads, size.shape[-1], dim)
-    sums = sums.scatter_add(2, segment.unsqueeze(-1).expand_as(tensor), tensor)
-    return sums / size.clamp(min=1).unsqueeze(-1)
+def _shares(
+    exist: Bool[Tensor, "#batch #heads length"], landmarks: int, dtype: torch.dtype
+) -> Float[Tensor, "#batch #heads landmarks length"]:
+    """What each token adds to the mean of each segment."""
+    rank, count = exist.cumsum(-1) - 1, exist.sum(-1, keepdim=True)
+    segment = rank * landmarks // count.clamp(min=1)
+    member = (segment.unsqueeze(2) == torch.arange(landmarks, device=exist.device).unsqueeze(1)) & exist.unsqueeze(2)
+    return member.to(dtype) / member.sum(-1, keepdim=True).clamp(min=1)
 
 
 def _inverse(

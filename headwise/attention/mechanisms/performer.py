@@ -9,15 +9,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from headwise.attention.call import wide
-from headwise.attention.masks import Mask
-from headwise.attention.mechanisms._chunks import scan
-from headwise.attention.mechanisms._linear_inputs import check_width, divided, inputs, kernelised, with_count
-from headwise.attention.mechanisms.mechanism import Facts, Recurrent, State
-from headwise.attention.relative import Relative
+from headwise.attention.mechanisms._masks import check_built
+from headwise.attention.mechanisms._sums import Kernelised, Key, Query
+from headwise.attention.mechanisms.mechanism import Facts, State
 from headwise.errors import ConfigError
 
 
-class Performer(Recurrent):
+class Performer(Kernelised):
     """FAVOR+: linear attention with E[phi(q) . phi(k)] = exp(q . k / sqrt(d)), which is softmax attention on average.
 
     phi(x) = exp(W x' - |x'|^2 / 2) / sqrt(features) with x' = x / d^(1/4) and random W, orthogonal in blocks of d rows.
@@ -38,8 +36,9 @@ class Performer(Recurrent):
     largest of all keys, later ones included, and adds 1e-6 to each. An exponent stops short of overflow, which changes
     the estimate where a later key has an exponent that is 32 above the first one's (in float32).
 
+    >>> from headwise.attention.call import Call
     >>> x = torch.ones(2, 3, 5, 8)
-    >>> Performer(8, 16)(x, x, x).shape
+    >>> Performer(8, 16)(Call(x, x, x)).shape
     torch.Size([2, 3, 5, 8])
     """
 
@@ -50,10 +49,8 @@ class Performer(Recurrent):
         time="n m d for m features",
         memory="n m + m d",
         exact="for many features",
-        causal=True,
-        cross=True,
         recurrent=True,
-        masks="Causal(), padding of keys, and both together",
+        honours="keys",
         bias=False,
         relative=False,
     )
@@ -87,71 +84,21 @@ class Performer(Recurrent):
         self, x: Float[Tensor, "batch heads length head_dim"]
     ) -> Float[Tensor, "batch heads length features"]:
         """log phi(x), in float32 or wider."""
-        check_width("performer", self.projection.shape[1], x.shape[-1])
+        check_built(self, "head_dim", self.projection.shape[1], x.shape[-1])
         x = wide(x) * x.shape[-1] ** -0.25
         half_square = x.square().sum(-1, keepdim=True) / 2
         return x @ self.projection.to(x.dtype).mT - half_square - math.log(self.projection.shape[0]) / 2
 
-    def forward(
-        self,
-        query: Float[Tensor, "batch heads query_len query_dim"],
-        key: Float[Tensor, "batch kv_heads key_len key_dim"],
-        value: Float[Tensor, "batch kv_heads key_len value_dim"],
-        *,
-        mask: Mask | None = None,
-        bias: Float[Tensor, "#batch #heads #query_len key_len"] | None = None,
-        relative: Relative | None = None,
-        query_start: int = 0,
-        finite: bool = False,
-    ) -> Float[Tensor, "batch heads query_len value_dim"]:
-        with torch.autocast(query.device.type, enabled=False):
-            given = inputs(
-                "performer",
-                self.facts.masks,
-                query,
-                key,
-                value,
-                mask=mask,
-                bias=bias,
-                relative=relative,
-                query_start=query_start,
-            )
-            logs = self.log_features(given.key)
-            features = self._query_features(given.query), _key_features(logs, _offset(logs))
-            output = kernelised(*features, given, query_start)
-        return output.to(value.dtype)
-
-    def resume(
-        self,
-        query: Float[Tensor, "batch heads new query_dim"],
-        key: Float[Tensor, "batch kv_heads new key_dim"],
-        value: Float[Tensor, "batch kv_heads new value_dim"],
-        state: State | None,
-    ) -> tuple[Float[Tensor, "batch heads new value_dim"], State]:
-        """The output of new tokens; the state is e^-c sum_j phi(k_j) [v_j, 1]^T, (batch, kv_heads, features, dim + 1),
-        and c, the largest exponent of the first key, (batch, kv_heads, 1, 1).
-        """
-        with torch.autocast(query.device.type, enabled=False):
-            logs, counted = self.log_features(key), with_count(wide(value))
-            size = (*key.shape[:2], logs.shape[-1], counted.shape[-1])
-            sums, offset = (counted.new_zeros(size), _offset(logs)) if state is None else state
-            output, sums = scan(self._query_features(query), _key_features(logs, offset), counted, sums)
-            return divided(output).to(value.dtype), (sums, offset)
+    def phi(self, query: Query, key: Key, kept: State) -> tuple[Query, Key, State]:
+        """The features of queries and keys, and the largest exponent of the first key, (batch, kv_heads, 1, 1)."""
+        asked, told = self.log_features(query), self.log_features(key)
+        # every query sees the first key, and a factor common to all keys cancels
+        offset = kept[0] if kept else F.pad(told.detach()[:, :, :1], (0, 0, 0, 1))[:, :, :1].amax(-1, keepdim=True)
+        # larger ones, divided by the smallest total that counts, would overflow in the gradient
+        highest = -2.0 * math.log(torch.finfo(told.dtype).eps)
+        queries = (asked - asked.detach().amax(-1, keepdim=True)).exp()
+        return queries, (told - offset).clamp(max=highest).exp(), (offset,)
 
     def extra_repr(self) -> str:
         features, head_dim = self.projection.shape
         return f"head_dim={head_dim}, features={features}"
-
-    def _query_features(self, query: Tensor) -> Tensor:
-        logs = self.log_features(query)
-        return (logs - logs.detach().amax(-1, keepdim=True)).exp()
-
-
-def _key_features(logs: Tensor, offset: Tensor) -> Tensor:
-    # larger ones, divided by the smallest total that counts, would overflow in the gradient
-    return (logs - offset).clamp(max=-2.0 * math.log(torch.finfo(logs.dtype).eps)).exp()
-
-
-def _offset(logs: Tensor) -> Tensor:
-    """The largest exponent of the first key, which every query sees: a factor common to all keys cancels."""
-    return F.pad(logs.detach()[:, :, :1], (0, 0, 0, 1))[:, :, :1].amax(-1, keepdim=True)

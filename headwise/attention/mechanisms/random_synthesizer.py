@@ -1,20 +1,18 @@
 """Attention weights that depend on no input: a learned or a fixed matrix for each head."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.attention import planner
-from headwise.attention.call import Call, check, wide
-from headwise.attention.kernels import plain
-from headwise.attention.masks import Mask
-from headwise.attention.mechanisms._masks import per_head
-from headwise.attention.mechanisms._sequences import check_length
+from headwise.attention.call import Call, per_head, wide
+from headwise.attention.mechanisms._masks import check_built, check_length
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
-from headwise.attention.normalizers import softmax
-from headwise.attention.relative import Relative
 from headwise.attention.scores import Dot
-from headwise.errors import ShapeError
+from headwise.attention.weights import weights as exact_weights
 
 
 class RandomSynthesizer(Mechanism):
@@ -33,11 +31,9 @@ class RandomSynthesizer(Mechanism):
     Source: Tay et al. 2020, arXiv:2005.00743, section 3 ("random"). R starts as standard normal numbers.
 
     >>> x = torch.ones(2, 3, 5, 8)
-    >>> RandomSynthesizer(num_heads=3, max_len=7)(x, x, x).shape
+    >>> RandomSynthesizer(num_heads=3, max_len=7)(Call(x, x, x)).shape
     torch.Size([2, 3, 5, 8])
     """
-
-    scores: Float[Tensor, "heads max_len max_len"]
 
     facts = Facts(
         formula="softmax(R) v",
@@ -46,14 +42,10 @@ class RandomSynthesizer(Mechanism):
         time="n^2 d",
         memory="n^2",
         exact="another function: queries and keys are not read",
-        causal=True,
-        cross=True,
-        recurrent=False,
-        masks="any",
-        bias=True,
-        relative=True,
         steps="own",
     )
+
+    scores: Float[Tensor, "heads max_len max_len"]
 
     def __init__(self, num_heads: int, max_len: int, *, learned: bool = True, dropout: float = 0.0):
         super().__init__()
@@ -62,63 +54,35 @@ class RandomSynthesizer(Mechanism):
             self.scores = nn.Parameter(scores)
         else:
             self.register_buffer("scores", scores)
-        self.score, self.dropout = Dot(), dropout
+        self.dropout = dropout
 
     @classmethod
     def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "RandomSynthesizer":
         return cls(num_heads, max_len, dropout=dropout)
 
-    def forward(
-        self,
-        query: Float[Tensor, "batch heads query_len query_dim"],
-        key: Float[Tensor, "batch kv_heads key_len key_dim"],
-        value: Float[Tensor, "batch kv_heads key_len value_dim"],
-        *,
-        mask: Mask | None = None,
-        bias: Float[Tensor, "#batch #heads #query_len key_len"] | None = None,
-        relative: Relative | None = None,
-        query_start: int = 0,
-        finite: bool = False,
-    ) -> Float[Tensor, "batch heads query_len value_dim"]:
-        call = self._call(query, value, mask, bias, relative, query_start, finite)
-        return planner.run(call).to(value.dtype)
+    def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
+        return planner.run(self._asked(call, self.dropout if self.training else 0.0)).to(call.value.dtype)
 
-    def effective_weights(
-        self,
-        query: Float[Tensor, "batch heads query_len query_dim"],
-        key: Float[Tensor, "batch kv_heads key_len key_dim"],
-        *,
-        mask: Mask | None = None,
-        bias: Float[Tensor, "#batch #heads #query_len key_len"] | None = None,
-        relative: Relative | None = None,
-        query_start: int = 0,
-    ) -> Float[Tensor, "batch heads query_len key_len"]:
+    def weights(
+        self, call: Call, heads: Sequence[int] | None = None, queries: slice = slice(None), keys: slice = slice(None)
+    ) -> Float[Tensor, "batch heads queries keys"]:
         """The weights before dropout."""
-        return plain.weights(self._call(query, key, mask, bias, relative, query_start, False))
+        return exact_weights(self._asked(call, 0.0), heads, queries, keys)
 
-    def _call(
-        self,
-        query: Tensor,
-        value: Tensor,
-        mask: Mask | None,
-        bias: Tensor | None,
-        relative: Relative | None,
-        query_start: int,
-        finite: bool,
-    ) -> Call:
+    def _asked(self, call: Call, dropout: float) -> Call:
+        self.require(call)
         heads, max_len, _ = self.scores.shape
-        if query.shape[1] != heads:
-            raise ShapeError(f"random_synthesizer was built for {heads} heads, got {query.shape[1]}")
-        last, length = query_start + query.shape[2], value.shape[2]
-        check_length("random_synthesizer", max(last, length), max_len)
-        values = wide(per_head(value, heads))
-        scores = self.scores[None, :, query_start:last, :length].to(values.dtype)
+        batch, given, query_len, length = call.shape
+        check_built(self, "heads", heads, given)
+        last = call.query_start + query_len
+        check_length(self, max_len, last)
+        check_length(self, max_len, length)
+        value = wide(per_head(call.value, heads))
+        scores = self.scores[None, :, call.query_start : last, :length].to(value.dtype)
         # the scores enter as a bias on a product of zeros
-        nothing = [values.new_zeros(query.shape[0], heads, n, 1) for n in (query.shape[2], length)]
-        added = scores if bias is None else scores + bias
-        dropout = self.dropout if self.training else 0.0
-        options = (self.score, softmax, mask, added, relative, 1.0, dropout, query_start, finite)
-        return check(Call(nothing[0], nothing[1], values, *options))
+        query, key = (value.new_zeros(batch, heads, n, 1) for n in (query_len, length))
+        bias = scores if call.bias is None else scores + call.bias
+        return replace(call, query=query, key=key, value=value, score=Dot(), bias=bias, dropout=dropout)
 
     def extra_repr(self) -> str:
         heads, max_len, _ = self.scores.shape

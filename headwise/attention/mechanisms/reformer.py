@@ -1,25 +1,22 @@
 """Attention to keys that hash to the bucket of the query."""
 
+from typing import NamedTuple
+
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from headwise.attention import planner
-from headwise.attention.call import Call, wide
-from headwise.attention.dropout import Dropout
-from headwise.attention.masks import Mask
-from headwise.attention.mechanisms import _hashing as hashing
-from headwise.attention.mechanisms._masks import per_head
-from headwise.attention.mechanisms._sequences import check_self_attention, existing, read_mask
+from headwise.attention.call import Call, per_head
+from headwise.attention.dropout import drop
+from headwise.attention.mechanisms._masks import check_built, exact, hidden, parts
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
-from headwise.attention.normalizers import softmax
-from headwise.attention.relative import Relative
-from headwise.attention.scores import ScaledDot
-from headwise.errors import ConfigError, ShapeError
+from headwise.errors import ConfigError
 
 # the score of a token with itself, which counts only where it meets no other
 _ITSELF = -1e5
+# columns that one rotation may have: with more, hashing would cost more than attention
+_COLUMNS = 32
 
 
 class Reformer(Mechanism):
@@ -33,8 +30,9 @@ class Reformer(Mechanism):
     attends to itself only if it meets no other. Positions that do not exist meet nothing, give zero, and neither
     number nor reach of the others depends on them. Time n c r (d + r), memory n c r for chunks of c and r rounds.
 
-    Buckets: two for each whole chunk of tokens, one for a sequence of at most one chunk, which is then attended to in
-    full; beyond max_len they are no more.
+    A hash is argmax [x R; -x R] for a random R (Andoni et al. 2015, arXiv:1509.02897), two buckets a column. There are
+    two buckets for each whole chunk of tokens, one for a sequence of at most one chunk, which is then attended to in
+    full; beyond max_len they are no more. For more than 64 buckets, several hashes of at most 64 are taken together.
 
     Args:
         head_dim: width of query and key.
@@ -48,14 +46,14 @@ class Reformer(Mechanism):
             later start.
     Source: Kitaev et al. 2020, arXiv:2001.04451, section 2 and, for the rounds, appendix A. The causal reach is by
     rank within the bucket, not by chunk, so that later tokens change nothing; queries of other buckets in a chunk are
-    not met; all heads share the rotations, which are kept until `redraw`.
+    not met; all heads share the rotations, which are kept until `redraw`. The authors' code takes two hashes together.
 
     >>> x = torch.ones(2, 3, 7, 8)
-    >>> Reformer(head_dim=8, max_len=11, chunk=3)(x, x, x).shape
+    >>> Reformer(head_dim=8, max_len=11, chunk=3)(Call(x, x, x)).shape
     torch.Size([2, 3, 7, 8])
     """
 
-    rotations: Float[Tensor, "rounds head_dim columns"]
+    rotations: Float[Tensor, "rounds hashes head_dim columns"]
 
     facts = Facts(
         formula="softmax(q k^T / |k|) v over keys with hash(q_j) = hash(q_i)",
@@ -64,10 +62,8 @@ class Reformer(Mechanism):
         time="n c d for chunks of c",
         memory="n c",
         exact="one bucket, for keys divided by their norm, no token attending to itself",
-        causal=True,
+        honours="keys",
         cross=False,
-        recurrent=False,
-        masks="causal, padding, both",
         bias=False,
         relative=False,
         steps="none",
@@ -77,10 +73,12 @@ class Reformer(Mechanism):
         super().__init__()
         if chunk < 1 or rounds < 1:
             raise ConfigError(f"reformer needs chunk ({chunk}) and rounds ({rounds}) of 1 or more")
-        self.chunk, self.dropout = chunk, Dropout(dropout)
-        self.register_buffer("rotations", torch.empty(rounds, head_dim, max(1, max_len // chunk)))
+        self.chunk, self.dropout, self.columns = chunk, dropout, max(1, max_len // chunk)
+        hashes, left = 1, self.columns // _COLUMNS // 2
+        while left:
+            hashes, left = hashes + 1, left // min(left, _COLUMNS) // 2
+        self.register_buffer("rotations", torch.empty(rounds, hashes, head_dim, min(self.columns, _COLUMNS)))
         self.redraw()
-        self.score = ScaledDot()
 
     @classmethod
     def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "Reformer":
@@ -90,61 +88,116 @@ class Reformer(Mechanism):
         """Draws new rotations: other buckets."""
         self.rotations.normal_(generator=generator)
 
-    def forward(
-        self,
-        query: Float[Tensor, "batch heads query_len query_dim"],
-        key: Float[Tensor, "batch kv_heads key_len key_dim"],
-        value: Float[Tensor, "batch kv_heads key_len value_dim"],
-        *,
-        mask: Mask | None = None,
-        bias: Float[Tensor, "#batch #heads #query_len key_len"] | None = None,
-        relative: Relative | None = None,
-        query_start: int = 0,
-        finite: bool = False,
-    ) -> Float[Tensor, "batch heads query_len value_dim"]:
-        call = Call(query, key, value, self.score, softmax, mask, bias, relative, query_start=query_start)
-        causal, keys = read_mask("reformer", call, causal=True)
-        check_self_attention("reformer", query, key)
-        heads, length, head_dim = query.shape[1:]
-        if head_dim != self.rotations.shape[1]:
-            raise ShapeError(f"reformer was built for head_dim ({self.rotations.shape[1]}), got {head_dim}")
-        if length == 0:
-            return planner.run(call)
-        query, key, values = (wide(existing(tensor, keys, heads)) for tensor in (query, key, value))
-        missing = -length % min(self.chunk, length)
-        query, key, values = (F.pad(t, (0, 0, 0, missing)) for t in (query, F.normalize(key, dim=-1), values))
-        present = query.new_ones(1, 1, length).bool() if keys is None else keys.squeeze(2)
-        with torch.autocast(query.device.type, enabled=False):
-            order = self._order(query, F.pad(present, (0, missing)), min(self.chunk, length), causal)
-            output = self._attend(query, per_head(key, heads), per_head(values, heads), order)
-        return output[:, :, :length].to(value.dtype)
+    def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
+        self.require(call)
+        check_built(self, "head_dim", self.rotations.shape[2], call.query.shape[-1])
+        query, key, value, causal, keys = parts(self, call)
+        heads, length = query.shape[1:3]
+        exist = query.new_ones(1, 1, length).bool() if keys is None else keys
+        query = hidden(query, keys)
+        with exact(query):
+            missing = -length % self.chunk
+            query, key, value = (F.pad(t, (0, 0, 0, missing)) for t in (query, F.normalize(key, dim=-1), value))
+            order = self._order(query, F.pad(exist, (0, missing)), causal)
+            output = self._attend(query, per_head(key, heads), per_head(value, heads), order)
+        return output[:, :, :length].to(call.value.dtype)
 
     @torch.no_grad()
-    def _order(self, query: Tensor, present: Tensor, chunk: int, causal: bool) -> hashing.Order:
-        columns = self.rotations.shape[-1]
-        count = present.sum(-1)
-        used = torch.where(count > self.chunk, count // self.chunk, 0)
-        buckets = hashing.bucket(query, self.rotations, used)
-        # what does not exist has a bucket of its own, behind the others
-        buckets = buckets.masked_fill(~present.unsqueeze(2), 2 * columns)
-        return hashing.order(buckets, 2 * columns + 1, chunk, causal=causal)
+    def buckets(
+        self, vectors: Float[Tensor, "batch heads length head_dim"], exist: Bool[Tensor, "#batch #heads length"]
+    ) -> Int[Tensor, "batch heads rounds length"]:
+        """The bucket of each vector in each round; those that do not exist have one of their own, behind the others."""
+        turned = torch.einsum("bhnd,rfdc->fbhrnc", vectors, self.rotations.to(vectors.dtype))
+        count = exist.sum(-1)[..., None, None]
+        # columns that are still wanted: half as many as buckets
+        left = torch.where(count > self.chunk, count // self.chunk, 0).clamp(max=self.columns)
+        bucket = torch.zeros_like(turned[0, ..., 0], dtype=torch.long)
+        for one in turned:
+            used = left.clamp(max=_COLUMNS)
+            outside = torch.arange(one.shape[-1], device=one.device) >= used.unsqueeze(-1)
+            both = [side.masked_fill(outside, float("-inf")) for side in (one, -one)]
+            found = torch.cat(both, -1).argmax(-1)
+            # columns that are not used lie between those of x R and those of -x R
+            found = torch.where(found >= one.shape[-1], found - one.shape[-1] + used, found)
+            bucket = bucket * (2 * used).clamp(min=1) + found
+            left = left // used.clamp(min=1) // 2
+        return bucket.masked_fill(~exist.unsqueeze(2), 2 * self.columns)
 
-    def _attend(self, query: Tensor, key: Tensor, value: Tensor, order: hashing.Order) -> Tensor:
-        keys, values = (hashing.beside(order.chunks(tensor)) for tensor in (key, value))
+    @torch.no_grad()
+    def _order(self, query: Tensor, exist: Tensor, causal: bool) -> "Order":
+        buckets, length = self.buckets(query, exist), query.shape[2]
+        ascending = buckets.argsort(stable=True, dim=-1)
+        places = torch.arange(length, device=query.device).expand_as(ascending)
+        place = torch.zeros_like(ascending).scatter(-1, ascending, places)
+        # codes of different buckets are further apart than the reach
+        reach = self.chunk if causal else 1
+        code = (place if causal else place // self.chunk) + buckets * (reach + 1)
+        return Order(ascending, place, code.int(), self.chunk, reach)
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, order: "Order") -> Tensor:
         # (batch, heads, rounds, chunks, chunk, keys of two chunks)
-        scores = order.chunks(query) @ keys.mT
-        meet, times = order.meetings()
-        scores = scores.masked_fill_(order.itself(), _ITSELF).masked_fill_(~meet, float("-inf"))
+        scores = order.chunks(query) @ _beside(order.chunks(key)).mT
+        itself = F.pad(torch.eye(self.chunk, dtype=torch.bool, device=query.device), (self.chunk, 0))
+        scores = torch.where(itself, _ITSELF, scores) + order.shares().to(scores.dtype)
         top = scores.detach().amax(-1, keepdim=True)
-        powers = (scores - top).exp_()
-        if times is not None:
-            powers = powers / times.clamp_(min=1)
-        sums = self.dropout(powers) @ values, powers.sum(-1, keepdim=True)
+        powers = (scores - top).exp()
+        used = drop(powers, self.dropout if self.training else 0.0)
+        sums = used @ _beside(order.chunks(value)), powers.sum(-1, keepdim=True)
         top, weighted, total = (order.restored(tensor) for tensor in (top, *sums))
         # (batch, heads, rounds, length, 1): how much of a softmax over all rounds each one holds
         share = (top - top.amax(2, keepdim=True)).exp()
         return (share * weighted).sum(2) / (share * total).sum(2)
 
     def extra_repr(self) -> str:
-        rounds, head_dim, columns = self.rotations.shape
-        return f"head_dim={head_dim}, chunk={self.chunk}, rounds={rounds}, buckets={2 * columns}"
+        rounds, _, head_dim, _ = self.rotations.shape
+        return f"head_dim={head_dim}, chunk={self.chunk}, rounds={rounds}, buckets={2 * self.columns}"
+
+
+class Order(NamedTuple):
+    """Positions sorted by bucket, and by position within one, cut into chunks.
+
+    Query i reaches key j where 0 <= code_i - code_j <= reach, in each round by its own codes.
+    """
+
+    sorted: Int[Tensor, "batch heads rounds length"]
+    place: Int[Tensor, "batch heads rounds length"]
+    code: Int[Tensor, "batch heads rounds length"]
+    chunk: int
+    reach: int
+
+    def chunks(self, tensor: Tensor) -> Tensor:
+        """(batch, heads, length, dim) in sorted order: (batch, heads, rounds, chunks, chunk, dim)."""
+        rounds = self.sorted.shape[2]
+        return _picked(tensor, self.sorted.flatten(2)).unflatten(2, (rounds, -1, self.chunk))
+
+    def restored(self, chunks: Tensor) -> Tensor:
+        """What `chunks` made, in the order of positions: (batch, heads, rounds, length, dim)."""
+        picked = _picked(chunks.flatten(3, 4).flatten(1, 2), self.place.flatten(1, 2))
+        return picked.unflatten(1, self.place.shape[1:3])
+
+    def shares(self) -> Float[Tensor, "batch heads rounds chunks chunk keys"]:
+        """log(1 / rounds that a pair meets in) of each query with the keys of its chunk and the one before.
+
+        Minus infinity where they do not meet.
+        """
+        met, times = [], 0
+        for turn, code in enumerate(self.code.unbind(2)):
+            codes = self.chunks(code.unsqueeze(-1))
+            apart = codes - _beside(codes, -1 - self.reach).mT
+            near = (apart >= 0) & (apart <= self.reach)
+            met.append(near[:, :, turn])
+            times = times + near.to(torch.uint8)
+        return torch.where(torch.stack(met, 2), -times.float().log(), float("-inf"))
+
+
+def _picked(tensor: Tensor, index: Tensor) -> Tensor:
+    """tensor[b, h, index[b, h]]; whole rows at once, which is three times as fast as `gather`."""
+    batch, heads, length, dim = tensor.shape
+    first = torch.arange(batch * heads, device=tensor.device).view(batch, heads, 1) * length
+    return tensor.flatten(0, 2).index_select(0, (first + index).flatten()).view(batch, heads, -1, dim)
+
+
+def _beside(chunks: Tensor, absent: int = 0) -> Tensor:
+    """Each chunk (axis 3) behind the one before it; `absent` stands before the first."""
+    before = F.pad(chunks, (0, 0, 0, 0, 1, 0), value=absent)[:, :, :, :-1]
+    return torch.cat((before, chunks), 4)

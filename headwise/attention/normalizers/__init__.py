@@ -1,8 +1,10 @@
-"""Scores to weights: objects (scores, keep) -> weights. A row with no allowed key is zero, and so is its gradient."""
+"""Scores to weights: modules (scores, keep) -> weights. A row with no allowed key is zero, and so is its gradient."""
 
 from collections.abc import Callable
 
-from headwise.attention.normalizers.dense import Scalable, Softmax, Softmax1
+from torch import Tensor
+
+from headwise.attention.normalizers.dense import Scalable, Sinks, Softmax, Softmax1
 from headwise.attention.normalizers.elementwise import Identity, ReLU, ReLU2, Sigmoid
 from headwise.attention.normalizers.function import Function
 from headwise.attention.normalizers.normalizer import Keep, Normalizer, Scores
@@ -14,6 +16,7 @@ softmax, softmax1 = Softmax(), Softmax1()
 relu, relu2, sigmoid, identity = ReLU(), ReLU2(), Sigmoid(), Identity()
 sparsemax, entmax15, hard = Sparsemax(), Entmax15(), Hard()
 
+# without parameters, so one object serves everybody
 NORMALIZERS: dict[str, Normalizer] = {
     "softmax": softmax,
     "softmax1": softmax1,
@@ -35,17 +38,20 @@ _OPTIONS: dict[str, tuple[type[Normalizer], Callable[[str], Normalizer], str, st
 }
 
 
-def build(name: str | Normalizer | Callable[..., Scores]) -> Normalizer:
-    """The normalizer of this name, such as "softmax" or "top_k:8"; a normalizer or function as `as_normalizer` has it.
+def build(normalizer: str | Normalizer | Callable[..., Tensor], num_heads: int | None = None) -> Normalizer:
+    """The normalizer of a name such as "softmax" or "top_k:8"; an object as it is, a function or module as `Function`.
 
-    Raises: ConfigError if the name is unknown, or its option missing or not allowed.
+    Args:
+        num_heads: what "sinks" is built for, which has a parameter for each head.
+    Raises:
+        ConfigError: an unknown name, an option that is missing or not allowed, a class in place of its instance.
 
     >>> build("top_k:8").name
     'top_k:8'
     """
-    if not isinstance(name, str):
-        return as_normalizer(name)
-    family, colon, option = name.partition(":")
+    if not isinstance(normalizer, str):
+        return normalizer if isinstance(normalizer, Normalizer) else Function(normalizer)
+    family, colon, option = normalizer.partition(":")
     if not colon and family in NORMALIZERS:
         return NORMALIZERS[family]
     if family in _OPTIONS:
@@ -55,22 +61,22 @@ def build(name: str | Normalizer | Callable[..., Scores]) -> Normalizer:
         except ValueError:
             given = f"got '{option}'" if option else "got none"
             raise ConfigError(f"normalizer '{family}' needs {noun} after a colon, such as {example}; {given}") from None
-    if family in NORMALIZERS:
+    if family not in (*NORMALIZERS, "sinks"):
+        raise ConfigError(unknown("normalizer", family, [*NORMALIZERS, *_OPTIONS, "sinks"]))
+    if colon:
         raise ConfigError(f"normalizer '{family}' has no option, got '{option}'; write {family}")
-    raise ConfigError(unknown("normalizer", family, [*NORMALIZERS, *_OPTIONS]))
-
-
-def as_normalizer(normalizer: Normalizer | Callable[..., Scores]) -> Normalizer:
-    """The normalizer itself, or a function (scores, keep) -> weights as one."""
-    return normalizer if isinstance(normalizer, Normalizer) else Function(normalizer)
+    if num_heads is None:
+        raise ConfigError("normalizer 'sinks' has a parameter for each head; pass an object: Sinks(num_heads)")
+    return Sinks(num_heads)
 
 
 def catalogue() -> dict[str, str]:
     """Name and first documentation line of every normalizer; those that need an option come last."""
-    kinds = {name: type(item) for name, item in NORMALIZERS.items()} | {name: row[0] for name, row in _OPTIONS.items()}
+    kinds = {name: type(item) for name, item in NORMALIZERS.items()} | {"sinks": Sinks}
+    kinds |= {name: row[0] for name, row in _OPTIONS.items()}
     return {name: (kind.__doc__ or "").partition("\n")[0] for name, kind in kinds.items()}
 
 
 __all__ = ["NORMALIZERS", "Entmax", "Entmax15", "Function", "Hard", "Identity", "Keep", "Normalizer", "ReLU", "ReLU2"]
-__all__ += ["Scalable", "Scores", "Sigmoid", "Softmax", "Softmax1", "Sparsemax", "TopK", "as_normalizer", "build"]
-__all__ += ["catalogue", "entmax15", "hard", "identity", "relu", "relu2", "sigmoid", "softmax", "softmax1", "sparsemax"]
+__all__ += ["Scalable", "Scores", "Sigmoid", "Sinks", "Softmax", "Softmax1", "Sparsemax", "TopK", "build", "catalogue"]
+__all__ += ["entmax15", "hard", "identity", "relu", "relu2", "sigmoid", "softmax", "softmax1", "sparsemax"]

@@ -1,16 +1,13 @@
 """Softmax and its variants: normalizers that give every allowed key a weight."""
 
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
-from headwise.attention.normalizers.normalizer import Count, Keep, Normalizer, Scores, Strip, allowed
-from headwise.errors import ConfigError
+from headwise.attention.normalizers.normalizer import Keep, Normalizer, Scores, allowed, hide
+from headwise.errors import ConfigError, ShapeError
 
 
-@dataclass(frozen=True)
 class Softmax(Normalizer):
     """exp(s_j) / sum over allowed k of exp(s_k) (Vaswani et al. 2017, arXiv:1706.03762, eq. 1).
 
@@ -19,23 +16,20 @@ class Softmax(Normalizer):
     [[[[0.5, 0.5, 0.0, 0.0]]]]
     """
 
-    def __call__(self, scores: Scores, keep: Keep | None) -> Scores:
-        if keep is None:
-            return scores.softmax(-1)
-        empty = ~keep.any(-1, keepdim=True)
-        # a row of minus infinities would give NaN in the gradient too, so an empty row goes through as zeros
-        hidden = scores.new_zeros(empty.shape).masked_fill(~empty, float("-inf"))
-        return torch.where(keep, scores, hidden).softmax(-1).masked_fill(empty, 0.0)
-
-    def strip(self, scores: Strip, count: Count) -> Strip:
-        torch.softmax(scores, -1, out=scores)
-        return scores.masked_fill_(count == 0, 0.0)
-
-    def strip_gradient(self, weights: Strip, d_weights: Strip, count: Count) -> Strip:
-        return torch._softmax_backward_data(d_weights, weights, -1, weights.dtype, grad_input=d_weights)
+    def forward(self, scores: Scores, keep: Keep | None) -> Scores:
+        return softmax_of(scores, keep)
 
 
-@dataclass(frozen=True)
+def softmax_of(scores: Scores, keep: Keep | None) -> Scores:
+    """`Softmax` as a function."""
+    if keep is None:
+        return scores.softmax(-1)
+    some = keep.any(-1, keepdim=True).to(scores.dtype)
+    # minus infinity; in a row without a key 0, since one of minus infinities is NaN
+    hidden = (1 - some).log()
+    return torch.where(keep, scores, hidden).softmax(-1) * some
+
+
 class Softmax1(Normalizer):
     """exp(s_j) / (1 + sum over allowed k of exp(s_k)): softmax beside a key of score 0 and value 0.
 
@@ -46,24 +40,44 @@ class Softmax1(Normalizer):
     [[[[0.25, 0.25, 0.25]]]]
     """
 
-    def __call__(self, scores: Scores, keep: Keep | None) -> Scores:
-        if keep is not None:
-            scores = scores.masked_fill(~keep, float("-inf"))
-        # the added score keeps rows without a key finite
-        return torch.cat((scores, scores.new_zeros(*scores.shape[:-1], 1)), -1).softmax(-1)[..., :-1]
-
-    def strip(self, scores: Strip, count: Count) -> Strip:
-        if scores.shape[-1] == 0:
-            return scores
-        top = scores.amax(-1, keepdim=True).clamp_(min=0)
-        scores.sub_(top).exp_()
-        return scores.div_(scores.sum(-1, keepdim=True).add_(top.neg_().exp_()))
-
-    def strip_gradient(self, weights: Strip, d_weights: Strip, count: Count) -> Strip:
-        return torch._softmax_backward_data(d_weights, weights, -1, weights.dtype, grad_input=d_weights)
+    def forward(self, scores: Scores, keep: Keep | None) -> Scores:
+        return _softmax_beside(scores, keep, scores.new_zeros(1, 1))
 
 
-@dataclass(frozen=True)
+class Sinks(Normalizer):
+    """exp(s_j) / (exp(c) + sum over allowed k of exp(s_k)) with a learned c for each head: attention sinks.
+
+    Without one, heads that find nothing put their weight on the first tokens (Xiao et al. 2023, arXiv:2309.17453);
+    here it goes to a key without a value. The numbers start at 0, which is `Softmax1`.
+
+    Args:
+        num_heads: heads of the query.
+    Source: OpenAI 2025, arXiv:2508.10925, sec. 2.1 (gpt-oss): its `sinks`, named `s_aux` in attention functions, are
+    `logits` here.
+
+    >>> Sinks(num_heads=2)(torch.zeros(1, 2, 1, 3), None).tolist()
+    [[[[0.25, 0.25, 0.25]], [[0.25, 0.25, 0.25]]]]
+    """
+
+    def __init__(self, num_heads: int):
+        super().__init__()
+        self.logits = nn.Parameter(torch.zeros(num_heads))
+
+    def forward(self, scores: Scores, keep: Keep | None) -> Scores:
+        if scores.shape[1] != len(self.logits):
+            raise ShapeError(f"Sinks was built for {len(self.logits)} heads, got {scores.shape[1]}")
+        return _softmax_beside(scores, keep, self.logits[:, None].to(scores.dtype))
+
+    def per_head(self) -> bool:
+        return True
+
+
+def _softmax_beside(scores: Scores, keep: Keep | None, logit: Float[Tensor, "#heads 1"]) -> Scores:
+    """Softmax over the scores and one more, whose weight is left out; it keeps rows without a key finite."""
+    more = logit.unsqueeze(-1).expand(*scores.shape[:-1], 1)
+    return torch.cat((hide(scores, keep, float("-inf")), more), -1).softmax(-1)[..., :-1]
+
+
 class Scalable(Normalizer):
     """softmax(scale ln(n) s) with n allowed keys: a temperature that keeps rows as sharp when they grow longer.
 
@@ -78,27 +92,16 @@ class Scalable(Normalizer):
     [[[[4.0, 1.0, 1.0, 1.0]]]]
     """
 
-    scale: float
+    def __init__(self, scale: float):
+        super().__init__()
+        if not 0.0 < scale < float("inf"):
+            raise ConfigError(f"scale ({scale}) of normalizer 'scalable' must lie above 0, such as scalable:0.43")
+        self.scale = scale
 
-    def __post_init__(self) -> None:
-        if not 0.0 < self.scale < float("inf"):
-            raise ConfigError(f"scale ({self.scale}) of normalizer 'scalable' must lie above 0, such as scalable:0.43")
-
-    def __call__(self, scores: Scores, keep: Keep | None) -> Scores:
-        if keep is not None:
-            scores = scores.masked_fill(~keep, 0.0)
-        return Softmax()(scores * self._factor(allowed(scores, keep)), keep)
+    def forward(self, scores: Scores, keep: Keep | None) -> Scores:
+        # a single key has weight 1 at any temperature; ln 1 = 0 would multiply a hidden infinity
+        return softmax_of(scores * (self.scale * allowed(scores, keep).clamp(min=2).log()), keep)
 
     @property
     def name(self) -> str:
         return f"scalable:{self.scale}"
-
-    def strip(self, scores: Strip, count: Count) -> Strip:
-        return Softmax().strip(scores.mul_(self._factor(count)), count)
-
-    def strip_gradient(self, weights: Strip, d_weights: Strip, count: Count) -> Strip:
-        return Softmax().strip_gradient(weights, d_weights, count).mul_(self._factor(count))
-
-    def _factor(self, count: Float[Tensor, "*rows n"]) -> Float[Tensor, "*rows n"]:
-        # a single key has weight 1 at any temperature; ln 1 = 0 would multiply hidden minus infinities
-        return self.scale * count.clamp(min=2).log()

@@ -3,17 +3,20 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from torch import Tensor
+
 from headwise.attention.scores.activation_unit import ActivationUnit
 from headwise.attention.scores.additive import Additive
+from headwise.attention.scores.custom import Custom
 from headwise.attention.scores.dot import Bilinear, Dot, ScaledDot
 from headwise.attention.scores.graph import GAT, GATv2
 from headwise.attention.scores.normalized import Cosine, QKNorm
-from headwise.attention.scores.score import Score
+from headwise.attention.scores.score import Product, Score
 from headwise.attention.scores.soft_cap import SoftCap
 from headwise.errors import ConfigError, unknown
 
-__all__ = ["GAT", "SCORES", "ActivationUnit", "Additive", "Bilinear", "Cosine", "Dot", "GATv2", "QKNorm", "ScaledDot"]
-__all__ += ["Score", "SoftCap", "build", "catalogue"]
+__all__ = ["GAT", "SCORES", "ActivationUnit", "Additive", "Bilinear", "Cosine", "Custom", "Dot", "GATv2", "QKNorm"]
+__all__ += ["Product", "ScaledDot", "Score", "SoftCap", "as_score", "build", "catalogue"]
 
 
 class Sizes(NamedTuple):
@@ -56,3 +59,25 @@ def build(name: str, query_dim: int, key_dim: int, hidden: int, num_heads: int) 
 def catalogue() -> dict[str, str]:
     """Name and first documentation line of every score."""
     return {name: (score.__doc__ or "").partition("\n")[0] for name, (score, _) in SCORES.items()}
+
+
+# without parameters, so one object serves everybody
+_SINGLE = {"dot": Dot(), "scaled_dot": ScaledDot(), "soft_cap": SoftCap(ScaledDot(), 50.0)}
+
+
+def as_score(score: str | Score | Callable[..., Tensor]) -> Score:
+    """The score itself, that of a name without parameters, or a function or module (query, key) -> scores as one.
+
+    Raises:
+        ConfigError: an unknown name or one with parameters, a class in place of an instance, what cannot be called.
+
+    >>> as_score("scaled_dot")
+    ScaledDot()
+    """
+    if not isinstance(score, str):
+        return score if isinstance(score, Score) else Custom(score)
+    if score in _SINGLE:
+        return _SINGLE[score]
+    if score not in SCORES:
+        raise ConfigError(unknown("score", score, SCORES))
+    raise ConfigError(f"score '{score}' has parameters; pass a module: score={SCORES[score][0].__name__}(...)")

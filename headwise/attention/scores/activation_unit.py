@@ -7,7 +7,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention.scores.score import Key, Query, Score, Scores, check_built
+from headwise.attention.scores.score import Key, PairKey, PairQuery, PairScores, Query, Score, Scores
+from headwise.attention.scores.score import check_built, times
 from headwise.errors import ConfigError, unknown
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"prelu": nn.PReLU, "sigmoid": nn.Sigmoid}
@@ -55,9 +56,7 @@ class ActivationUnit(Score):
         features = (turned @ key.mT).unflatten(2, (query.shape[2], self.first.out_features)).mT
         return self._score(features + (query @ of_query.mT).unsqueeze(-2) + (key @ of_key.mT).unsqueeze(-3))
 
-    def pairs(
-        self, query: Float[Tensor, "heads pairs query_dim"], key: Float[Tensor, "heads pairs key_dim"]
-    ) -> Float[Tensor, "heads pairs"]:
+    def pairs(self, query: PairQuery, key: PairKey) -> PairScores:
         of_query, of_key, of_product = self._parts(query)
         return self._score(query @ of_query.mT + key @ of_key.mT + (query * key) @ of_product.mT)
 
@@ -74,14 +73,9 @@ class ActivationUnit(Score):
         return query + difference, key - difference, product
 
     def _score(self, features: Float[Tensor, "*pairs hidden"]) -> Float[Tensor, "*pairs"]:
-        assert self.first.bias is not None
         x = features + self.first.bias.to(features.dtype)
-        for step in self.rest:
-            # scores are wider than the parameters of a half-precision model
-            if isinstance(step, nn.Linear):
-                x = F.linear(x, step.weight.to(x.dtype), step.bias.to(x.dtype))
-            elif isinstance(step, nn.PReLU):
-                x = F.prelu(x, step.weight.to(x.dtype))
-            else:
-                x = step(x)
-        return x.squeeze(-1)
+        *steps, last = self.rest
+        for step in steps:
+            x = times(step, x)
+        # scores are not rounded to the type of the parameters
+        return F.linear(x, last.weight.to(x.dtype), last.bias.to(x.dtype)).squeeze(-1)

@@ -19,6 +19,9 @@ class Additive(Score):
         query_dim: width of a query.
         key_dim: width of a key.
         hidden: width of the sum inside tanh.
+
+    >>> Additive(3, 5, hidden=4)(torch.ones(2, 1, 6, 3), torch.ones(2, 1, 7, 5)).shape
+    torch.Size([2, 1, 6, 7])
     """
 
     def __init__(self, query_dim: int, key_dim: int, hidden: int):
@@ -47,7 +50,8 @@ class Additive(Score):
     def forward(self, query: Query, key: Key) -> Scores:
         # (batch, heads, query_len, 1, hidden) + (batch, heads, 1, key_len, hidden)
         features = torch.tanh(times(self.query, query).unsqueeze(-2) + times(self.key, key).unsqueeze(-3))
-        return times(self.value, features).squeeze(-1)
+        # as one vector, so that scores are not rounded to the type of the parameters
+        return features @ self.value.weight[0].to(features.dtype)
 
     def pair_width(self, query: Query) -> int:
         return self.value.in_features

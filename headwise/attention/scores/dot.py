@@ -1,50 +1,65 @@
 """Scores that are a product of the query and the key."""
 
+import math
+
 import torch
 from torch import Tensor, nn
 
-from headwise.attention.scores.score import AsDot, Key, KvKey, Query, Score, Scores, check_built
+from headwise.attention.scores.score import AsDot, KvKey, Product, Query, check_built
+from headwise.errors import ConfigError
 
 
-class Dot(Score):
-    """q . k (Luong et al. 2015, arXiv:1508.04025, eq. 8 "dot")."""
+class Dot(Product):
+    """scale q . k (Luong et al. 2015, arXiv:1508.04025, eq. 8 "dot").
 
-    def forward(self, query: Query, key: Key) -> Scores:
-        return query @ key.mT
+    Args:
+        scale: a fixed factor.
+    Raises:
+        ConfigError: a scale that is not finite.
+
+    >>> Dot(scale=0.25)(torch.ones(1, 1, 1, 4), torch.ones(1, 1, 1, 4)).item()
+    1.0
+    """
+
+    def __init__(self, scale: float = 1.0):
+        super().__init__()
+        if not math.isfinite(scale):
+            raise ConfigError(f"scale ({scale}) of a dot product must be finite, such as 0.125")
+        self.scale = scale
 
     def as_dot(self, query: Query, key: KvKey) -> tuple[AsDot, AsDot, float]:
-        return query, key, 1.0
+        return query, key, self.scale
+
+    def extra_repr(self) -> str:
+        return f"scale={self.scale}"
 
 
-class ScaledDot(Score):
+class ScaledDot(Product):
     """q . k / sqrt(d), which keeps the variance of the scores at 1 (Vaswani et al. 2017, arXiv:1706.03762, eq. 1).
 
     >>> ScaledDot()(torch.ones(1, 1, 1, 4), torch.ones(1, 1, 1, 4)).item()
     2.0
     """
 
-    def forward(self, query: Query, key: Key) -> Scores:
-        return (query @ key.mT) * _root(query)
-
     def as_dot(self, query: Query, key: KvKey) -> tuple[AsDot, AsDot, float]:
         return query, key, _root(query)
 
 
-class Bilinear(Score):
+class Bilinear(Product):
     """q^T W k with one learned W for all heads (Luong et al. 2015, arXiv:1508.04025, eq. 8 "general").
 
     Args:
         query_dim: width of a query.
         key_dim: width of a key.
+
+    >>> Bilinear(3, 5)(torch.ones(2, 1, 4, 3), torch.ones(2, 1, 7, 5)).shape
+    torch.Size([2, 1, 4, 7])
     """
 
     def __init__(self, query_dim: int, key_dim: int):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(query_dim, key_dim))
         nn.init.xavier_uniform_(self.weight)
-
-    def forward(self, query: Query, key: Key) -> Scores:
-        return (query @ self.weight.to(query.dtype)) @ key.mT
 
     def as_dot(self, query: Query, key: KvKey) -> tuple[AsDot, AsDot, float]:
         return query @ self.weight.to(query.dtype), key, 1.0

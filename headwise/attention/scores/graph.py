@@ -9,7 +9,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention.scores.score import Key, Query, Score, Scores, check_built, check_heads
+from headwise.attention.scores.score import Key, PairKey, PairQuery, PairScores, Query, Score, Scores
+from headwise.attention.scores.score import check_built, check_heads
 
 
 class GAT(Score):
@@ -38,7 +39,11 @@ class GAT(Score):
 
     def forward(self, query: Query, key: Key) -> Scores:
         check_heads(self, len(self.query), query)
-        return F.leaky_relu(_along(query, self.query).unsqueeze(-1) + _along(key, self.key).unsqueeze(-2), self.slope)
+        asked, told = _along(query, self.query), _along(key, self.key)
+        return F.leaky_relu(asked.unsqueeze(-1) + told.unsqueeze(-2), self.slope)
+
+    def pairs(self, query: PairQuery, key: PairKey) -> PairScores:
+        return F.leaky_relu(_along(query, self.query) + _along(key, self.key), self.slope)
 
     def pair_width(self, query: Query) -> int:
         return 1
@@ -80,9 +85,7 @@ class GATv2(Score):
         # (batch, heads, query_len, key_len, dim) @ (heads, 1, dim, 1)
         return (features @ self.weight.to(query.dtype)[:, None, :, None]).squeeze(-1)
 
-    def pairs(
-        self, query: Float[Tensor, "heads pairs query_dim"], key: Float[Tensor, "heads pairs key_dim"]
-    ) -> Float[Tensor, "heads pairs"]:
+    def pairs(self, query: PairQuery, key: PairKey) -> PairScores:
         return (F.leaky_relu(query + key, self.slope) @ self.weight.to(query.dtype).unsqueeze(-1)).squeeze(-1)
 
     def per_head(self) -> bool:

@@ -7,11 +7,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention.scores.score import AsDot, Key, KvKey, Query, Score, Scores, check_built, check_heads
+from headwise.attention.scores.score import AsDot, KvKey, Product, Query, check_built, check_heads
 from headwise.errors import ConfigError
 
 
-class Cosine(Score):
+class Cosine(Product):
     """scale q . k / (|q| |k|) with one learned scale for each head: the cosine of the angle, between -scale and scale.
 
     A vector of zeros has cosine 0 with everything.
@@ -37,10 +37,6 @@ class Cosine(Score):
         self.log_scale = nn.Parameter(torch.full((num_heads,), math.log(scale)))
         self.largest = largest
 
-    def forward(self, query: Query, key: Key) -> Scores:
-        turned, other, _ = self.as_dot(query, key)
-        return turned @ other.mT
-
     def as_dot(self, query: Query, key: KvKey) -> tuple[AsDot, AsDot, float]:
         check_heads(self, len(self.log_scale), query)
         scale = self.log_scale.to(_wide(query)).clamp(max=math.log(self.largest)).exp()
@@ -50,10 +46,13 @@ class Cosine(Score):
         return True
 
 
-class QKNorm(Score):
+class QKNorm(Product):
     """(g_q * rms_norm(q)) . (g_k * rms_norm(k)) / sqrt(d) with learned gains g_q and g_k, shared by the heads.
 
     Scores start within sqrt(d) of 0 whatever the size of the projections, which keeps training of large models stable.
+    A score sees queries and keys as positions have rotated them, so this norms after the rotation. Qwen3 and Gemma 3
+    norm before it: that is the `norm` option of `MultiHeadAttention`. A rotation keeps lengths, so the two differ only
+    in where the gains stand.
 
     Args:
         dim: width of a query and of a key.
@@ -69,18 +68,11 @@ class QKNorm(Score):
         self.query_gain = nn.Parameter(torch.ones(dim))
         self.key_gain = nn.Parameter(torch.ones(dim))
 
-    def forward(self, query: Query, key: Key) -> Scores:
-        turned, other, scale = self.as_dot(query, key)
-        return (turned @ other.mT) * scale
-
     def as_dot(self, query: Query, key: KvKey) -> tuple[AsDot, AsDot, float]:
-        dim = len(self.query_gain)
-        normed_query, normed_key = (_rms_norm(x, gain) for x, gain in ((query, self.query_gain), (key, self.key_gain)))
-        return normed_query, normed_key, dim**-0.5
+        return _rms_norm(query, self.query_gain), _rms_norm(key, self.key_gain), len(self.query_gain) ** -0.5
 
     def check(self, query_dim: int, key_dim: int) -> None:
-        dim = len(self.query_gain)
-        check_built(self, (dim, dim), (query_dim, key_dim))
+        check_built(self, (len(self.query_gain), len(self.key_gain)), (query_dim, key_dim))
 
 
 def _wide(x: Tensor) -> Tensor:

@@ -1,44 +1,46 @@
-"""The base of every score function, and the shapes they share."""
+"""The bases of every score function, and the shapes they share."""
 
 from abc import ABC, abstractmethod
 
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from headwise.errors import ShapeError
+from headwise.errors import ShapeError, Unsupported
 
 Query = Float[Tensor, "batch heads query_len query_dim"]
 Key = Float[Tensor, "batch heads key_len key_dim"]
 KvKey = Float[Tensor, "batch kv_heads key_len key_dim"]
 AsDot = Float[Tensor, "_ _ _ _"]
 Scores = Float[Tensor, "batch heads query_len key_len"]
+PairQuery = Float[Tensor, "batch heads pairs query_dim"]
+PairKey = Float[Tensor, "batch heads pairs key_dim"]
+PairScores = Float[Tensor, "batch heads pairs"]
 
 
 class Score(nn.Module, ABC):
-    """Base of the score functions."""
+    """Base of the score functions: one method, `forward`. A product of two vectors is better a `Product`."""
 
     @abstractmethod
     def forward(self, query: Query, key: Key) -> Scores:
         """One number for each pair of query and key."""
 
-    def as_dot(self, query: Query, key: KvKey) -> tuple[AsDot, AsDot, float] | None:
-        """(q', k', scale) such that the score is exactly scale * q' . k'; None if it is no such product.
+    def is_dot(self) -> bool:
+        """Whether it is a product of two vectors, which `as_dot` gives: it then runs on every kernel for products."""
+        return False
 
-        What can be written so runs on every kernel for dot products. k' has the heads of the key.
-        """
-        return None
+    def as_dot(self, query: Query, key: KvKey) -> tuple[AsDot, AsDot, float]:
+        """(q', k', scale) such that the score is exactly scale * q' . k'. k' has the heads of the key."""
+        raise Unsupported(f"{type(self).__name__} is no dot product; ask `is_dot` first")
 
-    def pairs(
-        self, query: Float[Tensor, "heads pairs query_dim"], key: Float[Tensor, "heads pairs key_dim"]
-    ) -> Float[Tensor, "heads pairs"]:
+    def pairs(self, query: PairQuery, key: PairKey) -> PairScores:
         """The score of query i with key i: what a kernel needs that computes only listed pairs."""
-        as_dot = self.as_dot(query.unsqueeze(0), key.unsqueeze(0))
-        if as_dot is not None:
-            turned, other, scale = as_dot
-            return (turned * other).sum(-1).squeeze(0) * scale
-        scores = self(query.transpose(0, 1).unsqueeze(2), key.transpose(0, 1).unsqueeze(2))
-        return scores.squeeze(-1).squeeze(-1).transpose(0, 1)
+        if self.is_dot():
+            turned, other, scale = self.as_dot(query, key)
+            return (turned * other).sum(-1) * scale
+        # each pair as a sequence of its own
+        batch, pairs = query.shape[0], query.shape[2]
+        query, key = (x.transpose(1, 2).flatten(0, 1).unsqueeze(2) for x in (query, key))
+        return self(query, key).flatten(1).unflatten(0, (batch, pairs)).transpose(1, 2)
 
     def pair_width(self, query: Query) -> int:
         """Numbers that are multiplied for each pair; a score that is no dot product keeps them all at once."""
@@ -57,9 +59,26 @@ class Score(nn.Module, ABC):
             )
 
 
-def times(linear: nn.Linear, x: Float[Tensor, "*axes wide"]) -> Float[Tensor, "*axes out"]:
-    """linear(x) in the type of x: scores are wider than the parameters of a half-precision model."""
-    return F.linear(x, linear.weight.to(x.dtype))
+class Product(Score):
+    """Base of the scores that are a dot product of what they make of query and key: one method, `as_dot`."""
+
+    @abstractmethod
+    def as_dot(self, query: Query, key: KvKey) -> tuple[AsDot, AsDot, float]:
+        """(q', k', scale) of the score scale * q' . k'. k' has the heads of the key."""
+
+    def forward(self, query: Query, key: Key) -> Scores:
+        turned, other, scale = self.as_dot(query, key)
+        # fewer numbers than there are scores
+        return (turned * scale) @ other.mT
+
+    def is_dot(self) -> bool:
+        return True
+
+
+def times(layer: nn.Module, x: Float[Tensor, "*axes wide"]) -> Float[Tensor, "*axes out"]:
+    """layer(x) for an x that is wider than the parameters, as scores are in a half-precision model."""
+    own = next(layer.parameters(), x).dtype
+    return layer(x.to(own)).to(x.dtype)
 
 
 def check_built(score: Score, built: tuple[int, ...], given: tuple[int, int]) -> None:

@@ -1,9 +1,6 @@
 """A bound around any score."""
 
-from jaxtyping import Float
-from torch import Tensor
-
-from headwise.attention.scores.score import Key, Query, Score, Scores
+from headwise.attention.scores.score import Key, PairKey, PairQuery, PairScores, Query, Score, Scores
 from headwise.errors import ConfigError
 
 
@@ -16,7 +13,7 @@ class SoftCap(Score):
         score: the inner score.
         cap: the bound, above 0; scores far below it hardly change.
     Raises:
-        ConfigError: a cap that is not above 0.
+        ConfigError: a cap that is not above 0 and finite, or an inner score that is no `Score`.
     Source: Gemma team 2024, arXiv:2408.00118, sec. 2 (logit soft-capping, cap 50 in attention).
 
     >>> import torch
@@ -27,17 +24,17 @@ class SoftCap(Score):
 
     def __init__(self, score: Score, cap: float):
         super().__init__()
-        if not cap > 0.0:
+        if not 0.0 < cap < float("inf"):
             raise ConfigError(f"cap ({cap}) must lie above 0, such as 50.0")
+        if not isinstance(score, Score):
+            raise ConfigError(f"SoftCap bends a score such as ScaledDot(), got {score!r}")
         self.score = score
         self.cap = cap
 
     def forward(self, query: Query, key: Key) -> Scores:
         return self.cap * (self.score(query, key) / self.cap).tanh()
 
-    def pairs(
-        self, query: Float[Tensor, "heads pairs query_dim"], key: Float[Tensor, "heads pairs key_dim"]
-    ) -> Float[Tensor, "heads pairs"]:
+    def pairs(self, query: PairQuery, key: PairKey) -> PairScores:
         return self.cap * (self.score.pairs(query, key) / self.cap).tanh()
 
     def pair_width(self, query: Query) -> int:

@@ -1,0 +1,34 @@
+"""A user's own function or module in place of a score or a normalizer: what it must be, and what it must return."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from headwise.errors import ConfigError, ShapeError
+
+
+def check_function(kind: str, function: Callable[..., Tensor], wanted: str) -> None:
+    """Raises: ConfigError if it is a class in place of an instance, or cannot be called."""
+    if isinstance(function, type):
+        name = function.__name__
+        raise ConfigError(f"{kind} is the class {name}; pass an instance, {name}()")
+    if not callable(function):
+        raise ConfigError(f"{kind} must be a name, a module or a function {wanted}, got {type(function).__name__}")
+
+
+def name_of(function: Callable[..., Tensor]) -> str:
+    """Its name in messages; of an object that of its class."""
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def checked(result: Tensor, kind: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
+    """What it returned, in the type of `like` where autocast changed that. Raises: ShapeError if it does not fit."""
+    if not isinstance(result, Tensor):
+        raise ShapeError(f"{kind} must return a tensor, got {type(result).__name__}")
+    if result.is_floating_point() and torch.is_autocast_enabled(result.device.type):
+        result = result.to(like.dtype)
+    if tuple(result.shape) != shape or result.dtype != like.dtype:
+        given = f"{tuple(result.shape)} {result.dtype}"
+        raise ShapeError(f"{kind} must return {shape} {like.dtype}, got {given}")
+    return result

@@ -1,0 +1,126 @@
+"""The definition on a few query rows at a time, each strip under checkpoint: any score, normalizer, mask, position.
+
+A strip holds whole rows, so no normalizer needs a second pass; its table is made again for the gradient, so memory is
+that of one strip. A mask within a band costs only the keys that the band reaches. After Rabe and Staats 2021,
+arXiv:2112.05682, section 4, with whole rows in place of a running maximum.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from headwise.attention.call import Call, per_head, wide
+from headwise.attention.kernels import plain
+from headwise.attention.scores import Dot
+
+# numbers that a strip has for its pairs, and rows that it has at least
+_NUMBERS, _ROWS = 1 << 20, 16
+
+
+def refusal(call: Call) -> str | None:
+    """What of the call prevents strips, or None."""
+    if 0 in call.shape:
+        return "an axis is empty"
+    if torch.compiler.is_exporting():
+        return "the program is exported, and its lengths may vary"
+    return None
+
+
+def pairs(call: Call) -> int:
+    """Rows of every strip times the keys that its band reaches."""
+    return call.shape[0] * call.shape[1] * sum((b - a) * (high - low) for a, b, low, high in _strips(call))
+
+
+def keeps(call: Call) -> str:
+    """What is in memory at once."""
+    rows, keys = max(((b - a), (high - low)) for a, b, low, high in _strips(call))
+    width = 1 if call.score.is_dot() else call.score.pair_width(call.query)
+    count = call.shape[0] * call.shape[1] * rows * keys * width * 4
+    return f"scores of {rows} rows at a time, {count:,} bytes"
+
+
+def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
+    """The output of the call."""
+    limits, mask, heads = list(_strips(call)), call.mask, call.shape[1]
+    call = call.clean()
+    query, key, score = call.query, call.key, call.score
+    if score.is_dot():
+        query, key, scale = score.as_dot(query, key)
+        score = Dot(scale)
+    # once for all strips, not once in each
+    query, key, value = wide(query), wide(per_head(key, heads)), wide(per_head(call.value, heads))
+    whole = replace(call, query=query, key=key, value=value, score=score, mask=None)
+    scored, normalizer = bound(score), bound(call.normalizer)
+
+    def strip(first: int, last: int, low: int, high: int) -> Tensor:
+        part = cut(whole, first, last, low, high)
+        keep = part.keep()
+        if mask is not None:
+            start = call.query_start + first
+            table = mask.dense(*part.shape, query_start=start, key_start=low, device=query.device)
+            keep = table if keep is None else table & keep
+        return plain.attention(part, keep, scored, normalizer)
+
+    run = _recomputed if call.learns and _hooks_work(query) else _as_it_is
+    return torch.cat([run(strip, limit) for limit in limits], dim=2).to(call.value.dtype)
+
+
+def cut(call: Call, first: int, last: int, low: int, high: int) -> Call:
+    """A call without a mask, of the queries first .. last - 1 over the keys low .. high - 1, which count from 0."""
+    bias, relative = call.bias, call.relative
+    if bias is not None:
+        bias = (bias if bias.shape[2] == 1 else bias[:, :, first:last])[..., low:high]
+    if relative is not None:
+        relative = relative.part(queries=(first, last), keys=(low, high))
+    return replace(
+        call,
+        query=call.query[:, :, first:last],
+        key=call.key[:, :, low:high],
+        value=call.value[:, :, low:high],
+        bias=bias,
+        relative=relative,
+        # only distances are read from it
+        query_start=call.query_start + first - low,
+    )
+
+
+def bound(module: nn.Module) -> Callable[..., Tensor]:
+    """The module with its parameters as they are now: recomputed later, it must not meet others in their place.
+
+    Under `torch.func.functional_call` a module holds the given parameters only until the call returns.
+    """
+    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    if not tensors:
+        return module
+    return lambda *inputs: torch.func.functional_call(module, tensors, inputs)
+
+
+def _recomputed(strip: Callable[..., Tensor], limit: tuple[int, int, int, int]) -> Tensor:
+    output: Tensor = checkpoint(strip, *limit, use_reentrant=False)
+    return output
+
+
+def _as_it_is(strip: Callable[..., Tensor], limit: tuple[int, int, int, int]) -> Tensor:
+    return strip(*limit)
+
+
+def _hooks_work(tensor: Tensor) -> bool:
+    """Whether tensors saved for the gradient can be made again: transforms of `torch.func` have no hooks for it."""
+    return torch.compiler.is_compiling() or torch.func.debug_unwrap(tensor) is tensor
+
+
+def _strips(call: Call) -> Iterator[tuple[int, int, int, int]]:
+    """(first query, last, lowest key, highest) of every strip; ends are behind the last one."""
+    batch, heads, query_len, key_len = call.shape
+    left, right = (None, None) if call.mask is None else call.mask.within() or (None, None)
+    width = 1 if call.score.is_dot() else call.score.pair_width(call.query)
+    step = max(_ROWS, _NUMBERS // (batch * heads * key_len * width))
+    for first in range(0, query_len, step):
+        last = min(first + step, query_len)
+        low = 0 if left is None else min(key_len, max(0, call.query_start + first - left))
+        high = key_len if right is None else min(key_len, max(low, call.query_start + last + right))
+        yield first, last, low, high

@@ -1,0 +1,90 @@
+"""One recorded call, and what is copied of it so that its weights stay what they were."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from headwise.attention.call import Call
+from headwise.attention.mechanisms.mechanism import Mechanism
+from headwise.records.watching import Change, weights
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordedCall:
+    """One call of an attention layer: references to what it was given and what it returned.
+
+    Copied are only the parameters and buffers of the mechanism, its score and its normalizer, which are small: an
+    optimizer changes them in place.
+    """
+
+    mechanism: Mechanism
+    call: Call
+    output: Float[Tensor, "batch heads query_len value_dim"]
+    changes: tuple[Change, ...] = ()
+    state: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def changed(self) -> bool:
+        """Whether parameters of the mechanism have changed since, by an optimizer step for instance."""
+        return not _same(_state(_Reader(self)), self.state)
+
+    def weights(
+        self, heads: Sequence[int] | None = None, queries: slice = slice(None), keys: slice = slice(None)
+    ) -> Float[Tensor, "batch heads query_len key_len"]:
+        """Exact weights of these heads, query rows and keys, computed now from the call with the parameters of then.
+
+        Attention by its definition computes what is asked for; other mechanisms may not be cut, and compute all.
+        """
+        with torch.no_grad(), torch.autocast(self.output.device.type, enabled=False):
+            found: Tensor = functional_call(_Reader(self), dict(self.state), (heads, queries, keys))
+        return found
+
+
+def recorded(
+    mechanism: Mechanism, call: Call, output: Tensor, changes: tuple[Change, ...], earlier: Mapping[str, Tensor]
+) -> RecordedCall:
+    """A call without its graph; it shares the copies of `earlier` if no parameter has changed since."""
+    made = RecordedCall(mechanism, _detached(call), output.detach(), changes)
+    state = _state(_Reader(made))
+    same = _same(state, earlier)
+    return replace(made, state=earlier if same else {name: part.detach().clone() for name, part in state.items()})
+
+
+class _Reader(nn.Module):
+    """Whatever has parameters that a recorded call used, as one module."""
+
+    def __init__(self, recorded: RecordedCall):
+        super().__init__()
+        self.mechanism, self.score, self.normalizer = recorded.mechanism, recorded.call.score, recorded.call.normalizer
+        self.recorded = recorded
+
+    def forward(self, heads: Sequence[int] | None, queries: slice, keys: slice) -> Tensor:
+        return weights(self.mechanism, self.recorded.call, self.recorded.changes, heads, queries, keys)
+
+
+def _state(module: nn.Module) -> dict[str, Tensor]:
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def _same(one: Mapping[str, Tensor], two: Mapping[str, Tensor]) -> bool:
+    return one.keys() == two.keys() and all(
+        tensor.shape == two[name].shape and tensor.device == two[name].device and torch.equal(tensor, two[name])
+        for name, tensor in one.items()
+    )
+
+
+def _detached(call: Call) -> Call:
+    bias, relative = call.bias, call.relative
+    if bias is not None:
+        # an optimizer would change a parameter in place
+        bias = bias.detach().clone() if isinstance(bias, nn.Parameter) else bias.detach()
+    if relative is not None:
+        relative = relative.detached()
+        names = ("scalar", "query_table", "key_table", "value_table")
+        relative = replace(relative, **{n: t.clone() for n in names if (t := getattr(relative, n)) is not None})
+    query, key, value = call.query.detach(), call.key.detach(), call.value.detach()
+    return replace(call, query=query, key=key, value=value, bias=bias, relative=relative)

@@ -1,0 +1,197 @@
+"""Changing a model for a while: heads muted, weights replaced, tokens hidden, mechanisms swapped; undone on exit."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from headwise.attention.call import Call, wide
+from headwise.attention.masks import Table
+from headwise.attention.mechanisms.mechanism import Mechanism
+from headwise.errors import ConfigError, ShapeError
+from headwise.records.watching import Change, Weights, chosen, joined, watched
+
+
+@dataclass(frozen=True, eq=False)
+class Edit(Change):
+    """A change of the attention layers whose names match a pattern with `*` and `?`."""
+
+    pattern: str
+
+    def open(self, model: nn.Module, stack: ExitStack) -> None:
+        """Applies the edit to a model; the stack undoes it."""
+        for name, (_, mechanism) in chosen(model, self.pattern).items():
+            # as the edit of this layer, which its messages name
+            stack.enter_context(joined(mechanism, change=replace(self, pattern=name)))
+
+
+@dataclass(frozen=True, eq=False)
+class Mute(Edit):
+    """The output of some heads is zero, as if all their weights were; all other heads stay bit-identical.
+
+    Args:
+        heads: one head or several.
+    """
+
+    heads: int | Sequence[int]
+
+    def after(self, output: Tensor, call: Call, earlier: Weights) -> Tensor:
+        return self.resumed(output, call)
+
+    def weights(self, whole: Tensor, call: Call) -> Tensor:
+        return self.resumed(whole, call)
+
+    def resumed(self, output: Tensor, call: Call) -> Tensor:
+        heads = _heads(self.pattern, self.heads, call)
+        return output.index_fill(1, torch.tensor(heads, device=output.device), 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Replace(Edit):
+    """The weights of a layer, or of some of its heads, are others; all other heads stay bit-identical.
+
+    The output of these heads is new weights @ value, without dropout. The new weights are taken as they are: they may
+    meet what the mask forbids, and need not sum to 1.
+
+    Args:
+        new: weights that broadcast to (batch, heads, query_len, key_len), or a function from the weights there are,
+            without dropout, to new ones of that shape.
+        heads: one head or several; all if None.
+    """
+
+    new: Float[Tensor, "..."] | Callable[[Tensor], Tensor]
+    heads: int | Sequence[int] | None = None
+
+    def after(self, output: Tensor, call: Call, earlier: Weights) -> Tensor:
+        heads, call = _heads(self.pattern, self.heads, call), call.clean()
+        with torch.autocast(output.device.type, enabled=False):
+            new = self._made(None if isinstance(self.new, Tensor) else earlier(), heads, call)
+            value = wide(call.value[:, [head // call.group for head in heads]])
+            part = new.to(value.dtype) @ value
+            if call.relative is not None and call.relative.value_table is not None:
+                part = part + call.relative.part(heads).values(new.to(value.dtype), 0, call.query_start)
+        return output.index_copy(1, torch.tensor(heads, device=output.device), part.to(output.dtype))
+
+    def weights(self, whole: Tensor, call: Call) -> Tensor:
+        heads = _heads(self.pattern, self.heads, call)
+        new = self._made(whole, heads, call).to(whole.dtype)
+        return whole.index_copy(1, torch.tensor(heads, device=whole.device), new)
+
+    def _made(self, whole: Tensor | None, heads: list[int], call: Call) -> Tensor:
+        new = self.new if isinstance(self.new, Tensor) else self.new(whole[:, heads])  # type: ignore[index]
+        wanted = (call.shape[0], len(heads), *call.shape[2:])
+        try:
+            return new.expand(wanted)
+        except RuntimeError:
+            raise ShapeError(
+                f"new weights of {self.pattern} are {tuple(new.shape)};"
+                f" they must broadcast to (batch, heads, query_len, key_len) = {wanted}"
+            ) from None
+
+
+@dataclass(frozen=True, eq=False)
+class Hide(Edit):
+    """Nobody sees some keys: they are taken out of the mask, as padding is.
+
+    The numbers of a layer change where something is hidden; the planner may then choose another kernel, so rows of a
+    batch where nothing is hidden keep their numbers up to rounding.
+
+    Args:
+        tokens: positions of keys, or which keys of which row of the batch, True = hidden. Positions behind the last
+            key hide nothing, so a decoder that goes step by step meets them when it gets there.
+    """
+
+    tokens: Sequence[int] | Bool[Tensor, "batch key_len"]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.tokens, Tensor) and min(self.tokens, default=0) < 0:
+            raise ConfigError(f"Hide: tokens are positions from 0 on, not {min(self.tokens)}")
+
+    def before(self, call: Call) -> Call:
+        if isinstance(self.tokens, Tensor):
+            hidden = self.tokens[:, None, None]
+        else:
+            keys = torch.arange(call.shape[3], device=call.query.device)
+            hidden = torch.isin(keys, torch.tensor(list(self.tokens), dtype=keys.dtype, device=keys.device)).view(
+                1, 1, 1, -1
+            )
+        others = Table(~hidden)
+        return replace(call, mask=others if call.mask is None else call.mask & others)
+
+
+@dataclass(frozen=True, eq=False)
+class Swap(Edit):
+    """Another mechanism computes the layer; it is a part of the model meanwhile, so it trains and moves with it.
+
+    Args:
+        mechanism: the one in its place; a function without arguments that makes one, if several layers match.
+    """
+
+    mechanism: Mechanism | Callable[[], Mechanism]
+
+    def open(self, model: nn.Module, stack: ExitStack) -> None:
+        found = chosen(model, self.pattern)
+        if isinstance(self.mechanism, Mechanism) and len(found) > 1:
+            raise ConfigError(
+                f"{len(found)} layers match '{self.pattern}': pass a function that makes a mechanism for each,"
+                f" such as lambda: {type(self.mechanism).__name__}()"
+            )
+        for name, old in found.values():
+            new = self.mechanism if isinstance(self.mechanism, Mechanism) else self.mechanism()
+            if not name or not isinstance(new, Mechanism):
+                what = "a mechanism inside the model" if not name else f"to a Mechanism, not to {type(new).__name__}"
+                raise ConfigError(f"Swap('{self.pattern}') changes {what}")
+            new.train(old.training)
+            _exchange(model, name, old, new)
+            stack.callback(partial(_exchange, model, name, new, old))
+
+
+@contextmanager
+def edit(model: nn.Module, *edits: Edit) -> Iterator[None]:
+    """While open, the model computes as the edits say; afterwards, whatever happened, it is bit for bit what it was.
+
+    Edits act in the order given, swaps first, and inside those that are open already. No parameter is written; what
+    the edits leave alone stays bit-identical. Keep it open until gradients are computed if layers are checkpointed:
+    they run again then. A program compiled before the edit was opened runs without it.
+
+    Args:
+        edits: `Mute`, `Replace`, `Hide`, `Swap`, each with the names of its layers.
+    Raises:
+        ConfigError: a name that no attention layer has, or a head that a layer lacks.
+
+    >>> from headwise.layers.attention import MultiHeadAttention
+    >>> from headwise.records import record
+    >>> model, x = nn.ModuleDict({"first": MultiHeadAttention(8, 2)}), torch.ones(1, 3, 8)
+    >>> with edit(model, Mute("first", heads=1), Hide("*", tokens=[2])), record(model) as trace:
+    ...     _ = model["first"](x)
+    >>> trace["first"].weights(queries=slice(1)).tolist()
+    [[[[0.5, 0.5, 0.0]], [[0.0, 0.0, 0.0]]]]
+    """
+    wrong = [each for each in edits if not isinstance(each, Edit)]
+    if wrong:
+        raise ConfigError(f"edit takes Mute, Replace, Hide and Swap, not {type(wrong[0]).__name__}")
+    with ExitStack() as stack:
+        for each in sorted(edits, key=lambda one: not isinstance(one, Swap)):
+            each.open(model, stack)
+        yield
+
+
+def _exchange(model: nn.Module, name: str, old: Mechanism, new: Mechanism) -> None:
+    """The module of this name is another one, watched by whoever watched the old one."""
+    watch = watched(old)
+    if watch is not None:
+        watch.move(new)
+    model.set_submodule(name, new, strict=True)
+
+
+def _heads(name: str, heads: int | Sequence[int] | None, call: Call) -> list[int]:
+    every = call.shape[1]
+    asked = list(range(every)) if heads is None else [heads] if isinstance(heads, int) else list(heads)
+    wrong = [head for head in asked if not 0 <= head < every]
+    if wrong:
+        raise ConfigError(f"{name} has heads 0 to {every - 1}, not {wrong[0]}")
+    return asked

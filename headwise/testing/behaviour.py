@@ -1,0 +1,198 @@
+"""Invariants of how it behaves: gradients, kernels, empty and huge inputs, types, dropout, saving."""
+
+import copy
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from headwise.attention.call import Call
+from headwise.attention.kernels import KERNELS, plain
+from headwise.attention.mechanisms.scored import Scored
+from headwise.testing.case import DTYPES, EVAL, EXACT, Case, over
+from headwise.testing.invariant import Invariant
+from headwise.testing.numbers import RESULTS, TOLERANCE, apart, drawn, gradients, nonzero, not_finite, results_apart
+from headwise.testing.subject import Subject, inputs
+
+
+def _jumps(subject: Subject) -> str | None:
+    return "its gradient stands in for that of a step, which has none" if subject.jumps() else None
+
+
+def _short(subject: Subject, quick: bool) -> Iterator[Case]:
+    return over(dtypes=EXACT, longest=3 if quick else 7)(subject, quick)
+
+
+def _differences(subject: Subject, case: Case) -> str | None:
+    """Gradients by autograd are those by differences, of inputs and of the parameters given for the call."""
+    call, module = case.call(learns=True), subject.of(case)
+    own = {name: p.detach().clone().requires_grad_() for name, p in module.named_parameters()}
+
+    def function(*given: Tensor) -> Tensor:
+        inner = Call(*given[:3], mask=call.mask)
+        output: Tensor = functional_call(module, dict(zip(own, given[3:], strict=True)), (inner,))
+        return output
+
+    try:
+        torch.autograd.gradcheck(function, (*inputs(call), *own.values()), fast_mode=True)
+    except torch.autograd.gradcheck.GradcheckError as error:
+        which = ", ".join(("query", "key", "value", *own))
+        return f"gradients of {which}: {' '.join(str(error).split())[:200]}"
+    return None
+
+
+def _one_kernel(subject: Subject) -> str | None:
+    return None if isinstance(subject.module(1), Scored) else "it has one way to compute"
+
+
+def _all_and_one(subject: Subject, quick: bool) -> Iterator[Case]:
+    # one node without an edge: a graph that lists nothing
+    yield from (Case(mask=mask) for mask in subject.masks if mask == "graph")
+    yield from over()(subject, quick)
+
+
+def _kernels(subject: Subject, case: Case) -> str | None:
+    definition = subject.definition(case.heads)
+    assert definition is not None
+    score, normalizer = (copy.deepcopy(module).to(case.dtype) for module in definition)
+    expected: tuple[Tensor, ...] = ()
+    for name, kernel in {"plain": plain, **KERNELS}.items():
+        call = replace(case.call(learns=True), score=score, normalizer=normalizer)
+        if kernel.refusal(call) is not None:
+            continue
+        output = kernel.compute(call)
+        found = (output, *gradients(output, inputs(call)))
+        expected = expected or found
+        wrong = results_apart(f"of kernel {name} against plain", found, expected, 4 * TOLERANCE[case.dtype])
+        if wrong is not None:
+            return wrong
+    return None
+
+
+def _layout(subject: Subject, case: Case) -> str | None:
+    """Every other number of twice as many, turned axes, expanded ones: as a copy of them, for turned gradients too."""
+    call, tolerance = case.call(), max(1e-6, TOLERANCE[case.dtype]) if case.dtype != torch.float64 else 1e-12
+    query, key, value = inputs(call)
+    # what lies between is not to be read
+    spread = torch.stack((query, torch.full_like(query, float("nan"))), -1).flatten(-2)[..., ::2]
+    expanded = (tensor[:1, :1].expand_as(tensor) for tensor in (query, key, value))
+    for strange in (
+        (spread, key.mT.contiguous().mT, value.transpose(1, 2).contiguous().transpose(1, 2)),
+        tuple(expanded),
+    ):
+        results = []
+        for tensors in (strange, [tensor.clone(memory_format=torch.contiguous_format) for tensor in strange]):
+            leaves = [tensor.detach().requires_grad_() for tensor in tensors]
+            # the gradient that comes back is turned as well
+            output = subject.run(case, Call(*leaves, mask=call.mask)).mT
+            results.append((output, *gradients(output, leaves)))
+        found = results_apart("for other strides", *results, tolerance)
+        if found is not None:
+            return found
+    return None
+
+
+def _no_axes(subject: Subject, quick: bool) -> Iterator[Case]:
+    sizes = ((0, 3, 2), (3, 0, 2), (0, 0, 2), (3, 3, 0)) if subject.facts.cross else ((0, 0, 2), (3, 3, 0))
+    for query_len, key_len, batch in sizes:
+        yield Case(batch, 2, 2, query_len, key_len, mask=subject.open_mask)
+
+
+def _empty_axes(subject: Subject, case: Case) -> str | None:
+    output, *found = subject.results(case, case.call(learns=True))
+    wrong = nonzero("output", output) if case.key_len == 0 else None
+    return wrong or next(
+        (bad for name, g in zip(RESULTS[1:], found, strict=True) if (bad := not_finite(name, g))), None
+    )
+
+
+def _sized(subject: Subject, quick: bool) -> Iterator[Case]:
+    for case in over(("none", "causal", "padding", "table"), dtypes=(torch.float32,), modes=EVAL)(subject, quick):
+        yield from (replace(case, size=size) for size in (1e3, 1e15))
+
+
+def _huge(subject: Subject, case: Case) -> str | None:
+    found = zip(RESULTS, subject.results(case, case.call(learns=True)), strict=True)
+    return next((bad for name, tensor in found if (bad := not_finite(name, tensor, infinite=True))), None)
+
+
+def _types(subject: Subject, case: Case) -> str | None:
+    """Of numbers that every type has, each type computes what float64 does."""
+    results = []
+    for dtype in (case.dtype, torch.float64):
+        exact = replace(case, dtype=torch.float64).call()
+        leaves = [tensor.bfloat16().to(dtype).requires_grad_() for tensor in inputs(exact)]
+        output = subject.run(replace(case, dtype=dtype), Call(*leaves, mask=exact.mask))
+        if output.dtype != dtype:
+            return f"output is {output.dtype}, inputs are {dtype}"
+        above = drawn(output.shape, torch.bfloat16, 7).to(dtype)
+        found = torch.autograd.grad(output, leaves, above, allow_unused=True)
+        results.append((output, *(torch.zeros(()) if gradient is None else gradient for gradient in found)))
+    return results_apart("against float64", *results, TOLERANCE[case.dtype])
+
+
+def _once(subject: Subject, quick: bool) -> Iterator[Case]:
+    found = over([subject.open_mask], dtypes=(torch.float32,), modes=(True,))(subject, quick)
+    return (case for case in found if case.key_len > 1)
+
+
+def _dropped(subject: Subject, case: Case, call: Call) -> Tensor:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        return subject.run(case, call, dropout=0.5)
+
+
+def _dropout(subject: Subject, case: Case) -> str | None:
+    """Without dropout no mode changes a number; with it none drops in eval, one seed drops the same, and on average
+    over 1,000 draws nothing changes, within five standard errors."""
+    call, quiet = case.call(), replace(case, training=False)
+    output = subject.run(quiet, call)
+    found = (
+        apart("output in train without dropout", subject.run(case, call), output)
+        or apart("output in eval with dropout 0.5", _dropped(subject, quiet, call), output)
+        or apart("output of the same seed", _dropped(subject, case, call), _dropped(subject, case, call))
+    )
+    if found is not None or case.heads > 2:
+        return found
+    many = Call(*(tensor[:1].repeat(1000, 1, 1, 1) for tensor in inputs(call)), mask=call.mask)
+    dropped = _dropped(subject, replace(case, batch=1000), many).double()
+    error, mean = dropped.std(0, keepdim=True) / 1000**0.5, dropped.mean(0, keepdim=True)
+    beyond = ((mean - output[:1].double()).abs() - 5 * error).clamp(min=0)
+    return apart("mean of 1000 draws, beyond 5 standard errors,", beyond, torch.zeros_like(beyond), 1e-5)
+
+
+def _saved(subject: Subject, case: Case) -> str | None:
+    """What is in the state is all that counts, and so is what is given for a call, for its gradients too."""
+    call, other = case.call(), subject.of(case, seed=1)
+    given = {
+        name: tensor.clone().requires_grad_(tensor.is_floating_point())
+        for name, tensor in subject.of(case).state_dict().items()
+    }
+    before = functional_call(other, given, (call,))
+    other.load_state_dict(given)
+    after = other(call)
+    own = [name for name, _ in other.named_parameters()]
+    d_before, d_after = gradients(before, [given[name] for name in own]), gradients(after, list(other.parameters()))
+    found = apart("output after saving and loading", after, subject.run(case, call))
+    found = found or apart("output with parameters given for the call", before, after)
+    for name, one, two in zip(own, d_before, d_after, strict=True):
+        found = found or apart(f"gradient of {name} given for the call", one, two)
+    return found
+
+
+INVARIANTS = (
+    Invariant("gradients", "gradients are those of differences, of parameters too", _short, _differences, _jumps),
+    Invariant(
+        "kernels", "every kernel equals the plain one, forward and backward", _all_and_one, _kernels, _one_kernel
+    ),
+    Invariant("dropout", "dropout: off in eval, repeatable, right on average", _once, _dropout),
+    Invariant("axes", "empty axes give empty outputs or zeros", _no_axes, _empty_axes),
+    Invariant("huge", "huge finite inputs never give NaN", _sized, _huge),
+    Invariant(
+        "types", "every type agrees with float64, gradients too", over(dtypes=DTYPES[1:], modes=EVAL, longest=9), _types
+    ),
+    Invariant("state", "saved and loaded, or given for a call, parameters are what counts", _once, _saved),
+    Invariant("layout", "strides and expanded inputs do not matter", over(), _layout),
+)

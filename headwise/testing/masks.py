@@ -1,0 +1,151 @@
+"""Invariants of masks: the predicate, the table, the words and what planners are told say the same."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from headwise.attention import masks, planner
+from headwise.attention.call import Call
+from headwise.attention.kernels import KERNELS
+from headwise.attention.masks import Causal, Mask, Table, Window, explain
+from headwise.testing.invariant import Invariant
+from headwise.testing.numbers import apart, drawn, nonzero
+
+_CPU = torch.device("cpu")
+
+# one of each kind for a batch of sequences of n positions
+SAMPLES: dict[str, Callable[[int, int], Mask]] = {
+    "causal": lambda batch, n: Causal(),
+    "padding": lambda batch, n: masks.Padding(torch.arange(batch) * 2 % (n + 1)),
+    "window": lambda batch, n: Window(2, 1),
+    "dilated": lambda batch, n: masks.Dilated(1, 2, 2),
+    "strided": lambda batch, n: masks.Strided(2),
+    "blocks": lambda batch, n: masks.Blocks(3),
+    "global": lambda batch, n: masks.Global((0, 2)),
+    "bigbird": lambda batch, n: masks.BigBird(n, 2, 1, 1, 1),
+    "shifts": lambda batch, n: masks.Shifts((-1, 0, 2)),
+    "prefix": lambda batch, n: masks.Prefix(torch.arange(batch) + 1),
+    # documents of three tokens, with padding behind the last
+    "documents": lambda batch, n: masks.Documents(
+        torch.where(torch.arange(n) == n - 1, -1, torch.arange(n) // 3).expand(batch, n)
+    ),
+    "edges": lambda batch, n: masks.Edges(torch.arange(2 * n).reshape(2, n) * 5 % n, n),
+    "table": lambda batch, n: Table(drawn((batch, 1, n, n), torch.float64, 1) > 0),
+}
+
+
+class MaskSubject:
+    """A mask to be tried.
+
+    Args:
+        name: for messages.
+        make: (batch, positions) -> the mask.
+    """
+
+    def __init__(self, name: str, make: Callable[[int, int], Mask]):
+        self.name, self.make = name, make
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """One trial: queries `start` to `start + query_len - 1` over keys from 0 on."""
+
+    batch: int
+    heads: int
+    query_len: int
+    key_len: int
+    start: int = 0
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """(batch, heads, query_len, key_len)."""
+        return self.batch, self.heads, self.query_len, self.key_len
+
+    def mask(self, subject: MaskSubject) -> Mask:
+        """The mask for these positions."""
+        return subject.make(self.batch, max(self.start + self.query_len, self.key_len))
+
+    def table(self, mask: Mask) -> Tensor:
+        """The mask as a table of full size."""
+        return mask.dense(*self.shape, query_start=self.start).expand(self.shape)
+
+
+def _patterns(subject: MaskSubject, quick: bool) -> Iterator[Pattern]:
+    yield Pattern(1, 1, 1, 1)
+    yield Pattern(1, 1, 2, 3)
+    yield Pattern(2, 3, 5, 7)
+    yield Pattern(2, 2, 2, 7, start=5)
+    if not quick:
+        yield Pattern(3, 2, 7, 7)
+        yield Pattern(2, 2, 11, 13, start=2)
+
+
+def _predicate(subject: MaskSubject, case: Pattern) -> str | None:
+    mask, table = case.mask(subject), case.table(case.mask(subject))
+    for batch, head, row, key in torch.cartesian_prod(*map(torch.arange, case.shape)).view(-1, 4).tolist():
+        place = (batch, head, row + case.start, key)
+        allowed = bool(mask(*(torch.tensor(index) for index in place)))
+        if allowed != bool(table[batch, head, row, key]):
+            return f"at (batch, head, query, key) {place} the predicate says {allowed}, the table {not allowed}"
+        said = explain(mask, place[2], key, batch=batch, head=head)
+        if ("may not attend" in said) == allowed:
+            return f"at (batch, head, query, key) {place} it says '{said}', the predicate says {allowed}"
+    return None
+
+
+def _told(subject: MaskSubject, case: Pattern) -> str | None:
+    """`band` is exact; `within`, `pairs` and `seen` leave nothing out."""
+    mask = case.mask(subject)
+    for part in (mask, mask & Window(2, 1), mask | Window(1, 0)):
+        table, no = case.table(part), torch.zeros(case.shape, dtype=torch.bool)
+        band, within, pairs = part.band(), part.within(), part.pairs()
+        seen = part.seen(*case.shape, case.start, _CPU)
+        found = None
+        if band is not None:
+            found = apart("band", _inside(case, band), table)
+        if within is not None:
+            found = found or apart("pairs outside of within", table & ~_inside(case, within), no)
+        if pairs is not None:
+            listed = set(zip(pairs.query.tolist(), pairs.key.tolist(), strict=True))
+            places = table.any(1).any(0).nonzero().tolist()
+            lost = [(row + case.start, key) for row, key in places if (row + case.start, key) not in listed]
+            found = found or (f"pairs that are not listed: {lost[0]}" if lost else None)
+        if seen is not None:
+            found = found or apart("keys seen that `seen` lacks", table & ~seen.unsqueeze(2), no)
+        if found is not None:
+            return found
+    return None
+
+
+def _inside(case: Pattern, band: tuple[int | None, int | None]) -> Tensor:
+    far = torch.arange(case.key_len) - torch.arange(case.start, case.start + case.query_len)[:, None]
+    left, right = (1000 if bound is None else bound for bound in band)
+    return ((far >= -left) & (far <= right)).expand(case.shape)
+
+
+def _honoured(subject: MaskSubject, case: Pattern) -> str | None:
+    """Every kernel that takes the mask gives what the written-out table gives, and 0 to rows without a key."""
+    mask = case.mask(subject)
+    table = case.table(mask)
+    query = drawn((*case.shape[:3], 4), torch.float64, 1)
+    key, value = (drawn((*case.shape[:2], case.key_len, 4), torch.float64, seed) for seed in (2, 3))
+    expected = planner.run(Call(query, key, value, mask=Table(table)), "plain")
+    call = Call(query, key, value, mask=mask, query_start=case.start)
+    for name, kernel in KERNELS.items():
+        if kernel.refusal(call) is not None:
+            continue
+        output = kernel.compute(call)
+        found = apart(f"output of kernel {name}", output, expected, 1e-12)
+        found = found or nonzero(f"output of kernel {name} without a key", output, ~table.any(-1, keepdim=True))
+        if found is not None:
+            return found
+    return None
+
+
+INVARIANTS = (
+    Invariant("predicate", "predicate, table and words say the same", _patterns, _predicate),
+    Invariant("told", "what planners are told leaves no pair out", _patterns, _told),
+    Invariant("kernels", "every kernel honours it", _patterns, _honoured),
+)

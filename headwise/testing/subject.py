@@ -1,0 +1,196 @@
+"""What is tried: a mechanism, or any function of query, key and value, and what it promises."""
+
+import copy
+import inspect
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headwise.attention import normalizers
+from headwise.attention.call import Call, per_head
+from headwise.attention.mechanisms.mechanism import Facts, Mechanism
+from headwise.attention.mechanisms.scored import Scored
+from headwise.attention.normalizers import Normalizer, Softmax
+from headwise.attention.scores import ScaledDot, Score
+from headwise.errors import ShapeError, Unsupported
+from headwise.testing.case import CAUSAL, KEYS, MASKS, Case
+from headwise.testing.numbers import gradients
+
+# weights of a row sum to 1 and do not change when a number is added to all scores
+_SPARSE = (normalizers.Sparsemax, normalizers.Entmax, normalizers.Entmax15, normalizers.Hard, normalizers.TopK)
+_SIMPLEX = (Softmax, normalizers.Scalable, *_SPARSE)
+_POSITIVE = (*_SIMPLEX, normalizers.Softmax1, normalizers.ReLU, normalizers.ReLU2, normalizers.Sigmoid)
+# every allowed key gets a weight above 0
+_DENSE = (Softmax, normalizers.Softmax1, normalizers.Scalable)
+
+
+def inputs(call: Call) -> tuple[Tensor, Tensor, Tensor]:
+    """Query, key and value."""
+    return call.query, call.key, call.value
+
+
+class Function(Mechanism):
+    """A function of query, key and value, taken for softmax attention by its definition unless it states `facts`.
+
+    It gets as many heads of key and value as of the query, and by name those of `mask`, `bias`, `relative` and
+    `query_start` that it takes; what it does not take is refused.
+    """
+
+    def __init__(self, function: Callable[..., Any]):
+        super().__init__()
+        self.function = function
+        parameters = inspect.signature(function.forward if isinstance(function, nn.Module) else function).parameters
+        options = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        self.takes = [name for name in ("mask", "bias", "relative", "query_start") if options or name in parameters]
+        own = getattr(function, "facts", None)
+        self.states_facts = isinstance(own, Facts)
+        self.facts = own if isinstance(own, Facts) else self._assumed()  # type: ignore[misc]
+
+    def forward(self, call: Call) -> Tensor:
+        self.require(call)
+        options = {name: getattr(call, name) for name in ("mask", "bias", "relative")}
+        options |= {"query_start": call.query_start or None}
+        given = {name: option for name, option in options.items() if option is not None}
+        for name in given:
+            if name not in self.takes:
+                raise Unsupported(f"it takes no {name}")
+        key, value = (per_head(tensor, call.shape[1]) for tensor in (call.key, call.value))
+        return self.function(call.query, key, value, **given)
+
+    def _assumed(self) -> Facts:
+        return Facts(
+            formula="softmax(q k^T / sqrt(d)) v",
+            exact="yes",
+            causal="mask" in self.takes,
+            bias="bias" in self.takes,
+            relative="relative" in self.takes,
+            steps="shared" if "query_start" in self.takes else "none",
+        )
+
+
+class Subject:
+    """A mechanism to be tried.
+
+    Args:
+        name: for messages.
+        make: (heads, dropout) -> a mechanism, or a function of query, key and value, with fresh parameters.
+    """
+
+    def __init__(self, name: str, make: Callable[[int, float], Callable[..., Any]]):
+        self.name, self.make = name, make
+        self._made: dict[tuple[int, torch.dtype, float, int], Mechanism] = {}
+
+    def module(
+        self,
+        heads: int,
+        dtype: torch.dtype = torch.float64,
+        training: bool = False,
+        dropout: float = 0.0,
+        seed: int = 0,
+    ) -> Mechanism:
+        """The mechanism for so many heads, with the same numbers as parameters whatever their type."""
+        kind = (heads, dtype, dropout, seed)
+        if kind not in self._made:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                made = self.make(heads, dropout)
+                self._made[kind] = _settled(made if isinstance(made, Mechanism) else Function(made), dtype)
+        return self._made[kind].train(training)
+
+    def of(self, case: Case, *, dropout: float = 0.0, seed: int = 0) -> Mechanism:
+        """The mechanism of a case."""
+        return self.module(case.heads, case.dtype, case.training, dropout, seed)
+
+    def run(self, case: Case, call: Call, *, dropout: float = 0.0) -> Tensor:
+        """The output for a call in the type and mode of a case. Raises: ShapeError if it is no such tensor."""
+        output = self.of(case, dropout=dropout)(call)
+        wanted = (*call.shape[:3], call.value.shape[-1])
+        if not isinstance(output, Tensor):
+            raise ShapeError(f"it returns {type(output).__name__}, no tensor (batch, heads, query_len, value_dim)")
+        if tuple(output.shape) != wanted:
+            have = tuple(output.shape)
+            raise ShapeError(f"it returns shape {have}; (batch, heads, query_len, value_dim) is {wanted}")
+        return output
+
+    def results(self, case: Case, call: Call, *, dropout: float = 0.0) -> tuple[Tensor, ...]:
+        """The output, and the gradients of query, key and value from a fixed random sum of it."""
+        output = self.run(case, call, dropout=dropout)
+        return (output, *gradients(output, inputs(call)))
+
+    @property
+    def facts(self) -> Facts:
+        """What it says of itself, or what is assumed."""
+        return self.module(1).facts
+
+    @property
+    def states_facts(self) -> bool:
+        """Whether it says what it promises."""
+        return getattr(self.module(1), "states_facts", True)
+
+    @cached_property
+    def masks(self) -> tuple[str, ...]:
+        """Names of the masks that it promises to honour; of a function that says nothing this is found out."""
+        facts = self.facts
+        found = [name for name in MASKS if facts.honours == "any" or name in KEYS]
+        found = [name for name in found if (facts.causal if name in CAUSAL else facts.bidirectional)]
+        return tuple(found if self.states_facts else [name for name in found if not self._refuses(name)])
+
+    @property
+    def open_mask(self) -> str:
+        """The mask that hides least."""
+        return "none" if self.facts.bidirectional else "causal"
+
+    def definition(self, heads: int = 1) -> tuple[Score, Normalizer] | None:
+        """The score and normalizer that define it, in float64, if it is attention by these."""
+        module = self.module(heads)
+        if isinstance(module, Scored):
+            return module.score or ScaledDot(), module.normalizer or Softmax()
+        return (ScaledDot(), Softmax()) if self.facts.exact == "yes" else None
+
+    def simplex(self) -> bool:
+        """Whether weights of a row promise to sum to 1."""
+        return self._normalizes_as(_SIMPLEX)
+
+    def positive(self) -> bool:
+        """Whether weights promise not to be negative."""
+        return self._normalizes_as(_POSITIVE)
+
+    def dense(self) -> bool:
+        """Whether every allowed key promises to have an influence."""
+        return self._normalizes_as(_DENSE)
+
+    def jumps(self) -> bool:
+        """Whether its outputs jump, so that a stand-in takes the place of its gradient."""
+        return self._normalizes_as((normalizers.Hard,))
+
+    def head_state(self) -> str | None:
+        """The name of a parameter or buffer that differs by head."""
+        two, three = (self.module(heads).state_dict() for heads in (2, 3))
+        return next((name for name, tensor in two.items() if tensor.shape != three[name].shape), None)
+
+    def _normalizes_as(self, kinds: tuple[type[Normalizer], ...]) -> bool:
+        definition = self.definition()
+        return definition is not None and isinstance(definition[1], kinds)
+
+    def _refuses(self, mask: str) -> bool:
+        case = Case(2, 2, 2, 3, 3, mask)
+        try:
+            self.run(case, case.call())
+        except Unsupported:
+            return True
+        except Exception:
+            # another fault: the invariant that meets it reports it
+            return False
+        return False
+
+
+def _settled(module: Mechanism, dtype: torch.dtype) -> Mechanism:
+    module = copy.deepcopy(module)
+    for parameter in module.parameters():
+        # what starts as zeros or an identity would hide what it does
+        parameter.data.add_(torch.randn(parameter.shape), alpha=0.1)
+    # numbers that bfloat16 has too: every type computes the same function
+    return module.to(torch.bfloat16).to(dtype)

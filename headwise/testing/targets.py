@@ -1,0 +1,133 @@
+"""From what a user names to what is tried: a registered name, `module:attribute`, a class, an object or a function."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from headwise import positions
+from headwise.attention import mechanisms, normalizers, scores
+from headwise.attention.masks import Mask
+from headwise.attention.mechanisms.scored import Scored
+from headwise.attention.normalizers import Normalizer
+from headwise.attention.scores import Score
+from headwise.errors import ConfigError, HeadwiseError, Unsupported, unknown
+from headwise.folders import imported
+from headwise.positions.position import Position
+from headwise.testing.case import HEAD_DIM, MAX_LEN, Case
+from headwise.testing.masks import SAMPLES, MaskSubject
+from headwise.testing.positions import D_MODEL, HEADS, PositionSubject
+from headwise.testing.positions import MAX_LEN as PLACES
+from headwise.testing.subject import Subject
+
+AnySubject = Subject | MaskSubject | PositionSubject
+
+
+def resolve(target: Any) -> AnySubject:
+    """What is to be tried.
+
+    Args:
+        target: a class, an object or a function; "module:attribute", looked for in the current folder too; or a
+            registered name such as "linear", with its family before a dot where several have that name, as in
+            "normalizers.relu".
+    Raises:
+        ConfigError: no such module, attribute or name; it cannot be built or called, and why.
+
+    >>> resolve("linear").name
+    'linear'
+    """
+    if isinstance(target, Subject | MaskSubject | PositionSubject):
+        return target
+    if not isinstance(target, str):
+        return _checked(_of(getattr(target, "__name__", type(target).__name__), target))
+    # top_k:8 is no module
+    if ":" in target and target.partition(":")[0] not in normalizers.catalogue():
+        return _checked(_of(target, imported(target)))
+    families = _families()
+    family, _, name = target.partition(".") if target.partition(".")[0] in families else ("", "", target)
+    wanted = name.partition(":")[0]
+    found = {one: make for one, (names, make) in families.items() if wanted in names and family in ("", one)}
+    if not found:
+        known = [name for names, _ in families.values() for name in names]
+        advice = "; a thing of your own is named module:attribute, such as my_module:MyAttention"
+        raise ConfigError(unknown("target", target, known) + advice)
+    if len(found) > 1:
+        raise ConfigError(
+            f"target '{target}' is the name of several; write {' or '.join(f'{one}.{name}' for one in found)}"
+        )
+    return next(iter(found.values()))(name)
+
+
+def _families() -> dict[str, tuple[Any, Callable[[str], AnySubject]]]:
+    """The names of each family, and what makes a subject of one."""
+    return {
+        "mechanisms": (mechanisms.names(), lambda name: Subject(name, _built(mechanisms.mechanism_type(name)))),
+        "scores": (scores.SCORES, _score),
+        "normalizers": (normalizers.catalogue(), lambda name: _of(name, normalizers.build(name))),
+        "masks": (SAMPLES, lambda name: MaskSubject(name, SAMPLES[name])),
+        "positions": (positions.names(), lambda name: PositionSubject(name, _placed(positions.position_type(name)))),
+    }
+
+
+def _score(name: str) -> Subject:
+    return Subject(
+        name,
+        lambda heads, dropout: Scored(scores.build(name, HEAD_DIM, HEAD_DIM, HEAD_DIM, heads), dropout=dropout),
+    )
+
+
+def _of(name: str, found: Any) -> AnySubject:
+    """What a user's object is: class, instance or function."""
+    kind = found if isinstance(found, type) else type(found)
+    if issubclass(kind, Position):
+        return PositionSubject(name, _placed(found))
+    if issubclass(kind, Mask):
+        sample: Mask = found() if isinstance(found, type) else found
+        return MaskSubject(name, lambda batch, n: sample)
+    if issubclass(kind, Score):
+        return Subject(name, lambda heads, dropout: Scored(_sized(found, heads, dropout), dropout=dropout))
+    if issubclass(kind, Normalizer):
+        return Subject(name, lambda heads, dropout: Scored(normalizer=_sized(found, heads, dropout), dropout=dropout))
+    if not callable(found):
+        raise ConfigError(f"'{name}' is {kind.__name__}, which cannot be called with query, key and value")
+    return Subject(name, _built(found))
+
+
+def _placed(found: Any) -> Callable[[], Position]:
+    return lambda: found.sized(D_MODEL, HEAD_DIM, HEADS, PLACES) if isinstance(found, type) else found
+
+
+def _built(found: Any) -> Callable[[int, float], Any]:
+    return lambda heads, dropout: _sized(found, heads, dropout)
+
+
+def _sized(found: Any, heads: int, dropout: float) -> Any:
+    """A class is built by its `sized`, or by the sizes that its constructor has arguments for."""
+    if not isinstance(found, type):
+        return found
+    sizes: dict[str, Any] = {"head_dim": HEAD_DIM, "num_heads": heads, "max_len": MAX_LEN, "dropout": dropout}
+    if hasattr(found, "sized"):
+        return found.sized(**sizes)
+    sizes |= dict.fromkeys(("query_dim", "key_dim", "hidden", "dim"), HEAD_DIM)
+    return found(**{name: size for name, size in sizes.items() if name in inspect.signature(found).parameters})
+
+
+def _checked(subject: AnySubject) -> AnySubject:
+    """The subject, once it has been built and called."""
+    if not isinstance(subject, Subject):
+        return subject
+    try:
+        subject.module(2)
+    except HeadwiseError:
+        raise
+    except Exception as error:
+        advice = "; a classmethod sized(*, head_dim, num_heads, max_len, dropout) says how"
+        raise ConfigError(f"{subject.name} cannot be built: {type(error).__name__}: {error}{advice}") from error
+    case = Case(2, 2, 2, 3, 3, mask=subject.open_mask)
+    try:
+        subject.run(case, case.call())
+    except Unsupported:
+        return subject
+    except Exception as error:
+        shape = f"query, key and value of (batch, heads, length, head_dim) = (2, 2, 3, {HEAD_DIM})"
+        raise ConfigError(f"{subject.name} fails for {shape}: {type(error).__name__}: {error}") from error
+    return subject
