@@ -179,15 +179,15 @@ class Book:
 
     def step(self, src: Tensor, src_lens: Tensor, tgt: Tensor, tgt_lens: Tensor) -> float:
         # as its users run it: runtime.apply may have chosen another path for the products, which is ours alone
-        before = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision("highest")
+        before = torch.backends.mkldnn.matmul.fp32_precision
+        torch.backends.mkldnn.matmul.fp32_precision = "ieee"
         self.optimizer.zero_grad()
         bos = torch.tensor([BOS] * tgt.shape[0]).reshape(-1, 1)
         loss = self.loss(self.model(src, torch.cat([bos, tgt[:, :-1]], 1), src_lens), tgt, tgt_lens)
         loss.sum().backward()
         self.d2l.grad_clipping(self.model, CLIP)
         self.optimizer.step()
-        torch.set_float32_matmul_precision(before)
+        torch.backends.mkldnn.matmul.fp32_precision = before
         return loss.sum().item() * STEPS
 
 

@@ -114,7 +114,8 @@ class HuggingFace:
 def work(job: dict[str, Any]) -> None:
     """Loads what the parent prepared and decodes what it asks for."""
     torch.set_num_threads(1)
-    settings = runtime.apply(1) if job["tuned"] else None
+    # as the verbs that only predict set it up
+    settings = runtime.apply(1, fast_products=False) if job["tuned"] else None
     folder = Path(job["folder"])
     corpus, config = Corpus.load(folder), TransformerConfig.model_validate(job["config"])
     weights = load_file(folder / WEIGHTS[job["kind"]])

@@ -3,14 +3,16 @@
     python -m benchmarks.machine
     python -m benchmarks.machine --quick
 
-Matrix products on both float32 paths of PyTorch and in bfloat16, at the sizes of training and of decoding, where plain
-and packed weights are compared; then memory, dropout and softmax.
+Matrix products on both float32 paths of PyTorch and in bfloat16, at the sizes of training and of decoding, where plain,
+packed and rounded weights are compared; then memory, dropout, softmax and the loss of a vocabulary. On processors with
+fast bfloat16 the oneDNN path rounds to it, so it is not taken there.
 """
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -21,7 +23,8 @@ from benchmarks.rates import linear_rate, seconds
 from benchmarks.tables import print_table, write_json
 from headwise import runtime
 from headwise.attention.dropout import Dropout
-from headwise.layers.packed import PackedLinear
+from headwise.layers.loss import vocabulary_loss
+from headwise.layers.packed import PackedLinear, RoundedLinear
 
 Size = tuple[int, int, int]
 
@@ -45,7 +48,7 @@ DECODING: list[Size] = [
     for width, outputs in ((128, 256), (128, 8000), (512, 512), (512, 2048), (2048, 512), (512, 8000))
 ]
 QUICK: list[Size] = [(5, 128, 256)]
-PATHS = {"MKL": "highest", "oneDNN": "medium"}
+PATHS = {"default": "ieee", "oneDNN": "bf16"}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -66,18 +69,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "decoding": _packed(QUICK if options.quick else DECODING),
         "memory": _memory(elements, before),
         "passes": _passes(16 if options.quick else 4096),
+        "loss": _losses([(64, 16, 100)] if options.quick else [(4096, 128, 10_000), (4096, 512, 10_000)]),
     }
     write_json(options.json, {"settings": vars(settings), **found})
 
 
 @contextmanager
 def _path(setting: str) -> Iterator[None]:
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(setting)
+    matmul = torch.backends.mkldnn.matmul
+    before = matmul.fp32_precision
+    matmul.fp32_precision = setting
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        matmul.fp32_precision = before
 
 
 def _products(sizes: list[Size]) -> dict[str, list[float]]:
@@ -89,26 +94,26 @@ def _products(sizes: list[Size]) -> dict[str, list[float]]:
             with _path(setting):
                 row.append(linear_rate(*size, torch.float32))
         found[_named(size)] = [*row, linear_rate(*size, torch.bfloat16)]
-    header = ["GFLOP / CPU s, rows x in x out", *(f"fp32 {name}" for name in PATHS), "bf16", "oneDNN / MKL"]
+    header = ["GFLOP / CPU s, rows x in x out", *(f"fp32 {name}" for name in PATHS), "bf16", "oneDNN / default"]
     print_table(header, [[name, *_whole(row), f"{row[1] / row[0]:.2f}"] for name, row in found.items()])
     return found
 
 
 def _packed(sizes: list[Size]) -> dict[str, list[float]]:
-    """Microseconds of a linear layer with few rows: plain on both paths, packed, bfloat16."""
+    """Microseconds of a linear layer with few rows: plain on both paths, packed, rounded to bfloat16."""
     found = {}
     for rows, width, outputs in sizes:
         x, linear = torch.randn(rows, width), nn.Linear(width, outputs)
-        packed, low = PackedLinear(linear), nn.Linear(width, outputs, dtype=torch.bfloat16)
+        packed, rounded = PackedLinear(linear), RoundedLinear(linear)
         row = []
         with torch.inference_mode():
             for setting in PATHS.values():
                 with _path(setting):
                     row.append(1e6 * seconds(partial(linear, x)))
             row.append(1e6 * seconds(partial(packed, x)))
-            row.append(1e6 * seconds(partial(low, x.bfloat16())))
+            row.append(1e6 * seconds(partial(rounded, x)))
         found[_named((rows, width, outputs))] = row
-    header = ["CPU µs, rows x in x out", *(f"plain {name}" for name in PATHS), "packed", "bf16", "MKL / packed"]
+    header = ["CPU µs, rows x in x out", *(f"plain {name}" for name in PATHS), "packed", "rounded", "default / packed"]
     print_table(header, [[name, *(f"{t:,.1f}" for t in row), f"{row[0] / row[2]:.2f}"] for name, row in found.items()])
     return found
 
@@ -145,6 +150,29 @@ def _passes(rows: int) -> dict[str, float]:
     }
     found = {name: 1e9 * seconds(work) / tensor.numel() for name, (tensor, work) in works.items()}
     print_table(["passes, fp32", "CPU ns an element"], [[name, f"{rate:.2f}"] for name, rate in found.items()])
+    return found
+
+
+def _losses(sizes: list[Size]) -> dict[str, list[float]]:
+    """Milliseconds of vocabulary product and loss, forward and backward: ours beside `cross_entropy`."""
+    found = {}
+    for (rows, width, vocab), low in product(sizes, (False, True)):
+        hidden, targets = torch.randn(rows, width, requires_grad=True), torch.randint(vocab, (rows,))
+        weight = (torch.randn(vocab, width) * width**-0.5).requires_grad_()
+        ways = {
+            "ours": lambda h, w, t: vocabulary_loss(h, w, None, t, 0.1),
+            "plain": lambda h, w, t: F.cross_entropy(F.linear(h, w), t, reduction="sum", label_smoothing=0.1),
+        }
+
+        def run(way: Callable[..., Tensor], h: Tensor = hidden, w: Tensor = weight, t: Tensor = targets) -> None:
+            with torch.autocast("cpu", torch.bfloat16, enabled=low):  # noqa: B023
+                value = way(h, w, t)
+            torch.autograd.grad(value, (h, w))
+
+        name = f"{_named((rows, width, vocab))} {'bf16' if low else 'fp32'}"
+        found[name] = [1e3 * seconds(partial(run, way), repeats=3) for way in ways.values()]
+    table = [[name, *_whole(row), f"{row[1] / row[0]:.2f}"] for name, row in found.items()]
+    print_table(["CPU ms, rows x width x vocabulary", "ours", "cross_entropy", "ratio"], table)
     return found
 
 

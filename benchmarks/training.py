@@ -30,7 +30,7 @@ from benchmarks.workers import Answer, Workers, serve
 from headwise import runtime
 from headwise.data.batches import PairBatch
 from headwise.data.corpus import data_cache
-from headwise.layers.loss import vocabulary_loss
+from headwise.layers.loss import output_loss
 from headwise.models.transformer import build_transformer
 from headwise.tasks._translator import real_states
 from headwise.training import numerics
@@ -79,8 +79,7 @@ class Ours:
         set_learning_rate(self.optimizer, learning_rate(self.config, self.steps))
         with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
             hidden, targets = real_states(self.model, batch, batch.tgt_in)
-            output = self.model.decoder.output
-            loss = vocabulary_loss(hidden, output.weight, output.bias, targets, LABEL_SMOOTHING) / batch.num_tokens
+            loss = output_loss(self.model.decoder.output, hidden, targets, LABEL_SMOOTHING) / batch.num_tokens
         loss.backward()
         gradients = numerics.gradients(self.parameters)
         value, norm = numerics.read_together(loss.detach(), numerics.global_norm(gradients))

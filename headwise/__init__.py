@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     )
     from headwise.layers.attention import MultiHeadAttention
     from headwise.positions.position import Position
-    from headwise.records import edit, record
+    from headwise.records import Hide, Mute, Replace, Swap, edit, record
     from headwise.runtime import apply as tune
     from headwise.training.runs import load, train
 
@@ -59,7 +59,7 @@ _HOMES = {
     "headwise.errors": ("CheckpointError", "ConfigError", "DataError", "HeadwiseError", "ShapeError", "Unsupported"),
     "headwise.layers.attention": ("MultiHeadAttention",),
     "headwise.positions.position": ("Position",),
-    "headwise.records": ("edit", "record"),
+    "headwise.records": ("Hide", "Mute", "Replace", "Swap", "edit", "record"),
     "headwise.training.runs": ("load", "train"),
 }
 
@@ -77,19 +77,23 @@ __all__ = [
     "Facts",
     "Global",
     "HeadwiseError",
+    "Hide",
     "Mask",
     "Mechanism",
     "MultiHeadAttention",
+    "Mute",
     "Normalizer",
     "Padding",
     "Position",
     "Prefix",
     "Recurrent",
+    "Replace",
     "Score",
     "Scored",
     "ShapeError",
     "Shifts",
     "Strided",
+    "Swap",
     "Table",
     "Unsupported",
     "Window",

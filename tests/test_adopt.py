@@ -192,11 +192,11 @@ def test_a_family_writes_what_its_eager_path_writes(name):
         assert layer.weights().shape[2:] == (layer.weights().shape[3],) * 2
 
 
-@pytest.mark.parametrize("name", ["LlamaForCausalLM", "Gemma3ForCausalLM", "BartForConditionalGeneration"])
+@pytest.mark.parametrize("name", ["Gemma3ForCausalLM", "BartForConditionalGeneration"])
 def test_static_caches(name):
     model = built(name)
     inputs = {key: value for key, value in asked(name)[0].items() if key != "decoder_input_ids"}
-    options = {"max_new_tokens": 9, "min_new_tokens": 9, "cache_implementation": "static", "disable_compile": True}
+    options = {"max_new_tokens": 5, "min_new_tokens": 5, "cache_implementation": "static", "disable_compile": True}
     results = [model.generate(**inputs, **options, num_beams=n) for n in (1, 2)]
     adopt(model)
     with record(model) as trace:
@@ -212,7 +212,7 @@ def test_static_caches(name):
 
 def test_a_model_that_writes_can_be_edited():
     model = adopt(built("Gemma2ForCausalLM"))
-    inputs, options = asked("Gemma2ForCausalLM")[0], {"max_new_tokens": 7, "do_sample": False}
+    inputs, options = asked("Gemma2ForCausalLM")[0], {"max_new_tokens": 4, "do_sample": False}
     before = model.generate(**inputs, **options)
     name = "model.layers.1.self_attn"
     with edit(model, Mute(name, heads=[2]), Hide(name, tokens=[9])), record(model) as trace:

@@ -30,7 +30,7 @@ class Walk(RuleBasedStateMachine):
         """Keys with new numbers, one for each beam, stored with their negatives as values."""
         keys = torch.arange(self.next, self.next + self.batch * beams).float().view(self.batch, 1, beams, 1)
         self.next += self.batch * beams
-        all_keys, all_values = self.memory.append(torch.cat([keys, -keys], 1))
+        all_keys, all_values = self.memory.append(keys, -keys)
         assert torch.equal(all_values, -all_keys)
         return keys
 
@@ -87,47 +87,47 @@ TestWalk = Walk.TestCase
 
 def test_keys_and_values_grow_by_doubling():
     torch.manual_seed(2)
-    memory, pieces, rooms = KeyValues(), [], []
+    memory, keys, values, rooms = KeyValues(), [], [], []
     for size in (1, 2, 5, 1, 7, 3, 29, 1):
-        pieces.append(torch.randn(2, 6, size, 5))
-        key, value = memory.append(pieces[-1])
-        whole = torch.cat(pieces, 2)
-        assert torch.equal(key, whole[:, :3])
-        assert torch.equal(value, whole[:, 3:])
-        rooms.append(memory.both.shape[2])
+        keys.append(torch.randn(2, 3, size, 5))
+        values.append(torch.randn(2, 3, size, 4))
+        key, value = memory.append(keys[-1], values[-1])
+        assert torch.equal(key, torch.cat(keys, 2))
+        assert torch.equal(value, torch.cat(values, 2))
+        rooms.append(memory.keys.shape[2])
     assert rooms == [16, 16, 16, 16, 16, 32, 64, 64]
     assert memory.used == 49
 
 
 def test_first_room_fits_a_long_prefix():
     memory = KeyValues()
-    memory.append(torch.zeros(1, 2, 23, 3))
-    assert memory.both.shape[2] == 46
+    memory.append(torch.zeros(1, 2, 23, 3), torch.zeros(1, 2, 23, 3))
+    assert memory.keys.shape[2] == memory.values.shape[2] == 46
 
 
 def test_reading_copies_nothing():
     memory = KeyValues()
-    key, value = memory.append(torch.ones(1, 2, 3, 5))
-    memory.both[0, 0, 1] = 7
+    key, _ = memory.append(torch.ones(1, 2, 3, 5), torch.ones(1, 2, 3, 5))
+    memory.keys[0, 0, 1] = 7
     assert key[0, 0, 1, 0] == 7
-    assert value.data_ptr() > key.data_ptr()
 
 
 def test_filled_memory_is_kept_as_it_is():
-    both = torch.randn(3, 4, 7, 5)
+    key, value = torch.randn(3, 2, 7, 5), torch.randn(3, 2, 7, 4)
     memory = KeyValues()
-    memory.fill(both)
+    memory.fill(key, value)
     assert memory.fixed
-    assert memory.both is both
-    assert torch.equal(torch.cat(memory.read(), 1), both)
+    assert memory.keys is key
+    assert memory.values is value
     memory.keep(torch.tensor([2, 0]))
-    assert torch.equal(torch.cat(memory.read(), 1), both[[2, 0]])
+    assert torch.equal(memory.read()[0], key[[2, 0]])
+    assert torch.equal(memory.read()[1], value[[2, 0]])
 
 
 def test_keep_before_anything_is_stored():
     memory = KeyValues()
     memory.keep(torch.tensor([0]))
-    assert memory.both is None
+    assert memory.keys is None
 
 
 def test_grown_holds_what_was_there():

@@ -11,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 from headwise.attention import kernels
 from headwise.attention.call import Call
 from headwise.attention.masks import Causal, Padding, Table
+from headwise.attention.mechanisms.linformer import Linformer
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.scores import Additive
@@ -284,6 +285,19 @@ def test_a_mechanism_that_runs_to_show_its_weights_is_not_recorded_for_that():
         weights = trace["self_attention"].weights(1, slice(2))
     assert len(trace["self_attention"].calls) == 1
     torch.testing.assert_close(weights, torch.full((2, 1, 2, 7), 1 / 7).double())
+
+
+def test_weights_of_a_mechanism_that_learns_are_before_dropout():
+    model = attention(mechanism=Linformer(7, rank=3, dropout=0.5)).train()
+    with record(model) as trace:
+        model["self_attention"](numbers(2, 7, 30))
+    before = torch.get_rng_state()
+    weights = trace["self_attention"].weights()
+    assert torch.equal(torch.get_rng_state(), before)
+    assert model["self_attention"].mechanism.training
+    with record(model.eval()) as trace:
+        model["self_attention"](numbers(2, 7, 30))
+    torch.testing.assert_close(times_values(weights, trace["self_attention"].value), trace["self_attention"].output)
 
 
 def test_everything_that_flows_has_a_name_and_a_shape(untyped):

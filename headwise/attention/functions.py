@@ -8,7 +8,7 @@ from torch import Tensor
 from headwise.errors import ConfigError, ShapeError
 
 
-def check_function(kind: str, function: Callable[..., Tensor], wanted: str) -> None:
+def check_function(kind: str, function: object, wanted: str) -> None:
     """Raises: ConfigError if it is a class in place of an instance, or cannot be called."""
     if isinstance(function, type):
         name = function.__name__
@@ -22,7 +22,7 @@ def name_of(function: Callable[..., Tensor]) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
-def checked(result: Tensor, kind: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
+def checked(result: object, kind: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
     """What it returned, in the type of `like` where autocast changed that. Raises: ShapeError if it does not fit."""
     if not isinstance(result, Tensor):
         raise ShapeError(f"{kind} must return a tensor, got {type(result).__name__}")

@@ -1,6 +1,7 @@
 """What the distance of a pair adds to its score and its value, kept as tables: no (query, key) tensor is needed."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -76,7 +77,7 @@ class Relative:
         which is the `query_start` to ask the part with.
         """
         rows, columns = (slice(None) if limits is None else slice(*limits) for limits in (queries, keys))
-        cut = {
+        cut: dict[str, Any] = {
             "query": None if self.query is None else self.query[:, :, rows],
             "key": None if self.key is None else self.key[:, :, columns],
             "distances": None if self.distances is None else self.distances[rows, columns],
@@ -107,13 +108,23 @@ class Relative:
         total = self.tensors[0].new_zeros(())
         if self.scalar is not None:
             total = total + self.scalar.index_select(1, index.flatten()).unflatten(1, index.shape).unsqueeze(0)
+        low, high = self._reached(first, last, key_len, query_start)
         if self.query is not None and self.query_table is not None:
-            by_row = self.query[:, :, first:last] @ self.query_table.mT
-            total = total + by_row.gather(-1, index.expand(*by_row.shape[:2], -1, -1))
+            by_row = self.query[:, :, first:last] @ self.query_table[:, low:high].mT
+            total = total + by_row.gather(-1, (index - low).expand(*by_row.shape[:2], -1, -1))
         if self.key is not None and self.key_table is not None:
-            by_key = self.key @ self.key_table.mT
-            total = total + by_key.mT.gather(-2, index.expand(*by_key.shape[:2], -1, -1))
+            by_key = self.key @ self.key_table[:, low:high].mT
+            total = total + by_key.mT.gather(-2, (index - low).expand(*by_key.shape[:2], -1, -1))
         return total
+
+    def _reached(self, first: int, last: int, key_len: int, query_start: int) -> tuple[int, int]:
+        """Limits of the rows that pairs of these queries can meet: a few queries need no product with all rows."""
+        # a program is for any length: all rows, rather than limits in symbols
+        if self.distances is not None or torch.compiler.is_compiling():
+            return 0, self.size
+        nearest, farthest = 1 - query_start - last - self.low, key_len - 1 - query_start - first - self.low
+        low, high = (max(0, min(row, self.size - 1)) for row in (nearest, farthest))
+        return low, max(low, high) + 1
 
     def values(
         self, weights: Float[Tensor, "batch heads rows key_len"], first: int, query_start: int = 0

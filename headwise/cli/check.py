@@ -5,26 +5,25 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from headwise.certify import Subject, Verdict
+    from headwise.testing import Subject, Verdict
 
 _COLOURS = {"holds": typer.colors.GREEN, "fails": typer.colors.RED, "does not apply": typer.colors.BRIGHT_BLACK}
 
 
 def check(
     target: Annotated[
-        str, typer.Argument(help="module:attribute, such as my_module:MyAttention, or a name of `headwise list`.")
+        str, typer.Argument(help="A name of `headwise list`, or module:attribute, such as my_module:MyAttention.")
     ],
-    only: Annotated[str, typer.Option(help="Ids of invariants, such as A3,A12; all if not given.")] = "",
+    only: Annotated[str, typer.Option(help="Invariants to try, such as hidden,support; all if not given.")] = "",
     quick: Annotated[bool, typer.Option("--quick", help="Fewer shapes, types and modes: seconds.")] = False,
 ) -> None:
     """Try every invariant on a mechanism, score, normalizer, mask or position: what holds, what fails, and where."""
     import torch
 
-    from headwise.certify import Subject, certify, resolve
+    from headwise.testing import Subject, certify, resolve
 
     subject = resolve(target)
-    wanted = [part.strip() for part in only.split(",") if part.strip()]
-    verdicts = certify(subject, only=wanted, quick=quick)
+    verdicts = certify(subject, only=[part.strip() for part in only.split(",") if part.strip()], quick=quick)
     if isinstance(subject, Subject):
         typer.echo(_introduced(subject))
     threads = torch.get_num_threads()
@@ -36,7 +35,7 @@ def check(
         torch.set_num_threads(threads)
     for verdict in found:
         if verdict.state == "fails":
-            typer.echo(f"\n{verdict.id} {verdict.title}\n  {verdict.reason}\n  in the case: {verdict.example}")
+            typer.echo(f"\n{verdict.id}: {verdict.title}\n  {verdict.reason}\n  in the case: {verdict.example}")
     counts = {state: sum(verdict.state == state for verdict in found) for state in _COLOURS}
     typer.echo(f"\n{counts['holds']} hold, {counts['fails']} fail, {counts['does not apply']} do not apply")
     if counts["fails"]:
@@ -45,17 +44,13 @@ def check(
 
 def _introduced(subject: "Subject") -> str:
     if not subject.states_facts:
-        return (
-            f"{subject.name} states no facts: it is tried as softmax attention by its definition;"
-            " a class attribute `facts` says what else it promises"
-        )
-    facts = subject.facts
-    return f"{subject.name}: {facts.formula}\nmasks: {facts.masks}; exact: {facts.exact}"
+        return f"{subject.name} states no facts: it is tried as softmax attention by its definition"
+    return f"{subject.name}: {subject.facts.formula}\nmasks: {subject.facts.masks}; exact: {subject.facts.exact}"
 
 
 def _told(verdict: "Verdict") -> "Verdict":
     """Prints the line of a verdict as soon as it is known."""
     state = typer.style(f"{verdict.state:<14}", fg=_COLOURS[verdict.state])
     rest = {"does not apply": verdict.reason, "holds": f"in {verdict.cases} cases", "fails": "see below"}[verdict.state]
-    typer.echo(f"{verdict.id:<8} {verdict.title:<61} {state} {rest}")
+    typer.echo(f"{verdict.id:<10} {verdict.title:<60} {state} {rest}")
     return verdict

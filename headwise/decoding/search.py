@@ -31,6 +31,10 @@ class DecodingConfig(Config):
     max_len_a: float = Field(1.5, ge=0, description="longest output: tokens per source token ...")
     max_len_b: float = Field(10.0, ge=0, description="... and so many more")
     max_len: int = Field(256, ge=1, description="longest output of all, in tokens")
+    precision: Literal["fp32", "bf16"] = Field(
+        "fp32",
+        description="bf16: large products are rounded, faster where `headwise doctor` says so, other last digits",
+    )
     no_repeat_ngram: int = Field(0, ge=0, description="no n-gram of this many tokens stands twice; 0 is off")
     num_samples: int = Field(1, ge=1, description="sample: outputs per sentence")
     temperature: float = Field(1.0, gt=0, description="sample: below 1 likely tokens become likelier")

@@ -17,14 +17,15 @@ from headwise.attention.scores import ScaledDot
 from headwise.caches import AttentionStep, KeyValues
 from headwise.layers.attention import MultiHeadAttention
 from headwise.layers.blocks import DecoderBlock, Residual
-from headwise.layers.packed import PackedLinear, RoundedLinear, gains
+from headwise.layers.packed import CopiedLinear, PackedLinear, RoundedLinear, gains
 from headwise.positions.position import Position
 
 Product = Callable[[Tensor], Tensor]
+Precision = Literal["fp32", "bf16"]
 M = TypeVar("M", bound=nn.Module)
 
 
-def for_inference(model: M, precision: Literal["fp32", "bf16"] = "fp32") -> M:
+def for_inference(model: M, precision: Precision = "fp32") -> M:
     """A copy of the model in `eval()` for decoding with a cache; all parameters are shared with the model.
 
     Large linear layers keep their weights once more, and decoder blocks of plain softmax attention run without the
@@ -40,13 +41,17 @@ def for_inference(model: M, precision: Literal["fp32", "bf16"] = "fp32") -> M:
     shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     twin = copy.deepcopy(model, shared)
     _replace(twin, lambda child: large(child) if gains(child) else child)
-    _replace(twin, lambda child: DecodingBlock(child) if isinstance(child, DecoderBlock) and _is_plain(child) else child)
+    _replace(
+        twin, lambda child: DecodingBlock(child) if isinstance(child, DecoderBlock) and _is_plain(child) else child
+    )
     return twin.eval()
 
 
-def is_current(twin: nn.Module) -> bool:
-    """Whether a copy made by `for_inference` still shows the weights of its model; reads all large ones."""
-    return all(module.is_current() for module in twin.modules() if isinstance(module, PackedLinear | RoundedLinear))
+def is_current(twin: nn.Module, model: nn.Module) -> bool:
+    """Whether a copy made by `for_inference` still shows the parameters of its model; reads all large ones."""
+    if {id(parameter) for parameter in twin.parameters()} != {id(parameter) for parameter in model.parameters()}:
+        return False
+    return all(module.is_current() for module in twin.modules() if isinstance(module, CopiedLinear))
 
 
 class DecodingBlock(nn.Module):

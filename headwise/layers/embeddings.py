@@ -15,6 +15,9 @@ from headwise.positions.position import Position
 class TokenEmbedding(nn.Module):
     """dropout(position(sqrt(d_model) * E[token])): the input of an encoder or decoder.
 
+    Under bfloat16 autocast the result is bfloat16, so that the layers above add to numbers of the type that their
+    products have: without casts between the two a step of a tiny model has half the copies.
+
     Args:
         vocab_size: rows of the table E.
         d_model: width of a row.
@@ -38,14 +41,17 @@ class TokenEmbedding(nn.Module):
         except IndexError:
             raise DataError(_outside(tokens, self.weight.shape[0])) from None
         embedded: Tensor = self.dropout(self.position.embed(rows * self.scale, start))
-        kind = embedded.device.type
-        if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
-            # what the layers add to is of the type of their products: no casts between the two
-            return embedded.to(torch.get_autocast_dtype(kind))
-        return embedded
+        return embedded.to(torch.bfloat16) if _is_bfloat16(embedded.device.type) else embedded
 
     def extra_repr(self) -> str:
         return f"vocab_size={self.weight.shape[0]}, d_model={self.weight.shape[1]}"
+
+
+def _is_bfloat16(kind: str) -> bool:
+    """Whether products are bfloat16 here; float16 is too narrow for what many layers add up."""
+    if not (torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)):
+        return False
+    return torch.get_autocast_dtype(kind) == torch.bfloat16
 
 
 def _outside(tokens: Tensor, vocab_size: int) -> str:

@@ -1,5 +1,7 @@
 """Linear layers for inference with few rows: the weight kept once more, as the product reads it fastest."""
 
+from abc import ABC, abstractmethod
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -12,18 +14,46 @@ FEWEST, MOST = 4, 32
 BLOCK = 32
 
 
-class PackedLinear(nn.Module):
-    """x W^T + b as `nn.Linear` computes it in float32, with W kept once more in blocks of 32 outputs.
-
-    With 4 to 32 rows, as in a step of beam search, the plain product spends its time on strided reads of W; a product
-    for each contiguous block takes 0.4 to 0.75 of the time at 5 to 16 rows (Xeon with AMX, 512 x 2,048 and 512 x 8,000).
-    Other numbers of rows go to the layer itself. Inference only.
-    """
+class CopiedLinear(nn.Module, ABC):
+    """An `nn.Linear` with a copy of its weight, in whose place it stands while a model decodes."""
 
     def __init__(self, linear: nn.Linear):
         super().__init__()
         self.linear = linear
-        self._blocks = _blocks(linear.weight)
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self._copy = self._copied(linear.weight)
+
+    @abstractmethod
+    def forward(self, x: Float[Tensor, "*batch in_features"]) -> Float[Tensor, "*batch out_features"]:
+        """The product with the copy."""
+
+    @property
+    def weight(self) -> Tensor:
+        """The weight as it is."""
+        return self.linear.weight
+
+    @property
+    def bias(self) -> Tensor | None:
+        """The bias."""
+        return self.linear.bias
+
+    def is_current(self) -> bool:
+        """Whether the copy still shows the weight of the layer; reads all of it."""
+        now = self._copied(self.linear.weight)
+        return now.dtype == self._copy.dtype and torch.equal(self._copy, now)
+
+    @staticmethod
+    @abstractmethod
+    def _copied(weight: Tensor) -> Tensor: ...
+
+
+class PackedLinear(CopiedLinear):
+    """x W^T + b as `nn.Linear` computes it in float32, with W kept once more in blocks of 32 outputs.
+
+    With 4 to 32 rows, as in a step of beam search, the plain product spends its time on strided reads of W; a product
+    for each contiguous block takes 0.4 to 0.75 of the time at 5 to 16 rows (512 x 2,048 and 512 x 8,000, Xeon with
+    AMX). Other numbers of rows go to the layer itself. Inference only.
+    """
 
     def forward(self, x: Float[Tensor, "*batch in_features"]) -> Float[Tensor, "*batch out_features"]:
         rows = x.flatten(0, -2)
@@ -31,35 +61,30 @@ class PackedLinear(nn.Module):
             output: Tensor = self.linear(x)
             return output
         # (blocks, rows, outputs of a block)
-        made = torch.matmul(rows, self._blocks).transpose(0, 1).flatten(1)[:, : self.linear.out_features]
-        made = made if self.linear.bias is None else made + self.linear.bias
+        made = torch.matmul(rows, self._copy).transpose(0, 1).flatten(1)[:, : self.out_features]
+        made = made if self.bias is None else made + self.bias
         return made.unflatten(0, x.shape[:-1])
 
-    def is_current(self) -> bool:
-        """Whether the blocks are still the weight of the layer; reads all of it."""
-        weight = self.linear.weight
-        return weight.dtype == self._blocks.dtype and torch.equal(self._blocks, _blocks(weight))
+    @staticmethod
+    def _copied(weight: Tensor) -> Float[Tensor, "blocks in_features block"]:
+        padded = F.pad(weight.detach(), (0, 0, 0, -weight.shape[0] % BLOCK))
+        return padded.unflatten(0, (-1, BLOCK)).mT.contiguous()
 
 
-class RoundedLinear(nn.Module):
+class RoundedLinear(CopiedLinear):
     """x W^T + b with x and W rounded to bfloat16 and summed in float32: half the bytes, other last digits.
 
-    Where products in bfloat16 are fast it takes 0.6 of the time of float32 at 5 rows and 0.3 to 0.4 at 160 (Xeon with
-    AMX, 512 x 2,048). Inference only.
+    Where products in bfloat16 are fast it takes 0.6 of the time of float32 at 5 rows and 0.3 to 0.4 at 160 (512 x
+    2,048, Xeon with AMX). Inference only.
     """
 
-    def __init__(self, linear: nn.Linear):
-        super().__init__()
-        self.linear = linear
-        self._weight = linear.weight.detach().bfloat16()
-
     def forward(self, x: Float[Tensor, "*batch in_features"]) -> Float[Tensor, "*batch out_features"]:
-        made = F.linear(x.bfloat16(), self._weight).to(x.dtype)
-        return made if self.linear.bias is None else made.add_(self.linear.bias)
+        made = F.linear(x.bfloat16(), self._copy).to(x.dtype)
+        return made if self.bias is None else made.add_(self.bias)
 
-    def is_current(self) -> bool:
-        """Whether the rounded weight is still that of the layer; reads all of it."""
-        return torch.equal(self._weight, self.linear.weight.bfloat16())
+    @staticmethod
+    def _copied(weight: Tensor) -> Tensor:
+        return weight.detach().bfloat16()
 
 
 def gains(linear: nn.Module) -> bool:
@@ -68,8 +93,3 @@ def gains(linear: nn.Module) -> bool:
         return False
     weight = linear.weight
     return weight.device.type == "cpu" and weight.dtype == torch.float32 and weight.numel() >= SMALLEST
-
-
-def _blocks(weight: Tensor) -> Float[Tensor, "blocks in_features block"]:
-    padded = F.pad(weight.detach(), (0, 0, 0, -weight.shape[0] % BLOCK))
-    return padded.unflatten(0, (-1, BLOCK)).mT.contiguous()

@@ -1,5 +1,6 @@
 """Additive attention for a decoder that attends at every step: what it compares is projected outside, keys but once."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -7,11 +8,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.attention import normalizers
-from headwise.attention.call import Call, wide
+from headwise.attention.call import Call
 from headwise.attention.dropout import drop
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
-from headwise.attention.normalizers import Normalizer
-from headwise.attention.scores.score import times
+from headwise.attention.normalizers import Normalizer, Softmax
 from headwise.errors import ShapeError
 
 
@@ -54,7 +54,7 @@ class AdditiveAttention(Mechanism):
 
     def forward(self, call: Call) -> Float[Tensor, "batch 1 query_len value_dim"]:
         weights = drop(self._weights(call), self.dropout if self.training else 0.0)
-        return (weights @ wide(call.value)).to(call.value.dtype)
+        return weights @ call.value
 
     def weights(
         self,
@@ -72,10 +72,23 @@ class AdditiveAttention(Mechanism):
 
     def _weights(self, call: Call) -> Tensor:
         self.require(call)
-        if call.shape[1] != 1 or call.query.shape[3] != self.value.in_features:
-            got = f"{call.shape[1]} of width {call.query.shape[3]}"
+        if call.query.shape[1] != 1 or call.query.shape[3] != self.value.in_features:
+            got = f"{call.query.shape[1]} of width {call.query.shape[3]}"
             raise ShapeError(f"AdditiveAttention({self.value.in_features}) takes one head of that width, got {got}")
         # the axis of the only head serves queries on one side and keys on the other
-        features = torch.tanh(wide(call.query).transpose(1, 2) + wide(call.key))
-        weights: Tensor = self.normalizer(times(self.value, features).movedim(-1, 1), call.keep())
-        return weights
+        features = torch.tanh(call.query.transpose(1, 2) + call.key)
+        scores: Tensor = self.value(features).movedim(-1, 1)
+        if call.mask is None or type(self.normalizer) is not Softmax:
+            weights: Tensor = self.normalizer(scores, call.keep())
+            return weights
+        # `Softmax`, with what the mask means for it made once for all steps
+        bias, some = call.mask.made("softmax", (call.shape, scores.dtype, scores.device), lambda: _parts(call, scores))
+        return (scores + bias).softmax(-1) * some
+
+
+def _parts(call: Call, scores: Tensor) -> tuple[Tensor, Tensor]:
+    """What is added to the scores, minus infinity for hidden keys beside others, and 0 for rows without a key."""
+    keep = call.keep()
+    assert keep is not None
+    some = keep.any(-1, keepdim=True)
+    return scores.new_zeros(keep.shape).masked_fill(some & ~keep, -math.inf), some.to(scores.dtype)

@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from headwise.attention import scores
-from headwise.attention.call import Call
+from headwise.attention.call import Call, uncast
 from headwise.attention.masks import Padding
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.mechanisms.scored import Scored
@@ -85,7 +85,7 @@ class RecurrentDecoder(Decoder):
     def hidden(
         self, tokens: Int[Tensor, "batch tgt_len"], memory: Memory, memory_lens: Int[Tensor, "batch"]
     ) -> Float[Tensor, "batch tgt_len width"]:
-        with torch.autocast(tokens.device.type, enabled=False):
+        with uncast(tokens):
             x, cache = embedded(self.embedding, tokens), self.start(memory, memory_lens)
             (steps, batch, _), width, lower = x.shape, self.output.in_features, len(self.cells) - 1
             shape, dropout = (steps, lower, batch, width), self.dropout if self.training else 0.0
@@ -98,7 +98,7 @@ class RecurrentDecoder(Decoder):
         """Projects the keys, once for all steps and beams."""
         if memory.summary is None:
             raise Unsupported("a recurrent decoder starts from the encoder's final states; this encoder gives none")
-        with torch.autocast(memory_lens.device.type, enabled=False):
+        with uncast(memory_lens):
             width = self.output.in_features
             state: list[State] = [layer.split(width, -1) for layer in memory.summary.unbind(0)]
             if self.attention is None:
@@ -110,7 +110,7 @@ class RecurrentDecoder(Decoder):
 
     def step(self, tokens: Int[Tensor, "rows"], cache: Cache) -> Float[Tensor, "rows vocab"]:
         assert isinstance(cache, RecurrentCache)
-        with torch.autocast(tokens.device.type, enabled=False):
+        with uncast(tokens):
             hidden = self._advance(embedded(self.embedding, tokens[:, None])[0], cache, None)
         logits: Tensor = self.output(hidden)
         return logits
@@ -130,8 +130,8 @@ class RecurrentDecoder(Decoder):
         if self.attention is None:
             return cache.memory[0].expand(-1, cache.beams, -1).flatten(0, 1)
         # the beams of a sentence are queries over its one memory
-        hidden = cache.state[-1][0]
-        query = self.query(hidden).view(cache.sentences, 1, cache.beams, -1)
+        query = self.query(cache.state[-1][0])
+        query = query.view(cache.sentences, 1, cache.beams, query.shape[-1])
         context: Tensor = self.attention(Call(query, *cache.memory, mask=cache.mask, cross=True))
         return context.flatten(0, 2)
 

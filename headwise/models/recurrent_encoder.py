@@ -3,8 +3,9 @@
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from headwise.attention.call import uncast
+from headwise.attention.dropout import drop
 from headwise.layers.recurrent import embedded, read
 from headwise.models.protocols import Encoder, Memory
 
@@ -13,7 +14,7 @@ class RecurrentEncoder(Encoder):
     """Recurrent layers over the source, in one direction or in both.
 
     The states are those of the top layer, both directions side by side. The summary holds each layer's state after
-    the last real token; with two directions, tanh of a learned map of both.
+    the last real token; with two directions, tanh of a learned map of both. `torch.compile` has no PyTorch GRU.
 
     Args:
         layers: what reads the sequence in each layer, one for each direction.
@@ -29,14 +30,14 @@ class RecurrentEncoder(Encoder):
         self.bridges = nn.ModuleList(nn.Linear(2 * width, width) for _ in bridged)
 
     def forward(self, inputs: Int[Tensor, "batch src_len"], valid_lens: Int[Tensor, "batch"]) -> Memory:
-        with torch.autocast(inputs.device.type, enabled=False):
+        with uncast(inputs):
             return self._read(embedded(self.embedding, inputs), valid_lens)
 
     def _read(self, x: Float[Tensor, "steps batch width"], lens: Int[Tensor, "batch"]) -> Memory:
         summary = []
         for number, directions in enumerate(self.layers):
             if number:
-                x = F.dropout(x, self.dropout, self.training)
+                x = drop(x, self.dropout if self.training else 0.0)
             assert isinstance(directions, nn.ModuleList)
             hidden, last = zip(
                 *(read(layer, x, lens, bool(back)) for back, layer in enumerate(directions)), strict=True

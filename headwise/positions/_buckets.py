@@ -1,6 +1,8 @@
 """Buckets of distances: one each for near ones, then wider and wider ones."""
 
+from bisect import bisect_left
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from jaxtyping import Int
@@ -10,18 +12,15 @@ from torch import Tensor
 def starts(last: int, wider: int, reached: Callable[[int, int], bool], near: int) -> tuple[int, ...]:
     """The first distance of every bucket but that of 0: 1 .. near, then the first to reach each of the wider ones.
 
-    `reached(distance, number)` is asked in integers, which never round, for numbers from 1 to `wider` and distances
+    `reached(number, distance)` is asked in integers, which never round, for numbers from 1 to `wider` and distances
     up to `last`.
 
-    >>> starts(9, 2, lambda distance, number: distance >= 2 ** (number + 1), 2)
+    >>> starts(9, 2, lambda number, distance: distance >= 2 ** (number + 1), 2)
     (1, 2, 4, 8)
     """
-    found, distance = list(range(1, near + 1)), near
-    for number in range(1, wider + 1):
-        while distance < last and not reached(distance, number):
-            distance += 1
-        found.append(distance)
-    return tuple(found)
+    numbers = range(1, wider + 1)
+    first = (bisect_left(range(last), True, near, key=partial(reached, number)) for number in numbers)
+    return (*range(1, near + 1), *first)
 
 
 def bucket(distances: Int[Tensor, "size"], starts: tuple[int, ...]) -> Int[Tensor, "size"]:

@@ -105,7 +105,7 @@ class Deberta(Position):
 def _log_starts(near: int, max_distance: int) -> tuple[int, ...]:
     """Bucket near + ceil((near - 1) log(a / near) / log((max_distance - 1) / near)) for distances a above near."""
 
-    def reached(distance: int, number: int) -> bool:
+    def reached(number: int, distance: int) -> bool:
         return distance ** (near - 1) * near ** (number - 1) > (max_distance - 1) ** (number - 1) * near ** (near - 1)
 
     return starts(max_distance, near, reached, near)

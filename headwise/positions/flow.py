@@ -86,13 +86,11 @@ class Flow(Generated):
         half_steps = torch.arange(2 * length - 1, dtype=dtype, device=first.device)
         # what of h depends on time alone, for all half steps at once
         driven = torch.addcmul(inner_bias, half_steps[:, None] * (self.step / 2), drift).unbind(0)
+
+        def change(place: int, vector: Tensor) -> Tensor:
+            return torch.addmv(outer_bias, outer, torch.addmv(driven[place], inner, vector).tanh())
+
         rows = [first]
         for position in range(length - 1):
-            after = runge_kutta(
-                lambda place, p: torch.addmv(outer_bias, outer, torch.addmv(driven[place], inner, p).tanh()),
-                2 * position,
-                rows[-1],
-                self.step,
-            )
-            rows.append(after)
+            rows.append(runge_kutta(change, 2 * position, rows[-1], self.step))
         return torch.stack(rows)

@@ -26,7 +26,11 @@ class Facts:
 
 
 class Position(nn.Module, ABC):
-    """A way to tell a model where a token stands. `start` is always the position of the first token given."""
+    """A way to tell a model where a token stands. `start` is always the position of the first token given.
+
+    Nothing is remembered from one call to the next: tables are made from the parameters as they are. Lengths, `start`,
+    `low` and `high` may be symbolic.
+    """
 
     where: ClassVar[str] = "not stated"
     extrapolates: ClassVar[str] = "not stated"

@@ -73,7 +73,7 @@ class Yarn(Scaling):
 
     A pair is fast if it turns `beta_fast` times or more in `original_len` positions, slow below `beta_slow` turns.
     The ramp is linear in the number of the pair, as in the authors' code and in transformers, not in its turns as in
-    the paper's eq. 18; `whole` rounds its ends outwards to whole pairs (gpt-oss does not).
+    the paper; `whole` rounds its ends outwards to whole pairs (gpt-oss does not).
 
     Args:
         original_len: positions that the model was trained on.
@@ -81,7 +81,7 @@ class Yarn(Scaling):
             the quotient of two such terms.
     Raises:
         ConfigError: for what is not above 0, and for betas that leave no ramp.
-    Source: Peng et al. 2023, arXiv:2309.00071, section 3.2 and eq. 22.
+    Source: Peng et al. 2023, arXiv:2309.00071, sections 3.2 and 3.4.
 
     >>> round(Yarn(4.0, 4096).amplitude(), 4)
     1.1386
@@ -221,7 +221,8 @@ class Rotary(Position):
 def _interleaved(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     pairs = x.contiguous().unflatten(-1, (-1, 2))
     if x.device.type in ("cpu", "cuda") and not torch.compiler.is_compiling():
-        # a complex product reads and writes once: on an Intel Xeon 3.3 times as fast, compiled it would be slower
+        # one product that reads and writes once: 3 times as fast at 8 x 8 x 512 x 64, forward and backward, on an
+        # Intel Xeon; compilers have no complex numbers
         return torch.view_as_real(torch.view_as_complex(pairs) * torch.complex(cos, sin)).flatten(-2)
     one, two = pairs.unbind(-1)
     return torch.stack((one * cos - two * sin, two * cos + one * sin), dim=-1).flatten(-2)

@@ -53,7 +53,7 @@ class T5(Position):
 
         wider = num_buckets * 2 // least - near
 
-        def reached(distance: int, number: int) -> bool:
+        def reached(number: int, distance: int) -> bool:
             # wider log(distance / near) / log(max_distance / near) >= number
             return distance**wider >= max_distance**number * near ** (wider - number)
 

@@ -103,8 +103,7 @@ class LayerRecord:
         return self.calls[-1]
 
     def _keep(self, mechanism: Mechanism, call: Call, output: Tensor, changes: tuple[Change, ...]) -> None:
-        if _TRACKER.is_bw:
-            # a checkpoint or a reversible layer computes the call again for its gradient: it was kept already
+        if _again():
             return
         earlier = self.calls[-1].state if self.calls else {}
         self.calls.append(recorded(mechanism, call, output, changes, earlier))
@@ -130,7 +129,7 @@ class OutputRecord:
 
     def _keep(self, module: nn.Module, inputs: tuple[Any, ...], result: Any) -> None:
         found = _first(result)
-        if found is not None and not _TRACKER.is_bw:
+        if found is not None and not _again():
             self.calls.append(found.detach())
 
 
@@ -208,6 +207,11 @@ def record(model: nn.Module, *patterns: str, kind: Literal["attention", "all"] =
 
 # says whether gradients flow just now
 _TRACKER = ModuleTracker()
+
+
+def _again() -> bool:
+    """Whether a checkpoint or a reversible layer computes a call again for its gradient: it was kept already."""
+    return not torch.compiler.is_compiling() and _TRACKER.is_bw
 
 
 def _around(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:

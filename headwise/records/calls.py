@@ -8,8 +8,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from headwise.attention.call import Call
+from headwise.attention.call import Call, uncast
 from headwise.attention.mechanisms.mechanism import Mechanism
+from headwise.errors import Unsupported
 from headwise.records.watching import Change, weights
 
 
@@ -30,7 +31,7 @@ class RecordedCall:
     @property
     def changed(self) -> bool:
         """Whether parameters of the mechanism have changed since, by an optimizer step for instance."""
-        return not _same(_state(_Reader(self)), self.state)
+        return not _same(_state(self), self.state)
 
     def weights(
         self, heads: Sequence[int] | None = None, queries: slice = slice(None), keys: slice = slice(None)
@@ -39,7 +40,7 @@ class RecordedCall:
 
         Attention by its definition computes what is asked for; other mechanisms may not be cut, and compute all.
         """
-        with torch.no_grad(), torch.autocast(self.output.device.type, enabled=False):
+        with torch.no_grad(), uncast(self.output):
             found: Tensor = functional_call(_Reader(self), dict(self.state), (heads, queries, keys))
         return found
 
@@ -47,11 +48,18 @@ class RecordedCall:
 def recorded(
     mechanism: Mechanism, call: Call, output: Tensor, changes: tuple[Change, ...], earlier: Mapping[str, Tensor]
 ) -> RecordedCall:
-    """A call without its graph; it shares the copies of `earlier` if no parameter has changed since."""
+    """A call without its graph; it shares the copies of `earlier` if no parameter has changed since.
+
+    Raises: Unsupported inside `torch.vmap`, whose tensors mean nothing outside of it.
+    """
+    if not torch.compiler.is_compiling() and torch.func.debug_unwrap(output, recurse=True).ndim != output.ndim:
+        raise Unsupported("a record cannot keep what torch.vmap maps: call the model without it while a record is open")
     made = RecordedCall(mechanism, _detached(call), output.detach(), changes)
-    state = _state(_Reader(made))
-    same = _same(state, earlier)
-    return replace(made, state=earlier if same else {name: part.detach().clone() for name, part in state.items()})
+    state = _state(made)
+    # a compiled program cannot look at values
+    if earlier and not torch.compiler.is_compiling() and _same(state, earlier):
+        return replace(made, state=earlier)
+    return replace(made, state={name: part.detach().clone() for name, part in state.items()})
 
 
 class _Reader(nn.Module):
@@ -66,8 +74,16 @@ class _Reader(nn.Module):
         return weights(self.mechanism, self.recorded.call, self.recorded.changes, heads, queries, keys)
 
 
-def _state(module: nn.Module) -> dict[str, Tensor]:
-    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+def _state(recorded: RecordedCall) -> dict[str, Tensor]:
+    """The tensors of the modules that a reader has, each once."""
+    parts = {"mechanism": recorded.mechanism, "score": recorded.call.score, "normalizer": recorded.call.normalizer}
+    found, seen = {}, set()
+    for part, module in parts.items():
+        for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+            if id(tensor) not in seen:
+                seen.add(id(tensor))
+                found[f"{part}.{name}"] = tensor
+    return found
 
 
 def _same(one: Mapping[str, Tensor], two: Mapping[str, Tensor]) -> bool:

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from headwise.attention.call import Call, wide
+from headwise.attention.call import Call, uncast, wide
 from headwise.attention.masks import Table
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.errors import ConfigError, ShapeError
@@ -68,7 +68,7 @@ class Replace(Edit):
 
     def after(self, output: Tensor, call: Call, earlier: Weights) -> Tensor:
         heads, call = _heads(self.pattern, self.heads, call), call.clean()
-        with torch.autocast(output.device.type, enabled=False):
+        with uncast(output):
             new = self._made(None if isinstance(self.new, Tensor) else earlier(), heads, call)
             value = wide(call.value[:, [head // call.group for head in heads]])
             part = new.to(value.dtype) @ value

@@ -131,8 +131,9 @@ def weights(
     queries: slice = slice(None),
     keys: slice = slice(None),
 ) -> Tensor:
-    """The weights of a call under these changes, cut; without changes nothing else is computed."""
-    with _unseen(mechanism):
+    """The weights of a call under these changes, before dropout, cut; without changes nothing else is computed."""
+    call = replace(call, dropout=0.0)
+    with _shown(mechanism):
         if not changes:
             return mechanism.weights(call, heads, queries, keys)
         whole = mechanism.weights(call)
@@ -142,16 +143,20 @@ def weights(
 
 
 @contextmanager
-def _unseen(mechanism: Mechanism) -> Iterator[None]:
-    """While open, calls of the mechanism are nobody's: it may have to run to say what its weights are."""
-    watch = watched(mechanism)
+def _shown(mechanism: Mechanism) -> Iterator[None]:
+    """While open, the mechanism, which may have to run to show its weights, is watched by nobody and drops nothing."""
+    watch, learning = watched(mechanism), [module for module in mechanism.modules() if module.training]
     if watch is not None:
         watch.asleep = True
+    for module in learning:
+        module.training = False
     try:
         yield
     finally:
         if watch is not None:
             watch.asleep = False
+        for module in learning:
+            module.training = True
 
 
 def call_of(inputs: tuple[Any, ...], options: dict[str, Any]) -> Call:
@@ -165,7 +170,9 @@ def layers(model: nn.Module) -> dict[str, tuple[str, Mechanism]]:
     found, inside = {}, ()
     for name, module in model.named_modules():
         if isinstance(module, Mechanism) and not name.startswith(inside):
-            shown = name.removesuffix(".mechanism") if name != "mechanism" else ""
+            # what torch.compile puts around a module is no part of its name
+            shown = name.replace("_orig_mod.", "")
+            shown = shown.removesuffix(".mechanism") if shown != "mechanism" else ""
             found[shown or type(module).__name__] = (name, module)
             inside = (*inside, f"{name}." if name else "")
     return found

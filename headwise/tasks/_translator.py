@@ -14,8 +14,8 @@ from headwise.data.readers import Pair
 from headwise.data.tokenizers import Tokenizer
 from headwise.decoding.hypotheses import Hypothesis
 from headwise.decoding.search import DecodingConfig, search
-from headwise.layers.decoding import for_inference, is_current
-from headwise.layers.loss import vocabulary_loss
+from headwise.layers.decoding import Precision, for_inference, is_current
+from headwise.layers.loss import output_loss
 from headwise.models.protocols import Seq2Seq
 
 # source tokens that are decoded together, padding included
@@ -47,7 +47,7 @@ class Translator:
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.decoding = decoding
-        self._twin: tuple[tuple[int, ...], Seq2Seq] | None = None
+        self._twin: tuple[Precision, Seq2Seq] | None = None
 
     def translate(self, sentences: Sequence[str], *, config: DecodingConfig | None = None) -> list[str]:
         """The best translation of each sentence, in the order given; of an empty sentence the empty string."""
@@ -83,7 +83,7 @@ class Translator:
             batch = self._collate(sources, targets, indices)
             hidden, wanted = real_states(self.model, batch, batch.tgt_in)
             output = self.model.decoder.output
-            total += float(vocabulary_loss(hidden, output.weight, output.bias, wanted))
+            total += float(output_loss(output, hidden, wanted))
             correct += int((output(hidden).argmax(-1) == wanted).sum())
             tokens += batch.num_tokens
         loss = total / max(1, tokens)
@@ -94,7 +94,7 @@ class Translator:
     def _search(self, sources: Ragged, config: DecodingConfig) -> list[list[Translation]]:
         results: list[list[Translation]] = [[] for _ in range(len(sources))]
         real = [index for index in range(len(sources)) if sources.lengths[index]]
-        lengths, model = pair_lengths(sources, sources), self._decoding_model()
+        lengths, model = pair_lengths(sources, sources), self._decoding_model(config.precision)
         generator = torch.Generator().manual_seed(torch.initial_seed()) if config.method == "sample" else None
         chosen = lengths[real]
         for places in self._batches(chosen):
@@ -116,13 +116,12 @@ class Translator:
                 results[index] = [self._translation(hypothesis) for hypothesis in hypotheses]
         return results
 
-    def _decoding_model(self) -> Seq2Seq:
+    def _decoding_model(self, precision: Precision) -> Seq2Seq:
         """The model's inference twin, made anew when weights changed; the model itself while it is recorded."""
         if any(module._forward_hooks for module in self.model.modules() if isinstance(module, Mechanism)):
             return self.model
-        versions = tuple(parameter._version for parameter in self.model.parameters())
-        if self._twin is None or self._twin[0] != versions or not is_current(self._twin[1]):
-            self._twin = (versions, for_inference(self.model))
+        if self._twin is None or self._twin[0] != precision or not is_current(self._twin[1], self.model):
+            self._twin = (precision, for_inference(self.model, precision))
         return self._twin[1]
 
     def _translation(self, hypothesis: Hypothesis) -> Translation:

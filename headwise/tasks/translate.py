@@ -18,7 +18,7 @@ from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.data.vectors import load_vectors
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import CheckpointError, ConfigError, DataError
-from headwise.layers.loss import vocabulary_loss
+from headwise.layers.loss import output_loss
 from headwise.models.protocols import Seq2Seq
 from headwise.models.recurrent import RecurrentConfig, build_recurrent
 from headwise.models.transformer import build_transformer
@@ -104,8 +104,7 @@ class Translate(Task):
         if self.config.scheduled_sampling and model.training:
             tgt_in = _with_guesses(model, batch, self.config.scheduled_sampling)
         hidden, targets = real_states(model, batch, tgt_in)
-        output = model.decoder.output
-        return vocabulary_loss(hidden, output.weight, output.bias, targets, self.config.label_smoothing)
+        return output_loss(model.decoder.output, hidden, targets, self.config.label_smoothing)
 
     def evaluate(self, model: nn.Module, split: str, *, limit: int | None = None) -> dict[str, float]:
         """Loss, perplexity, token accuracy and greedy BLEU; BLEU on the first `validation_sentences` only."""

@@ -1,6 +1,6 @@
 """The cases in which a mechanism is tried: shapes, masks, types, modes and seeds, from small to large."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import product
 from typing import Any
@@ -43,7 +43,7 @@ class Case:
         shapes += [(self.batch, self.kv_heads, self.key_len, width) for width in (HEAD_DIM, VALUE_DIM)]
         sizes = (self.size, self.size, 1.0)
         made = [drawn(s, self.dtype, self.seed + i, z) for i, (s, z) in enumerate(zip(shapes, sizes, strict=True))]
-        return Call(*(tensor.requires_grad_(learns) for tensor in made), mask=MASKS[self.mask](self))
+        return called((tensor.requires_grad_(learns) for tensor in made), MASKS[self.mask](self))
 
     def keep(self) -> Tensor:
         """Which pairs may meet, (batch, heads, query_len, key_len)."""
@@ -59,6 +59,12 @@ class Case:
         given = [(field.name, getattr(self, field.name)) for field in fields(self)]
         default = Case()
         return f"Case({', '.join(f'{name}={value!r}' for name, value in given if value != getattr(default, name))})"
+
+
+def called(tensors: Iterable[Tensor], mask: Mask | None) -> Call:
+    """The attention of a query, a key and a value."""
+    query, key, value = tensors
+    return Call(query, key, value, mask=mask)
 
 
 def _lens(case: Case) -> Tensor:
@@ -143,7 +149,7 @@ def over(
         for number, (batch, heads, kv_heads, query_len, key_len) in enumerate(fitting):
             small = Case(batch, heads, kv_heads, key_len if alike else query_len, key_len)
             if quick:
-                for turn, mask in enumerate(wanted, number):
+                for turn, mask in enumerate(wanted if number == len(fitting) - 1 else wanted[:1], number):
                     dtype, training = dtypes[turn % len(dtypes)], modes[turn % len(modes)]
                     yield replace(small, mask=mask, dtype=dtype, training=training)
                 continue

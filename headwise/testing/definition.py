@@ -6,6 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from headwise.attention import normalizers
 from headwise.attention.call import Call, per_head
 from headwise.attention.masks import Table
 from headwise.attention.normalizers import Softmax
@@ -16,6 +17,12 @@ from headwise.testing.subject import Subject, inputs
 
 # these see a set of keys, not a sequence
 _SETS = ("definition", "kernel")
+
+
+# weights of a row sum to 1
+_SPARSE = (normalizers.Sparsemax, normalizers.Entmax, normalizers.Entmax15, normalizers.Hard, normalizers.TopK)
+_SIMPLEX = (Softmax, normalizers.Scalable, *_SPARSE)
+_POSITIVE = (*_SIMPLEX, normalizers.Softmax1, normalizers.ReLU, normalizers.ReLU2, normalizers.Sigmoid)
 
 
 def expected(subject: Subject, case: Case, call: Call) -> Tensor:
@@ -73,9 +80,9 @@ def _weights(subject: Subject, case: Case) -> str | None:
     call, keep, mechanism = case.call(), case.keep(), subject.of(case)
     shown = mechanism.weights(call)
     found = nonzero("weight of a forbidden pair", shown, ~keep)
-    if subject.positive():
+    if subject.normalizes_as(_POSITIVE):
         found = found or nonzero("a weight below 0", shown.clamp(max=0.0))
-    if subject.simplex():
+    if subject.normalizes_as(_SIMPLEX):
         sums, tolerance = keep.any(-1).double(), max(1e-6, TOLERANCE[case.dtype])
         found = found or apart("sum of the weights of a row", shown.double().sum(-1), sums, tolerance)
     head, row, tolerance = case.heads - 1, case.query_len // 2, 4 * TOLERANCE[case.dtype]

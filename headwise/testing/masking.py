@@ -23,8 +23,8 @@ _NAN = float("nan")
 
 def _with(call: Call, tensors: Iterable[Tensor]) -> Call:
     """The same call of another query, key and value, which learn."""
-    names = ("query", "key", "value")
-    return replace(call, **{n: t.detach().requires_grad_() for n, t in zip(names, tensors, strict=True)})
+    query, key, value = (tensor.detach().requires_grad_() for tensor in tensors)
+    return replace(call, query=query, key=key, value=value)
 
 
 def _filled(call: Call, where: Tensor, content: float) -> Call:
@@ -66,7 +66,7 @@ def _alone(subject: Subject, case: Case) -> str | None:
         last = (torch.arange(count) == count - 1).view([-1 if axis == at else 1 for at in range(4)])
         after = subject.results(case, _filled(call, last, _NAN))
         rest = [[t.narrow(axis, 0, t.shape[axis] // count * (count - 1)) for t in some] for some in (after, before)]
-        found = results_apart("beside a NaN", *rest, 0.0)
+        found = results_apart("beside a NaN", rest[0], rest[1], 0.0)
         if found is not None:
             return found
     return None

@@ -70,6 +70,8 @@ def drawn(shape: Sequence[int], dtype: torch.dtype, seed: int, size: float = 1.0
 
 def gradients(output: Tensor, inputs: Sequence[Tensor], seed: int = 7) -> tuple[Tensor, ...]:
     """The gradients of a fixed random sum of the output, zeros where it does not depend on an input."""
+    if not inputs:
+        return ()
     weights = drawn(output.shape, output.dtype, seed)
     found = torch.autograd.grad((output * weights).sum(), list(inputs), allow_unused=True, retain_graph=True)
     return tuple(torch.zeros_like(t) if g is None else g for g, t in zip(found, inputs, strict=True))

@@ -136,7 +136,7 @@ def _works(subject: PositionSubject, case: Place) -> str | None:
                 return f"parameter {name} {wrong}"
     with torch.no_grad():
         exact = subject.layer(torch.float64)
-        wide = exact(exact.position.embed(tokens.double(), 0), mask=Causal())
+        wide = exact(subject.position().embed(tokens.double(), 0), mask=Causal())
         memory, steps = layer.kept(), []
         for t in range(case.length) if position.steps else ():
             token = position.embed(tokens[:, t : t + 1], t)

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headwise.attention import normalizers
 from headwise.attention.call import Call, per_head
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.attention.mechanisms.scored import Scored
@@ -19,13 +18,6 @@ from headwise.errors import ShapeError, Unsupported
 from headwise.testing.case import CAUSAL, KEYS, MASKS, Case
 from headwise.testing.numbers import gradients
 
-# weights of a row sum to 1 and do not change when a number is added to all scores
-_SPARSE = (normalizers.Sparsemax, normalizers.Entmax, normalizers.Entmax15, normalizers.Hard, normalizers.TopK)
-_SIMPLEX = (Softmax, normalizers.Scalable, *_SPARSE)
-_POSITIVE = (*_SIMPLEX, normalizers.Softmax1, normalizers.ReLU, normalizers.ReLU2, normalizers.Sigmoid)
-# every allowed key gets a weight above 0
-_DENSE = (Softmax, normalizers.Softmax1, normalizers.Scalable)
-
 
 def inputs(call: Call) -> tuple[Tensor, Tensor, Tensor]:
     """Query, key and value."""
@@ -33,7 +25,7 @@ def inputs(call: Call) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class Function(Mechanism):
-    """A function of query, key and value, taken for softmax attention by its definition unless it states `facts`.
+    """A function of query, key and value, taken for softmax attention by its definition.
 
     It gets as many heads of key and value as of the query, and by name those of `mask`, `bias`, `relative` and
     `query_start` that it takes; what it does not take is refused.
@@ -45,9 +37,14 @@ class Function(Mechanism):
         parameters = inspect.signature(function.forward if isinstance(function, nn.Module) else function).parameters
         options = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
         self.takes = [name for name in ("mask", "bias", "relative", "query_start") if options or name in parameters]
-        own = getattr(function, "facts", None)
-        self.states_facts = isinstance(own, Facts)
-        self.facts = own if isinstance(own, Facts) else self._assumed()  # type: ignore[misc]
+        self.facts = Facts(  # type: ignore[misc]
+            formula="softmax(q k^T / sqrt(d)) v",
+            exact="yes",
+            causal="mask" in self.takes,
+            bias="bias" in self.takes,
+            relative="relative" in self.takes,
+            steps="shared" if "query_start" in self.takes else "none",
+        )
 
     def forward(self, call: Call) -> Tensor:
         self.require(call)
@@ -59,16 +56,6 @@ class Function(Mechanism):
                 raise Unsupported(f"it takes no {name}")
         key, value = (per_head(tensor, call.shape[1]) for tensor in (call.key, call.value))
         return self.function(call.query, key, value, **given)
-
-    def _assumed(self) -> Facts:
-        return Facts(
-            formula="softmax(q k^T / sqrt(d)) v",
-            exact="yes",
-            causal="mask" in self.takes,
-            bias="bias" in self.takes,
-            relative="relative" in self.takes,
-            steps="shared" if "query_start" in self.takes else "none",
-        )
 
 
 class Subject:
@@ -115,9 +102,9 @@ class Subject:
             raise ShapeError(f"it returns shape {have}; (batch, heads, query_len, value_dim) is {wanted}")
         return output
 
-    def results(self, case: Case, call: Call, *, dropout: float = 0.0) -> tuple[Tensor, ...]:
+    def results(self, case: Case, call: Call) -> tuple[Tensor, ...]:
         """The output, and the gradients of query, key and value from a fixed random sum of it."""
-        output = self.run(case, call, dropout=dropout)
+        output = self.run(case, call)
         return (output, *gradients(output, inputs(call)))
 
     @property
@@ -128,7 +115,7 @@ class Subject:
     @property
     def states_facts(self) -> bool:
         """Whether it says what it promises."""
-        return getattr(self.module(1), "states_facts", True)
+        return not isinstance(self.module(1), Function)
 
     @cached_property
     def masks(self) -> tuple[str, ...]:
@@ -150,30 +137,15 @@ class Subject:
             return module.score or ScaledDot(), module.normalizer or Softmax()
         return (ScaledDot(), Softmax()) if self.facts.exact == "yes" else None
 
-    def simplex(self) -> bool:
-        """Whether weights of a row promise to sum to 1."""
-        return self._normalizes_as(_SIMPLEX)
-
-    def positive(self) -> bool:
-        """Whether weights promise not to be negative."""
-        return self._normalizes_as(_POSITIVE)
-
-    def dense(self) -> bool:
-        """Whether every allowed key promises to have an influence."""
-        return self._normalizes_as(_DENSE)
-
-    def jumps(self) -> bool:
-        """Whether its outputs jump, so that a stand-in takes the place of its gradient."""
-        return self._normalizes_as((normalizers.Hard,))
+    def normalizes_as(self, kinds: tuple[type[Normalizer], ...]) -> bool:
+        """Whether its definition has a normalizer of one of these kinds."""
+        definition = self.definition()
+        return definition is not None and isinstance(definition[1], kinds)
 
     def head_state(self) -> str | None:
         """The name of a parameter or buffer that differs by head."""
         two, three = (self.module(heads).state_dict() for heads in (2, 3))
         return next((name for name, tensor in two.items() if tensor.shape != three[name].shape), None)
-
-    def _normalizes_as(self, kinds: tuple[type[Normalizer], ...]) -> bool:
-        definition = self.definition()
-        return definition is not None and isinstance(definition[1], kinds)
 
     def _refuses(self, mask: str) -> bool:
         case = Case(2, 2, 2, 3, 3, mask)

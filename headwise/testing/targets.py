@@ -39,40 +39,45 @@ def resolve(target: Any) -> AnySubject:
         return target
     if not isinstance(target, str):
         return _checked(_of(getattr(target, "__name__", type(target).__name__), target))
-    # top_k:8 is no module
-    if ":" in target and target.partition(":")[0] not in normalizers.catalogue():
-        return _checked(_of(target, imported(target)))
     families = _families()
     family, _, name = target.partition(".") if target.partition(".")[0] in families else ("", "", target)
-    wanted = name.partition(":")[0]
-    found = {one: make for one, (names, make) in families.items() if wanted in names and family in ("", one)}
+    # only a normalizer has an option, such as top_k:8
+    known = {"normalizers": name.partition(":")[0]}
+    found = {
+        one: make for one, (names, make) in families.items() if known.get(one, name) in names and family in ("", one)
+    }
+    if not found and ":" in target:
+        return _checked(_of(target, imported(target)))
     if not found:
-        known = [name for names, _ in families.values() for name in names]
         advice = "; a thing of your own is named module:attribute, such as my_module:MyAttention"
-        raise ConfigError(unknown("target", target, known) + advice)
+        raise ConfigError(
+            unknown("target", target, [name for names, _ in families.values() for name in names]) + advice
+        )
     if len(found) > 1:
         raise ConfigError(
             f"target '{target}' is the name of several; write {' or '.join(f'{one}.{name}' for one in found)}"
         )
-    return next(iter(found.values()))(name)
+    return _checked(next(iter(found.values()))(name))
 
 
 def _families() -> dict[str, tuple[Any, Callable[[str], AnySubject]]]:
     """The names of each family, and what makes a subject of one."""
     return {
         "mechanisms": (mechanisms.names(), lambda name: Subject(name, _built(mechanisms.mechanism_type(name)))),
-        "scores": (scores.SCORES, _score),
-        "normalizers": (normalizers.catalogue(), lambda name: _of(name, normalizers.build(name))),
+        "scores": (scores.SCORES, lambda name: Subject(name, _scoring(name))),
+        "normalizers": (normalizers.catalogue(), lambda name: Subject(name, _normalizing(name))),
         "masks": (SAMPLES, lambda name: MaskSubject(name, SAMPLES[name])),
         "positions": (positions.names(), lambda name: PositionSubject(name, _placed(positions.position_type(name)))),
     }
 
 
-def _score(name: str) -> Subject:
-    return Subject(
-        name,
-        lambda heads, dropout: Scored(scores.build(name, HEAD_DIM, HEAD_DIM, HEAD_DIM, heads), dropout=dropout),
-    )
+def _scoring(name: str) -> Callable[[int, float], Scored]:
+    sizes = (HEAD_DIM, HEAD_DIM, HEAD_DIM)
+    return lambda heads, dropout: Scored(scores.build(name, *sizes, heads), dropout=dropout)
+
+
+def _normalizing(name: str) -> Callable[[int, float], Scored]:
+    return lambda heads, dropout: Scored(normalizer=normalizers.build(name, heads), dropout=dropout)
 
 
 def _of(name: str, found: Any) -> AnySubject:
@@ -93,7 +98,8 @@ def _of(name: str, found: Any) -> AnySubject:
 
 
 def _placed(found: Any) -> Callable[[], Position]:
-    return lambda: found.sized(D_MODEL, HEAD_DIM, HEADS, PLACES) if isinstance(found, type) else found
+    sized = getattr(found, "sized", None)
+    return lambda: sized(D_MODEL, HEAD_DIM, HEADS, PLACES) if sized is not None and isinstance(found, type) else found
 
 
 def _built(found: Any) -> Callable[[int, float], Any]:
@@ -105,8 +111,9 @@ def _sized(found: Any, heads: int, dropout: float) -> Any:
     if not isinstance(found, type):
         return found
     sizes: dict[str, Any] = {"head_dim": HEAD_DIM, "num_heads": heads, "max_len": MAX_LEN, "dropout": dropout}
-    if hasattr(found, "sized"):
-        return found.sized(**sizes)
+    sized = getattr(found, "sized", None)
+    if sized is not None:
+        return sized(**sizes)
     sizes |= dict.fromkeys(("query_dim", "key_dim", "hidden", "dim"), HEAD_DIM)
     return found(**{name: size for name, size in sizes.items() if name in inspect.signature(found).parameters})
 

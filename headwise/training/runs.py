@@ -157,7 +157,7 @@ def _refuse_foreign(run: Path, resume: Resume) -> None:
 def _previous(
     checkpoints: Checkpoints, recipe: Recipe, resume: Resume, notes: list[str]
 ) -> tuple[Saved | None, Recipe]:
-    """The checkpoint to go on from and the recipe, settled and compared with the folder's; a start claims the folder."""
+    """The checkpoint to go on from and the recipe, settled and compared with the folder's; a start claims that."""
     run = checkpoints.run
     saved: Saved | None = checkpoints.newest(notes.append)
     if saved is not None:

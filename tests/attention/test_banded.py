@@ -1,254 +1,317 @@
-"""Masks within a band: blocks with overlapping keys give the definition, in memory linear in the length."""
+"""Masks within a band: blocks of queries over the keys they reach give the definition, at linear cost."""
 
+import math
 from dataclasses import replace
-from unittest.mock import patch
 
 import pytest
 import torch
-from attention_cases import DTYPES, TOLERANCE, Case, assert_near, gradients, mask_specs, numbers_like, tolerance
-from hypothesis import given
-from hypothesis import strategies as st
+from torch import nn
+from torch.utils.checkpoint import checkpoint
 
-from headwise.attention import normalizers, planner
+from headwise.attention import planner
 from headwise.attention.call import Call
-from headwise.attention.dropout import draw, kept_scale
-from headwise.attention.kernels import _banded_layout, banded, plain
-from headwise.attention.masks import Causal, Padding, Table, Window
+from headwise.attention.kernels import banded, plain
+from headwise.attention.masks import Blocks, Causal, Dilated, Mask, Padding, Table, Window
+from headwise.attention.normalizers import Normalizer
 from headwise.attention.relative import Relative
-from headwise.attention.scores import Additive, ScaledDot
-from headwise.errors import ShapeError, Unsupported
-
-# small blocks, so that short sequences have edges, inner blocks and a rest
-small_blocks = patch.object(_banded_layout, "BLOCK", 3)
+from headwise.attention.scores import GAT, Additive, Bilinear, GATv2
+from headwise.errors import Unsupported
 
 
-@st.composite
-def banded_cases(draw_):
-    window = ("window", draw_(st.integers(0, 5)), draw_(st.integers(0, 5)))
-    other = draw_(st.one_of(st.none(), mask_specs()))
-    kv_heads, group = draw_(st.integers(1, 2)), draw_(st.integers(1, 2))
-    dim = draw_(st.integers(1, 5))
-    return Case(
-        batch=draw_(st.integers(1, 2)),
-        heads=kv_heads * group,
-        kv_heads=kv_heads,
-        query_len=draw_(st.integers(1, 17)),
-        key_len=draw_(st.integers(1, 17)),
-        dim=dim,
-        value_dim=draw_(st.sampled_from([dim, dim, 7])),
-        size=draw_(st.sampled_from([1.0, 10.0])),
-        seed=draw_(st.integers(0, 2**16)),
-        start=draw_(st.sampled_from([0, 0, 2, 9, 40])),
-        spec=window if other is None else draw_(st.sampled_from([("and", window, other), ("and", other, window)])),
-        normalizer=draw_(st.sampled_from(["softmax", "softmax", "relu", "sigmoid"])),
-    )
+def definition(query, key, value, table):
+    """Softmax over what the table (batch, heads, query_len, key_len) allows, written out; zero where it is nothing."""
+    group = query.shape[1] // key.shape[1]
+    key, value = key.repeat_interleave(group, 1), value.repeat_interleave(group, 1)
+    some = table.any(-1, keepdim=True)
+    scores = (query @ key.mT / math.sqrt(query.shape[-1])).masked_fill(~table & some, -math.inf)
+    return scores.softmax(-1) * some @ value
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@given(case=banded_cases(), piece=st.sampled_from([1, 2**19]))
-def test_outputs_and_gradients_are_those_of_the_definition(dtype, case, piece):
-    call = case.build(dtype, grad=True)
-    with small_blocks, patch.object(_banded_layout, "_PIECE", piece):
-        output = planner.run(call, "banded")
-        gradient = numbers_like(output, 1)
-        actual = gradients(call, output, gradient)
-    expected = case.expected(call, gradient)
-    assert output.dtype == dtype
-    assert_near(output, expected.output, tolerance(dtype, case.size))
-    wanted = (expected.d_query, expected.d_key, expected.d_value)
-    for found, right in zip(actual, wanted, strict=True):
-        assert_near(found, right, 4 * TOLERANCE[dtype] * max(1.0, case.size))
+def table_of(allowed, batch, heads, query_len, key_len, start=0):
+    """allowed(query, key) of positions, as a table."""
+    rows = [[allowed(start + i, j) for j in range(key_len)] for i in range(query_len)]
+    return torch.tensor(rows).reshape(1, 1, query_len, key_len).expand(batch, heads, -1, -1)
 
 
-def _call(mask, *, query_len=193, key_len=193, value_dim=11, start=0, heads=3, kv_heads=1, **changes):
-    def numbers(*shape):
-        return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
-
-    query, key = numbers(2, heads, query_len, 11), numbers(2, kv_heads, key_len, 11)
-    value = numbers(2, kv_heads, key_len, value_dim)
-    return Call(query, key, value, ScaledDot(), mask=mask, query_start=start, **changes)
+def tensors(query_len, key_len, heads=2, kv_heads=1, dim=5, value_dim=3, dtype=torch.float64):
+    shapes = ((heads, query_len, dim), (kv_heads, key_len, dim), (kv_heads, key_len, value_dim))
+    return [torch.randn(2, *shape, dtype=dtype, requires_grad=True) for shape in shapes]
 
 
-def _assert_plain(call):
-    output, expected = banded.compute(call), plain.compute(call)
+def assert_same(output, expected, inputs, tolerance=1e-11):
+    """Outputs and gradients are equal."""
+    torch.testing.assert_close(output, expected, rtol=0, atol=tolerance)
     gradient = torch.randn_like(expected)
-    torch.testing.assert_close(output, expected, rtol=0, atol=1e-12)
-    for found, right in zip(gradients(call, output, gradient), gradients(call, expected, gradient), strict=True):
-        torch.testing.assert_close(found, right, rtol=0, atol=1e-12)
+    found, right = (torch.autograd.grad(o, inputs, gradient, materialize_grads=True) for o in (output, expected))
+    for one, two in zip(found, right, strict=True):
+        torch.testing.assert_close(one, two, rtol=0, atol=tolerance)
 
 
-@pytest.mark.parametrize("value_dim", [11, 5])
-@pytest.mark.parametrize(
-    ("query_len", "key_len", "start"),
-    [(1, 1, 0), (64, 64, 0), (65, 63, 0), (257, 257, 0), (300, 211, 0), (211, 300, 0), (71, 400, 329), (70, 80, 1000)],
-)
-def test_blocks_of_the_real_size_at_every_length(query_len, key_len, start, value_dim):
-    for mask in (Window(70, 0), Window(3, 80), Window(9, 4) & Causal(), Window(0, 0)):
-        _assert_plain(_call(mask, query_len=query_len, key_len=key_len, start=start, value_dim=value_dim))
+MASKS = {
+    "window": (Window(70, 0), lambda i, j: i - 70 <= j <= i),
+    "to the right": (Window(3, 80), lambda i, j: i - 3 <= j <= i + 80),
+    "wide": (Window(100, 120), lambda i, j: i - 100 <= j <= i + 120),
+    "itself": (Window(0, 0), lambda i, j: i == j),
+    "both": (Window(9, 4) & Causal(), lambda i, j: i - 9 <= j <= i),
+    "dilated": (Dilated(5, 4, 7), lambda i, j: -35 <= j - i <= 28 and (j - i) % 7 == 0),
+    "blocks": (Blocks(50), lambda i, j: i // 50 == j // 50),
+}
+SIZES = [(1, 1, 0), (64, 64, 0), (65, 63, 0), (300, 211, 0), (131, 257, 126), (70, 80, 1000), (1, 300, 299)]
 
 
-def test_any_other_mask_beside_the_band():
-    lengths = Padding(torch.tensor([193, 101]))
-    by_query = Padding(torch.randint(0, 194, (2, 193)))
-    tables = [Table(torch.rand(shape) < 0.4) for shape in ((193, 193), (2, 193, 193), (1, 3, 193, 193), (2, 1, 1, 193))]
-    for other in (lengths, by_query, *tables, ~lengths, lengths | Causal()):
-        _assert_plain(_call(Window(33, 20) & other))
-        _assert_plain(_call(other & Window(33, 20), value_dim=5))
+@pytest.mark.parametrize("kind", MASKS)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_the_definition_at_every_length(kind, size):
+    (mask, allowed), (query_len, key_len, start) = MASKS[kind], size
+    inputs = tensors(query_len, key_len, value_dim=3 if start else 7)
+    output = planner.run(Call(*inputs, mask=mask, query_start=start), "banded")
+    assert_same(output, definition(*inputs, table_of(allowed, 2, 2, query_len, key_len, start)), inputs)
 
 
-def test_rows_without_a_key_are_zero_and_have_no_gradient():
-    call = _call(Window(2, 2) & Padding(torch.tensor([193, 50])), heads=1)
-    output = banded.compute(call)
-    output.square().sum().backward()
-    # the last key is 49, which the queries up to 51 can see
-    assert not output[1, :, 52:].any()
-    assert output[1, :, :52].all()
-    assert not call.query.grad[1, :, 52:].any()
-    assert not call.key.grad[1, :, 50:].any()
-    assert not call.value.grad[1, :, 50:].any()
+class EveryHeadItsOwn(Mask):
+    """Head h sees h + 1 keys back."""
+
+    def __call__(self, batch, head, query, key):
+        return (key <= query) & (key > query - head - 2)
+
+    def within(self):
+        return 40, 0
 
 
-def test_memory_is_linear_in_the_length():
-    def numbers_of_tables(mask, length):
-        call = _call(mask, query_len=length, key_len=length, heads=1)
-        pieces = _banded_layout.pieces(call, _banded_layout.Layout.of(call))
-        storages = [piece.keep.untyped_storage() for piece in pieces]
-        return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
-
-    # inner blocks share one table, edges have theirs
-    assert numbers_of_tables(Window(64, 64), 8192) == numbers_of_tables(Window(64, 64), 2048)
-    lengths = Padding(torch.tensor([2000, 2000]))
-    short, long = (numbers_of_tables(Window(64, 64) & lengths, length) for length in (2048, 4096))
-    assert long <= 2.1 * short
-
-    saved = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: saved.append(tensor) or tensor, lambda tensor: tensor):
-        banded.compute(_call(Window(64, 0), query_len=2048, key_len=2048, heads=1))
-    assert max(tensor.numel() for tensor in saved) <= 2 * (2048 + 64) * 11
+LENS = torch.tensor([193, 101])
+BESIDE = {
+    "lengths": lambda: Padding(LENS),
+    "none": lambda: Padding(torch.tensor([0, 7])),
+    "by query": lambda: Padding(torch.randint(0, 194, (2, 193))),
+    "either": lambda: Padding(LENS) | Causal(),
+    "table": lambda: Table(torch.rand(193, 193) < 0.4),
+    "by batch": lambda: Table(torch.rand(2, 193, 193) < 0.4),
+    "by head": lambda: Table(torch.rand(1, 2, 193, 193) < 0.4),
+    "by both": lambda: Table(torch.rand(2, 2, 193, 193) < 0.4),
+    "of its own": EveryHeadItsOwn,
+}
 
 
-def test_a_mask_is_laid_out_once():
-    mask = Window(3, 2) & Padding(torch.tensor([193, 100]))
-    call = _call(mask)
-    layout = _banded_layout.Layout.of(call)
-    pieces = _banded_layout.pieces(call, layout)
-    assert _banded_layout.pieces(_call(mask), layout) is pieces
-    assert _banded_layout.pieces(_call(mask, start=1), layout) is not pieces
-    for length in range(1, 2 * _banded_layout._SHAPES):
-        banded.compute(_call(mask, query_len=1, key_len=length, start=length - 1))
-        assert len(_banded_layout._memo[mask]) <= _banded_layout._SHAPES
-    # what inference made must serve training
-    fresh = Window(3, 2)
-    with torch.inference_mode():
-        banded.compute(_call(fresh))
-    _assert_plain(_call(fresh))
+@pytest.mark.parametrize("normalizer", ["softmax", "relu"])
+@pytest.mark.parametrize("kind", BESIDE)
+def test_any_other_mask_beside_the_band(kind, normalizer):
+    inputs = tensors(193, 193)
+    call = Call(*inputs, mask=Window(33, 20) & BESIDE[kind](), normalizer=normalizer)
+    expected = plain.compute(call)
+    if normalizer == "softmax":
+        expected = definition(*inputs, call.keep().expand(2, 2, 193, 193))
+    assert_same(banded.compute(call), expected, inputs)
 
 
-def test_a_mask_that_does_not_fit_says_so():
-    with pytest.raises(ShapeError, match=r"valid_lens \(3,\) do not fit; expected \(2\)"):
-        banded.compute(_call(Window(2, 2) & Padding(torch.tensor([1, 2, 3]))))
-    with pytest.raises(ShapeError, match=r"Table \(193, 192\) does not fit"):
-        banded.compute(_call(Window(2, 2) & Table(torch.ones(193, 192, dtype=torch.bool))))
+class Sinks(Normalizer):
+    """exp(s) / (exp(sink) + sum of exp(s)) with a learned sink for each head."""
+
+    def __init__(self, heads):
+        super().__init__()
+        self.sink = nn.Parameter(torch.randn(heads, 1, 1, dtype=torch.float64))
+
+    def forward(self, scores, keep):
+        powers = scores.exp() if keep is None else scores.masked_fill(~keep, -math.inf).exp()
+        return powers / (self.sink.exp() + powers.sum(-1, keepdim=True))
+
+    def per_head(self):
+        return True
+
+
+LEARNED = {
+    "bilinear": lambda: Bilinear(5, 5),
+    "additive": lambda: Additive(5, 5, 3),
+    "gat": lambda: GAT(2, 5),
+    "gatv2": lambda: GATv2(2, 5),
+}
+
+
+@pytest.mark.parametrize("kind", LEARNED)
+def test_scores_and_normalizers_learn(kind):
+    inputs, score, normalizer = tensors(150, 150), LEARNED[kind]().double(), Sinks(2)
+    for item in ("softmax", normalizer):
+        call = Call(*inputs, score, item, Window(20, 9) & Padding(torch.tensor([150, 40])))
+        learned = [*score.parameters(), *call.normalizer.parameters()]
+        assert_same(banded.compute(call), plain.compute(call), [*inputs, *learned])
 
 
 @pytest.mark.parametrize("normalizer", ["softmax", "sigmoid"])
-def test_dropout_drops_weights(normalizer):
-    call = _call(Window(5, 3), query_len=29, key_len=29, dropout=0.3, normalizer=normalizers.build(normalizer))
-    call = replace(call, query=call.query[:, :1], key=call.key[:, :1], value=call.value[:, :1])
-    torch.manual_seed(5)
-    output = banded.compute(call)
-    # one block of 29 queries sees keys -5 to 31
-    torch.manual_seed(5)
-    kept = draw((2, 1, 29, 29 + 8), 0.3, call.query.device)[..., 5 : 5 + 29]
-    used = plain.weights(call) * kept * kept_scale(0.3)
-    expected = used @ call.value
-    torch.testing.assert_close(output, expected, rtol=0, atol=1e-12)
-    gradient = torch.randn_like(output)
-    for found, right in zip(gradients(call, output, gradient), gradients(call, expected, gradient), strict=True):
-        torch.testing.assert_close(found, right, rtol=0, atol=1e-12)
+def test_strides_do_not_matter(normalizer):
+    wide = torch.randn(2, 3, 200, 14, dtype=torch.float64)
+    query, key = wide[..., ::2], torch.randn(2, 3, 7, 200, dtype=torch.float64).mT
+    value = torch.randn(2, 1, 200, 1, dtype=torch.float64).expand(2, 3, 200, 7)
+    for gradient in (wide[..., 1::2], torch.ones(1, dtype=torch.float64).expand(2, 3, 200, 7), value):
+        results = []
+        for odd in (True, False):
+            inputs = [t if odd else t.contiguous() for t in (query, key, value)]
+            inputs = [t.detach().requires_grad_() for t in inputs]
+            output = banded.compute(Call(*inputs, normalizer=normalizer, mask=Window(8, 8)))
+            given = gradient if odd else gradient.contiguous()
+            results.append([output, *torch.autograd.grad(output, inputs, given)])
+        for one, two in zip(*results, strict=True):
+            torch.testing.assert_close(one, two, rtol=0, atol=1e-13)
 
 
-def test_half_the_precision_is_enough_of_it():
-    call = Case(query_len=97, key_len=97, dim=8, value_dim=8, size=100.0, spec=("window", 20, 9))
-    built = call.build(torch.bfloat16)
-    for changed in (built, replace(built, value=built.value[..., :5])):
-        wide = changed.replaced(changed.query.double(), changed.key.double(), changed.value.double())
-        assert_near(banded.compute(changed), plain.compute(wide).numpy(), 2e-2)
-
-
-def test_nan_under_the_mask_stays_there():
-    call = _call(Window(1, 1) & Padding(torch.tensor([193, 90])), heads=1)
-    value = call.value.detach().clone()
-    value[1, :, 90:] = float("nan")
-    clean = planner.run(call, "banded")
-    torch.testing.assert_close(planner.run(replace(call, value=value), "banded"), clean, rtol=0, atol=0)
-
-
-def test_what_a_row_without_a_key_would_have_scored_does_not_matter():
-    # the second sequence has no key, so its queries and hidden keys may be of any size
+@pytest.mark.parametrize("normalizer", ["softmax", "relu"])
+def test_what_no_query_sees_never_leaks(normalizer):
+    """NaN beyond the lengths, in all three, and a query far from every key."""
     results = []
-    for size in (1.0, 1e25):
+    for hidden in (0.0, math.nan):
         torch.manual_seed(0)
-        call = _call(Window(1, 1) & Padding(torch.tensor([193, 0])), heads=1)
-        query, key = call.query.detach().float(), call.key.detach().float()
-        query[1] *= size
-        key[1] *= size
-        tensors = [query.requires_grad_(), key.requires_grad_(), call.value.detach().float().requires_grad_()]
-        output = planner.run(replace(call.replaced(*tensors), finite=True), "banded")
-        results.append([output, *torch.autograd.grad(output.square().sum(), tensors)])
-    assert all(map(torch.equal, *results))
-    assert not any(tensor[1].any() for tensor in results[1])
+        inputs = [t.detach().clone() for t in tensors(193, 193)]
+        for t in inputs:
+            t[1, :, 95:] = hidden
+        inputs = [t.requires_grad_() for t in inputs]
+        call = Call(*inputs, normalizer=normalizer, mask=Window(3, 2) & Padding(torch.tensor([193, 90])))
+        output = banded.compute(call)
+        results.append([output, *torch.autograd.grad(output.square().sum(), inputs)])
+    # queries up to 92 see key 89
+    assert not results[1][0][1, :, 93:].any()
+    for one, two in zip(*results, strict=True):
+        assert torch.equal(one, two)
 
 
-NO_BAND = "its mask lies within a band of bounded width"
+@pytest.mark.parametrize("kind", ["query", "key", "value"])
+def test_nan_stays_in_its_batch_and_head(kind):
+    results = []
+    for content in (1.0, math.nan):
+        torch.manual_seed(0)
+        inputs = [t.detach().clone() for t in tensors(150, 150, kv_heads=2)]
+        inputs[["query", "key", "value"].index(kind)][1, 0, 70] = content
+        inputs = [t.requires_grad_() for t in inputs]
+        output = banded.compute(Call(*inputs, mask=Window(5, 5)))
+        results.append([output, *torch.autograd.grad(output.sum(), inputs)])
+    assert results[1][0].isnan().any()
+    for one, two in zip(*results, strict=True):
+        assert torch.equal(one[0], two[0])
+        assert torch.equal(one[1, 1], two[1, 1])
+
+
+class AllButOne(Mask):
+    """Hides key 100 without saying so."""
+
+    def __call__(self, batch, head, query, key):
+        return (key != 100) & (query == query)
+
+
+@pytest.mark.parametrize("normalizer", ["softmax", "relu"])
+def test_large_content_under_the_mask_does_nothing(normalizer):
+    results = []
+    for content in (1.0, 1e30):
+        torch.manual_seed(0)
+        inputs = [t.detach().float() for t in tensors(150, 150)]
+        for t in inputs[1:]:
+            t[:, :, 100] = content
+        inputs = [t.requires_grad_() for t in inputs]
+        output = banded.compute(Call(*inputs, normalizer=normalizer, mask=Window(5, 5) & AllButOne()))
+        results.append([output, *torch.autograd.grad(output.square().sum(), inputs)])
+    for one, two in zip(*results, strict=True):
+        assert torch.equal(one, two)
+
+
+@pytest.mark.parametrize("normalizer", ["softmax", "sigmoid"])
+def test_dropout_drops_weights_in_both_directions(normalizer):
+    query, key, _ = tensors(120, 120, kv_heads=2)
+    value = torch.eye(120, dtype=torch.float64).expand(2, 2, 120, 120).clone().requires_grad_()
+    call = Call(query, key, value, normalizer=normalizer, mask=Window(30, 30))
+    whole = plain.weights(call)
+    dropped = banded.compute(replace(call, dropout=0.3))
+    kept = (dropped != 0).double()
+    assert abs(float(kept.sum() / call.keep().expand(2, 2, -1, -1).sum()) - 0.7) < 0.02
+    # the same weights are dropped in the gradient
+    torch.testing.assert_close(dropped, whole * kept / 0.7, rtol=6e-3, atol=1e-12)
+    (gradient,) = torch.autograd.grad(dropped.sum(), value)
+    torch.testing.assert_close(gradient, dropped.detach().sum(2).unsqueeze(-1).expand_as(gradient))
+
+
+@pytest.mark.parametrize("value_dim", [8, 3])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_has_scores_of_single(dtype, value_dim):
+    inputs = [t.detach().to(dtype) for t in tensors(150, 150, dim=8, value_dim=value_dim)]
+    inputs[0] *= 30
+    call = Call(*inputs, mask=Window(20, 9))
+    wide = replace(call, query=call.query.double(), key=call.key.double(), value=call.value.double())
+    assert banded.compute(call).dtype == dtype
+    torch.testing.assert_close(banded.compute(call).double(), plain.compute(wide), rtol=0, atol=3e-2)
+
+
+def test_nothing_of_all_pairs_is_kept():
+    kept = {}
+    for length in (1024, 2048):
+        saved = kept[length] = []
+        call = Call(*tensors(length, length, heads=1), mask=Window(64, 0) & Padding(torch.tensor([1000, 1000])))
+        with torch.autograd.graph.saved_tensors_hooks(lambda t, s=saved: s.append(t.numel()) or t, lambda t: t):
+            banded.compute(call)
+    assert max(kept[2048]) <= 2.2 * max(kept[1024])
+
+
+def attention(query, key, value, score="scaled_dot", normalizer="softmax"):
+    return planner.run(Call(query, key, value, score, normalizer, MASK), "banded")
+
+
+MASK = Window(9, 4) & EveryHeadItsOwn()
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_transforms_of_functions():
+    inputs = [t.detach() for t in tensors(150, 150)]
+    more = torch.stack((inputs[0], inputs[0] + 1))
+    mapped = torch.vmap(attention, (0, None, None))(more, *inputs[1:])
+    torch.testing.assert_close(mapped, torch.stack([attention(q, *inputs[1:]) for q in more]))
+    query = inputs[0].clone().requires_grad_()
+    (expected,) = torch.autograd.grad(attention(query, *inputs[1:]).square().sum(), query)
+    found = torch.func.grad(lambda q: attention(q, *inputs[1:]).square().sum())(inputs[0])
+    torch.testing.assert_close(found, expected)
+
+
+def test_computed_again_and_with_packed_tensors():
+    inputs = tensors(150, 150)
+    assert_same(checkpoint(attention, *inputs, use_reentrant=False), attention(*inputs), inputs)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t.numpy(), torch.from_numpy):
+        packed = attention(*inputs)
+    assert_same(packed, attention(*inputs), inputs)
+
+
+class Module(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.score, self.normalizer = Additive(5, 5, 3).double(), Sinks(2)
+
+    def forward(self, *inputs):
+        return attention(*inputs, self.score, self.normalizer)
+
+
+def test_parameters_given_for_one_call():
+    module, inputs = Module(), tensors(150, 150)
+    given = {name: torch.randn_like(p).requires_grad_() for name, p in module.named_parameters()}
+    output = torch.func.functional_call(module, given, tuple(inputs))
+    found = torch.autograd.grad(output.square().sum(), list(given.values()))
+    module.load_state_dict({name: p.detach() for name, p in given.items()})
+    expected = torch.autograd.grad(module(*inputs).square().sum(), list(module.parameters()))
+    torch.testing.assert_close(found, expected)
+
+
 REFUSALS = {
-    "no mask": ({"mask": None}, NO_BAND),
-    "open to the left": ({"mask": Causal()}, NO_BAND),
-    "one of two": ({"mask": Window(1, 1) | Causal()}, NO_BAND),
-    "score": ({"score": Additive(4, 4, 2)}, "its score is a dot product, not Additive"),
-    "bias": ({"bias": torch.zeros(1, 1, 1, 7)}, "it has no bias and no relative positions"),
-    "relative": ({"relative": Relative(low=0, scalar=torch.zeros(1, 1))}, "it has no bias and no relative positions"),
-    "no width": ({"value": torch.zeros(2, 3, 7, 0)}, "an axis is empty"),
+    "no mask": ({"mask": None}, "the mask has no band of bounded width"),
+    "open to the left": ({"mask": Causal()}, "the mask has no band of bounded width"),
+    "bias": ({"bias": torch.zeros(1, 1, 1, 7)}, "there is a bias"),
+    "relative": ({"relative": Relative(low=0, scalar=torch.zeros(1, 1))}, "there are relative positions"),
+    "function": ({"normalizer": lambda scores, keep: scores}, "the normalizer <lambda> is a function"),
+    "no width": ({"value": torch.zeros(2, 1, 7, 0)}, "an axis is empty"),
 }
 
 
 @pytest.mark.parametrize("kind", REFUSALS)
-def test_what_it_refuses(kind):
+def test_it_says_what_of_the_call_prevents_it(kind):
     changes, why = REFUSALS[kind]
-    call = replace(Case(spec=("window", 1, 2)).build(torch.float32), **changes)
-    with pytest.raises(Unsupported, match=f"kernel 'banded' cannot compute this attention exactly: {why}"):
-        planner.run(call, "banded")
+    call = Call(torch.zeros(2, 3, 5, 4), torch.zeros(2, 1, 7, 4), torch.zeros(2, 1, 7, 3), mask=Window(1, 2))
+    assert banded.refusal(call) is None
+    with pytest.raises(Unsupported, match=why):
+        planner.run(replace(call, **changes), "banded")
 
 
-def test_it_refuses_half_precision_and_normalizers_of_whole_tables():
-    class Whole(normalizers.Normalizer):
-        def __call__(self, scores, keep):
-            return scores
-
-    case = Case(spec=("window", 1, 2))
-    assert banded.refusal(case.build(torch.float16)) == "half-precision products are slow here"
-    whole = replace(case.build(torch.float32), normalizer=Whole())
-    assert banded.refusal(whole) == "its normalizer works row by row in place, which whole cannot"
-
-
-def test_its_gradient_has_no_gradient():
-    call = _call(Window(1, 1))
-    with pytest.raises(Unsupported, match="kernel 'banded' has no second derivative; use kernel='plain'"):
-        torch.autograd.grad(banded.compute(call).square().sum(), call.query, create_graph=True)
-
-
-def test_work_is_length_times_width():
-    call = _call(Window(7, 4), query_len=128, key_len=100, heads=3)
-    pairs = 2 * 3 * 128 * (64 + 11)
-    assert banded.terms(call) == {"calls": 1, "products": pairs * 22, "rows": 2 * 3 * 228}
-    assert banded.terms(replace(call, dropout=0.1)) == {
-        "calls": 1,
-        "batched": pairs * 22,
-        "pairs": pairs,
-        "rows": 2 * 3 * 228,
-    }
-
-
-def test_a_window_over_everything_is_attention_without_a_mask():
-    call = _call(Window(200, 200))
-    torch.testing.assert_close(banded.compute(call), plain.compute(replace(call, mask=None)), rtol=0, atol=1e-12)
+def test_it_says_what_it_computes_and_keeps():
+    call = Call(torch.zeros(2, 3, 640, 4), torch.zeros(2, 1, 640, 4), torch.zeros(2, 1, 640, 3), mask=Window(60, 4))
+    assert banded.pairs(call) == 2 * 3 * 640 * (64 + 64)
+    assert banded.keeps(call) == "a table of the band, 327,680 bytes for each that differs"
+    assert banded.keeps(replace(call, dropout=0.1)) == "the scores of the band, 1,966,080 bytes"

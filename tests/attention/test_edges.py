@@ -5,108 +5,125 @@ from dataclasses import replace
 
 import pytest
 import torch
-from attention_cases import DTYPES, TOLERANCE, Case, assert_near, cases, gradients, numbers_like, without
-from attention_reference import reference
-from hypothesis import given
-from hypothesis import strategies as st
+from torch import nn
+from torch.utils.checkpoint import checkpoint
 
-from headwise.attention import dropout, normalizers, planner
-from headwise.attention.call import Call, check
-from headwise.attention.kernels import _edges_graph, edges, plain
+from headwise.attention import planner
+from headwise.attention.call import Call
+from headwise.attention.kernels import edges, plain
+from headwise.attention.kernels._edges_graph import graph, products, softmax, sums
 from headwise.attention.masks import Causal, Edges, Padding, Table, Window
-from headwise.attention.normalizers import Hard
+from headwise.attention.normalizers import Normalizer
 from headwise.attention.relative import Relative
-from headwise.attention.scores import GAT, Additive, Bilinear, GATv2, ScaledDot, Score
-from headwise.errors import ShapeError, Unsupported
-
-every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
-STRIPPED = [name for name, item in normalizers.NORMALIZERS.items() if item.has_strips()]
+from headwise.attention.scores import GAT, Additive, Bilinear, GATv2, SoftCap
+from headwise.errors import Unsupported
 
 
-def graph(case: Case, density: float) -> torch.Tensor:
-    """Edges (2, n), some of them twice, between the nodes that the lengths of the case allow."""
-    generator = torch.Generator().manual_seed(case.seed)
-    nodes = max(case.start + case.query_len, case.key_len)
-    return torch.randint(0, max(1, nodes), (2, int(density * nodes)), generator=generator)
+def definition(query, key, value, table):
+    """Softmax over what the table (batch, heads, query_len, key_len) allows, written out; zero where it is nothing."""
+    group = query.shape[1] // key.shape[1]
+    key, value = key.repeat_interleave(group, 1), value.repeat_interleave(group, 1)
+    some = table.any(-1, keepdim=True)
+    scores = (query @ key.mT / math.sqrt(query.shape[-1])).masked_fill(~table & some, -math.inf)
+    return scores.softmax(-1) * some @ value
 
 
-@every_dtype
-@given(cases(biased=False, least=1), st.sampled_from(STRIPPED), st.sampled_from([0.0, 1.0, 4.0]))
-def test_outputs_and_gradients_are_those_of_the_definition(dtype, case, normalizer, density):
-    case = replace(case, normalizer=normalizer, size=min(case.size, 1.0))
-    index = graph(case, density)
-    mask = Edges(index, 99)
-    call = case.build(dtype, grad=True)
-    call = without(call, mask=mask if call.mask is None else call.mask & mask)
-    output = planner.run(call, "edges")
-    gradient = numbers_like(output, 1)
-    pairs, rest = {(int(i), int(j)) for j, i in index.T}, case.allowed()
-    expected = reference(
-        *(t.detach().double().numpy() for t in (call.query, call.key, call.value)),
-        scale=case.dim**-0.5,
-        normalizer=normalizer,
-        allowed=lambda b, h, i, j: (case.start + i, j) in pairs and rest(b, h, i, j),
-        gradient=gradient.double().numpy(),
-    )
-    assert output.dtype == dtype
-    assert_near(output, expected.output, TOLERANCE[dtype])
-    wanted = (expected.d_query, expected.d_key, expected.d_value)
-    for actual, numbers in zip(gradients(call, output, gradient), wanted, strict=True):
-        assert_near(actual, numbers, 4 * TOLERANCE[dtype])
+def table_of(index, query_len, key_len, start=0):
+    """The edges as a table, one by one."""
+    table = torch.zeros(query_len, key_len, dtype=torch.bool)
+    for source, target in index.T.tolist():
+        if 0 <= target - start < query_len and source < key_len:
+            table[target - start, source] = True
+    return table.expand(2, 6, -1, -1)
 
 
-SCORES = {
-    "bilinear": lambda: Bilinear(4, 4),
-    "additive": lambda: Additive(4, 4, 3),
-    "gat": lambda: GAT(6, 4),
-    "gatv2": lambda: GATv2(6, 4),
+def tensors(query_len=11, key_len=11, kv_heads=2, value_dim=3, dtype=torch.float64):
+    shapes = ((6, query_len, 4), (kv_heads, key_len, 4), (kv_heads, key_len, value_dim))
+    return [torch.randn(2, *shape, dtype=dtype, requires_grad=True) for shape in shapes]
+
+
+def assert_same(output, expected, inputs, tolerance=1e-11):
+    """Outputs and gradients are equal."""
+    torch.testing.assert_close(output, expected, rtol=0, atol=tolerance)
+    gradient = torch.randn_like(expected)
+    found, right = (torch.autograd.grad(o, inputs, gradient, materialize_grads=True) for o in (output, expected))
+    for one, two in zip(found, right, strict=True):
+        torch.testing.assert_close(one, two, rtol=0, atol=tolerance)
+
+
+SIZES = [(1, 1, 0), (11, 11, 0), (11, 7, 0), (5, 13, 4), (3, 13, 60)]
+
+
+@pytest.mark.parametrize("count", [0, 1, 9, 70])
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_the_definition_on_every_graph(size, count, monkeypatch):
+    (query_len, key_len, start), kv_heads = size, 3 if count > 9 else 6
+    # all heads at once, some at a time, one at a time
+    monkeypatch.setattr(edges, "_PAIRS", {0: 1 << 17, 1: 5, 9: 40, 70: 1}[count])
+    index = torch.randint(0, max(key_len, 1), (2, count))
+    for nodes in (key_len, 99):
+        inputs = tensors(query_len, key_len, kv_heads)
+        output = planner.run(Call(*inputs, mask=Edges(index, nodes), query_start=start), "edges")
+        assert_same(output, definition(*inputs, table_of(index, query_len, key_len, start)), inputs)
+
+
+INDEX = torch.randint(0, 11, (2, 40), generator=torch.Generator().manual_seed(1))
+LENS = torch.tensor([11, 6])
+BESIDE = {
+    "causal": lambda: Causal(),
+    "window": lambda: Window(2, 1),
+    "lengths": lambda: Padding(LENS),
+    "none": lambda: Padding(torch.tensor([0, 2])),
+    "by query": lambda: Padding(torch.randint(0, 12, (2, 11))),
+    "table": lambda: Table(torch.rand(2, 6, 11, 11) < 0.5),
+    "graph": lambda: Edges(INDEX[:, 15:], 11),
 }
 
 
-@pytest.mark.parametrize("at_once", [1, 1 << 17])
-@pytest.mark.parametrize("scale", [1.0, -0.7])
-@pytest.mark.parametrize("heads", [6, 2])
+@pytest.mark.parametrize("kind", BESIDE)
+def test_a_graph_and_another_mask(kind):
+    inputs, own = tensors(), Edges(INDEX, 11)
+    other = BESIDE[kind]()
+    table = table_of(INDEX, 11, 11) & other.dense(2, 6, 11, 11)
+    for mask in (own & other, (other & own).shared()):
+        assert_same(edges.compute(Call(*inputs, mask=mask)), definition(*inputs, table), inputs)
+
+
+class Sinks(Normalizer):
+    """exp(s) / (exp(sink) + sum of exp(s)) with a learned sink for each head."""
+
+    def __init__(self):
+        super().__init__()
+        self.sink = nn.Parameter(torch.randn(6, 1, 1, dtype=torch.float64))
+
+    def forward(self, scores, keep):
+        powers = scores.exp() if keep is None else scores.masked_fill(~keep, -math.inf).exp()
+        return powers / (self.sink.exp() + powers.sum(-1, keepdim=True))
+
+    def per_head(self):
+        return True
+
+
+SCORES = {
+    "scaled_dot": lambda: "scaled_dot",
+    "bilinear": lambda: Bilinear(4, 4).double(),
+    "additive": lambda: Additive(4, 4, 3).double(),
+    "gat": lambda: GAT(6, 4).double(),
+    "gatv2": lambda: GATv2(6, 4).double(),
+    "soft_cap": lambda: SoftCap(Additive(4, 4, 3), 2.0).double(),
+}
+
+
+@pytest.mark.parametrize("normalizer", ["softmax", "relu", "sparsemax", "softmax1", "top_k:2", "scalable:0.5", "sinks"])
 @pytest.mark.parametrize("kind", SCORES)
-def test_every_form_of_score(kind, heads, scale, at_once, monkeypatch):
-    """By product, by a number for each node, and pair by pair; in one piece, and head by head."""
-    monkeypatch.setattr(_edges_graph, "_AT_ONCE", at_once)
-    score: Score = SCORES[kind]().double()
-    mask = Edges(torch.randint(0, 11, (2, 37)), 11) & Padding(torch.tensor([11, 8]))
-    query, key, value = (torch.randn(2, n, 11, d, dtype=torch.float64) for n, d in ((6, 4), (heads, 4), (heads, 3)))
-    tensors = [*(t.requires_grad_() for t in (query, key, value)), *score.parameters()]
-    call = check(Call(query, key, value, score, mask=mask, scale=scale))
-    output = planner.run(call, "edges")
-    expected = plain.compute(call)
-    torch.testing.assert_close(output, expected, rtol=0, atol=1e-13)
-    gradient = torch.randn_like(output)
-    for one, two in zip(*(torch.autograd.grad(o, tensors, gradient) for o in (output, expected)), strict=True):
-        torch.testing.assert_close(one, two, rtol=0, atol=1e-12)
-
-
-def test_a_score_with_frozen_parameters_learns_the_rest():
-    score = Additive(4, 4, 3)
-    score.value.weight.requires_grad_(False)
-    x = torch.randn(1, 2, 5, 4, requires_grad=True)
-    call = Call(x, x, x, score, mask=Edges(torch.tensor([[0, 1, 2], [1, 1, 4]]), 5))
-    one, two = (
-        torch.autograd.grad(f(call).square().sum(), [x, score.key.weight]) for f in (edges.compute, plain.compute)
-    )
-    torch.testing.assert_close(one, two)
-
-
-@pytest.mark.parametrize(
-    "other",
-    [Causal(), Window(2, 1), Padding(torch.tensor([3, 9])), Table(torch.rand(2, 3, 9, 9) < 0.5)],
-    ids=["causal", "window", "padding", "table"],
-)
-def test_a_graph_and_another_mask(other):
-    index = torch.randint(0, 9, (2, 40))
-    call = Case(query_len=9, key_len=9).build(torch.float64)
-    for mask in (Edges(index, 9) & other, other & Edges(index, 9) & Edges(index[:, 5:], 9)):
-        masked = without(call, mask=mask)
-        assert_near(edges.compute(masked), plain.compute(masked).numpy(), 1e-12)
-    both = without(call, mask=Edges(index[:, :20], 9) | Edges(index[:, 20:], 9))
-    assert_near(edges.compute(both), plain.compute(without(call, mask=Edges(index, 9))).numpy(), 1e-12)
+def test_every_score_and_normalizer_learns(kind, normalizer, monkeypatch):
+    # some pairs at a time
+    monkeypatch.setattr(edges, "_NUMBERS", 1)
+    for mask in (Edges(INDEX, 11), Edges(INDEX, 11) & Padding(LENS)):
+        inputs, found = tensors(), Sinks() if normalizer == "sinks" else normalizer
+        call = Call(*inputs, SCORES[kind](), found, mask)
+        learned = [*inputs, *call.score.parameters(), *call.normalizer.parameters()]
+        assert_same(edges.compute(call), plain.compute(call), learned)
 
 
 def test_the_first_example_of_attention_over_neighbours():
@@ -114,136 +131,221 @@ def test_the_first_example_of_attention_over_neighbours():
     query = torch.tensor([1.0, 1.0, 1.0]).view(1, 1, 3, 1)
     key = torch.tensor([5.0, 0.0, math.log(3.0)]).view(1, 1, 3, 1)
     value = torch.tensor([[0.0, 0.0], [4.0, 0.0], [8.0, 1.0]]).view(1, 1, 3, 2)
-    call = Call(query, key, value, ScaledDot(), mask=Edges(torch.tensor([[1, 2, 2], [0, 0, 2]]), 3))
+    call = Call(query, key, value, mask=Edges(torch.tensor([[1, 2, 2, 1], [0, 0, 2, 0]]), 3))
     expected = torch.tensor([[7.0, 0.75], [0.0, 0.0], [8.0, 1.0]])
     torch.testing.assert_close(planner.run(call, "edges")[0, 0], expected)
 
 
-def test_order_and_repetition_of_edges_do_not_matter():
-    index = torch.randint(0, 13, (2, 41))
-    call = Case(query_len=13, key_len=13).build(torch.float32)
-    shuffled = torch.cat((index, index[:, :7]), 1)[:, torch.randperm(48)]
-    outputs = [planner.run(without(call, mask=Edges(i, 13)), "edges") for i in (index, shuffled)]
-    assert torch.equal(*outputs)
+def test_strides_do_not_matter():
+    wide = torch.randn(2, 6, 11, 8, dtype=torch.float64)
+    query, key = wide[..., ::2], torch.randn(2, 6, 4, 11, dtype=torch.float64).mT
+    value = torch.randn(2, 1, 11, 1, dtype=torch.float64).expand(2, 6, 11, 4)
+    for score in ("scaled_dot", GAT(6, 4).double()):
+        for gradient in (wide[..., 1::2], value, torch.randn(11, 4, 6, 2, dtype=torch.float64).mT.permute(2, 3, 0, 1)):
+            results = []
+            for odd in (True, False):
+                inputs = [(t if odd else t.contiguous()).detach().requires_grad_() for t in (query, key, value)]
+                output = edges.compute(Call(*inputs, score, mask=Edges(INDEX, 11)))
+                given = gradient if odd else gradient.contiguous()
+                results.append([output, *torch.autograd.grad(output, inputs, given)])
+            for one, two in zip(*results, strict=True):
+                torch.testing.assert_close(one, two, rtol=0, atol=1e-13)
 
 
-def test_renumbering_nodes_renumbers_the_output():
-    index, order = torch.randint(0, 13, (2, 41)), torch.randperm(13)
-    call = Case(query_len=13, key_len=13, batch=1).build(torch.float64)
-    before = planner.run(without(call, mask=Edges(index, 13)), "edges")
-    moved = {name: torch.empty_like(t).index_copy_(2, order, t) for name, t in vars_of(call).items()}
-    after = planner.run(without(call, mask=Edges(order[index], 13), **moved), "edges")
-    torch.testing.assert_close(after[:, :, order], before, rtol=0, atol=1e-13)
+@pytest.mark.parametrize("normalizer", ["softmax", "relu"])
+@pytest.mark.parametrize("kind", SCORES)
+def test_what_no_query_sees_never_leaks(kind, normalizer):
+    """Isolated nodes and padding, as query, key and value, to outputs and gradients, of parameters too."""
+    alone = Edges(INDEX % 8, 11)
+    padded = (
+        Edges(INDEX, 11) & Padding(LENS) & ~Edges(torch.cartesian_prod(torch.arange(11), torch.arange(6, 11)).T, 11)
+    )
+    for mask, hidden in ((alone, (slice(None), 8)), (padded, (1, 6))):
+        results = []
+        for content in (0.0, math.nan):
+            torch.manual_seed(0)
+            score, inputs = SCORES[kind](), [t.detach() for t in tensors()]
+            for t in inputs:
+                t[hidden[0], :, hidden[1] :] = content
+            inputs = [t.requires_grad_() for t in inputs]
+            call = Call(*inputs, score, normalizer, mask)
+            output = edges.compute(call)
+            learned = [*inputs, *call.score.parameters()]
+            results.append([output, *torch.autograd.grad(output.square().sum(), learned)])
+        assert not results[1][0][hidden[0], :, hidden[1] :].any()
+        for one, two in zip(*results, strict=True):
+            torch.testing.assert_close(one, two, rtol=0, atol=1e-13)
 
 
-def vars_of(call: Call) -> dict[str, torch.Tensor]:
-    return {"query": call.query, "key": call.key, "value": call.value}
+@pytest.mark.parametrize("kind", [0, 1, 2], ids=["query", "key", "value"])
+def test_nan_stays_in_its_batch_and_head(kind):
+    results = []
+    for content in (1.0, math.nan):
+        torch.manual_seed(0)
+        inputs = [t.detach() for t in tensors(kv_heads=6)]
+        inputs[kind][1, 2, 7] = content
+        inputs = [t.requires_grad_() for t in inputs]
+        output = edges.compute(Call(*inputs, mask=Edges(torch.arange(11).expand(2, -1), 11) & Padding(LENS + 3)))
+        results.append([output, *torch.autograd.grad(output.sum(), inputs)])
+    assert results[1][0].isnan().any()
+    for one, two in zip(*results, strict=True):
+        others = torch.ones(2, 6, dtype=torch.bool)
+        others[1, 2] = False
+        assert torch.equal(one[others], two[others])
 
 
-def test_derivatives_by_differences():
-    mask = Edges(torch.tensor([[0, 1, 2, 2, 3], [0, 0, 0, 3, 3]]), 4)
-    tensors = [torch.randn(1, 2, 4, 3, dtype=torch.float64, requires_grad=True) for _ in range(3)]
-    score = GAT(2, 3).double()
+@pytest.mark.parametrize("normalizer", ["softmax", "relu"])
+@pytest.mark.parametrize("kind", ["scaled_dot", "gat"])
+def test_large_content_under_the_mask_does_nothing(kind, normalizer):
+    """Key 10 is a candidate of many queries, and seen by query 10 alone, which is not asked for."""
+    table = torch.ones(11, 11, dtype=torch.bool)
+    table[:10, 10] = False
+    mask, results = Edges(torch.cartesian_prod(torch.arange(11), torch.arange(11)).T, 11) & Table(table), []
+    for content in (1.0, 1e30):
+        torch.manual_seed(0)
+        score, inputs = SCORES[kind](), [t.detach() for t in tensors()]
+        if kind == "gat":
+            score.float()
+        for t in inputs[1:]:
+            t[:, :, 10] = content
+        inputs = [t.float().requires_grad_() for t in inputs]
+        output = edges.compute(Call(*inputs, score, normalizer, mask))[:, :, :10]
+        results.append([output, *torch.autograd.grad(output.square().sum(), inputs)])
+    for one, two in zip(*results, strict=True):
+        assert torch.equal(one, two)
 
-    def function(*tensors):
-        return edges.compute(Call(*tensors, score, mask=mask))
 
-    assert torch.autograd.gradcheck(function, tensors)
-
-
-@pytest.mark.parametrize("kind", ["gat", "additive"])
-def test_it_says_that_it_has_no_second_derivative(kind):
-    x = torch.randn(1, 6, 4, 4, requires_grad=True)
-    call = Call(x, x, x, SCORES[kind](), mask=Edges(torch.tensor([[0, 1], [1, 1]]), 4))
-    with pytest.raises(Unsupported, match="kernel 'edges' has no second derivative; use kernel='plain'"):
-        torch.autograd.grad(edges.compute(call).square().sum(), x, create_graph=True)
-
-
-def test_weights_are_dropped_out_in_both_directions():
+@pytest.mark.parametrize("normalizer", ["softmax", "sigmoid"])
+def test_dropout_drops_weights_in_both_directions(normalizer):
     """With values that are the identity, the output is the weights; the gradient sees the same ones dropped."""
-    nodes, rate = 40, 0.3
-    mask = Edges(torch.cartesian_prod(torch.arange(nodes), torch.arange(nodes)).T, nodes)
-    query, key = (torch.randn(1, 1, nodes, 4, dtype=torch.float64) for _ in range(2))
-    value = torch.eye(nodes, dtype=torch.float64)[None, None].requires_grad_()
-    call = Call(query, key, value, ScaledDot(), mask=mask, dropout=rate)
-    output = edges.compute(call)
-    kept = output != 0
-    assert abs(float(kept.double().mean()) - (1 - dropout.rate(rate))) < 0.05
-    whole = plain.weights(call) * dropout.kept_scale(rate)
-    torch.testing.assert_close(output, whole * kept)
-    (d_value,) = torch.autograd.grad(output.sum(), value)
-    torch.testing.assert_close(d_value, output.detach().mT.sum(-1, keepdim=True).expand_as(value))
+    query, key, _ = tensors(60, 60)
+    value = torch.eye(60, dtype=torch.float64).expand(2, 2, 60, 60).clone().requires_grad_()
+    mask = Edges(torch.cartesian_prod(torch.arange(60), torch.arange(60)).T, 60)
+    call = Call(query, key, value, normalizer=normalizer, mask=mask)
+    dropped = edges.compute(replace(call, dropout=0.3))
+    kept = (dropped != 0).double()
+    assert abs(float(kept.mean()) - 0.7) < 0.02
+    torch.testing.assert_close(dropped, plain.weights(call) * kept / 0.7, rtol=6e-3, atol=1e-12)
+    (gradient,) = torch.autograd.grad(dropped.sum(), value)
+    # two values for six heads
+    expected = dropped.detach().sum(2).unflatten(1, (2, 3)).sum(2).unsqueeze(-1)
+    torch.testing.assert_close(gradient, expected.expand_as(gradient))
 
 
-def test_dropped_weights_have_the_gradient_of_the_rest():
-    nodes = 7
-    mask = Edges(torch.randint(0, nodes, (2, 30)), nodes)
-    tensors = [torch.randn(1, 2, nodes, 3, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+@pytest.mark.parametrize("kind", ["scaled_dot", "gat"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_has_scores_of_single(kind, dtype):
+    inputs, score = [t.detach().to(dtype) for t in tensors()], SCORES[kind]()
+    inputs[0] *= 30
+    mask = Edges(INDEX, 11)
+    found = edges.compute(Call(*inputs, score, mask=mask))
+    assert found.dtype == dtype
+    expected = plain.compute(Call(*(t.double() for t in inputs), score, mask=mask))
+    torch.testing.assert_close(found.double(), expected, rtol=0, atol=3e-2)
 
-    def function(*tensors):
-        torch.manual_seed(3)
-        return edges.compute(Call(*tensors, ScaledDot(), mask=mask, dropout=0.4))
 
-    assert torch.autograd.gradcheck(function, tensors)
-
-
-def test_a_large_graph_is_linear_in_its_edges(monkeypatch):
-    """A hundred thousand nodes, nothing of whose pairs is ever a table."""
-    nodes = 100_003
-    index = torch.randint(0, nodes, (2, 200_000))
-    monkeypatch.setattr(Edges, "_table", None)
+def test_a_large_graph_is_linear_in_its_edges():
+    """Fifty thousand nodes, nothing of whose pairs is ever a table, and no vector is kept for an edge."""
+    nodes, count = 50_003, 200_000
+    index = torch.randint(0, nodes, (2, count))
+    mask = Edges(index, nodes).with_self_loops()
     x = torch.randn(1, nodes, 2, 4).transpose(1, 2).requires_grad_()
-    call = check(Call(x, x, x, GAT(2, 4), mask=Edges(index, nodes).with_self_loops()))
-    output = planner.run(call)
+    for score in ("scaled_dot", GAT(2, 4), GATv2(2, 4)):
+        saved = []
+        call = Call(x, x, x, score, mask=mask)
+        with torch.autograd.graph.saved_tensors_hooks(lambda t, s=saved: s.append(t.numel()) or t, lambda t: t):
+            output = edges.compute(call)
+        assert max(saved) <= 2 * (count + nodes)
+        output.sum().backward()
+        node = int(index[1, 0])
+        seen = torch.cat((index[0][index[1] == node], torch.tensor([node]))).unique()
+        small = replace(call, query=x[:, :, [node]], key=x[:, :, seen], value=x[:, :, seen], mask=None)
+        torch.testing.assert_close(output[:, :, [node]], plain.compute(small))
     assert planner.plan(call).kernel == "edges"
-    # heads are joined by a view
-    assert output.transpose(1, 2).is_contiguous()
-    output.sum().backward()
-    node = int(index[1, 0])
-    seen = torch.cat((index[0][index[1] == node], torch.tensor([node]))).unique()
-    small = replace(call, query=x[:, :, [node]], key=x[:, :, seen], value=x[:, :, seen], mask=None)
-    torch.testing.assert_close(output[:, :, [node]], plain.compute(small))
-    # the weights of each of the targets sum to 1
-    torch.testing.assert_close(edges.compute(replace(call, value=torch.ones_like(x))), torch.ones_like(x))
 
 
-def test_prepared_graphs_are_remembered_on_the_mask():
-    call = without(Case(query_len=7).build(torch.float32), mask=Edges(torch.tensor([[0, 1], [1, 2]]), 7))
-    assert _edges_graph.graphs(call) is _edges_graph.graphs(call)
-    with torch.inference_mode():
-        edges.compute(call)
-    learning = without(call, query=call.query.requires_grad_())
-    edges.compute(learning).sum().backward()
+GRAPH = Edges(INDEX, 11) & Padding(LENS)
+
+
+class Attention(nn.Module):
+    def __init__(self, kind, normalizer="softmax"):
+        super().__init__()
+        score = SCORES[kind]()
+        self.score = score if isinstance(score, nn.Module) else nn.Identity()
+        self.normalizer = Sinks() if normalizer == "sinks" else normalizer
+
+    def forward(self, *inputs):
+        score = "scaled_dot" if isinstance(self.score, nn.Identity) else self.score
+        return planner.run(Call(*inputs, score, self.normalizer, GRAPH), "edges")
+
+
+@pytest.mark.parametrize("normalizer", ["softmax", "sinks"])
+@pytest.mark.parametrize("kind", ["bilinear", "additive", "gat", "gatv2"])
+def test_parameters_given_for_one_call(kind, normalizer):
+    module, inputs = Attention(kind, normalizer), tensors()
+    given = {name: torch.randn_like(p).requires_grad_() for name, p in module.named_parameters()}
+    output = torch.func.functional_call(module, given, tuple(inputs))
+    found = torch.autograd.grad(output.square().sum(), list(given.values()))
+    module.load_state_dict({name: p.detach() for name, p in given.items()})
+    expected = torch.autograd.grad(module(*inputs).square().sum(), list(module.parameters()))
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("kind", ["scaled_dot", "additive", "gat"])
+def test_transforms_of_functions(kind):
+    module, inputs = Attention(kind), [t.detach() for t in tensors()]
+    more = torch.stack((inputs[1], inputs[1] + 1), 2)
+    mapped = torch.vmap(lambda *x: module(*x), (None, 2, None), 1)(inputs[0], more, inputs[2])
+    apart = [module(inputs[0], key, inputs[2]) for key in more.unbind(2)]
+    torch.testing.assert_close(mapped, torch.stack(apart, 1))
+    for place in range(3):
+        given = [t.clone().requires_grad_(i == place) for i, t in enumerate(inputs)]
+        (expected,) = torch.autograd.grad(module(*given).square().sum(), given[place])
+        found = torch.func.grad(lambda *x: module(*x).square().sum(), place)(*inputs)
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("kind", ["scaled_dot", "gat", "gatv2"])
+def test_computed_again_and_with_packed_tensors(kind):
+    module, inputs = Attention(kind), tensors()
+    assert_same(checkpoint(module, *inputs, use_reentrant=False), module(*inputs), inputs)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t.numpy(), torch.from_numpy):
+        packed = module(*inputs)
+    assert_same(packed, module(*inputs), inputs)
+
+
+def test_derivatives_of_sums_products_and_softmax():
+    """By differences, the second ones too: three operations whose gradients are made of one another."""
+    row, column = torch.tensor([0, 0, 0, 2, 3, 3]), torch.tensor([0, 1, 4, 1, 0, 4])
+    pattern = graph(row, column, column.argsort(stable=True), 4, 5)
+    one, two, numbers = (torch.randn(2, *n, dtype=torch.float64, requires_grad=True) for n in ((4, 3), (5, 3), (6,)))
+    cases = ((sums, (numbers, two)), (products, (one, two)), (softmax, (numbers,)))
+    for function, inputs in cases:
+        assert torch.autograd.gradcheck(lambda *x, f=function: f(*x, pattern), inputs)
+        assert torch.autograd.gradgradcheck(lambda *x, f=function: f(*x, pattern), inputs)
 
 
 REFUSALS = {
-    "no mask": ({"mask": None}, "its mask is a list of pairs, as a graph is"),
-    "another mask": ({"mask": ~Edges(torch.tensor([[0], [1]]), 7)}, "its mask is a list of pairs, as a graph is"),
-    "bias": (
-        {"bias": torch.zeros(1, 1, 5, 7)},
-        "it reads no table over all pairs, as a bias or relative positions are",
-    ),
-    "relative": (
-        {"relative": Relative(low=0, scalar=torch.zeros(1, 1))},
-        "it reads no table over all pairs, as a bias or relative positions are",
-    ),
-    "normalizer": ({"normalizer": Hard()}, "its normalizer has a gradient by rows, which hard has not"),
-    "empty": ({"value": torch.zeros(2, 3, 7, 0)}, "an axis is empty"),
+    "no mask": ({"mask": None}, "there is no mask"),
+    "another mask": ({"mask": ~Edges(torch.tensor([[0], [1]]), 7)}, "the mask is not given by a list of pairs"),
+    "bias": ({"bias": torch.zeros(1, 1, 5, 7)}, "there is a bias"),
+    "relative": ({"relative": Relative(low=0, scalar=torch.zeros(1, 1))}, "there are relative positions"),
+    "function": ({"normalizer": lambda scores, keep: scores}, "the normalizer <lambda> is a function"),
+    "no width": ({"value": torch.zeros(2, 3, 7, 0)}, "an axis is empty"),
 }
 
 
 @pytest.mark.parametrize("kind", REFUSALS)
-def test_what_it_cannot_compute_it_refuses(kind):
+def test_it_says_what_of_the_call_prevents_it(kind):
     changes, why = REFUSALS[kind]
-    call = replace(Case().build(torch.float32), mask=Edges(torch.tensor([[0], [1]]), 7))
+    mask = Edges(torch.tensor([[0], [1]]), 7)
+    call = Call(torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 7, 4), torch.zeros(2, 3, 7, 3), mask=mask)
     assert edges.refusal(call) is None
-    with pytest.raises(Unsupported, match=f"kernel 'edges' cannot compute this attention exactly: {why}"):
+    with pytest.raises(Unsupported, match=why):
         planner.run(replace(call, **changes), "edges")
 
 
-def test_a_mask_for_another_batch_is_named():
-    mask = Edges(torch.tensor([[0], [1]]), 7) & Padding(torch.tensor([3]))
-    with pytest.raises(
-        ShapeError, match=r"the mask does not fit \(batch, heads, query_len, key_len\) = \(2, 3, 5, 7\)"
-    ):
-        planner.run(without(Case().build(torch.float32), mask=mask), "edges")
+def test_it_says_what_it_computes_and_keeps():
+    call = Call(*tensors(), mask=Edges(torch.tensor([[0, 1, 1], [1, 2, 3]]), 11))
+    assert edges.pairs(call) == 2 * 6 * 3
+    assert edges.keeps(call) == "two numbers for each edge and head, 288 bytes"

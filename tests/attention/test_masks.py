@@ -94,21 +94,20 @@ def test_an_axis_that_does_not_matter_has_size_one():
     assert (Causal() & Padding(torch.tensor([1, 2]))).dense(2, 3, 5, 7).shape == (2, 1, 5, 7)
 
 
-def test_tables_are_built_once_for_a_shape():
+def test_a_shared_mask_makes_its_table_once_for_a_shape_and_nothing_else_remembers():
     mask = Causal() & Padding(torch.tensor([3, 0]))
-    shape = (2, 3, 5, 7, 0, torch.device("cpu"))
-    first = mask.prepared(*shape)
-    assert mask.prepared(*shape) is first
-    assert mask.prepared(2, 3, 5, 6, 0, torch.device("cpu")) is not first
-    assert first.bias is first.bias
-    assert first.empty.flatten(1).tolist() == [[False] * 5, [True] * 5]
-    # a row without a key keeps a finite bias: minus infinity everywhere would be NaN
-    assert not first.bias[1].any()
-    assert first.bias[0, 0, 2].tolist() == [0.0] * 3 + [float("-inf")] * 4
-
-
-def test_a_mask_under_which_every_row_has_a_key_says_so():
-    assert Causal().prepared(1, 1, 5, 7, 0, torch.device("cpu")).empty is None
+    assert mask.dense(2, 3, 5, 7) is not mask.dense(2, 3, 5, 7)
+    assert set(vars(mask)) == {"left", "right"}
+    shared = mask.shared()
+    first = shared.dense(2, 3, 5, 7)
+    assert shared.dense(2, 3, 5, 7) is first
+    assert torch.equal(first, mask.dense(2, 3, 5, 7))
+    # cached steps: a new shape takes the place of the last one
+    for length in range(1, 9):
+        assert shared.dense(2, 3, 1, length, query_start=length - 1).shape == (2, 1, 1, length)
+    assert len(shared._last) == 1
+    assert shared.shared() is shared
+    assert (shared.band(), shared.within(), shared.is_causal()) == (mask.band(), mask.within(), False)
 
 
 def test_masks_are_distinct_values():
@@ -157,5 +156,5 @@ def test_a_table_that_does_not_fit_is_named():
 
 def test_the_catalogue_names_every_mask():
     assert list(masks.catalogue()) == list(masks.MASKS)
-    assert len(masks.MASKS) == 12
+    assert len(masks.MASKS) == 13
     assert all(masks.catalogue().values())

@@ -47,7 +47,9 @@ def test_any_score_and_normalizer_has_parts(part):
     scores = {"additive": Additive(4, 4, 3), "gat": GAT(3, 4)}
     call = Case(spec=("causal",)).build(torch.float64)
     if part == "sinks":
-        call = replace(call, normalizer=Sinks(3, torch.tensor([0.5, -1.0, 2.0])).double())
+        sinks = Sinks(3).double()
+        torch.nn.init.normal_(sinks.logits)
+        call = replace(call, normalizer=sinks)
     else:
         call = replace(call, score=scores[part].double())
     found = weights(call, [2, 0], slice(1, 4), slice(2, 5))

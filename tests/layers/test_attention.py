@@ -358,11 +358,15 @@ def test_norms_of_queries_and_keys_come_before_the_turn():
 def test_widths_and_mechanisms_that_do_not_fit_are_named():
     with pytest.raises(ShapeError, match="x is 7 wide, but the layer was built for d_model = 12"):
         MultiHeadAttention(12, 3)(torch.ones(2, 5, 7))
-    with pytest.raises(ShapeError, match="the memory is 7 wide, but the layer was built for 12; build the layer with memory"):
+    with pytest.raises(
+        ShapeError, match="the memory is 7 wide, but the layer was built for 12; build the layer with memory"
+    ):
         MultiHeadAttention(12, 3)(torch.ones(2, 5, 12), torch.ones(2, 5, 7))
     with pytest.raises(ShapeError, match="the memory is 12 wide, but the layer was built for 7"):
         MultiHeadAttention(12, 3, memory_dim=7)(torch.ones(2, 5, 12), torch.ones(2, 5, 12))
-    with pytest.raises(ConfigError, match="mechanism must be a Mechanism object or a name such as 'scored', got the class"):
+    with pytest.raises(
+        ConfigError, match="mechanism must be a Mechanism object or a name such as 'scored', got the class"
+    ):
         MultiHeadAttention(12, 3, Scored)
     with pytest.raises(ConfigError, match="unknown mechanism 'linaer'; did you mean 'linear'"):
         MultiHeadAttention(12, 3, "linaer")

@@ -96,12 +96,6 @@ def test_residual_dropout_is_on_the_branch_in_training(norm):
     assert repr(residual).startswith("Residual(\n  dropout=0.5")
 
 
-def test_dropout_zero_is_no_dropout():
-    encoder, _ = blocks("pre", 0.0)
-    x = numbers(2, 5, WIDTH)
-    assert torch.equal(encoder.train()(x, None), encoder.eval()(x, None))
-
-
 def test_gradient_passes_a_residual():
     torch.manual_seed(3)
     residual = Residual.pre_norm(WIDTH, 0.3).train()
@@ -111,15 +105,6 @@ def test_gradient_passes_a_residual():
     zero = branch.grad == 0
     assert 0.15 < zero.double().mean() < 0.45
     assert branch.grad[~zero].unique().numel() == 1
-
-
-def test_golden_layer_norm_and_batch_norm():
-    # 3 samples of 6 features: layer norm has a mean per sample, batch norm one per feature
-    x = torch.arange(18.0).view(3, 6)
-    row = torch.tensor([-1.46385, -0.87831, -0.29277, 0.29277, 0.87831, 1.46385])
-    torch.testing.assert_close(nn.LayerNorm(6)(x), row.expand(3, 6), rtol=0, atol=1e-5)
-    column = torch.tensor([-1.22474, 0.0, 1.22474])
-    torch.testing.assert_close(nn.BatchNorm1d(6)(x), column[:, None].expand(3, 6), rtol=0, atol=1e-5)
 
 
 def test_cached_step_needs_no_memory():
@@ -138,3 +123,19 @@ def test_cached_step_needs_no_memory():
             cross_cache=AttentionStep(cross, 0),
         )
         torch.testing.assert_close(out[:, 0], whole[:, row], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("norm", MAKERS)
+def test_a_bfloat16_stream_is_cast_by_nothing(norm):
+    """Under autocast numbers that enter in bfloat16 stay so through norms, dropout and residuals."""
+    encoder, _ = blocks(norm, 0.1)
+    encoder.float().train()
+    x = numbers(2, 5, WIDTH).bfloat16()
+    with torch.autocast("cpu", torch.bfloat16):
+        encoder(x, None)
+        with torch.profiler.profile(record_shapes=True) as profile:
+            output = encoder(x, None)
+    assert output.dtype == torch.bfloat16
+    cast = [event.input_shapes[0] for event in profile.events() if event.name == "aten::_to_copy"]
+    # weights are cast once; heads inside the attention, where scores are float32
+    assert [2, 5, WIDTH] not in cast

@@ -1,20 +1,25 @@
-"""The chunked vocabulary product and loss is `cross_entropy`, in value and gradient, wherever its chunks end."""
+"""The chunked vocabulary product and its loss is `cross_entropy`, in value and gradient, however it is transformed."""
 
+import importlib.util
 import math
+import sys
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
 
 from headwise.layers import loss
-from headwise.layers.loss import vocabulary_loss
+from headwise.layers.loss import output_loss, vocabulary_loss
 
 VOCAB, WIDTH = 23, 7
-ROWS = [0, 1, 5, 257, 511, 512, 513, 1025]
+EXACT = {"rtol": 1e-12, "atol": 1e-11}
 
 
-def inputs(rows, dtype, bias=True, scale=1.0, seed=3):
-    generator = torch.Generator().manual_seed(seed)
+def inputs(rows, dtype=torch.float64, bias=True, scale=1.0):
+    generator = torch.Generator().manual_seed(3)
     hidden = (torch.randn(rows, WIDTH, generator=generator, dtype=torch.float64) * scale).to(dtype).requires_grad_()
     weight = torch.randn(VOCAB, WIDTH, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
     offset = torch.randn(VOCAB, generator=generator, dtype=torch.float64).to(dtype).requires_grad_() if bias else None
@@ -29,41 +34,45 @@ def gradients(value, tensors):
     return torch.autograd.grad(value * 0.7, [tensor for tensor in tensors if tensor is not None])
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("rows", ROWS)
-def test_is_cross_entropy(rows, bias, smoothing, dtype):
-    *tensors, targets = inputs(rows, dtype, bias)
-    exact = dtype == torch.float64
-    ours = vocabulary_loss(*tensors, targets, smoothing)
-    theirs = expected(*tensors, targets, smoothing)
-    tolerance = {"rtol": 1e-12, "atol": 1e-11} if exact else {"rtol": 1e-5, "atol": 1e-4}
-    assert ours.shape == ()
-    assert ours.dtype == dtype
+def agree(ours, theirs, tensors, **tolerance):
     torch.testing.assert_close(ours, theirs, **tolerance)
     for one, two in zip(gradients(ours, tensors), gradients(theirs, tensors), strict=True):
         torch.testing.assert_close(one, two, **tolerance)
+
+
+@pytest.mark.parametrize(("rows", "bias", "smoothing"), [(1, True, 0.0), (5, False, 0.1), (513, True, 0.1)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_is_cross_entropy(rows, bias, smoothing, dtype):
+    *tensors, targets = inputs(rows, dtype, bias)
+    tolerance = EXACT if dtype == torch.float64 else {"rtol": 1e-5, "atol": 1e-4}
+    ours, theirs = vocabulary_loss(*tensors, targets, smoothing), expected(*tensors, targets, smoothing)
+    assert ours.dtype == dtype
+    agree(ours, theirs, tensors, **tolerance)
     with torch.no_grad():
         torch.testing.assert_close(vocabulary_loss(*tensors, targets, smoothing), theirs, **tolerance)
 
 
-@pytest.mark.parametrize("rows", [1, 2, 3, 5, 7])
+@pytest.mark.parametrize("rows", [1, 3, 7])
 def test_any_size_of_chunk(rows, monkeypatch):
-    *tensors, targets = inputs(13, torch.float64)
-    whole = vocabulary_loss(*tensors, targets, 0.1)
+    *tensors, targets = inputs(13)
     monkeypatch.setattr(loss, "CHUNK_ROWS", rows)
-    torch.testing.assert_close(vocabulary_loss(*tensors, targets, 0.1), whole, rtol=1e-12, atol=1e-12)
+    agree(vocabulary_loss(*tensors, targets, 0.1), expected(*tensors, targets, 0.1), tensors, **EXACT)
 
 
-def test_gradcheck():
-    hidden, weight, bias, targets = inputs(5, torch.float64)
-    assert torch.autograd.gradcheck(lambda *t: vocabulary_loss(*t, targets, 0.2), (hidden, weight, bias))
+def test_first_and_second_derivatives():
+    hidden, weight, bias, targets = inputs(5)
+
+    def value(*tensors):
+        return vocabulary_loss(*tensors, targets, 0.2)
+
+    # along random directions: whole Jacobians take seconds
+    assert torch.autograd.gradcheck(value, (hidden, weight, bias), fast_mode=True)
+    assert torch.autograd.gradgradcheck(value, (hidden, weight, bias), fast_mode=True)
 
 
-@pytest.mark.parametrize("frozen", [{0}, {1}, {2}, {0, 1}, {1, 2}, {0, 2}])
+@pytest.mark.parametrize("frozen", [{0}, {1, 2}])
 def test_frozen_parts_do_not_stop_the_others(frozen):
-    *tensors, targets = inputs(5, torch.float64)
+    *tensors, targets = inputs(5)
     want = expected(*tensors, targets, 0.1)
     learning = [tensor for place, tensor in enumerate(tensors) if place not in frozen]
     theirs = torch.autograd.grad(want, learning)
@@ -71,17 +80,15 @@ def test_frozen_parts_do_not_stop_the_others(frozen):
         tensors[place] = tensors[place].detach()
     ours = torch.autograd.grad(vocabulary_loss(*tensors, targets, 0.1), learning)
     for one, two in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(one, two, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(one, two, **EXACT)
 
 
 def test_golden_one_hot_losses():
     # every word of six as likely: ln 6; probability 0.2: ln 5
     uniform = vocabulary_loss(torch.zeros(1, 4), torch.zeros(6, 4), None, torch.tensor([3]))
-    assert uniform.item() == pytest.approx(1.7918, abs=5e-5)
     assert uniform.item() == pytest.approx(math.log(6), rel=1e-6)
     odds = torch.tensor([0.2, 0.1, 0.1, 0.1, 0.2, 0.3]).log()
     fifth = vocabulary_loss(torch.zeros(1, 4), torch.zeros(6, 4), odds, torch.tensor([0]))
-    assert fifth.item() == pytest.approx(1.6094, abs=5e-5)
     assert fifth.item() == pytest.approx(math.log(5), rel=1e-6)
 
 
@@ -90,9 +97,7 @@ def test_no_tokens_give_zero_and_zero_gradient():
     value = vocabulary_loss(*tensors, targets, 0.1)
     assert value.item() == 0
     value.backward()
-    assert tensors[0].grad.shape == (0, WIDTH)
-    assert torch.equal(tensors[1].grad, torch.zeros(VOCAB, WIDTH))
-    assert torch.equal(tensors[2].grad, torch.zeros(VOCAB))
+    assert all(torch.equal(tensor.grad, torch.zeros_like(tensor)) for tensor in tensors)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -103,12 +108,12 @@ def test_large_logits_neither_overflow_nor_vanish(smoothing):
     assert all(gradient.isfinite().all() for gradient in gradients(value, tensors))
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_bfloat16_autocast_is_close(smoothing):
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_low_precision_autocast_is_close(dtype):
     *tensors, targets = inputs(300, torch.float32)
-    wide = vocabulary_loss(*tensors, targets, smoothing)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        low = vocabulary_loss(*tensors, targets, smoothing)
+    wide = vocabulary_loss(*tensors, targets, 0.1)
+    with torch.autocast("cpu", dtype=dtype):
+        low = vocabulary_loss(*tensors, targets, 0.1)
     assert low.dtype == torch.float32
     torch.testing.assert_close(low, wide, rtol=5e-3, atol=0)
     for one, two in zip(gradients(low, tensors), gradients(wide, tensors), strict=True):
@@ -116,15 +121,139 @@ def test_bfloat16_autocast_is_close(smoothing):
         assert float((one - two).norm() / two.norm()) < 2e-2
 
 
-def test_loss_is_a_sum_over_tokens():
-    *tensors, targets = inputs(300, torch.float64)
-    whole = vocabulary_loss(*tensors, targets, 0.1)
-    parts = [vocabulary_loss(tensors[0][p], *tensors[1:], targets[p], 0.1) for p in (slice(0, 7), slice(7, 300))]
-    torch.testing.assert_close(sum(parts), whole, rtol=1e-12, atol=1e-12)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_largest_of_half_precision_numbers(dtype):
+    rows = [[1.0, -2.0, 3.0], [-1.0, -0.5, -3.0], [-0.0, -1.0, -2.0], [0.0, 1e-7, -5.0], [-math.inf, 2.0, math.inf]]
+    values = torch.tensor(rows).to(dtype)
+    assert torch.equal(loss._largest(values), values.amax(-1))
+
+
+def test_no_block_of_half_precision_logits_is_copied():
+    """`scatter_` and `scatter_add_` copy all of their tensor where it is half precision."""
+    *tensors, targets = inputs(5, torch.bfloat16)
+    with torch.profiler.profile() as profile:
+        vocabulary_loss(*tensors, targets, 0.1)
+    assert not {event.name for event in profile.events()} & {"aten::scatter_", "aten::scatter_add_"}
+
+
+@pytest.fixture
+def unchecked(monkeypatch):
+    """The same file, without the checks of annotations, which cannot be compiled inside a gradient."""
+    spec = importlib.util.spec_from_file_location("unchecked_loss", loss.__file__)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    # where the compiler looks for the file's names
+    monkeypatch.setitem(sys.modules, "unchecked_loss", module)
+    return module
+
+
+# what PyTorch's compiler itself does with a gradient of one's own
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+def test_compiled_for_any_number_of_tokens(unchecked):
+    run = torch.compile(unchecked.vocabulary_loss, fullgraph=True, dynamic=True, backend="aot_eager")
+    for rows in (5, 13):
+        *tensors, targets = inputs(rows)
+        agree(run(*tensors, targets, 0.1), expected(*tensors, targets, 0.1), tensors, **EXACT)
+
+
+def saved_elsewhere(hidden, weight, bias, targets):
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor.clone(), lambda tensor: tensor):
+        return vocabulary_loss(hidden, weight, bias, targets, 0.1)
+
+
+def checkpointed(*tensors):
+    return checkpoint(vocabulary_loss, *tensors, 0.1, use_reentrant=False)
+
+
+@pytest.mark.parametrize("transformed", [saved_elsewhere, checkpointed])
+def test_under_transforms(transformed):
+    *tensors, targets = inputs(13)
+    agree(transformed(*tensors, targets), expected(*tensors, targets, 0.1), tensors, **EXACT)
+
+
+# what PyTorch itself does for forward-mode derivatives
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")
+def test_under_functional_transforms():
+    hidden, weight, bias, _ = (tensor.detach() for tensor in inputs(5))
+    rows = torch.randn(3, 5, WIDTH, dtype=torch.float64)
+    targets = torch.randint(VOCAB, (3, 5))
+
+    def each(function):
+        return torch.vmap(torch.func.grad(lambda w, h, t: function(h, w, bias, t, 0.1)), (None, 0, 0))
+
+    torch.testing.assert_close(
+        each(vocabulary_loss)(weight, rows, targets), each(expected)(weight, rows, targets), **EXACT
+    )
+
+    def twice(function):
+        return torch.func.jacrev(torch.func.jacrev(lambda h: function(h, weight, bias, targets[0], 0.1)))
+
+    torch.testing.assert_close(twice(vocabulary_loss)(hidden), twice(expected)(hidden), **EXACT)
+    with pytest.raises(NotImplementedError, match="jvp"):
+        torch.func.jvp(lambda h: vocabulary_loss(h, weight, bias, targets[0]), (hidden,), (hidden,))
+
+
+def test_on_tensors_without_numbers():
+    *tensors, targets = (tensor.detach().to("meta") for tensor in inputs(5))
+    learning = [tensor.requires_grad_() for tensor in tensors]
+    vocabulary_loss(*learning, targets, 0.1).backward()
+    assert learning[1].grad.shape == (VOCAB, WIDTH)
+
+
+class Outside(nn.Module):
+    def __init__(self, output):
+        super().__init__()
+        self.output = output
+
+    def forward(self, hidden, targets):
+        return output_loss(self.output, hidden, targets, 0.1)
+
+
+def test_parameters_given_by_functional_call_are_used():
+    hidden, weight, bias, targets = inputs(5)
+    model = Outside(nn.Linear(WIDTH, VOCAB).double())
+    given = {"output.weight": weight, "output.bias": bias}
+    found = torch.func.functional_call(model, given, (hidden, targets))
+    agree(found, expected(hidden, weight, bias, targets, 0.1), (hidden, weight, bias), **EXACT)
+
+
+class Adapted(nn.Linear):
+    """As adapters of low rank are: a linear layer of its own class."""
+
+    def forward(self, x):
+        return super().forward(x) * 1.5
+
+
+@pytest.mark.parametrize("kind", ["adapted", "wrapped", "parametrized"])
+def test_an_output_layer_of_another_kind_is_called(kind, monkeypatch):
+    monkeypatch.setattr(loss, "CHUNK_ROWS", 3)
+    hidden, _, _, targets = inputs(5)
+    output = Adapted(WIDTH, VOCAB) if kind == "adapted" else nn.Linear(WIDTH, VOCAB)
+    output.double()
+    if kind == "wrapped":
+        output = nn.Sequential(output, nn.Tanh())
+    if kind == "parametrized":
+        nn.utils.parametrizations.weight_norm(output)
+    tensors = [hidden, *output.parameters()]
+    theirs = F.cross_entropy(output(hidden), targets, reduction="sum", label_smoothing=0.1)
+    agree(output_loss(output, hidden, targets, 0.1), theirs, tensors, rtol=1e-6, atol=1e-6)
+
+
+def test_gradients_are_averaged_over_processes(tmp_path):
+    hidden, _, _, targets = inputs(5, torch.float32)
+    model = Outside(nn.Linear(WIDTH, VOCAB))
+    theirs = torch.autograd.grad(model(hidden, targets), list(model.parameters()))
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        DistributedDataParallel(model)(hidden, targets).backward()
+    finally:
+        torch.distributed.destroy_process_group()
+    for parameter, gradient in zip(model.parameters(), theirs, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient)
 
 
 def test_target_outside_the_vocabulary():
     *tensors, targets = inputs(3, torch.float32)
     targets[1] = VOCAB
-    with pytest.raises(RuntimeError, match="out of bounds"):
+    with pytest.raises((IndexError, RuntimeError), match=r"out of bounds|out of range"):
         vocabulary_loss(*tensors, targets)

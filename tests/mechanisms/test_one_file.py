@@ -1,64 +1,89 @@
-"""A mechanism is one file: put into the folder, it is listed, built by name, trained, decoded and tried."""
+"""A mechanism of a user's own is one file: named in a recipe it trains and decodes with beams, and it is certified."""
 
-import sys
+import re
+from pathlib import Path
 
 import pytest
 import torch
 from typer.testing import CliRunner
 
 from headwise.attention import mechanisms
-from headwise.certify import certify, resolve
-from headwise.models.transformer import build_transformer
-from headwise.models.transformer_config import TransformerConfig
+from headwise.testing import certify
+from headwise.training.runs import load, train
 
-FILE = '''"""Attention that may look away."""
-
-from headwise.attention.mechanisms.mechanism import Facts, Mechanism
-from headwise.attention.mechanisms.scored import Scored
-from headwise.attention.normalizers import build
-
-
-class LooksAway(Mechanism):
-    """Softmax attention beside a key of score 0 and value 0."""
-
-    facts = Facts(
-        formula="softmax1(q k^T / sqrt(d)) v", paper="none", family="definition", time="n^2 d", memory="n d",
-        exact="another function", causal=True, cross=True, recurrent=False, masks="any", bias=True, relative=True,
-    )
-
-    def __init__(self):
-        super().__init__()
-        self.inner = Scored(normalizer=build("softmax1"))
-
-    def forward(self, query, key, value, *, mask=None, bias=None, relative=None, query_start=0, finite=False):
-        return self.inner(query, key, value, mask=mask, bias=bias, relative=relative, query_start=query_start)
-'''
+PAGE = Path(__file__).parents[2] / "docs" / "check.md"
+FORMULA = "softmax(q k^T / sqrt(d) - |i - j| exp(rate)) v"
+RECIPE = """
+task = "translate"
+[data]
+train = "pairs.tsv"
+[tokenizer]
+kind = "word"
+[model]
+kind = "transformer"
+mechanism = "forgetful:Decaying"
+d_model = 8
+d_ff = 8
+num_heads = 2
+encoder_layers = 1
+decoder_layers = 1
+[decoding]
+beam_size = 3
+max_len = 7
+[training]
+max_steps = 4
+batch_tokens = 64
+validate_every_epochs = 0
+"""
 
 
 @pytest.fixture
-def dropped(tmp_path, monkeypatch):
-    (tmp_path / "looks_away.py").write_text(FILE)
-    monkeypatch.setattr(mechanisms, "__path__", [*mechanisms.__path__, str(tmp_path)])
-    yield
-    sys.modules.pop("headwise.attention.mechanisms.looks_away", None)
-    vars(mechanisms).pop("looks_away", None)
+def folder(tmp_path, monkeypatch):
+    """A folder with the file that docs/check.md shows."""
+    (file,) = re.findall(r'```python\n("""Attention that forgets.*?)```', PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "forgetful.py").write_text(file, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
-def test_a_file_is_all_it_takes(dropped):
+def test_named_in_a_recipe_it_trains_and_decodes_with_beams(folder):
+    lines = [f"{a} and {b} .\t{a} et {b} ." for a in "abcde" for b in "abcde"]
+    (folder / "pairs.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / "recipe.toml").write_text(RECIPE, encoding="utf-8")
+    assert train("recipe.toml", "run").steps == 4
+    translator = load("run")
+    model = translator.model
+    kinds = [type(module).__name__ for module in model.modules() if isinstance(module, mechanisms.Mechanism)]
+    assert kinds.count("Decaying") == 2
+    rates = [parameter.item() for name, parameter in model.named_parameters() if name.endswith("rate")]
+    assert len(rates) == 2
+    assert -2.0 not in rates
+    (best, *_), _ = translator.n_best(["a and b .", "c and d ."])
+    assert best.text == translator.translate(["a and b ."])[0]
+
+
+def test_steps_with_a_cache_are_all_at_once(folder):
+    from headwise.models.transformer import TransformerConfig, build_transformer
+
+    sizes = {"d_model": 8, "d_ff": 8, "num_heads": 2, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
+    model = build_transformer(TransformerConfig(mechanism="forgetful:Decaying", **sizes), 7, 7, joint=True).eval()
+    src, lens, tgt = torch.tensor([[3, 4, 5], [6, 3, 0]]), torch.tensor([3, 2]), torch.tensor([[1, 3, 4], [1, 6, 5]])
+    with torch.no_grad():
+        cache = model.decoder.start(model.encoder(src, lens), lens)
+        steps = [model.decoder.step(tgt[:, 0], cache)]
+        cache.expand(2)
+        steps += [model.decoder.step(tgt[:, t].repeat_interleave(2), cache)[1::2] for t in (1, 2)]
+        torch.testing.assert_close(torch.stack(steps, 1), model(src, lens, tgt), rtol=1e-4, atol=1e-4)
+
+
+def test_it_is_held_to_its_promises(folder, untyped):
+    ids = ["hidden", "support", "groups", "steps", "record"]
+    assert [verdict.state for verdict in certify("forgetful:Decaying", only=ids, quick=True)] == ["holds"] * 5
+
+
+def test_in_the_folder_of_mechanisms_it_is_named_by_its_file(folder, monkeypatch):
     from headwise.cli.main import app
 
-    listed = CliRunner().invoke(app, ["list", "mechanisms"]).stdout
-    assert "looks_away" in listed
-    assert "formula  softmax1(q k^T / sqrt(d)) v" in listed
-    sizes = {"d_model": 8, "d_ff": 8, "num_heads": 2, "encoder_layers": 1, "decoder_layers": 1}
-    model = build_transformer(TransformerConfig(mechanism="looks_away", **sizes), 7, 7, joint=True)
-    tokens, lens = torch.ones(2, 3, dtype=torch.long), torch.tensor([3, 2])
-    model(tokens, lens, tokens).sum().backward()
-    cache = model.decoder.start(model.encoder(tokens, lens), lens)
-    cache.expand(2)
-    assert model.decoder.step(torch.ones(4, dtype=torch.long), cache).shape == (4, 7)
-
-
-def test_it_is_held_to_its_promises(dropped, untyped):
-    verdicts = list(certify(resolve("looks_away"), only=["A3", "A4", "A12", "A16", "steps", "record"], quick=True))
-    assert [verdict.state for verdict in verdicts] == ["holds"] * 6
+    monkeypatch.setattr(mechanisms, "__path__", [*mechanisms.__path__, str(folder)])
+    assert f"formula  {FORMULA}" in CliRunner().invoke(app, ["list", "mechanisms"]).stdout
+    assert mechanisms.mechanism_type("forgetful").facts.formula == FORMULA

@@ -1,11 +1,15 @@
 """The recurrent encoder-decoder: golden shapes, one definition for all paths, no leaks, decoding step by step."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch.testing import assert_close
 
-from headwise.attention.mechanisms.scored import Scored
+from headwise.attention import attend
+from headwise.attention.scores import Additive
 from headwise.errors import ConfigError, DataError, Unsupported
+from headwise.layers.recurrent import advance
 from headwise.models.protocols import Memory
 from headwise.models.recurrent import RecurrentConfig, build_recurrent
 from headwise.records import record
@@ -38,14 +42,6 @@ def batch():
     return src, LENS, torch.randint(0, TGT_VOCAB, (4, 6), generator=generator)
 
 
-def with_gradients(model, src, lens, tgt):
-    model.zero_grad()
-    logits = model(src, lens, tgt)
-    direction = torch.randn(logits.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    (logits * direction.to(logits.dtype)).sum().backward()
-    return [logits.detach(), *(p.grad.clone() for p in model.parameters() if p.grad is not None)]
-
-
 def test_golden_shapes_of_the_course_book():
     # d2l section 10.4: batch 4, steps 7, vocabulary 10, embedding 8, hidden 16, 2 layers
     model = build_recurrent(RecurrentConfig(embed_dim=8, hidden_dim=16, num_layers=2), 10, 10).eval()
@@ -53,40 +49,85 @@ def test_golden_shapes_of_the_course_book():
     memory = model.encoder(tokens, lens)
     assert model(tokens, lens, tokens).shape == (4, 7, 10)
     assert memory.states.shape == (4, 7, 16)
-    assert model.decoder.start(memory, lens).state.shape == (2, 4, 16)
+    assert [tuple(part.shape for part in state) for state in model.decoder.start(memory, lens).state] == [
+        ((4, 16),)
+    ] * 2
+
+
+def by_hand(model, src, lens, tgt):
+    """Logits sentence by sentence and token by token: PyTorch's cells and `attend` with the additive score."""
+    encoder, decoder = model.encoder, model.decoder
+    score = Additive(5, 5 * len(encoder.layers[0]), 5).double()
+    score.query, score.key, score.value = decoder.query, decoder.key, decoder.attention.value
+    logits = []
+    for row, length in enumerate(lens.tolist()):
+        x, states = encoder.embedding(src[row, :length]), []
+        for number, directions in enumerate(encoder.layers):
+            read = [one_way(layer, x.flip(0) if back else x) for back, layer in enumerate(directions)]
+            x = torch.cat([hidden.flip(0) if back else hidden for back, (hidden, _) in enumerate(read)], -1)
+            last = torch.cat([state for _, state in read], -1)
+            states.append((torch.tanh(encoder.bridges[number](last)) if encoder.bridges else last)[None].split(5, -1))
+        memory = x[None, None]
+        for token in tgt[row]:
+            context = attend(states[-1][0][None, None], memory, memory, score=score)[0, 0]
+            y = torch.cat([context, decoder.embedding(token)[None]], -1)
+            for number, cell in enumerate(decoder.cells):
+                states[number] = advance(cell, y, states[number])
+                y = states[number][0]
+            logits.append(decoder.output(y))
+    return torch.cat(logits).view(len(lens), tgt.shape[1], -1)
+
+
+def one_way(layer, x):
+    """Hidden states over the tokens of one sentence, and the state after the last."""
+    cell = layer
+    if isinstance(layer, torch.nn.GRU):
+        cell = torch.nn.GRUCell(layer.input_size, layer.hidden_size)
+        for name, parameter in layer.named_parameters():
+            delattr(cell, name.removesuffix("_l0"))
+            setattr(cell, name.removesuffix("_l0"), parameter)
+    state, hidden = (x.new_zeros(1, 5),) * (2 if isinstance(cell, torch.nn.LSTMCell) else 1), [x.new_zeros(0, 5)]
+    for token in x:
+        state = advance(cell, token[None], state)
+        hidden.append(state[0])
+    return torch.cat(hidden), torch.cat(state, -1)[0]
 
 
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 @pytest.mark.parametrize("bidirectional", [False, True])
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-5)])
-@pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_all_steps_at_once_equal_the_definition(cell, bidirectional, dtype, tolerance, dropout):
-    model = build(dtype, cell=cell, bidirectional=bidirectional, dropout=dropout, attention_dropout=0.0, num_layers=3)
-    results = []
-    for kernel in ("auto", "plain"):
-        # a kernel that is insisted on is called at every step
-        model.decoder.attention.kernel = kernel
-        torch.manual_seed(3)
-        results.append(with_gradients(model, *batch()))
-    assert len(results[0]) == len(list(model.parameters())) + 1
-    for fast, plain in zip(*results, strict=True):
-        assert_close(fast, plain, rtol=tolerance, atol=tolerance)
+def test_outputs_and_gradients_are_those_of_the_definition(cell, bidirectional):
+    model = build(cell=cell, bidirectional=bidirectional)
+    learned = list(model.parameters())
+    direction = torch.randn(4, 6, TGT_VOCAB, dtype=torch.float64)
+    for one, two in zip(
+        *(with_gradients(run, learned, direction) for run in (model, partial(by_hand, model))), strict=True
+    ):
+        assert_close(one, two, rtol=0, atol=1e-12)
 
 
-def test_the_gradient_of_all_steps_is_the_derivative():
-    model = build(num_layers=1, hidden_dim=2, embed_dim=2)
-    src, lens, tgt = torch.tensor([[1, 2], [3, 4]]), torch.tensor([2, 0]), torch.tensor([[1, 2], [3, 1]])
-    names = [name for name, _ in model.named_parameters()]
-
-    def logits(*values):
-        return torch.func.functional_call(model, dict(zip(names, values, strict=True)), (src, lens, tgt))
-
-    weights = tuple(p.detach().requires_grad_() for p in model.parameters())
-    # along random directions; the definition beside it is compared in every element
-    assert torch.autograd.gradcheck(logits, weights, fast_mode=True)
+def with_gradients(run, learned, direction):
+    logits = run(*batch())
+    return [logits, *torch.autograd.grad(logits, learned, direction)]
 
 
-def test_dropped_attention_weights_have_the_right_mean_and_gradient():
+def test_dropout_between_layers_has_the_right_mean_and_leaves_the_last_layer_alone():
+    torch.manual_seed(0)
+    model, (src, lens, tgt) = build(dropout=0.5, attention_dropout=0.0), batch()
+    rows = [tensor[:1].expand(2000, *tensor.shape[1:]) for tensor in (src, lens, tgt[:, :1])]
+    hidden = model.decoder.hidden(
+        rows[2], Memory(*(tensor.detach() for tensor in model.eval().encoder(*rows[:2]))), rows[1]
+    )
+    model.train()
+    memory = Memory(*(tensor.detach() for tensor in model.eval().encoder(*rows[:2])))
+    model.decoder.train()
+    dropped = model.decoder.hidden(rows[2], memory, rows[1])
+    assert_close(dropped.mean(0), hidden[0], rtol=0, atol=2e-2)
+    assert (dropped != 0).all()
+    # each of the five numbers below the last layer is there or not
+    assert dropped.detach().round(decimals=9).unique(dim=0).shape[0] == 32
+
+
+def test_dropped_attention_weights():
     # with one key its weight is 1 and dropout multiplies the value itself, which makes the context 0 or value / (1 - p)
     model = build(attention_dropout=0.5, num_layers=1).train()
     src, lens, tgt = torch.full((500, 1), 2), torch.ones(500, dtype=torch.long), torch.zeros(500, 1, dtype=torch.long)
@@ -94,36 +135,12 @@ def test_dropped_attention_weights_have_the_right_mean_and_gradient():
     distinct = hidden[:, 0].detach().round(decimals=9).unique(dim=0)
     assert distinct.shape[0] == 2
     memory = model.encoder(src[:1], lens[:1])
-    states = memory.states.detach()
     expected = []
+    model.decoder.attention.dropout = 0.0
     for scale in (0.0, 2.0):
-        fixed = Memory(states * scale, memory.summary)
-        model.decoder.attention.dropout = 0.0
+        fixed = Memory(memory.states.detach() * scale, memory.summary)
         expected.append(model.decoder.hidden(tgt[:1], fixed, lens[:1])[0, 0])
     assert_close(distinct, torch.stack(expected).detach().unique(dim=0), rtol=0, atol=1e-8)
-
-
-@pytest.mark.slow
-def test_dropped_attention_weights_gradient_equals_numerical():
-    model = build(attention_dropout=0.4, num_layers=2, dropout=0.3).train()
-    src, lens, tgt = batch()
-
-    def loss():
-        torch.manual_seed(5)
-        return model(src, lens, tgt).square().sum()
-
-    gradient = dict(
-        zip(dict(model.named_parameters()), torch.autograd.grad(loss(), list(model.parameters())), strict=True)
-    )
-    for name, parameter in model.named_parameters():
-        direction = torch.randn_like(parameter)
-        with torch.no_grad():
-            parameter += 1e-6 * direction
-            above = loss()
-            parameter -= 2e-6 * direction
-            below = loss()
-            parameter += 1e-6 * direction
-        assert_close((above - below) / 2e-6, (gradient[name] * direction).sum(), rtol=1e-5, atol=1e-6)
 
 
 def test_a_record_sees_the_attention_and_changes_no_number():
@@ -263,8 +280,16 @@ def test_errors_name_what_is_wrong():
         model.decoder.start(Memory(torch.zeros(4, 7, 5)), lens)
 
 
-def test_only_a_plain_additive_softmax_is_computed_at_once():
-    model = build()
-    assert model.decoder._additive() is model.decoder.attention.score
-    model.decoder.attention = Scored(model.decoder.attention.score, kernel="plain")
-    assert model.decoder._additive() is None
+def test_other_parameters_an_exported_program_and_meta_tensors():
+    model, inputs = build(torch.float32).eval(), batch()
+    expected = model(*inputs)
+    other = {name: 0.5 * parameter.detach() for name, parameter in model.named_parameters()}
+    found = torch.func.grad(lambda given: torch.func.functional_call(model, given, inputs).square().sum())(other)
+    program = torch.export.export(model, inputs, dynamic_shapes=[{0: torch.export.Dim.DYNAMIC}] * 3).module()
+    for rows in (4, 3):
+        assert_close(program(*(tensor[:rows] for tensor in inputs)), expected[:rows])
+    model.load_state_dict(other)
+    wanted = torch.autograd.grad(model(*inputs).square().sum(), list(model.parameters()))
+    for one, two in zip(found.values(), wanted, strict=True):
+        assert_close(one, two)
+    assert model.to("meta")(*(tensor.to("meta") for tensor in inputs)).shape == expected.shape

@@ -5,10 +5,9 @@ import math
 import pytest
 import torch
 
-from headwise.errors import ConfigError, Unsupported
+from headwise.errors import ConfigError
 from headwise.positions.flow import Flow, runge_kutta
 from headwise.positions.recurrent import Recurrent
-from headwise.positions.sinusoidal import sinusoids
 
 each = pytest.mark.parametrize("make", [lambda: Recurrent(6, hidden=8), lambda: Flow(6, hidden=5)], ids=["gru", "flow"])
 
@@ -57,19 +56,6 @@ def test_gradients(make):
     assert torch.autograd.gradcheck(vectors, values, fast_mode=True)
 
 
-@each
-@pytest.mark.usefixtures("untyped")
-def test_an_exported_program_has_one_length(make):
-    position = make()
-    position.forward = lambda x: position.embed(x, 0)
-    x = zeros(3, torch.float32)
-    exported = torch.export.export(position, (x,)).module()
-    torch.testing.assert_close(exported(x), position.forward(x))
-    message = f"{type(position).__name__} positions are computed one after the other, so an exported program has one"
-    with pytest.raises(Unsupported, match=message):
-        torch.export.export(position, (x,), dynamic_shapes={"x": {1: torch.export.Dim("length")}})
-
-
 def test_the_recurrence_step_by_step():
     """Cho et al. 2014 in the order of PyTorch's gates: reset, update, candidate."""
     position = Recurrent(6, hidden=8).double()
@@ -102,15 +88,6 @@ def test_the_flow_step_by_step():
     torch.testing.assert_close(position.vectors(9), torch.stack(rows), rtol=0, atol=1e-12)
 
 
-def test_a_constant_flow_is_a_straight_line():
-    position = Flow(6).double()
-    torch.nn.init.zeros_(position.outer)
-    for parameter in (position.first, position.outer_bias):
-        torch.nn.init.normal_(parameter)
-    expected = position.first + 0.1 * torch.arange(40, dtype=torch.float64)[:, None] * position.outer_bias
-    torch.testing.assert_close(position.vectors(40), expected, rtol=0, atol=1e-12)
-
-
 def test_the_flow_is_a_solution_and_not_its_steps():
     """Ten times as many steps over the same time lead through the same points."""
     coarse, fine = Flow(6, step=0.1).double(), Flow(6, step=0.01).double()
@@ -128,16 +105,6 @@ def test_the_method_is_of_order_four():
         errors.append(abs(state.item() - math.exp(math.sin(2.0))))
     assert errors[0] / errors[1] == pytest.approx(16, rel=0.25)
     assert errors[1] / errors[2] == pytest.approx(16, rel=0.15)
-
-
-def test_sinusoids_are_a_flow():
-    """Each pair of columns turns with its frequency: dp/dt = [[0, w], [-w, 0]] p from (0, 1)."""
-    frequencies = 10000.0 ** (-torch.arange(0, 8, 2, dtype=torch.float64) / 8)
-    turn = torch.block_diag(*(w * torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=torch.float64) for w in frequencies))
-    state = sinusoids(1, 8)[0]
-    for n in range(100):
-        state = runge_kutta(lambda place, p: turn @ p, 2 * n, state, 0.1)
-    torch.testing.assert_close(state, sinusoids(1, 8, 10)[0], rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize(("hidden", "step"), [(0, 0.1), (8, 0.0)])

@@ -116,7 +116,7 @@ def test_ntk_keeps_the_fastest_period_and_stretches_the_slowest():
 
 
 def test_yarn_by_hand():
-    """Peng et al. 2023: fast pairs are kept, slow ones interpolated; 0.1 ln(s) + 1 on queries and on keys (eq. 22)."""
+    """Peng et al. 2023: fast pairs are kept, slow ones interpolated; 0.1 ln(s) + 1 on queries and on keys."""
     plain, found = (Rotary(128, scaling=scaling).frequencies(CPU) for scaling in (None, Yarn(16.0, 4096)))
     turns = 4096 * plain / (2 * math.pi)
     torch.testing.assert_close(found[turns > 36], plain[turns > 36])

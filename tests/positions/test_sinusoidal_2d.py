@@ -37,11 +37,6 @@ def test_patches_later_are_the_patches_at_their_place():
     assert position.embed(x[:, :0], 4).shape == (2, 0, 8)
 
 
-def test_no_two_patches_are_alike():
-    added = Sinusoidal2d(32, 7).embed(torch.zeros(1, 49, 32, dtype=torch.float64), 0)[0]
-    assert torch.pdist(added).min() > 0.5
-
-
 @pytest.mark.parametrize(
     ("d_model", "width", "message"),
     [

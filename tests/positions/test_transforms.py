@@ -1,4 +1,4 @@
-"""Every scheme under the transforms of PyTorch."""
+"""Every scheme under the transforms of PyTorch: right, or refused by name (`REFUSED`)."""
 
 from collections.abc import Iterable
 
@@ -8,12 +8,22 @@ from torch import nn
 from torch.export import Dim
 
 from headwise import positions
-from headwise.attention.relative import Relative
+from headwise.errors import Unsupported
+from headwise.positions.deberta import Deberta
+from headwise.positions.rotary import Rotary, Yarn
 
 D_MODEL, HEAD_DIM, HEADS, MAX_LEN = 12, 4, 3, 36
-# in order from the first vector on: one length for a program
-GENERATED = ("flow", "recurrent")
-every = pytest.mark.parametrize("name", positions.names())
+BATCH, QUERIES, KEYS = Dim("batch"), Dim("queries", max=30), Dim("keys", max=MAX_LEN)
+SHAPES = {"x": {0: BATCH, 1: QUERIES}, "query": {0: BATCH, 2: QUERIES}, "key": {0: BATCH, 2: KEYS}}
+ONE_LENGTH = "positions are computed one after the other, so an exported program has one length"
+# (scheme, transform): why
+REFUSED = {("flow", "export"): f"Flow {ONE_LENGTH}", ("recurrent", "export"): f"Recurrent {ONE_LENGTH}"}
+VARIANTS = {
+    "rotary over halves": lambda: Rotary(HEAD_DIM, layout="half", scaling=Yarn(4.0, 64)),
+    "deberta in buckets": lambda: Deberta(D_MODEL, HEADS, HEAD_DIM, max_distance=24, index="released", buckets=8),
+}
+NAMES = (*positions.names(), *VARIANTS)
+every = pytest.mark.parametrize("name", NAMES)
 
 
 class Hooks(nn.Module):
@@ -21,8 +31,10 @@ class Hooks(nn.Module):
 
     def __init__(self, name: str):
         super().__init__()
-        self.position = positions.build(name, D_MODEL, HEAD_DIM, HEADS, MAX_LEN)
-        self.first = name in (*GENERATED, "convolutional")
+        make = VARIANTS.get(name, lambda: positions.build(name, D_MODEL, HEAD_DIM, HEADS, MAX_LEN))
+        self.position = make()
+        # inputs before these are not there to see, or take their time
+        self.first = name in ("convolutional", "flow", "recurrent")
 
     def forward(self, x: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> tuple[torch.Tensor, ...]:
         queries, keys = query.shape[2], key.shape[2]
@@ -52,34 +64,28 @@ def inputs(batch: int, queries: int, keys: int) -> tuple[torch.Tensor, ...]:
     return tuple(torch.randn(batch, *shape) for shape in widths)
 
 
-@pytest.fixture
-def traced(untyped, monkeypatch):
-    """As a user compiles the package: checks of annotations cannot be traced in objects made inside the program."""
-    for name, member in vars(Relative).copy().items():
-        if isinstance(member, property):
-            monkeypatch.setattr(Relative, name, property(member.fget.__wrapped__))
-        elif hasattr(member, "__wrapped__"):
-            monkeypatch.setattr(Relative, name, member.__wrapped__)
-
-
-@pytest.mark.usefixtures("traced")
 def test_compiled_as_one_graph():
     torch.compiler.reset()
-    schemes, given = Schemes(positions.names()), inputs(2, 5, 7)
+    schemes, given = Schemes(NAMES), inputs(2, 5, 7)
     with torch.no_grad():
         compiled = torch.compile(schemes, fullgraph=True, backend="aot_eager")
         torch.testing.assert_close(compiled(*given), schemes(*given))
 
 
-@pytest.mark.usefixtures("untyped")
 def test_exported_with_dynamic_batch_and_lengths():
-    schemes = Schemes(name for name in positions.names() if name not in GENERATED)
-    batch, queries, keys = Dim("batch"), Dim("queries", max=30), Dim("keys", max=MAX_LEN)
-    shapes = {"x": {0: batch, 1: queries}, "query": {0: batch, 2: queries}, "key": {0: batch, 2: keys}}
-    exported = torch.export.export(schemes, inputs(2, 5, 7), dynamic_shapes=shapes).module()
+    schemes = Schemes(name for name in NAMES if (name, "export") not in REFUSED)
+    exported = torch.export.export(schemes, inputs(2, 5, 7), dynamic_shapes=SHAPES).module()
     for sizes in ((2, 5, 7), (3, 30, 36)):
         given = inputs(*sizes)
         torch.testing.assert_close(exported(*given), schemes(*given))
+
+
+@pytest.mark.parametrize("name", [name for name, transform in REFUSED if transform == "export"])
+def test_exported_with_one_length(name):
+    hooks, given = Hooks(name), inputs(2, 5, 7)
+    torch.testing.assert_close(torch.export.export(hooks, given).module()(*given), hooks(*given))
+    with pytest.raises(Unsupported, match=REFUSED[name, "export"]):
+        torch.export.export(hooks, given, dynamic_shapes=SHAPES)
 
 
 @every

@@ -21,8 +21,9 @@ from headwise.attention.scores.score import times
 # numbers inside tanh at a time: 1 MiB of a core's cache, and enough for an accelerator to be busy
 _CACHED, _MANY = 2**18, 2**26
 
-Projected = Float[Tensor, "matrices tokens hidden"]
-Matrices = Float[Tensor, "matrices queries keys"]
+Queries = Float[Tensor, "matrices rows hidden"]
+Keys = Float[Tensor, "matrices columns hidden"]
+Values = Float[Tensor, "matrices hidden"]
 
 
 def refusal(call: Call) -> str | None:
@@ -59,7 +60,7 @@ def _blocked(score: Additive) -> Any:
     return scores
 
 
-def pair_scores(query: Projected, key: Projected, value: Float[Tensor, "matrices hidden"]) -> Matrices:
+def pair_scores(query: Queries, key: Keys, value: Values) -> Float[Tensor, "matrices rows columns"]:
     """value . tanh(query + key) of every pair, with derivatives of every order; all but the first keep what is in tanh.
 
     >>> pair_scores(torch.zeros(1, 2, 5), torch.ones(1, 3, 5), torch.ones(1, 5)).shape

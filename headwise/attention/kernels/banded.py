@@ -15,8 +15,11 @@ from headwise.attention.call import Call, per_head
 from headwise.attention.kernels import plain
 from headwise.attention.normalizers import Function, Softmax
 
-Keep = Bool[Tensor, "#batch #heads #groups #block width"]
-Rows = Float[Tensor, "batch heads groups block dim"]
+Keep = Bool[Tensor, "#batch #heads #groups block width"]
+Empty = Bool[Tensor, "#batch #heads #groups block 1"]
+Rows = Float[Tensor, "batch heads groups block _"]
+Columns = Float[Tensor, "batch kv_heads groups width _"]
+Padded = Float[Tensor, "batch kv_heads length dim"]
 
 
 def refusal(call: Call) -> str | None:
@@ -108,21 +111,24 @@ class Layout:
     def rows(self, query: Float[Tensor, "batch heads query_len dim"]) -> tuple[Rows, ...]:
         """The queries of each phase."""
         more = self.groups * self.every * self.block - query.shape[2]
-        return F.pad(query, (0, 0, 0, more)).unflatten(2, (self.groups, self.every, self.block)).unbind(3)
+        query = F.pad(query, (0, 0, 0, more)) if more else query
+        return query.unflatten(2, (self.groups, self.every, self.block)).unbind(3)
 
-    def padded(self, tensor: Float[Tensor, "batch kv_heads key_len dim"]) -> Float[Tensor, "batch kv_heads length dim"]:
+    def padded(self, tensor: Float[Tensor, "batch kv_heads key_len dim"]) -> Padded:
         """Keys or values from the first that a query reaches to the last."""
         before = -min(self.first, tensor.shape[2])
         length = self.groups * self.stride + (self.every - 1) * self.block
         return F.pad(tensor, (0, 0, before, length - before - tensor.shape[2]))
 
-    def reached(self, padded: Float[Tensor, "batch kv_heads length dim"], phase: int) -> Rows:
+    def reached(self, padded: Padded, phase: int) -> Columns:
         """The keys or values that the blocks of a phase reach, as a view."""
-        part = padded[:, :, phase * self.block :][:, :, : self.groups * self.stride]
-        return part.unflatten(2, (self.groups, self.stride))[:, :, :, : self.width]
+        # each cut is a pass over the gradient
+        length = self.width if self.groups == 1 else self.stride
+        part = padded.narrow(2, phase * self.block, self.groups * length).unflatten(2, (self.groups, length))
+        return part if length == self.width else part[:, :, :, : self.width]
 
 
-def _table(call: Call, layout: Layout, phase: int) -> tuple[Keep, Keep | None]:
+def _table(call: Call, layout: Layout, phase: int) -> tuple[Keep, Empty | None]:
     """What the mask says to the pairs of a phase, and which queries have no key; None if each has one.
 
     A query without a key sees all of them, so that its softmax and gradient are finite; so do those beyond the end.
@@ -153,33 +159,28 @@ def _is_tiled(call: Call) -> bool:
     return isinstance(call.normalizer, Softmax) and call.score.is_dot() and call.dropout == 0.0
 
 
-def _tiled(query: Rows, key: Rows, value: Rows, keep: Keep, scale: float) -> Rows:
+def _tiled(query: Rows, key: Columns, value: Columns, keep: Keep, scale: float) -> Rows:
     """Softmax of a dot product by SDPA, groups as its batch."""
     batch, heads = query.shape[:2]
-    if keep.shape[:2] != (1, 1):
-        return _unfolded(F.scaled_dot_product_attention(*_folded(query, key, value, keep), scale=scale), batch)
-    # one table for all heads and sequences: nothing is copied
+    if batch > 1 and keep.shape[:2] != (1, 1):
+        # row by row, so that keys stay views
+        rows = zip(
+            *(tensor.split(1) for tensor in (query, key, value, keep.expand(batch, *keep.shape[1:]))), strict=True
+        )
+        return torch.cat([_tiled(*row, scale) for row in rows])
     query, key, value = (tensor.flatten(0, 1).transpose(0, 1) for tensor in (query, key, value))
     output = F.scaled_dot_product_attention(query, key, value, attn_mask=keep[0].transpose(0, 1), scale=scale)
     return output.transpose(0, 1).unflatten(0, (batch, heads))
 
 
-def _defined(call: Call, query: Rows, key: Rows, value: Rows, keep: Keep) -> Rows:
+def _defined(
+    call: Call, query: Rows, key: Columns, value: Columns, keep: Keep
+) -> Float[Tensor, "batch heads groups block value_dim"]:
     """The definition, blocks as sequences."""
-    query, key, value, keep = _folded(query, key, value, keep)
-    part = replace(call, query=query, key=key, value=value, query_start=0)
-    return _unfolded(plain.attention(part, keep), call.shape[0])
-
-
-def _folded(query: Rows, key: Rows, value: Rows, keep: Keep) -> list[Tensor]:
-    """Groups as part of the batch."""
-    batch, groups = query.shape[0], query.shape[2]
-    keep = keep.expand(batch, -1, groups, -1, -1)
-    return [tensor.transpose(1, 2).flatten(0, 1) for tensor in (query, key, value, keep)]
-
-
-def _unfolded(output: Float[Tensor, "blocks heads block dim"], batch: int) -> Rows:
-    return output.unflatten(0, (batch, -1)).transpose(1, 2)
+    keep = keep.expand(query.shape[0], -1, query.shape[2], -1, -1)
+    query, key, value, keep = (tensor.transpose(1, 2).flatten(0, 1) for tensor in (query, key, value, keep))
+    output = plain.attention(replace(call, query=query, key=key, value=value, query_start=0), keep)
+    return output.unflatten(0, (call.shape[0], -1)).transpose(1, 2)
 
 
 def _widened(tensor: Tensor, dim: int) -> Tensor:

@@ -5,6 +5,7 @@ works on the list; other normalizers on rows of about equal degree, padded to on
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from jaxtyping import Bool, Float
@@ -64,10 +65,10 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     batch, heads, _, _ = call.shape
     made_for = (*call.shape, call.query_start, call.query.device)
     pattern, keep, asked = call.mask.made("edges", made_for, lambda: _pattern(call))
-    call = call.clean()
-    # what a query without a key holds must not reach the gradient of keys and parameters
-    query = wide(call.query).masked_fill(~asked.unsqueeze(-1), 0.0)
-    parts, scored = _form(call, query, wide(call.key), pattern)
+    if keep is not None or next(call.score.parameters(), None) is not None:
+        # only listed pairs are read: what other tokens hold leaks through hidden ones and gradients of parameters alone
+        call = replace(call.clean(), query=call.query.masked_fill(~asked.unsqueeze(-1), 0.0))
+    parts, scored = _form(call, pattern)
     value = wide(per_head(call.value, heads)).flatten(0, 1)
     if isinstance(call.normalizer, Softmax):
         hidden = () if keep is None else ((~keep).expand(batch, heads, -1).flatten(0, 1),)
@@ -76,8 +77,9 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         parts, hidden = (_weights(call.normalizer, scores, keep, pattern).flatten(0, 1),), ()
     # some items (heads of a sequence) at a time: what is made on the way stays small, and in the cache
     step = max(1, _PAIRS // max(1, pattern.row.shape[0]))
+    pieces = [(t,) if torch.compiler.is_compiling() else t.split(step) for t in (value, *hidden, *parts)]
     outputs = []
-    for some, *rest in zip(*(tensor.split(step) for tensor in (value, *hidden, *parts)), strict=True):
+    for some, *rest in zip(*pieces, strict=True):
         if isinstance(call.normalizer, Softmax):
             scores = scored(*rest[len(hidden) :])
             weights = softmax(scores.masked_fill(rest[0], -torch.inf) if hidden else scores, pattern)
@@ -108,9 +110,9 @@ def _pattern(call: Call) -> tuple[Graph, Keep | None, Asked]:
     return pattern, keep, count > 0
 
 
-def _form(call: Call, query: Tensor, key: Tensor, pattern: Graph) -> Form:
+def _form(call: Call, pattern: Graph) -> Form:
     """Parts (items, ...) and the function from them to the scores (items, pairs)."""
-    score, heads = call.score, call.shape[1]
+    score, heads, query, key = call.score, call.shape[1], wide(call.query), wide(call.key)
     if score.is_dot():
         query, key, scale = score.as_dot(query, key)
         parts = (query.flatten(0, 1), per_head(key, heads).flatten(0, 1))
@@ -125,7 +127,7 @@ def _form(call: Call, query: Tensor, key: Tensor, pattern: Graph) -> Form:
         query, key, last = times(score.query, query), times(score.key, key), score.value.weight.to(query.dtype)
         table = _listed(call, query, key, pattern, lambda one, two: F.linear((one + two).tanh(), last).squeeze(-1))
     else:
-        table = _listed(call, query, key, pattern, bound(_Pairwise(score)))
+        table = _listed(call, query, key, pattern)
     return (table.flatten(0, 1),), lambda table: table
 
 
@@ -135,17 +137,20 @@ def _along(x: Tensor, weight: Tensor) -> Tensor:
     return F.linear(x.transpose(1, 2).flatten(2), blocks).transpose(1, 2).flatten(0, 1)
 
 
-def _listed(call: Call, query: Tensor, key: Tensor, pattern: Graph, scored: Callable[..., Tensor]) -> Listed:
+def _listed(
+    call: Call, query: Tensor, key: Tensor, pattern: Graph, scored: Callable[..., Tensor] | None = None
+) -> Listed:
     """Scores of all pairs, some pairs at a time, made again for the gradient."""
     width = call.shape[0] * call.shape[1] * call.score.pair_width(call.query)
     # the gradient of some pairs is as large as all tokens, so there are as many pairs
     step = max(*call.shape[2:], _NUMBERS // max(1, width))
+    # transforms of `torch.func` have no hooks for saved tensors, and a compiler chooses itself what it makes again
+    again = call.learns and not torch.compiler.is_compiling() and torch.func.debug_unwrap(query) is query
+    scored = scored or (bound(_Pairwise(call.score)) if again else call.score.pairs)
 
     def part(row: Tensor, column: Tensor) -> Tensor:
         return scored(query.index_select(2, row), key.index_select(2, column))
 
-    # transforms of `torch.func` have no hooks for saved tensors
-    again = call.learns and torch.func.debug_unwrap(query) is query
     indices = zip(pattern.row.split(step), pattern.column.split(step), strict=True)
     return torch.cat([checkpoint(part, *at, use_reentrant=False) if again else part(*at) for at in indices], dim=2)
 

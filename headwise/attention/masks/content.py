@@ -85,14 +85,7 @@ class Table(Mask):
         return rows.any(2).expand(*rows.shape[:2], key_len)
 
     def check(self, batch: int, heads: int, query_len: int, key_len: int, query_start: int) -> None:
-        rows, wanted = self._rows(query_start, query_len), (batch, heads, query_len, key_len)
-        # the last row of a table that ends too early is no row for all queries
-        ends_early = self._four_axes().shape[2] != 1 and rows.shape[2] != query_len
-        if ends_early or any(have not in (1, want) for have, want in zip(rows.shape, wanted, strict=True)):
-            raise ShapeError(
-                f"Table {tuple(self.allowed.shape)} does not fit (batch, heads, query_len, key_len) = {wanted}"
-                + (f" from query {query_start}" if query_start else "")
-            )
+        self._fitting(self._rows(query_start, query_len), (batch, heads, query_len, key_len), query_start)
 
     def dense(
         self,
@@ -107,7 +100,17 @@ class Table(Mask):
     ) -> Bool[Tensor, "#batch #heads #query_len #key_len"]:
         rows = self._rows(query_start, query_len)
         keys = rows if rows.shape[3] == 1 else rows[..., key_start : key_start + key_len]
-        return keys.to(device or keys.device)
+        return self._fitting(keys, (batch, heads, query_len, key_len), query_start).to(device or keys.device)
+
+    def _fitting(self, rows: Tensor, wanted: tuple[int, int, int, int], query_start: int) -> Tensor:
+        # the last row of a table that ends too early is no row for all queries
+        ends_early = self._four_axes().shape[2] != 1 and rows.shape[2] != wanted[2]
+        if ends_early or any(have not in (1, want) for have, want in zip(rows.shape, wanted, strict=True)):
+            raise ShapeError(
+                f"Table {tuple(self.allowed.shape)} does not fit (batch, heads, query_len, key_len) = {wanted}"
+                + (f" from query {query_start}" if query_start else "")
+            )
+        return rows
 
     def _rows(self, first: int, count: int) -> Tensor:
         table = self._four_axes()

@@ -87,7 +87,10 @@ class Mask(ABC):
 
         Args:
             query_start, key_start: position of the first query and key.
+        Raises:
+            ShapeError: sizes that the mask was not made for.
         """
+        self.check(batch, heads, query_len, key_start + key_len, query_start)
         queries = torch.arange(query_start, query_start + query_len, device=device)
         keys = torch.arange(key_start, key_start + key_len, device=device)
         return self.over(torch.arange(batch, device=device), torch.arange(heads, device=device), queries, keys)

@@ -116,6 +116,20 @@ def at_most(limit: int, size: int) -> int:
     return limit if torch.compiler.is_compiling() else min(limit, size)
 
 
+def chunks(length: int, size: int) -> int:
+    """How many chunks hold a length, 1 at least; never 1 in a traced program, which would take it for the rule."""
+    if torch.compiler.is_compiling():
+        return (length + 2 * size - 1) // size
+    return max(1, -(-length // size))
+
+
+def front(tensor: Float[Tensor, "batch heads padded dim"], length: int) -> Float[Tensor, "batch heads length dim"]:
+    """The first positions; a traced program cannot prove that a slice of chunks is one."""
+    if torch.compiler.is_compiling():
+        return tensor.index_select(2, torch.arange(length, device=tensor.device))
+    return tensor[:, :, :length]
+
+
 def check_built(mechanism: Mechanism, what: str, built: object, given: object) -> None:
     """Raises: ShapeError if a mechanism with parameters for one size meets another."""
     if built != given:

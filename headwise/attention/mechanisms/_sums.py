@@ -12,10 +12,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from headwise.attention.call import Call, per_head, wide
-from headwise.attention.mechanisms._masks import Keys, exact, hidden, parts
+from headwise.attention.mechanisms._masks import Keys, chunks, exact, front, hidden, parts
 from headwise.attention.mechanisms.mechanism import Recurrent, State
 
 CHUNK = 64
+PART = 8
 
 Query = Float[Tensor, "batch heads query_len features"]
 Key = Float[Tensor, "batch kv_heads key_len features"]
@@ -123,24 +124,23 @@ def scan(
     traced = torch.compiler.is_compiling()
     # the smallest power of two that holds the length, which a traced program does not know
     size = CHUNK if traced else min(CHUNK, 1 << max(0, length - 1).bit_length())
-    # in one, never a single chunk, which it would take for the rule
-    chunks = (length + 2 * size - 1) // size if traced else max(1, -(-length // size))
-    q, k, v = (_chunked(tensor, key.shape[1], chunks, size) for tensor in (query, key, value))
+    whole = size * chunks(length, size)
+    q, k, v = (_chunked(tensor, key.shape[1], whole, size) for tensor in (query, key, value))
     share = None
     if log_decay is None:
         # (batch, kv_heads, chunks, group * size, size)
         near = (q @ k.mT).unflatten(3, (-1, size)).tril().flatten(3, 4) @ v
     else:
-        g = _chunked(log_decay, key.shape[1], chunks, size)
-        near, since, left, whole = (_scalar_pairs if g.shape[-1] == 1 else _gated_pairs)(q, k, v, g)
-        q, k, share = q * since.exp(), k * left.exp(), whole.exp().mT
+        g = _chunked(log_decay, key.shape[1], whole, size)
+        near, since, left, total = (_scalar_pairs if g.shape[-1] == 1 else _gated_pairs)(q, k, v, g)
+        q, k, share = q * since.exp(), k * left.exp(), total.exp().mT
     steps = k.mT @ v
     before, last = (_doubled if traced else _carried)(
         steps.new_zeros(steps[:, :, 0].shape) if sums is None else sums, steps, share
     )
     output = near + q @ before
     rows = output.unflatten(3, (-1, size)).transpose(2, 3).flatten(3, 4).flatten(1, 2)
-    return rows.index_select(2, torch.arange(length, device=rows.device)) if traced else rows[:, :, :length], last
+    return front(rows, length), last
 
 
 def _carried(sums: Tensor, steps: Tensor, share: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -153,16 +153,16 @@ def _carried(sums: Tensor, steps: Tensor, share: Tensor | None) -> tuple[Tensor,
 
 def _doubled(sums: Tensor, steps: Tensor, share: Tensor | None) -> tuple[Tensor, Tensor]:
     """The same without a loop over chunks, of which a traced program does not know the number (at most 65,536)."""
-    chunks = steps.shape[2]
+    count = steps.shape[2]
     reached = torch.cat((sums.unsqueeze(2), steps), 2)
     fades = torch.ones_like(steps[..., :1]) if share is None else share
     fades = F.pad(fades, (0, 0, 0, 0, 1, 0)).expand(*reached.shape[:4], -1)
     for reach in (1 << i for i in range(17)):
-        if isinstance(chunks, int) and reach > chunks:
+        if isinstance(count, int) and reach > count:
             break
         back = (0, 0, 0, 0, reach, 0)
-        reached = reached + fades * F.pad(reached, back)[:, :, : chunks + 1]
-        fades = fades * F.pad(fades, back)[:, :, : chunks + 1]
+        reached = reached + fades * F.pad(reached, back)[:, :, : count + 1]
+        fades = fades * F.pad(fades, back)[:, :, : count + 1]
     return reached[:, :, :-1], reached[:, :, -1]
 
 
@@ -176,37 +176,40 @@ def _scalar_pairs(q: Tensor, k: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, T
 
 
 def _gated_pairs(q: Tensor, k: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The same by halves: the queries of each second half meet the keys of the first half, from single pairs up.
+    """The same for a decay of each feature, by parts of 8 positions: a part with itself, and with earlier parts.
 
-    Measured from where the halves meet, both factors of a decay are at most 1, where from the start of the chunk one of
-    them would overflow. Sums of g only ever grow, so none loses digits to a gate that is nearly shut.
+    A decay between parts is a product of three, each at most 1, where one from the start of the chunk would overflow.
+    Sums of g are products with ones and zeros: they only ever grow, so none loses digits to a gate that is nearly shut.
     """
-    output, since, left, whole = (q * k).sum(-1, keepdim=True) * v, g, torch.zeros_like(g), g
-    width = 1
-    while width < q.shape[3]:
-        (early_since, late_since), (early_left, late_left) = _halves(since, width), _halves(left, width)
-        early_whole, late_whole = _halves(whole, 1)
-        late = _halves(q, width)[1] * late_since.exp()
-        early = _halves(k, width)[0] * early_left.exp()
-        first, second = _halves(output, width)
-        output = _joined(first, second + (late @ early.mT) @ _halves(v, width)[0])
-        left = _joined(early_left + late_whole, late_left)
-        since = _joined(early_since, late_since + early_whole)
-        whole = (early_whole + late_whole).squeeze(4)
-        width *= 2
-    return output, since, left, whole
+    size = min(PART, q.shape[3])
+    q, k, g = (tensor.unflatten(3, (-1, size)) for tensor in (q, k, g))
+    parts = q.shape[3]
+    # (batch, heads, chunks, parts, size, size, features), then the sum over features
+    decay = (_between(size, last=True).to(g).flatten(0, 1) @ g).unflatten(-2, (size, size)).exp()
+    itself = (q.unsqueeze(-2) * decay * k.unsqueeze(-3)).sum(-1).tril()
+    one = torch.ones(max(size, parts), max(size, parts), dtype=g.dtype, device=g.device)
+    since, left, whole = one[:size, :size].tril() @ g, one[:size, :size].triu(1) @ g, g.sum(-2)
+    # (batch, heads, chunks, part of the key, part of the query, features)
+    decay = (_between(parts, last=False).to(g).transpose(0, 1).flatten(0, 1) @ whole).exp()
+    decay = decay.unflatten(-2, (parts, parts)) * one[:parts, :parts].triu(1).unsqueeze(-1)
+    asked = (q * since.exp()).unsqueeze(3) * decay.unsqueeze(-2)
+    others = (asked.flatten(-3, -2) @ (k * left.exp()).mT).unflatten(-2, (parts, size))
+    scores = others + torch.diag_embed(itself.movedim(3, -1), dim1=3, dim2=4)
+    # from (key part, query part, query, key) to (query part x query, key part x key)
+    scores = scores.permute(0, 1, 2, 4, 5, 3, 6).flatten(5, 6).flatten(3, 4)
+    since = since + (one[:parts, :parts].tril(-1) @ whole).unsqueeze(-2)
+    left = left + (one[:parts, :parts].triu(1) @ whole).unsqueeze(-2)
+    return scores @ v, since.flatten(3, 4), left.flatten(3, 4), whole.sum(-2, keepdim=True)
 
 
-def _halves(x: Tensor, width: int) -> tuple[Tensor, ...]:
-    return x.unflatten(3, (-1, 2, width)).unbind(4)
+def _between(size: int, *, last: bool) -> Tensor:
+    """[i, j, m]: whether m lies behind j and before i, or is the last, i."""
+    i, j, m = (torch.arange(size).view(shape) for shape in ((-1, 1, 1), (-1, 1), (-1,)))
+    return (j < m) & ((m <= i) if last else (m < i))
 
 
-def _joined(first: Tensor, second: Tensor) -> Tensor:
-    return torch.stack((first, second), dim=4).flatten(3, 5)
-
-
-def _chunked(x: Tensor, kv_heads: int, chunks: int, size: int) -> Tensor:
+def _chunked(x: Tensor, kv_heads: int, length: int, size: int) -> Tensor:
     """(batch, kv_heads, chunks, group * size, dim), zeros behind the end: the heads of a group become rows."""
-    padded = F.pad(x, (0, 0, 0, chunks * size - x.shape[2]))
+    padded = F.pad(x, (0, 0, 0, length - x.shape[2]))
     grouped = padded.unflatten(1, (kv_heads, -1)).unflatten(3, (-1, size))
     return grouped.transpose(2, 3).flatten(3, 4)

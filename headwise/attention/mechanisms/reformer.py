@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from headwise.attention.call import Call, per_head
 from headwise.attention.dropout import drop
-from headwise.attention.mechanisms._masks import check_built, exact, hidden, parts
+from headwise.attention.mechanisms._masks import check_built, chunks, exact, front, hidden, parts
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.errors import ConfigError
 
@@ -96,11 +96,11 @@ class Reformer(Mechanism):
         exist = query.new_ones(1, 1, length).bool() if keys is None else keys
         query = hidden(query, keys)
         with exact(query):
-            missing = -length % self.chunk
+            missing = self.chunk * chunks(length, self.chunk) - length
             query, key, value = (F.pad(t, (0, 0, 0, missing)) for t in (query, F.normalize(key, dim=-1), value))
             order = self._order(query, F.pad(exist, (0, missing)), causal)
             output = self._attend(query, per_head(key, heads), per_head(value, heads), order)
-        return output[:, :, :length].to(call.value.dtype)
+        return front(output, length).to(call.value.dtype)
 
     @torch.no_grad()
     def buckets(

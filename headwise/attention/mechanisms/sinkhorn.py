@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from headwise.attention import planner
 from headwise.attention.call import Call
 from headwise.attention.masks import Table
-from headwise.attention.mechanisms._masks import at_most, check_length, exact, hidden, parts, through
+from headwise.attention.mechanisms._masks import at_most, check_length, chunks, exact, front, hidden, parts, through
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.errors import ConfigError
 
@@ -90,10 +90,12 @@ class Sinkhorn(Mechanism):
         query, key, value, _, keys = parts(self, call)
         exist = query.new_ones(1, 1, length).bool() if keys is None else keys
         exist = exist.expand(key.shape[0], key.shape[1], length).unsqueeze(-1)
-        blocks = [_grouped(tensor, self.block) for tensor in (hidden(query, keys), key, value, exist)]
+        count = chunks(length, self.block)
+        blocks = [_grouped(tensor, count, self.block) for tensor in (hidden(query, keys), key, value, exist)]
+        span = at_most(self.span, count)
         with exact(query):
-            output = self._attend(*blocks)
-        return output[:, :, :length].to(call.value.dtype)
+            output = self._attend(blocks, chunks(length, self.block * span), span)
+        return front(output, length).to(call.value.dtype)
 
     def sorting(
         self,
@@ -113,13 +115,14 @@ class Sinkhorn(Mechanism):
             scores = scores - scores.logsumexp(-1, keepdim=True)
         return scores.exp()
 
-    def _attend(self, query: Tensor, key: Tensor, value: Tensor, exist: Tensor) -> Tensor:
+    def _attend(self, blocked: list[Tensor], count: int, span: int) -> Tensor:
+        query, key, value, exist = blocked
         batch, heads, blocks = query.shape[:3]
-        spans = [_grouped(tensor, at_most(self.span, max(1, blocks))) for tensor in (key, value, exist)]
+        spans = [_grouped(tensor, count, span) for tensor in (key, value, exist)]
         sorting = self.sorting(spans[0], spans[2])
         # (batch, heads, blocks, block, dim); the last: how much of each place of a sorted block exists
         key_beside, value_beside, share = (
-            (sorting @ tensor.to(key.dtype).flatten(4)).unflatten(4, tensor.shape[4:]).flatten(2, 3)[:, :, :blocks]
+            front((sorting @ tensor.to(key.dtype).flatten(4)).flatten(2, 3), blocks).unflatten(3, tensor.shape[4:])
             for tensor in spans
         )
         share = share.clamp(min=0.0)
@@ -144,8 +147,7 @@ class Sinkhorn(Mechanism):
         return f"{sizes}, iterations={self.iterations}, dropout={self.dropout}"
 
 
-def _grouped(tensor: Float[Tensor, "..."] | Bool[Tensor, "..."], size: int) -> Tensor:
+def _grouped(tensor: Float[Tensor, "..."] | Bool[Tensor, "..."], groups: int, size: int) -> Tensor:
     """Axis 2 in groups of this size, zeros behind the end."""
-    missing = -tensor.shape[2] % size
-    padded = F.pad(tensor, (0, 0) * (tensor.ndim - 3) + (0, missing))
-    return padded.unflatten(2, (-1, size))
+    missing = groups * size - tensor.shape[2]
+    return F.pad(tensor, (0, 0) * (tensor.ndim - 3) + (0, missing)).unflatten(2, (-1, size))

@@ -1,6 +1,7 @@
 """Normalizers that pick the best keys first. At ties the key that stands first wins."""
 
 import torch
+from torch.nn import functional as F
 
 from headwise.attention.normalizers.dense import softmax_of
 from headwise.attention.normalizers.normalizer import Keep, Normalizer, Scores, hide
@@ -53,11 +54,11 @@ class TopK(Normalizer):
 
     def forward(self, scores: Scores, keep: Keep | None) -> Scores:
         seen = hide(scores.detach(), keep, float("-inf"))
-        k = torch.sym_min(self.k, scores.shape[-1])
-        least = seen.topk(k, -1).values[..., -1:]
+        # lengthened, so that there are k of them
+        least = F.pad(seen, (0, self.k), value=float("-inf")).topk(self.k, -1).values[..., -1:]
         above, equal = seen > least, seen == least
         # a score equal to the k-th counts only while there is room
-        room = k - above.sum(-1, keepdim=True)
+        room = self.k - above.sum(-1, keepdim=True)
         chosen = above | (equal & (equal.cumsum(-1) <= room))
         return softmax_of(scores, chosen if keep is None else chosen & keep)
 

@@ -16,8 +16,8 @@ from torch import Tensor
 from headwise.attention.normalizers.normalizer import Keep, Normalizer, Scores, hide
 from headwise.errors import ConfigError
 
-Largest = Float[Tensor, "*rows 1"]
-Gaps = Float[Tensor, "*rows key_len"]
+Table = Float[Tensor, "*rows key_len"]
+Row = Float[Tensor, "*rows 1"]
 
 
 class Sparsemax(Normalizer):
@@ -57,7 +57,7 @@ class Entmax(Normalizer):
         alpha: between 1 and 10, both excluded; larger is sparser.
     Raises:
         ConfigError: another alpha.
-    Source: Peters, Niculae and Martins 2019, arXiv:1905.05702, eq. 10.
+    Source: Peters, Niculae and Martins 2019, arXiv:1905.05702, eq. 10; gradient from proposition 2.
 
     >>> weights = Entmax(1.5)(torch.tensor([[[[0.1, 1.1, 0.2, 0.3]]]]), None)
     >>> [round(weight, 4) for weight in weights.flatten().tolist()]
@@ -82,32 +82,50 @@ class Entmax(Normalizer):
 
 
 def entmax(scores: Scores, keep: Keep | None, alpha: float) -> Scores:
-    """The weights of `Entmax`: some 30 passes over the scores in float32, as many again as there are bits in float64.
-
-    The halving has no gradient. One Newton step of fixed slope after it has the right first derivative, the next one
-    the right second; both also polish the last digits.
-    """
+    """The weights of `Entmax`."""
     if scores.shape[-1] == 0:
         return scores
-    seen = hide(scores, keep, float("-inf"))
-    top = seen.detach().amax(-1, keepdim=True)
-    # 0 in a row without a key, whose weights then are 0
-    sums = (top > float("-inf")).to(scores.dtype)
-    # no weight is beyond a gap of 1, so a cut at 2 keeps all finite
-    gaps = ((alpha - 1) * (top.clamp(min=torch.finfo(scores.dtype).min) - seen)).clamp(max=2.0)
-    power = 1 / (alpha - 1)
-    with torch.no_grad():
-        x = _largest(gaps, alpha)
-        slope = _falls(gaps, x, alpha, power - 1).sum(-1, keepdim=True).clamp(min=1)
-    # the pieces of sparsemax are straight
-    for _ in range(1 if alpha == 2.0 else 2):
-        x = x - (x * _falls(gaps, x, alpha, power).sum(-1, keepdim=True) - sums) / slope
-    weights = x * _falls(gaps, x, alpha, power)
-    # beyond 2 a sum can jump past 1 where a weight enters
-    return weights if alpha <= 2 else weights / weights.sum(-1, keepdim=True).clamp(min=0.5)
+    weights: Tensor = _Entmax.apply(hide(scores, keep, float("-inf")), alpha)
+    return weights
 
 
-def _largest(gaps: Gaps, alpha: float) -> Largest:
+class _Entmax(torch.autograd.Function):
+    """Its gradient needs the weights only; through the steps it would cost twice as much, and eight tables."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(scores, alpha):
+        top = scores.amax(-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).min)
+        # no weight is beyond a gap of 1; a row without a key has no other
+        gaps = ((alpha - 1) * (top - scores)).clamp(max=2.0)
+        weights = _weights(gaps, _largest(gaps, alpha), alpha)
+        # the last digits, and beyond alpha 2 sums that jump past 1 where a weight enters
+        return weights / weights.sum(-1, keepdim=True).clamp(min=0.5)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(output)
+        ctx.save_for_forward(output)
+        ctx.alpha = inputs[1]
+
+    @staticmethod
+    def backward(ctx, d_weights):
+        return _slopes(ctx.saved_tensors[0], d_weights, ctx.alpha), None
+
+    @staticmethod
+    def jvp(ctx, d_scores, _):
+        return _slopes(ctx.saved_tensors[0], d_scores, ctx.alpha)
+
+
+def _slopes(weights: Table, vector: Table, alpha: float) -> Table:
+    """The symmetric Jacobian times a vector: t_j (v_j - sum t v / sum t) with t = w^(2 - alpha) (proposition 2)."""
+    least = torch.finfo(weights.dtype).tiny ** (1 / max(1.0, alpha - 2))
+    slopes = weights.clamp(min=least) ** (2 - alpha) * weights.sign()
+    return slopes * (vector - (slopes * vector).sum(-1, keepdim=True) / slopes.sum(-1, keepdim=True).clamp(min=least))
+
+
+def _largest(gaps: Table, alpha: float) -> Row:
     """The largest weight of each row, from above: halves of ln x, which lies between -16 (nine million keys) and 0.
 
     27 steps in float32 and 56 in float64 halve the 16 down to the rounding of x.
@@ -115,35 +133,18 @@ def _largest(gaps: Gaps, alpha: float) -> Largest:
     x = torch.ones_like(gaps[..., :1])
     for step in range(4 - round(math.log2(torch.finfo(gaps.dtype).eps))):
         lower = x * math.exp(-(2.0 ** (3 - step)))
-        x = torch.where(_sum(gaps, lower, alpha) >= 1, lower, x)
+        x = torch.where(_weights(gaps, lower, alpha).sum(-1, keepdim=True) >= 1, lower, x)
     return x
 
 
-def _sum(gaps: Gaps, x: Largest, alpha: float) -> Largest:
-    """The sum of the weights, in as few passes as possible."""
+def _weights(gaps: Table, x: Row, alpha: float) -> Table:
+    """The weights of rows whose largest is x."""
     if alpha == 2.0:
-        return (x - gaps).relu_().sum(-1, keepdim=True)
+        return (x - gaps).relu_()
     if alpha == 1.5:
-        return (x.sqrt() - gaps).relu_().pow_(2).sum(-1, keepdim=True)
-    # powers of 2 have no slow path for zeros
-    logs = (gaps * -_scale(x, alpha)).clamp_min_(-1).log1p_()
-    return x * logs.mul_(1 / (alpha - 1) / math.log(2)).exp2_().sum(-1, keepdim=True)
-
-
-def _falls(gaps: Gaps, x: Largest, alpha: float, power: float) -> Gaps:
-    """(1 - g / x^(alpha - 1))^power, 0 where the bracket is negative."""
-    fraction = gaps * _scale(x, alpha)
-    rest = (1 - fraction).clamp(min=0)
-    if power == 0.0:
-        return rest.sign()
-    if power in (1.0, 2.0):
-        return rest**power
-    # exact also as alpha goes to 1, where a power would multiply the rounding of its base
-    logs = torch.log1p(-fraction.clamp(max=1 - torch.finfo(gaps.dtype).eps))
-    return rest.detach().sign() * (power * logs).exp()
-
-
-def _scale(x: Largest, alpha: float) -> Largest:
-    """1 / x^(alpha - 1), far from overflow."""
-    least = torch.finfo(x.dtype).max ** (0.5 / (1 - alpha))
-    return x.clamp(min=least) ** (1 - alpha)
+        return (x.sqrt() - gaps).relu_().pow_(2)
+    # far from overflow
+    scale = x.clamp(min=torch.finfo(x.dtype).max ** (0.5 / (1 - alpha))) ** (1 - alpha)
+    # exact also as alpha goes to 1, where a power would multiply the rounding of its base; 2^x has no slow path
+    logs = (gaps * -scale).clamp_min_(-1).log1p_()
+    return logs.mul_(1 / (alpha - 1) / math.log(2)).exp2_().mul_(x)

@@ -7,8 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention.scores.score import Key, PairKey, PairQuery, PairScores, Query, Score, Scores
-from headwise.attention.scores.score import check_built, times
+from headwise.attention.scores.score import Key, Pairs, PairScores, Query, Score, Scores, check_built, times
 from headwise.errors import ConfigError, unknown
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"prelu": nn.PReLU, "sigmoid": nn.Sigmoid}
@@ -56,7 +55,7 @@ class ActivationUnit(Score):
         features = (turned @ key.mT).unflatten(2, (query.shape[2], self.first.out_features)).mT
         return self._score(features + (query @ of_query.mT).unsqueeze(-2) + (key @ of_key.mT).unsqueeze(-3))
 
-    def pairs(self, query: PairQuery, key: PairKey) -> PairScores:
+    def pairs(self, query: Pairs, key: Pairs) -> PairScores:
         of_query, of_key, of_product = self._parts(query)
         return self._score(query @ of_query.mT + key @ of_key.mT + (query * key) @ of_product.mT)
 
@@ -78,4 +77,4 @@ class ActivationUnit(Score):
         for step in steps:
             x = times(step, x)
         # scores are not rounded to the type of the parameters
-        return F.linear(x, last.weight.to(x.dtype), last.bias.to(x.dtype)).squeeze(-1)
+        return F.linear(x, *(parameter.to(x.dtype) for parameter in last.parameters())).squeeze(-1)

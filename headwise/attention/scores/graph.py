@@ -9,8 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention.scores.score import Key, PairKey, PairQuery, PairScores, Query, Score, Scores
-from headwise.attention.scores.score import check_built, check_heads
+from headwise.attention.scores.score import Key, Pairs, PairScores, Query, Score, Scores, check_built, check_heads
 
 
 class GAT(Score):
@@ -42,7 +41,7 @@ class GAT(Score):
         asked, told = _along(query, self.query), _along(key, self.key)
         return F.leaky_relu(asked.unsqueeze(-1) + told.unsqueeze(-2), self.slope)
 
-    def pairs(self, query: PairQuery, key: PairKey) -> PairScores:
+    def pairs(self, query: Pairs, key: Pairs) -> PairScores:
         return F.leaky_relu(_along(query, self.query) + _along(key, self.key), self.slope)
 
     def pair_width(self, query: Query) -> int:
@@ -85,7 +84,7 @@ class GATv2(Score):
         # (batch, heads, query_len, key_len, dim) @ (heads, 1, dim, 1)
         return (features @ self.weight.to(query.dtype)[:, None, :, None]).squeeze(-1)
 
-    def pairs(self, query: PairQuery, key: PairKey) -> PairScores:
+    def pairs(self, query: Pairs, key: Pairs) -> PairScores:
         return (F.leaky_relu(query + key, self.slope) @ self.weight.to(query.dtype).unsqueeze(-1)).squeeze(-1)
 
     def per_head(self) -> bool:

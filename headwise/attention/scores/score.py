@@ -12,8 +12,7 @@ Key = Float[Tensor, "batch heads key_len key_dim"]
 KvKey = Float[Tensor, "batch kv_heads key_len key_dim"]
 AsDot = Float[Tensor, "_ _ _ _"]
 Scores = Float[Tensor, "batch heads query_len key_len"]
-PairQuery = Float[Tensor, "batch heads pairs query_dim"]
-PairKey = Float[Tensor, "batch heads pairs key_dim"]
+Pairs = Float[Tensor, "batch heads pairs _"]
 PairScores = Float[Tensor, "batch heads pairs"]
 
 
@@ -32,7 +31,7 @@ class Score(nn.Module, ABC):
         """(q', k', scale) such that the score is exactly scale * q' . k'. k' has the heads of the key."""
         raise Unsupported(f"{type(self).__name__} is no dot product; ask `is_dot` first")
 
-    def pairs(self, query: PairQuery, key: PairKey) -> PairScores:
+    def pairs(self, query: Pairs, key: Pairs) -> PairScores:
         """The score of query i with key i: what a kernel needs that computes only listed pairs."""
         if self.is_dot():
             turned, other, scale = self.as_dot(query, key)

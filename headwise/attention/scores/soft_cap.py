@@ -1,6 +1,6 @@
 """A bound around any score."""
 
-from headwise.attention.scores.score import Key, PairKey, PairQuery, PairScores, Query, Score, Scores
+from headwise.attention.scores.score import Key, Pairs, PairScores, Query, Score, Scores
 from headwise.errors import ConfigError
 
 
@@ -34,7 +34,7 @@ class SoftCap(Score):
     def forward(self, query: Query, key: Key) -> Scores:
         return self.cap * (self.score(query, key) / self.cap).tanh()
 
-    def pairs(self, query: PairQuery, key: PairKey) -> PairScores:
+    def pairs(self, query: Pairs, key: Pairs) -> PairScores:
         return self.cap * (self.score.pairs(query, key) / self.cap).tanh()
 
     def pair_width(self, query: Query) -> int:

@@ -1,0 +1,49 @@
+"""Precision "auto": measured when a run begins, told, written into the run, and kept when it goes on."""
+
+import pytest
+from training_toy import recipe
+
+from headwise import runtime
+from headwise.errors import ConfigError
+from headwise.training.recipe import parse_recipe
+from headwise.training.runs import train
+
+
+def rates(monkeypatch, float32, bfloat16):
+    """Rates of products, as if this machine had been measured."""
+    found = {"torch.float32": float32, "torch.bfloat16": bfloat16}
+    monkeypatch.setattr(runtime, "gigaflops", lambda dtype: found[str(dtype)])
+
+
+def trained(folder, steps, **options):
+    train(recipe({"max_steps": steps, **options}), folder)
+    text = (folder / "log.txt").read_text()
+    written = parse_recipe((folder / "config.toml").read_bytes(), "config.toml").training.precision
+    return written, [line for line in text.splitlines() if "training.precision auto" in line]
+
+
+@pytest.mark.parametrize(("bfloat16", "expected"), [(600.0, "bf16"), (110.0, "fp32")])
+def test_auto_follows_the_machine_and_stays_with_the_run(tmp_path, monkeypatch, bfloat16, expected):
+    rates(monkeypatch, 100.0, bfloat16)
+    written, told = trained(tmp_path / "run", 2, precision="auto")
+    assert written == expected
+    assert len(told) == 1
+    times = bfloat16 / 100.0
+    assert told[0].endswith(
+        f"training.precision auto is {expected}: products in bfloat16 have {times} times the rate of float32 here"
+    )
+    # another machine, but the same run
+    rates(monkeypatch, 100.0, 700.0 - bfloat16)
+    written, told = trained(tmp_path / "run", 4, precision="auto")
+    assert written == expected
+    assert told[1].endswith(f"training.precision auto is {expected}: as this run began")
+    # what it was settled to may be said outright, but not changed
+    assert trained(tmp_path / "run", 5, precision=expected)[0] == expected
+    other = "fp32" if expected == "bf16" else "bf16"
+    with pytest.raises(ConfigError, match=rf"training.precision was '{expected}' and is '{other}' now"):
+        trained(tmp_path / "run", 6, precision=other)
+
+
+def test_explicit_precision_measures_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(runtime, "gigaflops", lambda dtype: pytest.fail("measured"))
+    assert trained(tmp_path / "run", 1, precision="bf16") == ("bf16", [])
