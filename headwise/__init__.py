@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headwise.adopt import adopt, release
+    from headwise.adoption import adopt, release
     from headwise.attention import attend, plan, weights
     from headwise.attention.call import Call
     from headwise.attention.masks import (
@@ -45,7 +45,7 @@ __version__ = "0.1.0"
 
 # names are looked up at their first use, so that importing the package, and `--help`, imports no PyTorch
 _HOMES = {
-    "headwise.adopt": ("adopt", "release"),
+    "headwise.adoption": ("adopt", "release"),
     "headwise.attention": ("attend", "plan", "weights"),
     "headwise.attention.call": ("Call",),
     "headwise.attention.masks": (

@@ -13,10 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import process_time
+from typing import Any
 
 import torch
 
 from headwise.errors import ConfigError
+
+# typed as a module, which says nothing of its settings
+_mkldnn: Any = torch.backends.mkldnn
 
 # parameters of mallopt(3) in glibc
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
@@ -83,7 +87,7 @@ def choose_products(*, try_other: bool = True) -> tuple[str, str]:
     `torch.backends.mkldnn.matmul.fp32_precision = "bf16"` moves products to oneDNN and allows it to round to bfloat16.
     Processors without fast bfloat16 do not round, and some multiply faster so; those that would round keep the default.
     """
-    matmul = torch.backends.mkldnn.matmul
+    matmul = _mkldnn.matmul
     before = matmul.fp32_precision
     if before not in ("none", "ieee"):
         return "oneDNN", describe_set(before, _error())
@@ -151,7 +155,7 @@ def _timed(default: Measured, other: Measured) -> tuple[Measured, Measured]:
     # turn by turn, in processor time: what else runs on the machine slows both alike
     for _ in range(7):
         for setting in times:
-            torch.backends.mkldnn.matmul.fp32_precision = setting
+            _mkldnn.matmul.fp32_precision = setting
             times[setting] = min(times[setting], _seconds(lambda: left @ right))
     return Measured(times["ieee"], default.error), Measured(times["bf16"], other.error)
 

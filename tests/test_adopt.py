@@ -11,8 +11,8 @@ import transformers
 from torch import nn
 from transformers import masking_utils
 
-from headwise.adopt import adopt, release
-from headwise.adopt.masks import Pattern, pattern
+from headwise.adoption import adopt, release
+from headwise.adoption.masks import Pattern, pattern
 from headwise.attention.mechanisms.linear import Linear
 from headwise.errors import ConfigError, Unsupported
 from headwise.records import Hide, Mute, Swap, edit, record

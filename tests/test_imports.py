@@ -19,7 +19,7 @@ LEVELS = [
     {"attention"},
     {"positions"},
     {"records", "layers"},
-    {"models", "testing", "adopt"},
+    {"models", "testing", "adoption"},
     {"data"},
     {"decoding", "metrics"},
     {"tasks", "textbook"},
@@ -35,7 +35,7 @@ NARROW = {
     "folders": {"errors"},
     "caches": {"errors"},
     "records": {"errors", "config", "attention"},
-    "adopt": {"errors", "config", "attention", "records"},
+    "adoption": {"errors", "config", "attention", "records"},
     "data": {"errors", "config"},
     # decoding knows no model
     "decoding": {"errors", "config", "caches", "runtime"},
@@ -60,7 +60,7 @@ THIRD_PARTY = {
     "matplotlib": {"explain", "textbook.figures"},
     "mpl_toolkits": {"explain"},
     "tensorboard": {"training.log"},
-    "transformers": {"adopt"},
+    "transformers": {"adoption"},
 }
 
 

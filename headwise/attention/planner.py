@@ -116,8 +116,7 @@ def plan(call: Call, kernel: str = "auto") -> Plan:
         name, reason = _named(call, kernel), "asked for"
     others = [other for other in KERNELS if other != name]
     refusals = {
-        other: KERNELS[other].refusal(call) or passed.get(other, f"{rule.kernel} comes first")
-        for other in others
+        other: KERNELS[other].refusal(call) or passed.get(other, f"{rule.kernel} comes first") for other in others
     }
     module = KERNELS[name]
     pairs, width = module.pairs(call), call.score.pair_width(call.query)

@@ -184,6 +184,7 @@ class MultiHeadAttention(nn.Module):
         """Self-attention of new tokens after those that the cache holds."""
         if self.position is not None:
             query, key = _turned(self.position, query, step), _turned(self.position, key, step)
+        assert not isinstance(step.memory, Segments)
         if step.beams == 1 or step.memory.shares_beams:
             return self._after(query, key, value, mask, step)
         # hypotheses that lie side by side become rows of their own

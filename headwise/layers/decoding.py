@@ -40,7 +40,7 @@ def for_inference(model: M, precision: Precision = "fp32") -> M:
     large = PackedLinear if precision == "fp32" else RoundedLinear
     shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     twin = copy.deepcopy(model, shared)
-    _replace(twin, lambda child: large(child) if gains(child) else child)
+    _replace(twin, lambda child: large(child) if isinstance(child, nn.Linear) and gains(child) else child)
     _replace(
         twin, lambda child: DecodingBlock(child) if isinstance(child, DecoderBlock) and _is_plain(child) else child
     )

@@ -91,7 +91,9 @@ class _VocabularyLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient, *_):
         saved = ctx.saved_tensors
-        made = _differentiable(*saved[:4], ctx.smoothing, ctx.low) if torch.is_grad_enabled() else saved[4:]
+        hidden, weight, bias, targets = saved[:4]
+        twice = torch.is_grad_enabled()
+        made = _differentiable(hidden, weight, bias, targets, ctx.smoothing, ctx.low) if twice else saved[4:]
         return *(None if one is None else one * gradient for one in made), None, None, None
 
     @staticmethod
@@ -145,8 +147,8 @@ def _chunked(
     # the gradient of the share of the target that is spread over the vocabulary
     share = smoothing / weight.shape[0]
     d_weight = (d_weight - share * hidden_sum.to(low)).to(weight.dtype)
-    d_bias = None if bias is None else (d_bias - share * hidden.shape[0]).to(bias.dtype)
-    return total, torch.cat(d_hidden) - (smoothing * mean_row).to(hidden.dtype), d_weight, d_bias
+    spread = None if bias is None else (d_bias - share * hidden.shape[0]).to(bias.dtype)
+    return total, torch.cat(d_hidden) - (smoothing * mean_row).to(hidden.dtype), d_weight, spread
 
 
 def _chunks(rows: Tensor, targets: Tensor) -> list[tuple[Tensor, Tensor]]:

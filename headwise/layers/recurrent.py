@@ -60,11 +60,11 @@ def read(
 
 def _states(layer: nn.GRU | nn.LSTMCell, x: Tensor) -> Tensor:
     if isinstance(layer, nn.GRU) and x.shape[0] > 0:
-        states: Tensor = layer(x)[0]
-        return states
+        every: Tensor = layer(x)[0]
+        return every
     parts = 2 if isinstance(layer, nn.LSTMCell) else 1
     state: State = (x.new_zeros(x.shape[1], layer.hidden_size),) * parts
-    states = []
+    states: list[Tensor] = []
     for step in x.unbind(0):
         state = advance(layer, step, state)
         states.append(torch.cat(state, -1))

@@ -132,7 +132,8 @@ class RecurrentDecoder(Decoder):
         # the beams of a sentence are queries over its one memory
         query = self.query(cache.state[-1][0])
         query = query.view(cache.sentences, 1, cache.beams, query.shape[-1])
-        context: Tensor = self.attention(Call(query, *cache.memory, mask=cache.mask, cross=True))
+        key, value = cache.memory
+        context: Tensor = self.attention(Call(query, key, value, mask=cache.mask, cross=True))
         return context.flatten(0, 2)
 
 

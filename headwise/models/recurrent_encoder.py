@@ -1,5 +1,7 @@
 """The recurrent encoder: layers in one direction or in both over the source."""
 
+from typing import Any, cast
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -40,7 +42,7 @@ class RecurrentEncoder(Encoder):
                 x = drop(x, self.dropout if self.training else 0.0)
             assert isinstance(directions, nn.ModuleList)
             hidden, last = zip(
-                *(read(layer, x, lens, bool(back)) for back, layer in enumerate(directions)), strict=True
+                *(read(cast(Any, layer), x, lens, bool(back)) for back, layer in enumerate(directions)), strict=True
             )
             x = torch.cat(hidden, -1) if len(hidden) > 1 else hidden[0]
             state = torch.cat(last, -1)

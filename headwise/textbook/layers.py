@@ -35,6 +35,8 @@ class PositionalEncoding(nn.Module):
         super().__init__()
         self.num_hiddens, self.max_len = num_hiddens, max_len
         self.position = Sinusoidal(num_hiddens)
+        # tells the device and the type of the module
+        self.register_buffer("_here", torch.zeros(()), persistent=False)
         self.dropout = nn.Dropout(dropout)
 
     @property

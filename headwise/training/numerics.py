@@ -21,7 +21,7 @@ def settled(recipe: Recipe, begun: Recipe | None, note: Callable[[str], None]) -
     if recipe.training.precision != "auto":
         return recipe
     if begun is not None:
-        precision, reason = begun.training.precision, "as this run began"
+        precision, reason = str(begun.training.precision), "as this run began"
     else:
         rates = runtime.gigaflops(torch.float32), runtime.gigaflops(torch.bfloat16)
         precision, reason = runtime.training_precision(*rates)

@@ -109,5 +109,5 @@ def machine() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "capability": torch.backends.cpu.get_cpu_capability(),
-        "float32_products": torch.backends.mkldnn.matmul.fp32_precision,
+        "float32_products": getattr(torch.backends.mkldnn, "matmul").fp32_precision,  # noqa: B009
     }

@@ -128,7 +128,10 @@ def wrong(query=(2, 6, 5, 4), key=(2, 3, 7, 4), value=(2, 3, 7, 4), **options) -
         ),
         ({"bias": torch.zeros(2, 3, 5, 7)}, r"bias \(2, 3, 5, 7\) does not fit"),
         ({"bias": torch.zeros(1, 1, 5, 1)}, r"bias \(1, 1, 5, 1\) does not fit"),
-        ({"bias": torch.ones(2, 6, 5, 7, dtype=torch.bool)}, "bias is added to scores, got torch.bool; which pairs may"),
+        (
+            {"bias": torch.ones(2, 6, 5, 7, dtype=torch.bool)},
+            "bias is added to scores, got torch.bool; which pairs may",
+        ),
         ({"mask": Padding(torch.tensor([1, 2, 3]))}, r"Padding: valid_lens \(3,\) do not fit; expected \(2\)"),
         ({"mask": torch.ones(5, 6, dtype=torch.bool)}, r"Table \(5, 6\) does not fit"),
     ],
@@ -142,17 +145,19 @@ def test_what_does_not_fit_is_named(arguments, message):
 @pytest.mark.usefixtures("untyped")
 def test_what_is_of_another_kind_is_refused_by_name():
     x = torch.zeros(2, 3, 5, 4)
-    with pytest.raises(ShapeError, match="query must hold floating-point numbers, got torch.int64"):
+    with pytest.raises(ShapeError, match=r"query must hold floating-point numbers, got torch.int64"):
         attend(x.long(), x, x)
-    with pytest.raises(ShapeError, match="query must hold floating-point numbers, got torch.complex64"):
+    with pytest.raises(ShapeError, match=r"query must hold floating-point numbers, got torch.complex64"):
         attend(x + 0j, x, x)
-    with pytest.raises(ShapeError, match="query torch.float32 on cpu, key torch.float64 on cpu: bring them to one type"):
+    with pytest.raises(
+        ShapeError, match=r"query torch.float32 on cpu, key torch.float64 on cpu: bring them to one type"
+    ):
         attend(x, x.double(), x)
-    with pytest.raises(ShapeError, match="query torch.float32 on cpu, value torch.float32 on meta"):
+    with pytest.raises(ShapeError, match=r"query torch.float32 on cpu, value torch.float32 on meta"):
         attend(x, x, x.to("meta"))
     with pytest.raises(ConfigError, match="mask is the class Causal; pass an instance"):
         attend(x, x, x, mask=Causal)
-    with pytest.raises(ConfigError, match="mask must be a Mask or a bool tensor .True = may attend., got str"):
+    with pytest.raises(ConfigError, match=r"mask must be a Mask or a bool tensor .True = may attend., got str"):
         attend(x, x, x, mask="causal")
     with pytest.raises(ShapeError, match="Table needs a bool tensor"):
         attend(x, x, x, mask=torch.zeros(5, 5))
@@ -198,9 +203,7 @@ def test_unknown_names_come_with_the_nearest_known_one():
 
 
 def test_a_scale_belongs_to_a_dot_product():
-    with pytest.raises(
-        ConfigError, match="scale belongs to a dot product; give the factor to the score"
-    ):
+    with pytest.raises(ConfigError, match="scale belongs to a dot product; give the factor to the score"):
         wrong(score=Additive(4, 4, 3), scale=2.0)
 
 

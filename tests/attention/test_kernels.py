@@ -297,7 +297,9 @@ def test_dropout_drops_what_it_should_and_the_same_going_back(kernel):
         # 8,192 weights: four standard deviations
         assert abs(float(kept) - (1 - rate)) < 4 * (rate * (1 - rate) / 8192) ** 0.5 + 1e-6
     with torch.no_grad():
-        assert torch.equal(planner.run(replace(call, dropout=0.0), kernel), planner.run(replace(call, dropout=0.0), kernel))
+        assert torch.equal(
+            planner.run(replace(call, dropout=0.0), kernel), planner.run(replace(call, dropout=0.0), kernel)
+        )
 
 
 def test_strips_read_only_the_keys_of_their_band(monkeypatch):
@@ -306,7 +308,9 @@ def test_strips_read_only_the_keys_of_their_band(monkeypatch):
     assert strips.pairs(Call(x, x, x, mask=Causal())) == 2 * sum(16 * last for last in (16, 32, 48, 64))
     assert strips.pairs(Call(x, x, x, mask=Window(1, 1))) == 2 * 16 * (17 + 18 + 18 + 17)
     assert strips.pairs(Call(x, x, x)) == 2 * 64 * 64
-    torch.testing.assert_close(strips.compute(Call(x, x, x, mask=Window(1, 1))), plain.compute(Call(x, x, x, mask=Window(1, 1))))
+    torch.testing.assert_close(
+        strips.compute(Call(x, x, x, mask=Window(1, 1))), plain.compute(Call(x, x, x, mask=Window(1, 1)))
+    )
 
 
 def test_scale_is_one_over_the_root_of_the_width():

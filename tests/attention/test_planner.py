@@ -36,7 +36,7 @@ def tensors(query_len: int, key_len: int, *, dtype=torch.float32, grad=False, di
 def test_the_kernel_for_each_kind_of_call(call, options, kernel):
     chosen = plan(*call, **options)
     assert chosen.kernel == kernel
-    assert set(chosen.refusals) == set(list(kernels.KERNELS)) - {kernel}
+    assert set(chosen.refusals) == set(kernels.KERNELS) - {kernel}
     text = str(chosen)
     assert text.startswith(f"kernel   {kernel}: {chosen.reason}")
     for name, why in chosen.refusals.items():
@@ -81,7 +81,11 @@ def test_a_plan_depends_on_the_call_alone():
     before = planner.plan(call)
     plan(*tensors(1024, 1024), normalizer="relu")
     assert planner.plan(call) == before
-    assert not [name for name, value in vars(planner).items() if isinstance(value, dict | list | set) and name not in ("KERNELS", "__builtins__") and name[:2] != "__"]
+    assert not [
+        name
+        for name, value in vars(planner).items()
+        if isinstance(value, dict | list | set) and name not in ("KERNELS", "__builtins__") and name[:2] != "__"
+    ]
 
 
 def test_attention_needs_no_home_folder_and_reads_no_file():
@@ -102,5 +106,5 @@ def test_a_kernel_that_is_asked_for_must_be_able_and_known():
 
 
 def test_every_kernel_of_the_table_is_one_and_the_definition_comes_last():
-    assert {rule.kernel for rule in (*planner.TABLE, *planner.EXPORTED)} <= set(list(kernels.KERNELS))
+    assert {rule.kernel for rule in (*planner.TABLE, *planner.EXPORTED)} <= set(kernels.KERNELS)
     assert planner.TABLE[-1].kernel == planner.EXPORTED[-1].kernel == "plain"

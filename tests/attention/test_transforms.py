@@ -277,6 +277,7 @@ def test_compiled_by_inductor(kind):
 
 def test_one_attention_of_any_length_in_one_program():
     """A program compiled with dynamic sizes serves a second length."""
+
     def run(x):
         return attend(x, x, x, mask=Causal())
 

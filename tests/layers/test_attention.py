@@ -339,7 +339,7 @@ def test_values_of_another_width():
     kept = KeyValues()
     steps = [attention(x[:, t : t + 1], mask=Causal(), cache=AttentionStep(kept, t)) for t in range(LENGTH)]
     torch.testing.assert_close(torch.cat(steps, 1), attention(x, mask=Causal()))
-    with pytest.raises(ConfigError, match="shared='kv' makes values as wide as keys .4.: leave value_dim out"):
+    with pytest.raises(ConfigError, match=r"shared='kv' makes values as wide as keys .4.: leave value_dim out"):
         MultiHeadAttention(12, 3, value_dim=5, shared="kv")
 
 

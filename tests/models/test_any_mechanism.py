@@ -72,7 +72,7 @@ def test_what_cannot_read_or_write_is_named(build):
         ConfigError, match="position 'convolutional' cannot go step by step, as a decoder does; these can"
     ):
         build(position="convolutional")
-    with pytest.raises(ConfigError, match="score, normalizer and kernel belong to mechanism 'scored', not to 'linear'"):
+    with pytest.raises(ConfigError, match="score and normalizer belong to mechanism 'scored', not to 'linear'"):
         build(mechanism="linear", normalizer="relu")
     with pytest.raises(ConfigError, match="unknown mechanism 'linaer'; did you mean 'linear'"):
         build(mechanism="linaer")

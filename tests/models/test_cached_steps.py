@@ -94,10 +94,10 @@ def test_beams_are_made_once(build, tokens):
 def test_memory_is_projected_once_and_shared_by_beams(build, tokens):
     model = build()
     cache = model.decoder.start(model.encoder(tokens(3, 7), LENS), LENS)
-    held = [cross.both for _, cross in cache.layers]
+    held = [cross.keys for _, cross in cache.layers]
     cache.expand(5)
     model.decoder.step(tokens(15), cache)
-    assert all(cross.both is both and both.shape[0] == 3 for (_, cross), both in zip(cache.layers, held, strict=True))
+    assert all(cross.keys is keys and keys.shape[0] == 3 for (_, cross), keys in zip(cache.layers, held, strict=True))
 
 
 @torch.no_grad()

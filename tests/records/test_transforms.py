@@ -4,7 +4,7 @@ import pytest
 import torch
 import transformers
 
-from headwise.adopt import adopt
+from headwise.adoption import adopt
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.scores import Additive
 from headwise.errors import Unsupported

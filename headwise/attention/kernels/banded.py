@@ -69,10 +69,10 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     rows, key, value = layout.rows(query), layout.padded(key), layout.padded(value)
     blocks = []
     for phase, (keep, empty) in enumerate(tables):
-        query, *parts = rows[phase], layout.reached(key, phase), layout.reached(value, phase)
+        query, near, told = rows[phase], layout.reached(key, phase), layout.reached(value, phase)
         if empty is not None:
             query = query.masked_fill(empty, 0.0)
-        found = _tiled(query, *parts, keep, scale) if tiled else _defined(call, query, *parts, keep)
+        found = _tiled(query, near, told, keep, scale) if tiled else _defined(call, query, near, told, keep)
         blocks.append(found if empty is None else found.masked_fill(empty, 0.0))
     # (batch, heads, groups x every x block, value_dim)
     output = torch.stack(blocks, 3).flatten(2, 4)
@@ -146,9 +146,9 @@ def _table(call: Call, layout: Layout, phase: int) -> tuple[Keep, Empty | None]:
         keep = (far >= -band[0]) & (far <= band[1]) & there | beyond
         return keep[None, None], None
     # positions beyond the ends are read as the nearest
-    batch, heads = (torch.arange(n, device=device).view(-1, 1, 1, 1) for n in (batch, heads))
+    sequences, each = (torch.arange(n, device=device).view(-1, 1, 1, 1) for n in (batch, heads))
     query, key = query.clamp(max=query_len - 1) + start, key.clamp(0, key_len - 1)
-    keep = call.mask(batch.unsqueeze(-1), heads, query, key) & there
+    keep = call.mask(sequences.unsqueeze(-1), each, query, key) & there
     keep = keep.reshape((1,) * (5 - keep.ndim) + tuple(keep.shape))
     empty = ~keep.any(-1, keepdim=True)
     return keep | empty | beyond, empty
@@ -167,7 +167,7 @@ def _tiled(query: Rows, key: Columns, value: Columns, keep: Keep, scale: float) 
         rows = zip(
             *(tensor.split(1) for tensor in (query, key, value, keep.expand(batch, *keep.shape[1:]))), strict=True
         )
-        return torch.cat([_tiled(*row, scale) for row in rows])
+        return torch.cat([_tiled(q, k, v, table, scale) for q, k, v, table in rows])
     query, key, value = (tensor.flatten(0, 1).transpose(0, 1) for tensor in (query, key, value))
     output = F.scaled_dot_product_attention(query, key, value, attn_mask=keep[0].transpose(0, 1), scale=scale)
     return output.transpose(0, 1).unflatten(0, (batch, heads))

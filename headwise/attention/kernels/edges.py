@@ -98,6 +98,7 @@ def _pattern(call: Call) -> tuple[Graph, Keep | None, Asked]:
     mask = call.mask.mask if isinstance(call.mask, Shared) else call.mask
     batch, heads, query_len, key_len = call.shape
     found, start, device = mask.pairs(), call.query_start, call.query.device
+    assert found is not None
     query, key = found.query.to(device), found.key.to(device)
     row, column = (query - start).clamp(0, query_len - 1), key.clamp(max=key_len - 1)
     pattern = graph(row, column, key.argsort(stable=True), query_len, key_len)

@@ -33,7 +33,7 @@ class Kernelised(Recurrent, ABC):
     """
 
     @abstractmethod
-    def phi(self, query: Query, key: Key, kept: State) -> tuple[Query, Key, State]:
+    def phi(self, query: Query, key: Key, kept: State) -> tuple[Tensor, Tensor, State]:
         """The features of queries and keys, and what later calls have to know of these keys; first () is known."""
 
     def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:

@@ -118,5 +118,5 @@ class Linear(Kernelised):
         super().__init__()
         self.features = Elu() if features is None else features
 
-    def phi(self, query: Query, key: Key, kept: State) -> tuple[Query, Key, State]:
+    def phi(self, query: Query, key: Key, kept: State) -> tuple[Tensor, Tensor, State]:
         return self.features(query), self.features(key), kept

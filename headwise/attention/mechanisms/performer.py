@@ -89,7 +89,7 @@ class Performer(Kernelised):
         half_square = x.square().sum(-1, keepdim=True) / 2
         return x @ self.projection.to(x.dtype).mT - half_square - math.log(self.projection.shape[0]) / 2
 
-    def phi(self, query: Query, key: Key, kept: State) -> tuple[Query, Key, State]:
+    def phi(self, query: Query, key: Key, kept: State) -> tuple[Tensor, Tensor, State]:
         """The features of queries and keys, and the largest exponent of the first key, (batch, kv_heads, 1, 1)."""
         asked, told = self.log_features(query), self.log_features(key)
         # every query sees the first key, and a factor common to all keys cancels

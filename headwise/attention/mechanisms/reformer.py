@@ -1,6 +1,6 @@
 """Attention to keys that hash to the bucket of the query."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -180,7 +180,8 @@ class Order(NamedTuple):
 
         Minus infinity where they do not meet.
         """
-        met, times = [], 0
+        met: list[Tensor] = []
+        times: Any = 0
         for turn, code in enumerate(self.code.unbind(2)):
             codes = self.chunks(code.unsqueeze(-1))
             apart = codes - _beside(codes, -1 - self.reach).mT

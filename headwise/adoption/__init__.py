@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headwise.adopt.masks import Pattern, pattern
+from headwise.adoption.masks import Pattern, pattern
 from headwise.attention.call import Call
 from headwise.attention.masks import Causal, Mask, Table
 from headwise.attention.mechanisms.mechanism import Mechanism
