@@ -88,7 +88,8 @@ class LayerRecord:
 
     def _first_keys(self) -> list[int]:
         """The position of each call's first key: above 0 where a cache has dropped keys that no query sees any more."""
-        positions, expected = [], 0
+        positions: list[int] = []
+        expected = 0
         for each in self.calls:
             start, new = each.call.query_start, each.call.shape[2]
             # a call from position 0 begins a sequence; a later one goes on where the one before it ended
@@ -197,11 +198,11 @@ def record(model: nn.Module, *patterns: str, kind: Literal["attention", "all"] =
     records: dict[str, LayerRecord | OutputRecord] = {}
     with ExitStack() as stack:
         for name, module in _around(model) if kind == "all" else []:
-            records[name] = OutputRecord(name, type(module).__name__)
-            stack.callback(module.register_forward_hook(records[name]._keep).remove)
+            records[name] = output = OutputRecord(name, type(module).__name__)
+            stack.callback(module.register_forward_hook(output._keep).remove)
         for name, (_, mechanism) in found.items():
-            records[name] = LayerRecord(name)
-            stack.enter_context(joined(mechanism, look=records[name]._keep))
+            records[name] = layer = LayerRecord(name)
+            stack.enter_context(joined(mechanism, look=layer._keep))
         yield Trace(_ordered(model, records))
 
 

@@ -111,9 +111,8 @@ def watched(mechanism: Mechanism) -> Watch | None:
 def joined(mechanism: Mechanism, *, change: Change | None = None, look: Looker | None = None) -> Iterator[None]:
     """While open, the calls of the mechanism pass through this change or are told to this looker."""
     watch = watched(mechanism) or Watch(mechanism)
-    for who, all_of_them in ((change, watch.changes), (look, watch.lookers)):
-        if who is not None:
-            all_of_them.append(who)  # type: ignore[attr-defined]
+    watch.changes = watch.changes if change is None else [*watch.changes, change]
+    watch.lookers = watch.lookers if look is None else [*watch.lookers, look]
     try:
         yield
     finally:
@@ -167,7 +166,8 @@ def call_of(inputs: tuple[Any, ...], options: dict[str, Any]) -> Call:
 
 def layers(model: nn.Module) -> dict[str, tuple[str, Mechanism]]:
     """(name of the module, mechanism) by the name of the layer: every mechanism that is no part of another one."""
-    found, inside = {}, ()
+    found: dict[str, tuple[str, Mechanism]] = {}
+    inside: tuple[str, ...] = ()
     for name, module in model.named_modules():
         if isinstance(module, Mechanism) and not name.startswith(inside):
             # what torch.compile puts around a module is no part of its name

@@ -106,7 +106,7 @@ def exact(tensor: Tensor) -> AbstractContextManager[object]:
     return torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext()
 
 
-def through(layer: nn.Linear, x: Float[Tensor, "*axes wide"]) -> Float[Tensor, "*axes out"]:
+def through(layer: nn.Linear | nn.Conv1d, x: Float[Tensor, "*axes wide"]) -> Float[Tensor, "*axes out"]:
     """layer(x) in the type of its weight, which in a half-precision model is narrower than sums are."""
     return layer(x.to(layer.weight.dtype)).to(x.dtype)
 
@@ -130,10 +130,10 @@ def front(tensor: Float[Tensor, "batch heads padded dim"], length: int) -> Float
     return tensor[:, :, :length]
 
 
-def check_built(mechanism: Mechanism, what: str, built: object, given: object) -> None:
-    """Raises: ShapeError if a mechanism with parameters for one size meets another."""
+def check_built(module: nn.Module, what: str, built: object, given: object) -> None:
+    """Raises: ShapeError if something with parameters for one size meets another."""
     if built != given:
-        raise ShapeError(f"{type(mechanism).__name__} was built for {what} {built}, got {given}")
+        raise ShapeError(f"{type(module).__name__} was built for {what} {built}, got {given}")
 
 
 def check_length(mechanism: Mechanism, max_len: int, length: int) -> None:
