@@ -20,6 +20,8 @@ from headwise.records.watching import watched
 
 NAME = "headwise"
 _OLDEST = (5, 20)
+# they have no parameters, so one of each serves all calls
+_SCALED_DOT, _SOFTMAX = ScaledDot(), Softmax()
 _BEFORE, _CROSS = "attention_before_headwise", "attends_to_memory"
 # arguments that change the result of an attention function and have no place in a call
 _REFUSED = ("block_indices", "cache", "head_mask", "indices", "sinks")
@@ -104,8 +106,9 @@ def attention(
     if watch is not None:
         # static caches write over what a record holds on to
         watch.copies = not key.requires_grad
-    # under autocast a model may turn its queries in float32
-    query, key = query.to(value.dtype), key.to(value.dtype)
+    if not query.dtype == key.dtype == value.dtype:
+        # under autocast a model may turn its queries in float32
+        query, key = query.to(value.dtype), key.to(value.dtype)
     score, cross = _score(scaling, softcap, query.shape[-1]), getattr(module, _CROSS, False)
     call = Call(query, key, value, score, _normalizer(s_aux), mask, bias, None, dropout, start, cross)
     output: Tensor = mechanism(call)
@@ -123,13 +126,13 @@ def _placed(given: Tensor | Pattern, position: Tensor | None, key_len: int) -> t
 
 
 def _score(scaling: float | None, softcap: float | None, width: int) -> Score:
-    score = ScaledDot() if scaling is None or scaling == width**-0.5 else Dot(scaling)
+    score = _SCALED_DOT if scaling is None or scaling == width**-0.5 else Dot(scaling)
     return score if softcap is None else SoftCap(score, softcap)
 
 
 def _normalizer(sinks: Tensor | None) -> Normalizer:
     if sinks is None:
-        return Softmax()
+        return _SOFTMAX
     made = Sinks(sinks.shape[0])
     # the module's own in place of new ones
     del made.logits

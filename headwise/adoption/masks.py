@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -50,10 +50,10 @@ def pattern(
     if use_vmap:
         # a function of the model's own need not take index tensors that broadcast
         table = masking_utils.sdpa_mask(
-            batch_size, q_length, kv_length, cast(int, q_offset), kv_offset, function, attention_mask,
+            batch_size, q_length, kv_length, q_offset, kv_offset, function, attention_mask,  # type: ignore[arg-type]
             allow_is_causal_skip=False, use_vmap=True, device=device
         )  # fmt: skip
-        return Pattern(Table(torch.as_tensor(table)))
+        return Pattern(None if table is None else Table(table))
     mask, padding = translated(function, kv_offset), _padding(attention_mask, kv_length, kv_offset)
     if isinstance(q_offset, Tensor) and _is_traced(q_offset):
         mask = _both(mask, padding)

@@ -56,14 +56,14 @@ class PackedLinear(CopiedLinear):
     """
 
     def forward(self, x: Float[Tensor, "*batch in_features"]) -> Float[Tensor, "*batch out_features"]:
-        rows = x.flatten(0, -2)
+        rows = x.reshape(-1, self.in_features)
         if not FEWEST <= rows.shape[0] <= MOST:
             output: Tensor = self.linear(x)
             return output
         # (blocks, rows, outputs of a block)
         made = torch.matmul(rows, self._copy).transpose(0, 1).flatten(1)[:, : self.out_features]
-        made = made if self.bias is None else made + self.bias
-        return made.unflatten(0, x.shape[:-1])
+        made = made.contiguous() if self.bias is None else made + self.bias
+        return made.view(*x.shape[:-1], self.out_features)
 
     @staticmethod
     def _copied(weight: Tensor) -> Float[Tensor, "blocks in_features block"]:

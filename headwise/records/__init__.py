@@ -198,10 +198,10 @@ def record(model: nn.Module, *patterns: str, kind: Literal["attention", "all"] =
     records: dict[str, LayerRecord | OutputRecord] = {}
     with ExitStack() as stack:
         for name, module in _around(model) if kind == "all" else []:
-            output = records[name] = OutputRecord(name, type(module).__name__)
+            records[name] = output = OutputRecord(name, type(module).__name__)
             stack.callback(module.register_forward_hook(output._keep).remove)
         for name, (_, mechanism) in found.items():
-            layer = records[name] = LayerRecord(name)
+            records[name] = layer = LayerRecord(name)
             stack.enter_context(joined(mechanism, look=layer._keep))
         yield Trace(_ordered(model, records))
 

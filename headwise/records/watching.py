@@ -111,10 +111,8 @@ def watched(mechanism: Mechanism) -> Watch | None:
 def joined(mechanism: Mechanism, *, change: Change | None = None, look: Looker | None = None) -> Iterator[None]:
     """While open, the calls of the mechanism pass through this change or are told to this looker."""
     watch = watched(mechanism) or Watch(mechanism)
-    lists: tuple[tuple[Any, list[Any]], ...] = ((change, watch.changes), (look, watch.lookers))
-    for who, all_of_them in lists:
-        if who is not None:
-            all_of_them.append(who)
+    watch.changes = watch.changes if change is None else [*watch.changes, change]
+    watch.lookers = watch.lookers if look is None else [*watch.lookers, look]
     try:
         yield
     finally:

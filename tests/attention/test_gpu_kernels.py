@@ -1,20 +1,16 @@
 """Kernels for a GPU: equal to the definition where there is one; what they refuse and translate, anywhere."""
 
 import copy
-import importlib.util
 from dataclasses import replace
 
 import pytest
 import torch
 from attention_cases import Case
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from headwise.attention import planner
-from headwise.attention.call import Call, check
-from headwise.attention.kernels import flash, flex, kernel, plain, triton_additive
+from headwise.attention.call import Call
+from headwise.attention.kernels import flex, plain
 from headwise.attention.masks import Causal, Edges, Padding, Table, Window
-from headwise.attention.normalizers import relu
 from headwise.attention.relative import Relative
 from headwise.attention.scores import Additive, Bilinear, ScaledDot, SoftCap
 from headwise.errors import Unsupported
@@ -32,11 +28,10 @@ MASKS = {
 }
 
 
-@pytest.mark.parametrize("name", ["flash", "flex", "triton_additive"])
-def test_without_a_gpu_they_say_so(name):
-    call = Case().build(torch.float32)
-    with pytest.raises(Unsupported, match=f"kernel '{name}' cannot compute .* it runs on a CUDA device, not on cpu"):
-        planner.run(call, name)
+def test_without_a_gpu_it_says_so():
+    why = "kernel 'flex' cannot compute this attention exactly: the tensors are on cpu"
+    with pytest.raises(Unsupported, match=why):
+        planner.run(Case().build(torch.float32), "flex")
 
 
 def test_what_flex_attention_does_not_compute():
@@ -47,59 +42,15 @@ def test_what_flex_attention_does_not_compute():
         ({}, None),
         ({"score": SoftCap(ScaledDot(), 20.0)}, None),
         ({"relative": Relative(low=-1, scalar=torch.zeros(1, 3))}, None),
-        ({"score": Additive(4, 4, 3)}, "its score is a dot product, not Additive"),
-        ({"normalizer": relu}, "its normalizer is softmax, not relu"),
-        ({"dropout": 0.1}, "it drops no weights out"),
-        ({"relative": table}, "of relative positions it takes one number for each distance"),
-        ({"mask": graph}, "a graph has too few pairs in a block"),
+        ({"score": Additive(4, 4, 3)}, "the score Additive is no dot product"),
+        ({"normalizer": "relu"}, "the normalizer is relu, not softmax"),
+        ({"dropout": 0.1}, "weights are dropped out"),
+        ({"relative": table}, "its relative positions are more than one number for each distance"),
+        ({"mask": graph}, "the mask is a graph, which has too few pairs in a block"),
         ({"value": torch.zeros(2, 3, 7, 0)}, "an axis is empty"),
     ):
-        assert flex._unfit(replace(call, **changes)) == why
-    assert flex._unfit(Case().build(torch.float64)) == "it computes in float32 or less"
-
-
-def test_what_flash_attention_does_not_compute(monkeypatch):
-    x = torch.zeros(1, 2, 5, 8, dtype=torch.bfloat16)
-    call = Call(x, x, x, ScaledDot())
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    for changes, why in (
-        ({}, None),
-        ({"mask": Causal()}, None),
-        ({"mask": Window(1, 1)}, "a window needs the package flash_attn"),
-        ({"mask": Padding(torch.tensor([3]))}, "its mask is causal or a window"),
-        ({"mask": Causal(), "query_start": 1}, "under a mask, queries and keys are the same positions"),
-        ({"bias": torch.zeros(1, 1, 1, 5, dtype=torch.float16)}, "it adds no bias"),
-        ({"value": x[..., :4]}, "vectors have one width, a multiple of 8 up to 256"),
-        ({"normalizer": relu}, "its normalizer is softmax, not relu"),
-    ):
-        assert flash._unfit(replace(call, **changes)) == why
-    assert (
-        flash._unfit(Case(dim=8, value_dim=8).build(torch.float32)) == "it computes in half precision, not in float32"
-    )
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
-    assert flash._unfit(replace(call, mask=Window(1, 1))) is None
-    assert [flash.window(band) for band in ((None, 0), (3, 2), None)] == [(-1, 0), (3, 2), (-1, -1)]
-
-
-def test_what_the_additive_program_does_not_compute(monkeypatch):
-    score = Additive(4, 4, 3)
-    call = replace(Case().build(torch.float32), score=score)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
-    wide = torch.zeros(2, 3, 7, 257)
-    for changes, why in (
-        ({}, None),
-        ({"score": ScaledDot()}, "its score is Additive, not ScaledDot"),
-        ({"normalizer": relu}, "its normalizer is softmax, not relu"),
-        ({"dropout": 0.1}, "it drops no weights out"),
-        ({"relative": Relative(low=0, scalar=torch.zeros(1, 1))}, "it has no relative positions"),
-        ({"bias": torch.zeros(1, 1, 5, 7, requires_grad=True)}, "its gradient has no part for a bias that learns"),
-        ({"value": wide}, "values are at most 256 wide, got 257"),
-        ({"value": wide[..., :0]}, "an axis is empty"),
-    ):
-        assert triton_additive._unfit(replace(call, **changes)) == why
-    assert triton_additive._unfit(replace(Case().build(torch.float64), score=score)) == "it computes in float32"
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert triton_additive._unfit(call) == "it needs the package triton"
+        assert flex.unfit(replace(call, **changes)) == why
+    assert flex.unfit(Case().build(torch.float64)) == "it is in float64"
 
 
 def as_flex_attention(query, key, value, *, score_mod, block_mask, scale, enable_gqa):
@@ -128,7 +79,7 @@ def test_masks_and_scores_as_flex_attention_takes_them(name, score):
     scalar = Relative(low=-2, scalar=torch.randn(3, 4))
     shared = replace(scalar, scalar=torch.ones(1, 4))
     for bias, relative in ((None, None), (torch.randn(1, 3, 1, 7), scalar), (None, shared)):
-        call = check(Call(query, key, value, score, mask=MASKS[name], bias=bias, relative=relative, scale=1.5))
+        call = Call(query, key, value, score, mask=MASKS[name], bias=bias, relative=relative)
         torch.testing.assert_close(flex.attend_with(as_flex_attention, call), plain.compute(call))
 
 
@@ -145,15 +96,6 @@ def test_masks_move_with_all_their_parts():
     assert moved.left.right.valid_lens.device.type == "meta"
     assert moved.right.mask.allowed.device.type == "meta"
     assert moved.left.left.band() == (1, 1)
-
-
-@pytest.mark.parametrize("name", ["flash", "flex"])
-def test_work_shrinks_with_the_window(name):
-    x = torch.zeros(1, 1, 4096, 8, dtype=torch.bfloat16)
-    amounts = [
-        sum(kernel(name).terms(Call(x, x, x, ScaledDot(), mask=mask)).values()) for mask in (None, Window(64, 0))
-    ]
-    assert amounts[1] < amounts[0] / 10
 
 
 def agrees(name: str, call: Call, tolerance: float) -> None:
@@ -175,22 +117,15 @@ def agrees(name: str, call: Call, tolerance: float) -> None:
 
 
 @on_a_gpu
-@settings(max_examples=10)
-@given(st.sampled_from(list(MASKS)), st.sampled_from([6, 7, 64]), st.sampled_from([1.0, 100.0]))
-def test_the_additive_program_is_the_definition(name, hidden, size):
+@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize("size", [1.0, 100.0])
+def test_additive_scores_are_the_definition(name, size):
     query, key, value = (size * torch.randn(2, heads, n, 5) for heads, n in ((3, 9), (1, 7), (1, 7)))
-    agrees("triton_additive", Call(query, key, value / size, Additive(5, 5, hidden), mask=MASKS[name]), 1e-4)
+    agrees("additive", Call(query, key, value / size, Additive(5, 5, 7), mask=MASKS[name]), 1e-4)
 
 
 @on_a_gpu
 @pytest.mark.parametrize("name", MASKS)
 def test_flex_attention_is_the_definition(name):
     query, key, value = (torch.randn(2, heads, n, 16) for heads, n in ((3, 9), (1, 7), (1, 7)))
-    agrees("flex", Call(query, key, value, ScaledDot(), mask=MASKS[name]), 1e-3)
-
-
-@on_a_gpu
-@pytest.mark.parametrize("mask", [None, Causal()], ids=["none", "causal"])
-def test_flash_attention_is_the_definition(mask):
-    x = torch.randn(2, 3, 130, 16).bfloat16()
-    agrees("flash", Call(x, x.flip(2), x.flip(1), ScaledDot(), mask=mask), 2e-2)
+    agrees("flex", Call(query, key, value, mask=MASKS[name]), 1e-3)

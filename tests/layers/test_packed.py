@@ -14,7 +14,7 @@ def linear(bias=True):
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("shape", [(1, 97), (FEWEST, 97), (2, 5, 97), (MOST + 1, 97), (1, 1, 97), (0, 97)])
+@pytest.mark.parametrize("shape", [(1, 97), (FEWEST, 97), (2, 5, 97), (MOST + 1, 97), (1, 1, 97), (0, 97), (97,)])
 def test_same_product(shape, bias):
     plain, x = linear(bias), torch.randn(*shape)
     with torch.inference_mode():

@@ -280,14 +280,11 @@ def test_errors_name_what_is_wrong():
         model.decoder.start(Memory(torch.zeros(4, 7, 5)), lens)
 
 
-def test_other_parameters_an_exported_program_and_meta_tensors():
+def test_other_parameters_and_meta_tensors():
     model, inputs = build(torch.float32).eval(), batch()
     expected = model(*inputs)
     other = {name: 0.5 * parameter.detach() for name, parameter in model.named_parameters()}
     found = torch.func.grad(lambda given: torch.func.functional_call(model, given, inputs).square().sum())(other)
-    program = torch.export.export(model, inputs, dynamic_shapes=[{0: torch.export.Dim.DYNAMIC}] * 3).module()
-    for rows in (4, 3):
-        assert_close(program(*(tensor[:rows] for tensor in inputs)), expected[:rows])
     model.load_state_dict(other)
     wanted = torch.autograd.grad(model(*inputs).square().sum(), list(model.parameters()))
     for one, two in zip(found.values(), wanted, strict=True):

@@ -140,20 +140,18 @@ class _Products(torch.autograd.Function):
 
     @staticmethod
     def forward(one, two, row, column, start, turn, turned_row, turned_start):
-        items, pairs = one.shape[0], row.shape[0]
-        left, right = _beside(row, items, one.shape[1]), _beside(column, items, two.shape[1])
-        one, two = one.flatten(0, 1), two.flatten(0, 1)
-        if torch.compiler.is_compiling() or one.device.type != "cpu" or not torch.backends.mkl.is_available():
-            return (one.index_select(0, left) * two.index_select(0, right)).sum(-1).view(items, pairs)
+        size = (one.shape[1], two.shape[1])
+        if torch.compiler.is_compiling() or one.device.type != "cpu" or row.shape[0] > size[0] * size[1]:
+            return (one.index_select(1, row) * two.index_select(1, column)).sum(-1)
         # a little more than half the time of what stands above
-        start = F.pad(_beside(start, items, pairs), (0, 1), value=items * pairs)
-        empty, size = one.new_zeros(items * pairs), (one.shape[0], two.shape[0])
+        offsets = F.pad(start, (0, 1), value=row.shape[0])
         with warnings.catch_warnings():
             # says once that sparse tensors are in beta
             warnings.simplefilter("ignore")
-            pattern = torch.sparse_csr_tensor(start.int(), right.int(), empty, size, check_invariants=False)
-        found = torch.sparse.sampled_addmm(pattern, one.contiguous(), two.contiguous().mT, beta=0.0)
-        return found.values().view(items, pairs)
+            pattern = torch.sparse_csr_tensor(
+                offsets.int(), column.int(), one.new_zeros(row.shape), size, check_invariants=False
+            )
+        return torch.sparse.sampled_addmm(pattern, one, two.mT, beta=0.0).values()
 
     @staticmethod
     def setup_context(ctx, inputs, output):

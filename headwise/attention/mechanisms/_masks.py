@@ -130,10 +130,10 @@ def front(tensor: Float[Tensor, "batch heads padded dim"], length: int) -> Float
     return tensor[:, :, :length]
 
 
-def check_built(mechanism: nn.Module, what: str, built: object, given: object) -> None:
-    """Raises: ShapeError if a mechanism with parameters for one size meets another."""
+def check_built(module: nn.Module, what: str, built: object, given: object) -> None:
+    """Raises: ShapeError if something with parameters for one size meets another."""
     if built != given:
-        raise ShapeError(f"{type(mechanism).__name__} was built for {what} {built}, got {given}")
+        raise ShapeError(f"{type(module).__name__} was built for {what} {built}, got {given}")
 
 
 def check_length(mechanism: Mechanism, max_len: int, length: int) -> None:

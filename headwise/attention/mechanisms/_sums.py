@@ -22,6 +22,7 @@ Query = Float[Tensor, "batch heads query_len features"]
 Key = Float[Tensor, "batch kv_heads key_len features"]
 Value = Float[Tensor, "batch kv_heads key_len wide"]
 Output = Float[Tensor, "batch heads query_len wide"]
+Features = Float[Tensor, "batch _ _ width"]
 Sums = Float[Tensor, "batch kv_heads features wide"]
 LogDecay = Float[Tensor, "#batch kv_heads _ gates"]
 
@@ -33,7 +34,7 @@ class Kernelised(Recurrent, ABC):
     """
 
     @abstractmethod
-    def phi(self, query: Query, key: Key, kept: State) -> tuple[Tensor, Tensor, State]:
+    def phi(self, query: Query, key: Key, kept: State) -> tuple[Features, Features, State]:
         """The features of queries and keys, and what later calls have to know of these keys; first () is known."""
 
     def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:

@@ -7,18 +7,17 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.attention.mechanisms._masks import check_built, through
-from headwise.attention.mechanisms._sums import Kernelised, Key, Query
+from headwise.attention.mechanisms._sums import Features, Kernelised, Key, Query
 from headwise.attention.mechanisms.mechanism import Facts, State
 
 Vectors = Float[Tensor, "batch heads length head_dim"]
-Features = Float[Tensor, "batch heads length features"]
 
 
 class FeatureMap(nn.Module, ABC):
     """phi(x) >= 0, vector -> features whose dot product replaces exp(q . k); the same for queries and keys."""
 
     @abstractmethod
-    def forward(self, x: Vectors) -> Features:
+    def forward(self, x: Vectors) -> Float[Tensor, "batch heads length features"]:
         """The features of each vector."""
 
 
@@ -29,7 +28,7 @@ class Elu(FeatureMap):
     [[[[1.0, 4.0]]]]
     """
 
-    def forward(self, x: Vectors) -> Features:
+    def forward(self, x: Vectors) -> Float[Tensor, "batch heads length features"]:
         # elu(x) + 1 itself rounds to 0 below -17 in float32
         positive = x.relu()
         return (x - positive).exp() + positive
@@ -52,7 +51,7 @@ class Rectified(FeatureMap):
         super().__init__()
         self.linear = nn.Linear(head_dim, features)
 
-    def forward(self, x: Vectors) -> Features:
+    def forward(self, x: Vectors) -> Float[Tensor, "batch heads length features"]:
         check_built(self, "head_dim", self.linear.in_features, x.shape[-1])
         return through(self.linear, x).relu()
 
@@ -76,7 +75,7 @@ class Hedgehog(FeatureMap):
         nn.init.eye_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
 
-    def forward(self, x: Vectors) -> Features:
+    def forward(self, x: Vectors) -> Float[Tensor, "batch heads length features"]:
         check_built(self, "head_dim", self.linear.in_features, x.shape[-1])
         projected = through(self.linear, x)
         return torch.cat((projected, -projected), dim=-1).softmax(-1)
@@ -118,5 +117,5 @@ class Linear(Kernelised):
         super().__init__()
         self.features = Elu() if features is None else features
 
-    def phi(self, query: Query, key: Key, kept: State) -> tuple[Tensor, Tensor, State]:
+    def phi(self, query: Query, key: Key, kept: State) -> tuple[Features, Features, State]:
         return self.features(query), self.features(key), kept

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from headwise.attention.call import wide
 from headwise.attention.mechanisms._masks import check_built
-from headwise.attention.mechanisms._sums import Kernelised, Key, Query
+from headwise.attention.mechanisms._sums import Features, Kernelised, Key, Query
 from headwise.attention.mechanisms.mechanism import Facts, State
 from headwise.errors import ConfigError
 
@@ -89,7 +89,7 @@ class Performer(Kernelised):
         half_square = x.square().sum(-1, keepdim=True) / 2
         return x @ self.projection.to(x.dtype).mT - half_square - math.log(self.projection.shape[0]) / 2
 
-    def phi(self, query: Query, key: Key, kept: State) -> tuple[Tensor, Tensor, State]:
+    def phi(self, query: Query, key: Key, kept: State) -> tuple[Features, Features, State]:
         """The features of queries and keys, and the largest exponent of the first key, (batch, kv_heads, 1, 1)."""
         asked, told = self.log_features(query), self.log_features(key)
         # every query sees the first key, and a factor common to all keys cancels

@@ -1,6 +1,6 @@
 """Attention to keys that hash to the bucket of the query."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -180,14 +180,13 @@ class Order(NamedTuple):
 
         Minus infinity where they do not meet.
         """
-        met: list[Tensor] = []
-        times: Any = 0
+        met, times = [], torch.zeros((), dtype=torch.uint8, device=self.code.device)
         for turn, code in enumerate(self.code.unbind(2)):
             codes = self.chunks(code.unsqueeze(-1))
             apart = codes - _beside(codes, -1 - self.reach).mT
             near = (apart >= 0) & (apart <= self.reach)
             met.append(near[:, :, turn])
-            times = times + near.to(torch.uint8)
+            times = times + near
         return torch.where(torch.stack(met, 2), -times.float().log(), float("-inf"))
 
 
@@ -195,7 +194,7 @@ def _picked(tensor: Tensor, index: Tensor) -> Tensor:
     """tensor[b, h, index[b, h]]; whole rows at once, which is three times as fast as `gather`."""
     batch, heads, length, dim = tensor.shape
     first = torch.arange(batch * heads, device=tensor.device).view(batch, heads, 1) * length
-    return tensor.flatten(0, 2).index_select(0, (first + index).flatten()).view(batch, heads, -1, dim)
+    return tensor.flatten(0, 2).index_select(0, (first + index).flatten()).view(*index.shape, dim)
 
 
 def _beside(chunks: Tensor, absent: int = 0) -> Tensor:

@@ -85,7 +85,8 @@ def entmax(scores: Scores, keep: Keep | None, alpha: float) -> Scores:
     """The weights of `Entmax`."""
     if scores.shape[-1] == 0:
         return scores
-    weights: Tensor = _Entmax.apply(hide(scores, keep, float("-inf")), alpha)
+    function = _Entmax if torch.compiler.is_compiling() else _ForwardToo
+    weights: Tensor = function.apply(hide(scores, keep, float("-inf")), alpha)
     return weights
 
 
@@ -112,6 +113,10 @@ class _Entmax(torch.autograd.Function):
     @staticmethod
     def backward(ctx, d_weights):
         return _slopes(ctx.saved_tensors[0], d_weights, ctx.alpha), None
+
+
+class _ForwardToo(_Entmax):
+    """With derivatives in forward mode, which no compiler takes."""
 
     @staticmethod
     def jvp(ctx, d_scores, _):
