@@ -53,7 +53,8 @@ def _window(length: int, width: int, right: int, against: str) -> Sides:
     if against == "chunks":
         theirs = lambda: peers.chunked_window(query, key, value, width)  # noqa: E731
     else:
-        bias = window.prepared(1, 2, length, length, 0, torch.device("cpu")).bias
+        keep = window.dense(1, 2, length, length)
+        bias = torch.zeros(keep.shape).masked_fill(~keep, float("-inf"))
         theirs = lambda: F.scaled_dot_product_attention(query, key, value, attn_mask=bias)  # noqa: E731
     return lambda: attend(query, key, value, mask=window), theirs, [query, key, value]
 
@@ -63,7 +64,7 @@ def _graph(nodes: int, edges: int) -> Sides:
     to_source, to_target = _leaves(8, 16, count=2)
     source, target = torch.randint(0, nodes, (2, edges - nodes))
     mask = Edges(torch.stack((source, target)), nodes).with_self_loops()
-    pairs = mask.candidates(nodes, nodes, 0, torch.device("cpu"))
+    pairs = mask.pairs()
     score = GAT(8, 16)
     score.query, score.key = torch.nn.Parameter(to_target.detach()), torch.nn.Parameter(to_source.detach())
     heads = x.transpose(0, 1).unsqueeze(0)
@@ -79,7 +80,7 @@ def _graph(nodes: int, edges: int) -> Sides:
 def _linear(length: int) -> Sides:
     query, key, value = _leaves(1, 4, length, 64)
     mechanism = Linear()
-    ours = lambda: mechanism(query, key, value, mask=Causal())  # noqa: E731
+    ours = lambda: mechanism(Call(query, key, value, mask=Causal()))  # noqa: E731
     return ours, lambda: peers.summed_linear(query, key, value), [query, key, value]
 
 

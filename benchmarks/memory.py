@@ -79,7 +79,7 @@ def _mechanism(name: str, length: int) -> Callable[[], None]:
     mask = Causal() if kind.facts.recurrent else None
 
     def run() -> None:
-        output = mechanism(query, query if name == "reformer" else key, value, mask=mask)
+        output = mechanism(Call(query, query if name == "reformer" else key, value, mask=mask))
         output.backward(torch.ones_like(output))
         for tensor in (query, key, value):
             tensor.grad = None

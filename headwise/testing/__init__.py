@@ -37,7 +37,7 @@ def certify(target: Any, *, only: Collection[str] = (), quick: bool = False) -> 
     Raises:
         ConfigError: an unknown id; a target that cannot be tried.
 
-    >>> [verdict.state for verdict in certify("linear", only=["linear", "shift"], quick=True)]
+    >>> [verdict.state for verdict in certify("linear", only=["resume", "bias"], quick=True)]
     ['holds', 'does not apply']
     """
     subject = resolve(target)
