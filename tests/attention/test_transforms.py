@@ -17,7 +17,11 @@ from headwise.attention.call import Call
 from headwise.attention.masks import Causal, Documents, Edges, Padding, Prefix, Table, Window
 from headwise.errors import Unsupported
 
-pytestmark = pytest.mark.filterwarnings("ignore:There is a performance drop because we have not yet implemented")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:There is a performance drop because we have not yet implemented"),
+    # the compiler's own
+    pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning"),
+]
 
 KERNELS = [name for name in list(kernels.KERNELS) if name != "flex"]
 LENS = torch.tensor([7, 4])

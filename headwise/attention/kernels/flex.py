@@ -82,7 +82,7 @@ def attend_with(attention: Callable[..., Any], call: Call) -> Float[Tensor, "bat
         score_mod=_change(call),
         block_mask=_blocks(call),
         scale=scale,
-        enable_gqa=bool(call.group > 1),
+        enable_gqa=True if call.group > 1 else False,  # noqa: SIM210
     )
     return output
 

@@ -80,8 +80,8 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         dropout_p=call.dropout,
         is_causal=causal,
         scale=scale,
-        # of symbolic heads too
-        enable_gqa=bool(call.group > 1),
+        # a Python bool of symbolic heads too
+        enable_gqa=True if call.group > 1 else False,  # noqa: SIM210
     )[..., :width]
     return output if empty is None else output.masked_fill(empty, 0.0)
 
