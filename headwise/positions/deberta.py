@@ -26,8 +26,8 @@ class Deberta(Position):
 
     The released models differ: they read Q_r at d(i, j) too, their projections have biases, and from version 2 on far
     distances share logarithmic buckets, as many for each side as `buckets` says, k in the formula. Load their
-    `pos_key_proj` and `pos_query_proj` (version 3, which has none: `key_proj` and `query_proj`) as `keys` and
-    `queries`, and their normalized `rel_embeddings` as `table`.
+    `pos_key_proj` and `pos_query_proj` (with `share_att_key`: `key_proj` and `query_proj`) as `keys` and `queries`,
+    and their normalized `rel_embeddings` as `table`.
 
     Args:
         d_model: width of P.

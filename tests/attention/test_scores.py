@@ -213,8 +213,7 @@ def test_a_soft_cap_bends_any_score():
     for inner in (Dot(), ScaledDot(), Additive(4, 4, 3).double()):
         expected = 2.5 * torch.tanh(inner(query, key) / 2.5)
         torch.testing.assert_close(SoftCap(inner, 2.5)(query, key), expected)
-    # far below the cap nothing changes, far above all is cut
-    torch.testing.assert_close(SoftCap(Dot(), 1e6)(query, key), Dot()(query, key))
+    # far above the cap all is cut
     assert SoftCap(Dot(), 50.0)(1e6 * query, key).abs().max().item() == 50.0
     assert SoftCap(Additive(4, 4, 3), 1.0).pair_width(query) == 3
 
@@ -285,7 +284,6 @@ def test_names_objects_functions_and_modules_are_scores():
 
 @pytest.mark.usefixtures("untyped")
 def test_what_is_no_score_is_refused():
-    query, key = _tensors()
     with pytest.raises(ConfigError, match=r"score is the class Dot; pass an instance, Dot\(\)"):
         as_score(Dot)
     with pytest.raises(ConfigError, match=r"score must be a name, a module or a function \(query, key\) -> scores, go"):
@@ -297,6 +295,6 @@ def test_what_is_no_score_is_refused():
     with pytest.raises(
         ShapeError, match=r"score '<lambda>' must return \(2, 3, 5, 7\) torch.float64, got \(2, 3, 5, 5\)"
     ):
-        as_score(lambda q, k: q @ q.mT)(query, key)
+        as_score(lambda q, k: q @ q.mT)(*_tensors())
     with pytest.raises(ShapeError, match="score '<lambda>' must return a tensor, got float"):
-        as_score(lambda q, k: 1.0)(query, key)
+        as_score(lambda q, k: 1.0)(*_tensors())

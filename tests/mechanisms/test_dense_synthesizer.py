@@ -5,7 +5,9 @@ import math
 import mechanism_checks as checks
 import pytest
 import torch
+from mechanism_checks import run
 
+from headwise.attention.call import Call
 from headwise.attention.masks import Causal, Table
 from headwise.attention.mechanisms.dense_synthesizer import DenseSynthesizer
 from headwise.errors import ShapeError
@@ -21,7 +23,7 @@ def test_the_definition_in_loops():
     query, key, value = (t.detach() for t in checks.tensors(5, 7))
     mechanism = dense()
     bias, keep = torch.randn(1, 4, 5, 7).double(), torch.rand(3, 4, 5, 7) < 0.6
-    output = mechanism(query, key, value, mask=Table(keep), bias=bias)
+    output = run(mechanism, query, key, value, mask=Table(keep), bias=bias)
     inner, inner_bias, outer = (t.detach() for t in (mechanism.inner, mechanism.inner_bias, mechanism.positions))
     for n, h, i in ((0, 0, 0), (1, 3, 4), (2, 2, 1)):
         hidden = [
@@ -43,7 +45,8 @@ def test_the_definition_in_loops():
 
 def test_keys_are_not_read():
     mechanism, (query, key, value) = dense(), checks.tensors(5, 7)
-    assert torch.equal(mechanism(query, key, value), mechanism(query, torch.full_like(key, checks.NAN), value))
+    other = torch.full_like(key, checks.NAN)
+    assert torch.equal(run(mechanism, query, key, value), run(mechanism, query, other, value))
 
 
 def test_it_keeps_the_contract():
@@ -51,17 +54,13 @@ def test_it_keeps_the_contract():
     keep = torch.rand(3, 4, 5, 7) < 0.6
     keep[1, 2, 3] = False
     options = {"mask": Table(keep), "bias": torch.randn(1, 4, 1, 7).double()}
-    weights = checks.weights_are_the_function(mechanism, inputs, **options)
-    assert not weights[~keep].any()
-    assert not mechanism(*inputs, **options)[1, 2, 3].any()
+    assert not checks.weights_are_the_function(mechanism, inputs, **options)[~keep].any()
+    assert not run(mechanism, *inputs, **options)[1, 2, 3].any()
+    checks.padding_is_absence(mechanism, 7, [7, 3, 1])
     checks.half_precision(dense(), 5, 7)
-    query, key, value = inputs
-    padded = value.detach().clone()
-    padded[0, :, 3:] = checks.NAN
-    alone = mechanism(query[:1], key[:1, :, :3], value[:1, :, :3])
-    cut = torch.ones(3, 1, 1, 7, dtype=torch.bool)
-    cut[0, ..., 3:] = False
-    checks.near(mechanism(query, key, padded, mask=Table(cut))[:1], alone)
+    checks.cached_steps_are_all_at_once(mechanism, Causal())
+    checks.empty_sequences(mechanism)
+    checks.dropout_acts_while_training(dense(dropout=0.5))
 
 
 def test_gradients():
@@ -71,31 +70,10 @@ def test_gradients():
 
     def function(query, value, *parameters):
         named = dict(zip(names, parameters, strict=True))
-        return torch.func.functional_call(mechanism, named, (query, key, value), {"mask": Causal()})
+        return torch.func.functional_call(mechanism, named, Call(query, key, value, mask=Causal()))
 
-    assert torch.autograd.gradcheck(function, (query, value, *(getattr(mechanism, name) for name in names)))
-
-
-def test_step_by_step_is_all_at_once():
-    mechanism, (query, key, value) = dense(), checks.tensors(7, 7)
-    whole = mechanism(query, key, value, mask=Causal())
-    steps = [
-        mechanism(query[:, :, i : i + 1], key[:, :, : i + 1], value[:, :, : i + 1], mask=Causal(), query_start=i)
-        for i in range(7)
-    ]
-    checks.near(torch.cat(steps, 2), whole)
-
-
-def test_no_token_in_no_token_out():
-    query, key, value = checks.tensors(0, 0)
-    assert dense()(query, key, value).shape == (3, 4, 0, 5)
-    assert not dense()(*checks.tensors(5, 0)).any()
-
-
-def test_dropout_only_while_training():
-    mechanism, inputs = dense(dropout=0.5), checks.tensors(5, 7)
-    assert not torch.equal(mechanism(*inputs), mechanism(*inputs))
-    assert torch.equal(mechanism.eval()(*inputs), mechanism(*inputs))
+    inputs = (query, value, *(getattr(mechanism, name) for name in names))
+    assert torch.autograd.gradcheck(function, inputs, fast_mode=True)
 
 
 def test_what_it_says():
@@ -103,7 +81,7 @@ def test_what_it_says():
     sized = DenseSynthesizer.sized(head_dim=8, num_heads=4, max_len=300, dropout=0.1)
     assert sized.positions.shape == (4, 300, 9)
     assert sized.dropout == 0.1
-    with pytest.raises(ShapeError, match=r"dense_synthesizer was built for max_len \(11\) positions, got 12"):
-        dense()(*checks.tensors(5, 12))
-    with pytest.raises(ShapeError, match=r"built for \(heads, head_dim\) = \(3, 6\), got \(4, 6\)"):
-        dense(num_heads=3)(*checks.tensors(5, 7))
+    with pytest.raises(ShapeError, match=r"DenseSynthesizer was built for max_len \(11\) positions, got 12"):
+        run(dense(), *checks.tensors(5, 12))
+    with pytest.raises(ShapeError, match=r"was built for \(heads, head_dim\) \(3, 6\), got \(4, 6\)"):
+        run(dense(num_heads=3), *checks.tensors(5, 7))

@@ -5,10 +5,12 @@ import math
 import mechanism_checks as checks
 import pytest
 import torch
+from mechanism_checks import run
 
+from headwise.attention import attend
+from headwise.attention.call import Call
 from headwise.attention.masks import Causal, Padding, Table
 from headwise.attention.mechanisms.differential import Differential
-from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.relative import Relative
 from headwise.errors import ConfigError, ShapeError
 
@@ -21,7 +23,7 @@ def test_the_definition_in_loops():
     query, key, value = (t.detach() for t in checks.tensors(5, 7))
     mechanism = differential()
     bias, keep = torch.randn(1, 4, 5, 7).double(), torch.rand(3, 4, 5, 7) < 0.6
-    output = mechanism(query, key, value, mask=Table(keep), bias=bias)
+    output = run(mechanism, query, key, value, mask=Table(keep), bias=bias)
     a, b = mechanism.lambda_query.tolist(), mechanism.lambda_key.tolist()
     dots = [math.exp(sum(x * y for x, y in zip(a[n], b[n], strict=True))) for n in range(2)]
     strength = dots[0] - dots[1] + 0.8
@@ -39,14 +41,12 @@ def test_the_definition_in_loops():
 
 
 def test_lambda_zero_is_softmax_attention_of_the_first_halves():
-    mechanism = differential(lambda_init=0.0)
+    mechanism, inputs = differential(lambda_init=0.0), checks.tensors(5, 7)
     torch.nn.init.zeros_(mechanism.lambda_query)
     assert mechanism.strength().item() == 0.0
-
-    def first_halves(query, key, value):
-        return Scored()(query[..., :3], key[..., :3], value)
-
-    checks.same_with_gradients(mechanism, first_halves, checks.tensors(5, 7), 1e-12)
+    query, key, value = inputs
+    expected = attend(query[..., :3], key[..., :3], value)
+    checks.same_with_gradients(run(mechanism, *inputs), expected, inputs, 1e-12)
 
 
 def test_golden_strength():
@@ -63,58 +63,32 @@ def test_what_both_attend_to_alike_cancels():
     half = torch.randn(2, 4, 5, 3).double()
     both, value = torch.cat((half, half), -1), torch.randn(2, 4, 5, 5).double()
     mechanism = differential()
-    expected = (1 - mechanism.strength()) * Scored()(half, half, value)
-    checks.near(mechanism(both, both, value), expected)
+    checks.near(run(mechanism, both, both, value), (1 - mechanism.strength()) * attend(half, half, value))
 
 
 def test_it_keeps_the_contract():
-    mechanism = differential()
-    inputs = checks.tensors(5, 7)
+    mechanism, inputs = differential(), checks.tensors(5, 7)
     relative = Relative(low=-2, scalar=torch.randn(4, 5).double())
     options = {"mask": Table(torch.rand(5, 7) < 0.6), "bias": torch.randn(1, 4, 1, 7).double(), "relative": relative}
-    weights = checks.weights_are_the_function(mechanism, inputs, **options)
-    assert weights.min() < 0
-    assert not torch.equal(mechanism(*inputs, **options), mechanism(*inputs, **{**options, "relative": None}))
-    checks.padding_is_absence(mechanism, 7, [7, 3, 1])
-    checks.padding_is_absence(mechanism, 7, [7, 3, 1], mask=Causal())
+    assert checks.weights_are_the_function(mechanism, inputs, **options).min() < 0
+    assert not torch.equal(run(mechanism, *inputs, **options), run(mechanism, *inputs, **options | {"relative": None}))
+    for mask in (None, Causal()):
+        checks.padding_is_absence(mechanism, 7, [7, 3, 1], mask=mask)
     checks.no_key_gives_zero(mechanism, 7)
     checks.half_precision(differential(), 5, 7)
     checks.empty_sequences(mechanism)
-    values = torch.randn(3, 4, 5, 5).double()
-    gradient = torch.autograd.grad((mechanism(*inputs, **options) * values).sum(), mechanism.lambda_query)[0]
-    step = torch.zeros_like(gradient)
-    step[0, 1] = 1e-6
-    with torch.no_grad():
-        mechanism.lambda_query += step
-        after = (mechanism(*inputs, **options) * values).sum()
-        mechanism.lambda_query -= 2 * step
-        before = (mechanism(*inputs, **options) * values).sum()
-    assert gradient[0, 1].item() == pytest.approx(float(after - before) / 2e-6, rel=1e-5)
+    checks.cached_steps_are_all_at_once(differential(), Causal() & Padding(torch.tensor([7, 6, 5])))
+    checks.dropout_acts_while_training(differential(dropout=0.5))
 
 
-def test_a_nan_in_either_half_is_seen():
-    mechanism = differential()
-    for half in (0, 5):
-        query, key, value = (t.detach() for t in checks.tensors(5, 7))
-        query[1, 2, 3, half] = checks.NAN
-        assert mechanism(query, key, value).isnan().any(-1).sum() == 1
+def test_gradients():
+    mechanism, inputs = differential(), [t.detach() for t in checks.tensors(3, 4)]
 
+    def function(*vectors):
+        named = {"lambda_query": vectors[0], "lambda_key": vectors[1]}
+        return torch.func.functional_call(mechanism, named, Call(*inputs))
 
-def test_step_by_step_is_all_at_once():
-    mechanism, (query, key, value) = differential(), checks.tensors(7, 7)
-    mask = Causal() & Padding(torch.tensor([7, 6, 5]))
-    whole = mechanism(query, key, value, mask=mask)
-    steps = [
-        mechanism(query[:, :, i : i + 1], key[:, :, : i + 1], value[:, :, : i + 1], mask=mask, query_start=i)
-        for i in range(7)
-    ]
-    checks.near(torch.cat(steps, 2), whole)
-
-
-def test_dropout_only_while_training():
-    mechanism, inputs = differential(dropout=0.5), checks.tensors(5, 7)
-    assert not torch.equal(mechanism(*inputs), mechanism(*inputs))
-    assert torch.equal(mechanism.eval()(*inputs), mechanism(*inputs))
+    assert torch.autograd.gradcheck(function, (mechanism.lambda_query, mechanism.lambda_key), fast_mode=True)
 
 
 def test_what_it_says():
@@ -122,5 +96,5 @@ def test_what_it_says():
     assert Differential.sized(head_dim=8, num_heads=4, max_len=300, dropout=0.1).dropout == 0.1
     with pytest.raises(ConfigError, match="differential needs an even head_dim, half for each attention; got 7"):
         Differential(7)
-    with pytest.raises(ShapeError, match=r"differential was built for head_dim \(6\), got query 8 and key 8"):
-        differential()(*checks.tensors(5, 7, dim=8))
+    with pytest.raises(ShapeError, match=r"Differential was built for head_dim 6, got 8"):
+        run(differential(), *checks.tensors(5, 7, dim=8))

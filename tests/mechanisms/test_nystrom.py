@@ -3,9 +3,10 @@
 import mechanism_checks as checks
 import pytest
 import torch
+from mechanism_checks import run
 
+from headwise.attention import attend
 from headwise.attention.mechanisms.nystrom import Nystrom, ValueConvolution, _inverse
-from headwise.attention.mechanisms.scored import Scored
 from headwise.errors import ConfigError
 
 # 7 tokens in 3 segments
@@ -38,18 +39,17 @@ def iterated(weights):
 
 @pytest.mark.parametrize(("steps", "pinv"), [(None, torch.linalg.pinv), (6, iterated)])
 def test_the_definition_by_products(steps, pinv):
-    query, key, value = (t.detach() for t in checks.tensors(7, 7))
-    output = Nystrom(3, steps=steps)(query, key, value)
+    query, key, value = inputs = [t.detach() for t in checks.tensors(7, 7)]
+    output = run(Nystrom(3, steps=steps), *inputs)
     for b, h in ((0, 0), (1, 3), (2, 2)):
-        expected = defined(query[b, h], key[b, h // 2], value[b, h // 2], pinv)
-        checks.near(output[b, h], expected)
+        checks.near(output[b, h], defined(query[b, h], key[b, h // 2], value[b, h // 2], pinv))
 
 
-def test_a_landmark_for_each_token_is_softmax_attention():
+@pytest.mark.parametrize("landmarks", [7, 11])
+def test_a_landmark_for_each_token_is_softmax_attention(landmarks):
     """S S^+ S = S: exactly with the exact inverse, also with fewer tokens than landmarks."""
     inputs = checks.tensors(7, 7)
-    for landmarks in (7, 11):
-        checks.same_with_gradients(Nystrom(landmarks, steps=None), Scored(), inputs, 1e-8)
+    checks.same_with_gradients(run(Nystrom(landmarks, steps=None), *inputs), attend(*inputs), inputs, 1e-8)
 
 
 def test_the_iteration_converges_to_the_exact_inverse():
@@ -62,39 +62,35 @@ def test_the_iteration_converges_to_the_exact_inverse():
     # and with it the whole mechanism
     query = 3 * torch.eye(7, 6).double().expand(2, 4, 7, 6)
     value = torch.randn(2, 4, 7, 5).double()
-    checks.near(Nystrom(7, steps=20)(query, query, value), Scored()(query, query, value), 1e-9)
+    checks.near(run(Nystrom(7, steps=20), query, query, value), attend(query, query, value), 1e-9)
 
 
 def test_sentences_do_not_share_a_scale():
-    query, key, value = (t.detach() for t in checks.tensors(7, 7))
-    alone = Nystrom(3)(query[:1], key[:1], value[:1])
+    query, key, value = inputs = [t.detach() for t in checks.tensors(7, 7)]
+    alone = run(Nystrom(3), *(t[:1] for t in inputs))
     key[1:] *= 100
-    checks.near(Nystrom(3)(query, key, value)[:1], alone, 1e-14)
+    checks.near(run(Nystrom(3), query, key, value)[:1], alone, 1e-14)
 
 
 @pytest.mark.parametrize("steps", [None, 6])
 def test_it_keeps_the_contract(steps):
     mechanism = Nystrom(3, steps=steps, residual=ValueConvolution(4, 3)).double()
-    inputs = checks.tensors(7, 7)
-    checks.weights_are_the_function(mechanism, inputs)
+    checks.weights_are_the_function(mechanism, checks.tensors(7, 7))
     checks.half_precision(Nystrom(3, steps=steps), 7)
     checks.empty_sequences(mechanism)
-    checks.refuses(mechanism, "nystrom")
+    checks.refuses(mechanism)
 
 
-@pytest.mark.parametrize("lens", [[7, 5, 4], [7, 3, 1], [2, 7, 6]])
+@pytest.mark.parametrize("lens", [[7, 5, 4], [7, 3, 1]])
 def test_padding_is_absence_with_fewer_tokens_than_landmarks_too(lens):
     checks.padding_is_absence(Nystrom(3), 7, lens)
-
-
-def test_a_sentence_without_tokens():
-    checks.no_key_gives_zero(Nystrom(3, residual=ValueConvolution(4, 3)).double(), 7)
+    checks.no_key_gives_zero(Nystrom(3, residual=ValueConvolution(6, 3)).double(), 7)
 
 
 def test_convolution_of_values():
     residual = ValueConvolution(4, 3).double()
     inputs = [t.detach() for t in checks.tensors(7, 7)]
-    added = Nystrom(3, residual=residual)(*inputs) - Nystrom(3)(*inputs)
+    added = run(Nystrom(3, residual=residual), *inputs) - run(Nystrom(3), *inputs)
     value, filters = checks.spread(inputs[2], 4), residual.weight.detach()[:, 0, :, 0]
     for h, i in ((0, 0), (1, 3), (3, 6)):
         taps = [(t, i + t - 1) for t in range(3) if 0 <= i + t - 1 < 7]

@@ -3,10 +3,11 @@
 import mechanism_checks as checks
 import pytest
 import torch
+from mechanism_checks import run, shown
 
+from headwise.attention.call import Call
 from headwise.attention.masks import Causal, Table
 from headwise.attention.mechanisms.random_synthesizer import RandomSynthesizer
-from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.relative import Relative
 from headwise.errors import ShapeError
 
@@ -20,7 +21,7 @@ def test_the_definition():
     mechanism = synthesizer()
     bias, keep = torch.randn(1, 4, 5, 7).double(), torch.rand(3, 4, 5, 7) < 0.6
     keep[1, 3, 4] = False
-    output, scores = mechanism(*inputs, mask=Table(keep), bias=bias), mechanism.scores.detach()
+    output, scores = run(mechanism, *inputs, mask=Table(keep), bias=bias), mechanism.scores.detach()
     for n, h, i in ((0, 0, 0), (2, 2, 1), (1, 3, 4)):
         expected, total = torch.zeros(5).double(), 0.0
         for j in range(7):
@@ -32,13 +33,12 @@ def test_the_definition():
     assert not output[1, 3, 4].any()
 
 
-def test_weights_do_not_depend_on_the_input_and_those_of_attention_do():
+def test_weights_do_not_depend_on_the_input():
     one, two = checks.tensors(5, 7, seed=1), checks.tensors(5, 7, seed=2)
-    mechanism, attention = synthesizer(), Scored()
-    assert torch.equal(mechanism.effective_weights(*one[:2]), mechanism.effective_weights(*two[:2]))
-    assert not torch.equal(attention.effective_weights(*one[:2]), attention.effective_weights(*two[:2]))
+    mechanism = synthesizer()
+    assert torch.equal(shown(mechanism, *one[:2]), shown(mechanism, *two[:2]))
     junk = [torch.full_like(tensor, checks.NAN) for tensor in one[:2]]
-    assert torch.equal(mechanism(*junk, one[2]), mechanism(*one))
+    assert torch.equal(run(mechanism, *junk, one[2]), run(mechanism, *one))
 
 
 def test_learned_or_fixed():
@@ -48,8 +48,8 @@ def test_learned_or_fixed():
     assert list(fixed.state_dict()) == ["scores"]
     fixed.load_state_dict(learned.state_dict())
     inputs = checks.tensors(5, 7)
-    checks.near(fixed(*inputs), learned(*inputs))
-    learned(*inputs).square().sum().backward()
+    checks.near(run(fixed, *inputs), run(learned, *inputs))
+    run(learned, *inputs).square().sum().backward()
     assert learned.scores.grad[:, :5, :7].all()
     assert not learned.scores.grad[:, 5:].any()
     assert not learned.scores.grad[:, :, 7:].any()
@@ -60,9 +60,9 @@ def test_gradients():
     query, key, value = checks.tensors(3, 4, batch=2, heads=2, kv_heads=1, dim=2, value_dim=2)
 
     def function(value, scores):
-        return torch.func.functional_call(mechanism, {"scores": scores}, (query, key, value), {"mask": Causal()})
+        return torch.func.functional_call(mechanism, {"scores": scores}, Call(query, key, value, mask=Causal()))
 
-    assert torch.autograd.gradcheck(function, (value, mechanism.scores))
+    assert torch.autograd.gradcheck(function, (value, mechanism.scores), fast_mode=True)
 
 
 def test_it_keeps_the_contract():
@@ -71,45 +71,23 @@ def test_it_keeps_the_contract():
     relative = Relative(low=-2, scalar=torch.randn(4, 5).double())
     options = {"mask": Table(keep), "bias": torch.randn(1, 4, 1, 7).double(), "relative": relative}
     assert not checks.weights_are_the_function(mechanism, inputs, **options)[~keep].any()
-    checks.half_precision(synthesizer(), 5, 7)
-    # scores this large would be wrong by ones in bfloat16
     high = synthesizer()
     with torch.no_grad():
+        # scores this large would be wrong by ones in bfloat16
         high.scores.add_(300)
     checks.half_precision(high, 5, 7)
-    value = inputs[2].detach().clone()
-    value[0, :, 3:] = checks.NAN
-    cut = torch.ones(3, 1, 1, 7, dtype=torch.bool)
-    cut[0, ..., 3:] = False
-    alone = mechanism(inputs[0][:1], inputs[1][:1, :, :3], inputs[2][:1, :, :3])
-    checks.near(mechanism(inputs[0], inputs[1], value, mask=Table(cut))[:1], alone)
-    assert synthesizer()(*checks.tensors(0, 0)).shape == (3, 4, 0, 5)
-    assert not synthesizer()(*checks.tensors(5, 0)).any()
-
-
-def test_step_by_step_is_all_at_once():
-    mechanism, (query, key, value) = synthesizer(), checks.tensors(7, 7)
-    whole = mechanism(query, key, value, mask=Causal())
-    steps = [
-        mechanism(query[:, :, i : i + 1], key[:, :, : i + 1], value[:, :, : i + 1], mask=Causal(), query_start=i)
-        for i in range(7)
-    ]
-    checks.near(torch.cat(steps, 2), whole)
-
-
-def test_dropout_only_while_training():
-    mechanism, inputs = synthesizer(dropout=0.5), checks.tensors(5, 7)
-    assert not torch.equal(mechanism(*inputs), mechanism(*inputs))
-    assert torch.equal(mechanism.eval()(*inputs), mechanism(*inputs))
+    checks.padding_is_absence(mechanism, 7, [7, 3, 1])
+    checks.cached_steps_are_all_at_once(mechanism, Causal())
+    checks.empty_sequences(mechanism)
+    checks.dropout_acts_while_training(synthesizer(dropout=0.5))
 
 
 def test_what_it_says():
     assert "num_heads=4, max_len=11, dropout=0.0" in repr(synthesizer())
     assert RandomSynthesizer.sized(head_dim=8, num_heads=4, max_len=300, dropout=0.1).scores.shape == (4, 300, 300)
-    message = r"random_synthesizer was built for max_len \(11\) positions, got 12; shorten the input"
-    with pytest.raises(ShapeError, match=message):
-        synthesizer()(*checks.tensors(5, 12))
-    with pytest.raises(ShapeError, match=message):
-        synthesizer()(*checks.tensors(5, 7), query_start=7)
-    with pytest.raises(ShapeError, match="random_synthesizer was built for 3 heads, got 4"):
-        synthesizer(num_heads=3)(*checks.tensors(5, 7))
+    message = r"RandomSynthesizer was built for max_len \(11\) positions, got 12; shorten the input"
+    for options in ({"key_len": 12}, {"key_len": 7, "query_start": 7}):
+        with pytest.raises(ShapeError, match=message):
+            run(synthesizer(), *checks.tensors(5, options.pop("key_len")), **options)
+    with pytest.raises(ShapeError, match="RandomSynthesizer was built for heads 3, got 4"):
+        run(synthesizer(num_heads=3), *checks.tensors(5, 7))

@@ -1,130 +1,108 @@
 """Retention: pairs fade with their distance, at the rate of the head."""
 
-import linear_reference as reference
+import mechanism_checks as checks
 import pytest
 import torch
-from linear_reference import CAUSAL_CASES
+from mechanism_checks import CAUSAL_CASES, run
 
-from headwise.attention import mechanisms
-from headwise.attention.masks import Causal, Padding
+from headwise.attention.call import Call
+from headwise.attention.masks import Causal
 from headwise.attention.mechanisms.retention import Retention
-from headwise.errors import ConfigError, ShapeError, Unsupported
+from headwise.errors import ConfigError, ShapeError
 
-DECAYS = torch.tensor([0.9, 1.0, 0.3, 0.75, 1e-6, 0.99])
+DECAYS = torch.tensor([0.9, 1.0, 0.3, 0.75, 1e-6, 0.99], dtype=torch.float64)
 
 
-def definition(mechanism: Retention):
-    def weights(query, key, allowed, start):
-        gates = mechanism.log_decay.view(1, -1, 1, 1).expand(2, -1, 64, query.shape[-1])
-        return reference.by_pairs(query / query.shape[-1] ** 0.5, key, allowed, start, gates)
-
-    return weights
+def definition(query, key, allowed, start):
+    gates = DECAYS.log().view(1, -1, 1, 1).expand(2, -1, 64, query.shape[-1])
+    return checks.by_pairs(query / query.shape[-1] ** 0.5, key, allowed, start, gates)
 
 
 @pytest.mark.parametrize("case", CAUSAL_CASES)
 def test_it_is_its_definition(case):
-    mechanism = Retention(DECAYS)
-    reference.check_definition(mechanism, definition(mechanism), case)
+    checks.is_defined_by(Retention(DECAYS), definition, case)
 
 
 def test_golden_numbers():
     """By hand: decay 1/2, d = 1; the third output is 1 x 4 / 4 + 2 x 5 / 2 + 3 x 6."""
     query, key = torch.ones(1, 1, 3, 1), torch.tensor([1.0, 2.0, 3.0]).view(1, 1, 3, 1)
     value = torch.tensor([4.0, 5.0, 6.0]).view(1, 1, 3, 1)
-    output = Retention(torch.tensor([0.5]))(query, key, value, mask=Causal())
+    output = run(Retention(torch.tensor([0.5])), query, key, value, mask=Causal())
     torch.testing.assert_close(output.flatten(), torch.tensor([4.0, 12.0, 24.0]))
 
 
-@pytest.mark.parametrize(("length", "cuts"), [(7, [1, 2, 3, 4, 5, 6]), (131, [1, 65, 66, 130]), (3, [0])])
-def test_step_by_step_is_all_at_once(length, cuts):
-    reference.check_steps(Retention(DECAYS), length, cuts)
+def test_step_by_step_is_all_at_once():
+    checks.steps_are_all_at_once(Retention(DECAYS), 131, [1, 65, 66, 130])
 
 
-@pytest.mark.parametrize("length", [1, 2, 63, 64, 65, 127, 129])
+@pytest.mark.parametrize("length", [1, 63, 64, 129])
 def test_chunks_are_the_recurrence(length):
-    query, key, value = reference.drawn(6, 6, length, length, 5)
-    mechanism = Retention(DECAYS.double())
-    gates = DECAYS.double().view(1, -1, 1, 1).expand(2, -1, length, 5)
-    expected = reference.by_positions(query / 5**0.5, key, value, gates)
-    actual = mechanism(query, key, value, mask=Causal())
-    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-11)
-    inputs, gradient = (query, key, value), torch.randn_like(actual)
-    for one, two in zip(
-        torch.autograd.grad(actual, inputs, gradient), torch.autograd.grad(expected, inputs, gradient), strict=True
-    ):
-        torch.testing.assert_close(one, two, rtol=0, atol=1e-11)
+    query, key, value = inputs = checks.tensors(length, length, heads=6, kv_heads=6, dim=5)
+    gates = DECAYS.view(1, -1, 1, 1).expand(3, -1, length, 5)
+    expected = checks.by_positions(query / 5**0.5, key, value, gates)
+    checks.same_with_gradients(run(Retention(DECAYS), *inputs, mask=Causal()), expected, inputs, 1e-11)
+
+
+def test_no_type_of_the_module_rounds_the_decays_of_the_paper():
+    """log(1 - 2^(-5 - h)) in full after a way through bfloat16."""
+    sized = Retention.sized(head_dim=5, num_heads=3, max_len=7, dropout=0.5)
+    expected = torch.tensor([0.96875, 0.984375, 0.9921875], dtype=torch.float64).log()
+    query = torch.zeros(1, 3, 4, 5, dtype=torch.float64)
+    for module in (sized, sized.double(), sized.bfloat16().double()):
+        decays = module.log_decays(query, query, None)
+        torch.testing.assert_close(decays[0, :, 0, 0], expected, rtol=1e-15, atol=0)
+
+
+def test_a_decay_that_rounds_to_nothing_gives_numbers():
+    inputs = checks.tensors(70, 70, heads=6, kv_heads=6, dtype=torch.bfloat16)
+    assert run(Retention(DECAYS).bfloat16(), *inputs, mask=Causal()).isfinite().all()
 
 
 def test_no_digits_are_lost_over_4096_positions():
-    query, key, value = (torch.randn(1, 6, 4096, 8) for _ in range(3))
-    actual = Retention(DECAYS)(query, key, value, mask=Causal())
-    expected = Retention(DECAYS.double())(query.double(), key.double(), value.double(), mask=Causal())
-    torch.testing.assert_close(actual.double(), expected, rtol=0, atol=2e-6 * expected.abs().max().item())
+    inputs = [torch.randn(1, 6, 4096, 8) for _ in range(3)]
+    actual = run(Retention(DECAYS), *inputs, mask=Causal())
+    expected = run(Retention(DECAYS), *(t.double() for t in inputs), mask=Causal())
+    checks.near(actual.double(), expected, 2e-6 * expected.abs().max().item())
 
 
 def test_sums_stay_wide_under_autocast():
-    query, key, value = (torch.randn(1, 6, 100, 8) for _ in range(3))
+    inputs = [torch.randn(1, 6, 100, 8) for _ in range(3)]
     with torch.autocast("cpu", torch.bfloat16):
-        inside = Retention(DECAYS)(query, key, value, mask=Causal())
-        stepped, (sums,) = Retention(DECAYS).resume(query, key, value, None)
-    assert torch.equal(inside, Retention(DECAYS)(query, key, value, mask=Causal()))
+        inside = run(Retention(DECAYS), *inputs, mask=Causal())
+        stepped, (sums,) = Retention(DECAYS).resume(Call(*inputs), None)
+    assert torch.equal(inside, run(Retention(DECAYS), *inputs, mask=Causal()))
     assert torch.equal(inside, stepped)
     assert sums.dtype == torch.float32
 
 
-def test_nan_in_padding_stays_there():
-    reference.check_hidden_stay_hidden(Retention(DECAYS), Causal() & Padding(torch.tensor([4, 7])))
-
-
-def test_rows_without_a_key_are_zero_with_zero_gradient():
-    query, key, value = reference.drawn(6, 3, 5, 5, 5)
-    output = Retention(DECAYS)(query, key, value, mask=Causal() & Padding(torch.tensor([0, 5])))
-    assert not output[0].any()
-    output.sum().backward()
-    assert not any(tensor.grad[0].any() for tensor in (query, key, value))
-
-
-def test_nothing_to_see():
-    reference.check_empty(Retention(DECAYS), Causal())
+def test_padding_is_absence():
+    checks.padding_is_absence(Retention(DECAYS[:4]), 7, [7, 4, 1], mask=Causal())
+    checks.no_key_gives_zero(Retention(DECAYS), 5, Causal())
+    checks.empty_sequences(Retention(DECAYS[:4]), Causal())
 
 
 def test_gradients():
-    tensors = reference.drawn(2, 1, 5, 5, 3)
-    mechanism, mask = Retention(torch.tensor([0.5, 0.9])), Causal() & Padding(torch.tensor([0, 3]))
-    function = lambda *tensors: mechanism(*tensors, mask=mask)  # noqa: E731
-    assert torch.autograd.gradcheck(function, tensors, fast_mode=True)
-    assert torch.autograd.gradgradcheck(function, tensors, fast_mode=True)
+    inputs, mechanism = checks.tensors(5, 5, heads=2, kv_heads=1, dim=3, batch=2), Retention(torch.tensor([0.5, 0.9]))
+    function = lambda *x: run(mechanism, *x, mask=Causal())  # noqa: E731
+    assert torch.autograd.gradcheck(function, inputs, fast_mode=True)
+    assert torch.autograd.gradgradcheck(function, inputs, fast_mode=True)
 
 
 def test_memory_grows_with_the_length():
-    reference.check_memory(Retention(DECAYS[:2]))
+    assert checks.memory_is_linear(Retention(DECAYS[:2])) < 2 * 1024 * 32 * 33 * 4
 
 
-def test_what_it_refuses():
-    reference.check_refusals(Retention(DECAYS), "retention", r"Causal\(\), alone or with padding of keys")
-    x = torch.ones(2, 6, 7, 5)
-    for mask, shown in ((None, "no mask"), (Padding(torch.tensor([3, 7])), "the mask Padding")):
-        with pytest.raises(
-            Unsupported, match=f"retention got {shown}, but its decay runs from the key to a later quer"
-        ):
-            Retention(DECAYS)(x, x, x, mask=mask)
+def test_what_it_refuses(untyped):
+    checks.refuses(Retention(DECAYS[:4]))
     for decay in (0.0, 1.5, float("nan")):
         with pytest.raises(ConfigError, match="decay must be above 0 and at most 1 for each head, got"):
             Retention(torch.tensor([0.5, decay]))
-
-
-def test_shapes_that_do_not_fit(untyped):
-    reference.check_shapes(Retention(DECAYS))
-    x = torch.ones(2, 4, 7, 5)
-    with pytest.raises(ShapeError, match="retention was built with decays for 6 heads, got 4"):
-        Retention(DECAYS)(x, x, x, mask=Causal())
+    with pytest.raises(ShapeError, match="Retention was built for heads 6, got 4"):
+        run(Retention(DECAYS), *checks.tensors(7, 7), mask=Causal())
 
 
 def test_what_it_says_of_itself():
-    assert mechanisms.mechanism_type("retention") is Retention
     sized = Retention.sized(head_dim=5, num_heads=3, max_len=7, dropout=0.5)
-    # 1 - 1/32, 1 - 1/64, 1 - 1/128
-    torch.testing.assert_close(sized.log_decay.exp(), torch.tensor([0.96875, 0.984375, 0.9921875]))
     assert repr(sized) == "Retention(heads=3)"
-    assert list(sized.state_dict()) == ["log_decay"]
+    assert list(sized.state_dict()) == ["fade"]
     assert not list(sized.parameters())

@@ -1,13 +1,15 @@
-"""Sinkhorn attention: one block, hard permutations, the sorting in loops, padding, refusals."""
+"""Sinkhorn attention: one block, hard permutations, the sorting in loops, spans, padding, refusals."""
 
 import math
 
 import mechanism_checks as checks
 import pytest
 import torch
+from mechanism_checks import run
 
+from headwise.attention import attend
+from headwise.attention.call import Call
 from headwise.attention.masks import Padding, Table
-from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.mechanisms.sinkhorn import Sinkhorn
 from headwise.errors import ConfigError, ShapeError
 
@@ -16,13 +18,14 @@ def sinkhorn(**options):
     return Sinkhorn(**{"head_dim": 6, "max_len": 11, "block": 3, **options}).double()
 
 
-def test_one_block_is_softmax_attention():
+@pytest.mark.parametrize("mask", [None, Padding(torch.tensor([7, 3, 0]))])
+def test_one_block_is_softmax_attention(mask):
     """The sorted block is then the block itself, and keys that stand twice weigh as if they stood once."""
-    mechanism, inputs = sinkhorn(block=11), checks.tensors(7, 7)
-    for mask in (None, Padding(torch.tensor([7, 3, 0]))):
-        checks.same_with_gradients(
-            lambda *x, m=mask: mechanism(*x, mask=m), lambda *x, m=mask: Scored()(*x, mask=m), inputs, 1e-12
-        )
+    inputs = checks.tensors(7, 7)
+    # what a query that does not exist gives is its own affair
+    rows = mask.dense(3, 1, 1, 7).mT if mask is not None else torch.ones(())
+    actual, expected = run(sinkhorn(block=11), *inputs, mask=mask) * rows, attend(*inputs, mask=mask) * rows
+    checks.same_with_gradients(actual, expected, inputs, 1e-12)
 
 
 def test_a_hard_permutation_is_attention_to_two_blocks():
@@ -39,20 +42,20 @@ def test_a_hard_permutation_is_attention_to_two_blocks():
     block = torch.arange(9) // 3
     key[..., :3] = torch.nn.functional.one_hot(block, 3).double()
     keep = (block == block[:, None]) | (block == next_block[block][:, None])
-    checks.near(mechanism(query, key, value), Scored()(query, key, value, mask=Table(keep)), 1e-9)
+    checks.near(run(mechanism, query, key, value), attend(query, key, value, mask=keep), 1e-9)
 
 
 def test_the_sorting_in_loops():
-    mechanism, key = sinkhorn(iterations=2), torch.randn(1, 1, 3, 3, 6).double()
-    present = torch.ones(1, 1, 3, 3, 1, dtype=torch.bool)
-    present[..., 2, 2, :] = False
-    key = key * present
-    actual = mechanism.sorting(key, present)[0, 0]
+    mechanism, key = sinkhorn(iterations=2), torch.randn(1, 1, 1, 3, 3, 6).double()
+    exist = torch.ones(1, 1, 1, 3, 3, 1, dtype=torch.bool)
+    exist[..., 2, 2, :] = False
+    key = key * exist
+    actual = mechanism.sorting(key, exist)[0, 0, 0]
     weights = [t.detach() for t in mechanism.parameters()]
     rows = []
     for i in range(3):
         tokens = 2 if i == 2 else 3
-        mean = sum(key[0, 0, i, t] for t in range(tokens)) / tokens
+        mean = sum(key[0, 0, 0, i, t] for t in range(tokens)) / tokens
         hidden = (weights[0] @ mean + weights[1]).clamp(min=0)
         rows.append([math.exp(x / 0.75) for x in (weights[2] @ hidden + weights[3])[:3].tolist()])
     for _ in range(2):
@@ -63,13 +66,13 @@ def test_the_sorting_in_loops():
 
 
 def test_balancing_makes_it_doubly_stochastic():
-    key = 3 * torch.randn(2, 4, 5, 3, 6).double()
-    present = torch.ones(2, 4, 5, 3, 1, dtype=torch.bool)
+    key = 3 * torch.randn(2, 4, 1, 5, 3, 6).double()
+    exist = torch.ones(2, 4, 1, 5, 3, 1, dtype=torch.bool)
     errors = []
     for iterations in (1, 4, 16):
         torch.manual_seed(3)
-        sorting = sinkhorn(iterations=iterations, max_len=15).sorting(key, present).detach()
-        checks.near(sorting.sum(-1), torch.ones(2, 4, 5).double())
+        sorting = sinkhorn(iterations=iterations, max_len=15).sorting(key, exist).detach()
+        checks.near(sorting.sum(-1), torch.ones(2, 4, 1, 5).double())
         errors.append(float((sorting.sum(-2) - 1).abs().max()))
     assert errors[0] > 10 * errors[1] > 100 * errors[2]
 
@@ -77,11 +80,11 @@ def test_balancing_makes_it_doubly_stochastic():
 def test_soft_sorting_in_loops():
     """8 tokens in blocks of 3: a place of a sorted block is the mean of the tokens that exist there."""
     mechanism, (query, key, value) = sinkhorn(), [t.detach() for t in checks.tensors(8, 8, batch=1)]
-    output = mechanism(query, key, value)
-    padded = [torch.nn.functional.pad(t, (0, 0, 0, 1)).unflatten(2, (3, 3)) for t in (key, value)]
-    present = torch.ones(1, 2, 3, 3, 1, dtype=torch.bool)
-    present[:, :, 2, 2] = False
-    sorting = mechanism.sorting(padded[0], present)[0].detach()
+    output = run(mechanism, query, key, value)
+    padded = torch.nn.functional.pad(key, (0, 0, 0, 1)).unflatten(2, (1, 3, 3))
+    exist = torch.ones(1, 2, 1, 3, 3, 1, dtype=torch.bool)
+    exist[:, :, :, 2, 2] = False
+    sorting = mechanism.sorting(padded, exist)[0, :, 0].detach()
     for h, i in ((0, 0), (3, 4), (2, 7)):
         own, kv = i // 3, h // 2
         keys, values = [], []
@@ -97,26 +100,37 @@ def test_soft_sorting_in_loops():
         checks.near(output[0, h, i], weights @ torch.stack(values))
 
 
+def test_spans_are_sorted_by_themselves():
+    """14 tokens in spans of 2 blocks of 3 are three sequences of 6, 6 and 2."""
+    mechanism, inputs = sinkhorn(max_len=20, span=2), checks.tensors(14, 14)
+    pieces = [run(mechanism, *(t[:, :, low : low + 6] for t in inputs)) for low in (0, 6, 12)]
+    checks.same_with_gradients(run(mechanism, *inputs), torch.cat(pieces, 2), inputs)
+    assert mechanism.outer.out_features == 2
+
+
 def test_it_keeps_the_contract():
     mechanism, inputs = sinkhorn(), checks.tensors(8, 8)
     checks.weights_are_the_function(mechanism, inputs)
     checks.no_key_gives_zero(mechanism, 8)
     checks.half_precision(sinkhorn(), 8)
     checks.empty_sequences(mechanism)
-    checks.refuses(mechanism, "sinkhorn")
+    checks.refuses(mechanism)
+    checks.dropout_acts_while_training(sinkhorn(dropout=0.5))
+    checks.memory_is_linear(Sinkhorn(32, 1024, 16, span=8))
 
 
-@pytest.mark.parametrize("lens", [[8, 6, 5], [8, 3, 1], [1, 7, 4]])
-def test_padding_is_absence(lens):
-    checks.padding_is_absence(sinkhorn(), 8, lens)
+@pytest.mark.parametrize("lens", [[8, 6, 5], [8, 3, 1]])
+@pytest.mark.parametrize("span", [2, 64])
+def test_padding_is_absence(lens, span):
+    checks.padding_is_absence(sinkhorn(span=span), 8, lens)
 
 
 def test_padding_that_differs_by_head():
     mechanism, inputs = sinkhorn(), checks.tensors(8, 8, batch=1)
     keep = torch.ones(1, 4, 1, 8, dtype=torch.bool)
     keep[:, 1, :, 3:] = False
-    output = mechanism(*inputs, mask=Table(keep))
-    full, cut = mechanism(*inputs), mechanism(*[tensor[:, :, :3] for tensor in inputs])
+    output = run(mechanism, *inputs, mask=Table(keep))
+    full, cut = run(mechanism, *inputs), run(mechanism, *[tensor[:, :, :3] for tensor in inputs])
     checks.near(output[:, [0, 2, 3]], full[:, [0, 2, 3]])
     checks.near(output[:, 1, :3], cut[:, 1])
 
@@ -128,23 +142,17 @@ def test_gradients():
 
     def function(query, key, value, *parameters):
         named = dict(zip(names, parameters, strict=True))
-        return torch.func.functional_call(mechanism, named, (query, key, value))
+        return torch.func.functional_call(mechanism, named, Call(query, key, value))
 
-    assert torch.autograd.gradcheck(function, (*inputs, *mechanism.parameters()))
-
-
-def test_dropout_only_while_training():
-    mechanism, inputs = sinkhorn(dropout=0.5), checks.tensors(8, 8)
-    assert not torch.equal(mechanism(*inputs), mechanism(*inputs))
-    assert torch.equal(mechanism.eval()(*inputs), mechanism(*inputs))
+    assert torch.autograd.gradcheck(function, (*inputs, *mechanism.parameters()), fast_mode=True)
 
 
 def test_what_it_says():
-    assert "max_len=11, block=3, iterations=8, dropout=0.0" in repr(sinkhorn())
+    assert "max_len=11, block=3, span=4, iterations=8, dropout=0.0" in repr(sinkhorn())
     sized = Sinkhorn.sized(head_dim=6, num_heads=4, max_len=300, dropout=0.1)
     assert (sized.block, sized.outer.out_features, sized.dropout) == (64, 5, 0.1)
-    with pytest.raises(ShapeError, match=r"sinkhorn was built for max_len \(11\) positions, got 12; shorten"):
-        sinkhorn()(*checks.tensors(12, 12))
-    message = r"sinkhorn needs block \(0\) and iterations \(8\) of 1 or more and a temperature \(0.75\) above 0"
+    with pytest.raises(ShapeError, match=r"Sinkhorn was built for max_len \(11\) positions, got 12; shorten"):
+        run(sinkhorn(), *checks.tensors(12, 12))
+    message = r"sinkhorn needs block \(0\), span \(64\) and iterations \(8\) of 1 or more and a temperature \(0.75\) ab"
     with pytest.raises(ConfigError, match=message):
         sinkhorn(block=0)

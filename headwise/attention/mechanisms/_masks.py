@@ -1,6 +1,5 @@
 """What mechanisms share that cannot honour every mask: a call in parts, and zeros where no key exists."""
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import torch
@@ -100,13 +99,7 @@ def hidden(tensor: Float[Tensor, "batch heads key_len dim"], keys: Keys | None) 
     return tensor if keys is None else tensor.masked_fill(~keys.unsqueeze(-1), 0.0)
 
 
-def exact(tensor: Tensor) -> AbstractContextManager[object]:
-    """Inside, autocast rounds nothing: sums over many keys need float32."""
-    kind = tensor.device.type
-    return torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext()
-
-
-def through(layer: nn.Linear | nn.Conv1d, x: Float[Tensor, "*axes wide"]) -> Float[Tensor, "*axes out"]:
+def through(layer: nn.Linear | nn.Conv1d, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     """layer(x) in the type of its weight, which in a half-precision model is narrower than sums are."""
     return layer(x.to(layer.weight.dtype)).to(x.dtype)
 

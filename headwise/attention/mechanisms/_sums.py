@@ -11,8 +11,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from headwise.attention.call import Call, per_head, wide
-from headwise.attention.mechanisms._masks import Keys, chunks, exact, front, hidden, parts
+from headwise.attention.call import Call, per_head, uncast, wide
+from headwise.attention.mechanisms._masks import Keys, chunks, front, hidden, parts
 from headwise.attention.mechanisms.mechanism import Recurrent, State
 
 CHUNK = 64
@@ -39,7 +39,7 @@ class Kernelised(Recurrent, ABC):
 
     def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         self.require(call)
-        with exact(call.query):
+        with uncast(call.query):
             query, key, value, causal, keys = parts(self, call)
             query, key, _ = self.phi(query, key, ())
             key, value = hidden(key, keys), F.pad(value, (0, 1), value=1.0)
@@ -54,7 +54,7 @@ class Kernelised(Recurrent, ABC):
     def resume(self, call: Call, state: State | None) -> tuple[Float[Tensor, "batch heads new value_dim"], State]:
         """The output of new tokens; the state is sum_j phi(k_j) [v_j, 1]^T, (batch, kv_heads, features, dim + 1)."""
         self.require(call)
-        with exact(call.query):
+        with uncast(call.query):
             past, kept = (None, ()) if state is None else (state[0], state[1:])
             query, key, kept = self.phi(wide(call.query), wide(call.key), kept)
             output, past = scan(query, key, F.pad(wide(call.value), (0, 1), value=1.0), past)
@@ -73,7 +73,7 @@ class Decaying(Recurrent, ABC):
 
     def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         self.require(call)
-        with exact(call.query):
+        with uncast(call.query):
             query, key, value, _, keys = parts(self, call)
             output, _ = self._scanned(_ahead(query, call.query_start), key, value, keys, None)
             return output[:, :, call.query_start :].to(call.value.dtype)
@@ -81,7 +81,7 @@ class Decaying(Recurrent, ABC):
     def resume(self, call: Call, state: State | None) -> tuple[Float[Tensor, "batch heads new value_dim"], State]:
         """The output of new tokens; the state is the faded sum of k_j v_j^T, (batch, heads, dim, dim)."""
         self.require(call)
-        with exact(call.query):
+        with uncast(call.query):
             past = None if state is None else state[0]
             output, past = self._scanned(wide(call.query), wide(call.key), wide(call.value), None, past)
             return output.to(call.value.dtype), (past,)

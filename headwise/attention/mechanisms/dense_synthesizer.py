@@ -8,8 +8,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.attention import planner
-from headwise.attention.call import Call, per_head
-from headwise.attention.mechanisms._masks import check_built, check_length, exact
+from headwise.attention.call import Call, per_head, uncast
+from headwise.attention.mechanisms._masks import check_built, check_length
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.attention.scores import Dot
 from headwise.attention.weights import weights as exact_weights
@@ -74,7 +74,7 @@ class DenseSynthesizer(Mechanism):
         check_built(self, "(heads, head_dim)", (heads, head_dim), (given, call.query.shape[-1]))
         check_length(self, self.positions.shape[1], length)
         query = call.query
-        with exact(query):
+        with uncast(query):
             hidden = (query @ self.inner.to(query.dtype) + self.inner_bias.to(query.dtype)).relu()
         hidden = torch.cat((hidden, torch.ones_like(hidden[..., :1])), -1)
         positions = self.positions[:, :length].to(query.dtype).expand(batch, -1, -1, -1)

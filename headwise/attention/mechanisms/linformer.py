@@ -5,8 +5,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.attention import planner
-from headwise.attention.call import Call
-from headwise.attention.mechanisms._masks import check_length, exact, parts
+from headwise.attention.call import Call, uncast
+from headwise.attention.mechanisms._masks import check_length, parts
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.errors import ConfigError
 
@@ -66,7 +66,7 @@ class Linformer(Mechanism):
         length = call.shape[3]
         check_length(self, self.key_mixtures.shape[1], length)
         query, key, value, _, _ = parts(self, call)
-        with exact(query):
+        with uncast(query):
             key = self.key_mixtures[:, :length].to(key.dtype) @ key
             value = self.value_mixtures[:, :length].to(value.dtype) @ value
         mixed = Call(query, key, value, dropout=self.dropout if self.training else 0.0)

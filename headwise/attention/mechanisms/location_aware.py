@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.attention import normalizers
-from headwise.attention.call import Call, per_head, wide
+from headwise.attention.call import Call, per_head, uncast, wide
 from headwise.attention.dropout import drop
-from headwise.attention.mechanisms._masks import exact, through
+from headwise.attention.mechanisms._masks import through
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.attention.normalizers import Keep, Normalizer, Scores, softmax
 from headwise.attention.scores import Additive
@@ -121,7 +121,7 @@ class LocationAware(Mechanism):
             alignment: the weights of the query before the first; zeros if None, and for keys that it does not cover.
         """
         weights, last = self._aligned(call, alignment)
-        with exact(call.query):
+        with uncast(call.query):
             value = wide(per_head(call.clean().value, call.shape[1]))
             used = drop(weights, self.dropout if self.training else 0.0)
             return (used @ value).to(call.value.dtype), last
@@ -148,7 +148,7 @@ class LocationAware(Mechanism):
             # what a query without a key holds must not reach the gradient of the keys
             query = query.masked_fill(~keep.any(-1, keepdim=True), 0.0)
             keep = keep.expand(*keep.shape[:2], query_len, key_len)
-        with exact(query):
+        with uncast(query):
             asked = through(self.score.query, query)
             told = through(self.score.key, wide(per_head(call.clean().key, heads)))
             previous = _before(alignment, told)

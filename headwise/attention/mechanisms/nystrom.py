@@ -6,10 +6,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.attention import planner
-from headwise.attention.call import Call, per_head
+from headwise.attention.call import Call, per_head, uncast
 from headwise.attention.kernels import plain
 from headwise.attention.masks import Table
-from headwise.attention.mechanisms._masks import at_most, exact, hidden, parts
+from headwise.attention.mechanisms._masks import at_most, hidden, parts
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.errors import ConfigError
 
@@ -81,7 +81,7 @@ class Nystrom(Mechanism):
     def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         self.require(call)
         query, key, value, _, keys = parts(self, call)
-        with exact(query):
+        with uncast(query):
             exist = query.new_ones(1, 1, key.shape[2]).bool() if keys is None else keys
             shares = _shares(exist, max(1, at_most(self.landmarks, key.shape[2])), key.dtype)
             # a landmark that no token belongs to meets nothing: its row and column are zero, in the inverse as well

@@ -7,9 +7,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from headwise.attention.call import Call, per_head
+from headwise.attention.call import Call, per_head, uncast
 from headwise.attention.dropout import drop
-from headwise.attention.mechanisms._masks import check_built, chunks, exact, front, hidden, parts
+from headwise.attention.mechanisms._masks import check_built, chunks, front, hidden, parts
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.errors import ConfigError
 
@@ -95,7 +95,7 @@ class Reformer(Mechanism):
         heads, length = query.shape[1:3]
         exist = query.new_ones(1, 1, length).bool() if keys is None else keys
         query = hidden(query, keys)
-        with exact(query):
+        with uncast(query):
             missing = self.chunk * chunks(length, self.chunk) - length
             query, key, value = (F.pad(t, (0, 0, 0, missing)) for t in (query, F.normalize(key, dim=-1), value))
             order = self._order(query, F.pad(exist, (0, missing)), causal)

@@ -6,9 +6,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.attention import planner
-from headwise.attention.call import Call
+from headwise.attention.call import Call, uncast
 from headwise.attention.masks import Table
-from headwise.attention.mechanisms._masks import at_most, check_length, chunks, exact, front, hidden, parts, through
+from headwise.attention.mechanisms._masks import at_most, check_length, chunks, front, hidden, parts, through
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.errors import ConfigError
 
@@ -93,7 +93,7 @@ class Sinkhorn(Mechanism):
         count = chunks(length, self.block)
         blocks = [_grouped(tensor, count, self.block) for tensor in (hidden(query, keys), key, value, exist)]
         span = at_most(self.span, count)
-        with exact(query):
+        with uncast(query):
             output = self._attend(blocks, chunks(length, self.block * span), span)
         return front(output, length).to(call.value.dtype)
 

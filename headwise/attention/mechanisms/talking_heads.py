@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headwise.attention.call import Call
+from headwise.attention.call import Call, uncast
 from headwise.attention.kernels import plain
-from headwise.attention.mechanisms._masks import check_built, exact
+from headwise.attention.mechanisms._masks import check_built
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 
 
@@ -54,14 +54,14 @@ class TalkingHeads(Mechanism):
         return cls(num_heads, dropout)
 
     def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
-        with exact(call.query):
+        with uncast(call.query):
             return plain.attention(*self._mixed(call))
 
     def weights(
         self, call: Call, heads: Sequence[int] | None = None, queries: slice = slice(None), keys: slice = slice(None)
     ) -> Float[Tensor, "batch heads queries keys"]:
         """The mixed weights before dropout; a row need not sum to 1."""
-        with exact(call.query):
+        with uncast(call.query):
             whole = plain.normalized(*self._mixed(call))
         return (whole if heads is None else whole[:, list(heads)])[:, :, queries, keys]
 

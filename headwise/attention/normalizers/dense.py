@@ -52,7 +52,7 @@ class Sinks(Normalizer):
 
     Args:
         num_heads: heads of the query.
-    Source: OpenAI 2025, arXiv:2508.10925, sec. 2.1 (gpt-oss): its `sinks`, named `s_aux` in attention functions, are
+    Source: OpenAI 2025, arXiv:2508.10925 (gpt-oss): its `sinks`, which attention functions know as `s_aux`, are
     `logits` here.
 
     >>> Sinks(num_heads=2)(torch.zeros(1, 2, 1, 3), None).tolist()
