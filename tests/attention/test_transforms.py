@@ -55,7 +55,10 @@ SCORES = [name for name in scores.SCORES if name != "concat"]
 NORMALIZERS = [*normalizers.NORMALIZERS, "entmax:1.3", "top_k:3", "scalable:0.43"]
 
 # (kind, name, transform): why
-REFUSED: dict[tuple[str, str, str], str] = {("kernel", "strips", "export"): "the program is exported"}
+REFUSED: dict[tuple[str, str, str], str] = {
+    ("kernel", "strips", "export"): "the program is exported",
+    ("kernel", "additive", "export"): "the program is exported",
+}
 
 
 class Attention(nn.Module):

@@ -103,7 +103,9 @@ def test_keys_may_be_added_between_steps():
     whole, alignment = run(mechanism, x, x, x, mask=Causal()), None
     for i in range(5):
         seen = x[:, :, : i + 1]
-        step, alignment = mechanism.resume(Call(x[:, :, i : i + 1], seen, seen, mask=Causal(), query_start=i), alignment)
+        step, alignment = mechanism.resume(
+            Call(x[:, :, i : i + 1], seen, seen, mask=Causal(), query_start=i), alignment
+        )
         checks.near(step, whole[:, :, i : i + 1], 1e-12)
 
 
