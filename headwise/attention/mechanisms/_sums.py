@@ -24,7 +24,7 @@ Value = Float[Tensor, "batch kv_heads key_len wide"]
 Output = Float[Tensor, "batch heads query_len wide"]
 Features = Float[Tensor, "batch _ _ width"]
 Sums = Float[Tensor, "batch kv_heads features wide"]
-LogDecay = Float[Tensor, "#batch kv_heads _ gates"]
+LogDecay = Float[Tensor, "#batch _ _ gates"]
 
 
 class Kernelised(Recurrent, ABC):

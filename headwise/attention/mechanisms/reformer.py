@@ -187,7 +187,7 @@ class Order(NamedTuple):
             near = (apart >= 0) & (apart <= self.reach)
             met.append(near[:, :, turn])
             times = times + near
-        return torch.where(torch.stack(met, 2), -times.float().log(), float("-inf"))
+        return torch.where(torch.stack(met, 2), -times.double().log(), float("-inf"))
 
 
 def _picked(tensor: Tensor, index: Tensor) -> Tensor:

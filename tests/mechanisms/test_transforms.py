@@ -1,0 +1,109 @@
+"""Every mechanism under the transforms of PyTorch is what it is without, gradients too, or refused by name."""
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+from torch.utils.checkpoint import checkpoint
+
+from headwise.attention import mechanisms
+from headwise.attention.call import Call
+from headwise.attention.masks import Causal, Padding
+from headwise.errors import Unsupported
+
+pytestmark = pytest.mark.filterwarnings("ignore:There is a performance drop because we have not yet implemented")
+
+NAMES = [name for name in mechanisms.names() if name != "scored"]
+LENS = torch.tensor([5, 3, 1])
+# (mechanism, transform): why
+REFUSED = {("location_aware", "export"): "export it for a fixed number of queries"}
+
+every_mechanism = pytest.mark.parametrize("name", NAMES)
+
+
+class Attention(nn.Module):
+    """A mechanism over sentences of these lengths; causal if it can be."""
+
+    def __init__(self, name):
+        super().__init__()
+        # short enough for several chunks, blocks and landmarks
+        sizes = {"chunk": 2} if name == "reformer" else {"block": 2, "span": 2} if name == "sinkhorn" else {}
+        kind = mechanisms.mechanism_type(name)
+        self.mechanism = kind(4, 40, **sizes) if sizes else kind.sized(head_dim=4, num_heads=2, max_len=40, dropout=0.0)
+
+    def forward(self, query, key, value, lens):
+        mask = Padding(lens)
+        if self.mechanism.facts.causal:
+            mask = Causal() & mask
+        return self.mechanism(Call(query, key, value, mask=mask))
+
+
+def drawn(batch=3, length=5):
+    return [torch.randn(batch, 2, length, 4, requires_grad=True) for _ in range(3)]
+
+
+def learned(run, module, inputs):
+    """Output and gradients of inputs and parameters."""
+    output = run(*inputs, LENS)
+    wanted = [*inputs, *module.parameters()]
+    return [output, *torch.autograd.grad(output.square().sum(), wanted, allow_unused=True, materialize_grads=True)]
+
+
+def same(one, two, tolerance=1e-4):
+    for first, second in zip(one, two, strict=True):
+        torch.testing.assert_close(first, second, rtol=tolerance, atol=tolerance)
+
+
+@every_mechanism
+def test_compiled(name):
+    torch.compiler.reset()
+    module, inputs = Attention(name), drawn()
+    compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+    same(learned(compiled, module, inputs), learned(module, module, inputs))
+
+
+@every_mechanism
+def test_exported_for_any_batch_and_length(name):
+    module, inputs = Attention(name).eval(), (*drawn(), LENS)
+    axes = {0: Dim("batch", min=2, max=64), 2: Dim("length", min=2, max=40)}
+    shapes = (axes, axes, axes, {0: axes[0]})
+    if (name, "export") in REFUSED:
+        with pytest.raises(Unsupported, match=REFUSED[name, "export"]):
+            torch.export.export(module, inputs, dynamic_shapes=shapes)
+        shapes = ({0: axes[0]},) * 4
+    program = torch.export.export(module, inputs, dynamic_shapes=shapes).module()
+    for batch, length in ((2, 5), (5, 5)) if (name, "export") in REFUSED else ((2, 2), (5, 17)):
+        inputs = (*drawn(batch, length), torch.randint(0, length + 1, (batch,)))
+        same([program(*inputs)], [module(*inputs)])
+
+
+@every_mechanism
+def test_with_other_parameters(name):
+    """What is given is used, forward and backward, and not what the module has."""
+    module, other, inputs = Attention(name), Attention(name), drawn()
+    other.load_state_dict(module.state_dict())
+    for parameter in other.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    given = dict(other.named_parameters())
+    same(learned(lambda *x: torch.func.functional_call(module, given, x), other, inputs), learned(other, other, inputs))
+
+
+@every_mechanism
+def test_mapped_over_the_batch(name):
+    module, inputs = Attention(name), drawn()
+
+    def alone(*tensors):
+        return module(*(tensor.unsqueeze(0) for tensor in tensors)).squeeze(0)
+
+    same(learned(torch.func.vmap(alone), module, inputs), learned(module, module, inputs))
+
+
+@every_mechanism
+def test_checkpointed_and_on_no_device(name):
+    module, inputs = Attention(name), drawn()
+    same(
+        learned(lambda *x: checkpoint(module, *x, use_reentrant=False), module, inputs), learned(module, module, inputs)
+    )
+    output = module.to("meta")(*(tensor.to("meta") for tensor in (*inputs, LENS)))
+    assert output.shape == (3, 2, 5, 4)
+    assert output.device.type == "meta"
