@@ -26,7 +26,7 @@ demo: .venv/.ready  ## train on the shipped phrasebook, translate, score, draw
 # checked annotations cannot be traced by a compiler: the tests of transforms run without them, in a process of their own
 test: .venv/.ready  ## the tests, on two processes
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
-	HEADWISE_TEST_UNTYPED=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+	HEADWISE_TEST_UNTYPED=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" tests/attention
 
 test-all: .venv/.ready  ## all tests, those that take long too
 	$(BIN)/python -m pytest -n 2 --dist worksteal
