@@ -46,8 +46,9 @@ def vocabulary_loss(
     512 rows of logits exist at a time, and their gradient is made while they do. Under autocast the products are of
     its type and the loss is summed in float32. Compiled, and for a second derivative, there are no chunks.
 
-    Forward and backward at 4,096 x 128 x 10,000 take 0.5 of the time of `cross_entropy` in bfloat16 and 0.7 in float32
-    (at width 512: 0.8 and 1.0), and 0.3 to 0.65 of that of checkpointed chunks, which are as small (Xeon with AMX).
+    Forward and backward at 4,096 x 128 x 10,000 take 0.57 of the time of `cross_entropy` in bfloat16 and 0.79 in
+    float32 (at width 512: 0.65 and 0.99), and 0.36 to 0.65 of that of checkpointed chunks, which are as small (Xeon
+    with AMX, one thread; `python -m benchmarks.machine`).
 
     Source: label smoothing of Szegedy et al. 2016, arXiv:1512.00567, section 7: (1 - e) * one-hot + e / vocab.
 
