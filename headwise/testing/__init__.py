@@ -37,8 +37,8 @@ def certify(target: Any, *, only: Collection[str] = (), quick: bool = False) -> 
     Raises:
         ConfigError: an unknown id; a target that cannot be tried.
 
-    >>> [verdict.state for verdict in certify("linear", only=["resume", "bias"], quick=True)]
-    ['holds', 'does not apply']
+    >>> [verdict.state for verdict in certify("linear", only=["bias", "resume"], quick=True)]
+    ['does not apply', 'holds']
     """
     subject = resolve(target)
     wanted = invariants(subject)

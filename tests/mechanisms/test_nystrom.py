@@ -72,7 +72,6 @@ def test_sentences_do_not_share_a_scale():
     checks.near(run(Nystrom(3), query, key, value)[:1], alone, 1e-14)
 
 
-@pytest.mark.xfail(reason="empty sequences are not yet taken", raises=Exception, strict=False)
 @pytest.mark.parametrize("steps", [None, 6])
 def test_it_keeps_the_contract(steps):
     mechanism = Nystrom(3, steps=steps, residual=ValueConvolution(4, 3)).double()

@@ -32,7 +32,9 @@ class ValueConvolution(nn.Module):
 
     def forward(self, value: Float[Tensor, "batch heads length dim"]) -> Float[Tensor, "batch heads length dim"]:
         heads, _, taps, _ = self.weight.shape
-        return F.conv2d(value, self.weight.to(value.dtype), padding=(taps // 2, 0), groups=heads)
+        # one more row of zeros, so that a filter fits into a sequence without tokens
+        padded = F.pad(value, (0, 0, taps // 2, taps // 2 + 1))
+        return F.conv2d(padded, self.weight.to(value.dtype), groups=heads)[:, :, :-1]
 
 
 class Nystrom(Mechanism):
