@@ -116,11 +116,11 @@ def chunks(length: int, size: int) -> int:
     return max(1, -(-length // size))
 
 
-def front(tensor: Float[Tensor, "batch heads padded dim"], length: int) -> Float[Tensor, "batch heads length dim"]:
-    """The first positions; a traced program cannot prove that a slice of chunks is one."""
+def front(tensor: Float[Tensor, "..."], length: int, axis: int = 2) -> Float[Tensor, "..."]:
+    """The first positions; a traced program cannot prove that a slice of chunks, or of all there are, is one."""
     if torch.compiler.is_compiling():
-        return tensor.index_select(2, torch.arange(length, device=tensor.device))
-    return tensor[:, :, :length]
+        return tensor.index_select(axis, torch.arange(length, device=tensor.device))
+    return tensor.narrow(axis, 0, length)
 
 
 def check_built(module: nn.Module, what: str, built: object, given: object) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from headwise.attention import planner
 from headwise.attention.call import Call, per_head, uncast
-from headwise.attention.mechanisms._masks import check_built, check_length
+from headwise.attention.mechanisms._masks import check_built, check_length, front
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.attention.scores import Dot
 from headwise.attention.weights import weights as exact_weights
@@ -77,7 +77,7 @@ class DenseSynthesizer(Mechanism):
         with uncast(query):
             hidden = (query @ self.inner.to(query.dtype) + self.inner_bias.to(query.dtype)).relu()
         hidden = torch.cat((hidden, torch.ones_like(hidden[..., :1])), -1)
-        positions = self.positions[:, :length].to(query.dtype).expand(batch, -1, -1, -1)
+        positions = front(self.positions, length, 1).to(query.dtype).expand(batch, -1, -1, -1)
         value = per_head(call.value, heads)
         return replace(call, query=hidden, key=positions, value=value, score=Dot(), dropout=dropout)
 

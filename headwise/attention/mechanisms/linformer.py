@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from headwise.attention import planner
 from headwise.attention.call import Call, uncast
-from headwise.attention.mechanisms._masks import check_length, parts
+from headwise.attention.mechanisms._masks import check_length, front, parts
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.errors import ConfigError
 
@@ -67,8 +67,8 @@ class Linformer(Mechanism):
         check_length(self, self.key_mixtures.shape[1], length)
         query, key, value, _, _ = parts(self, call)
         with uncast(query):
-            key = self.key_mixtures[:, :length].to(key.dtype) @ key
-            value = self.value_mixtures[:, :length].to(value.dtype) @ value
+            key = front(self.key_mixtures, length, 1).to(key.dtype) @ key
+            value = front(self.value_mixtures, length, 1).to(value.dtype) @ value
         mixed = Call(query, key, value, dropout=self.dropout if self.training else 0.0)
         return planner.run(mixed).to(call.value.dtype)
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from headwise.attention import planner
 from headwise.attention.call import Call, per_head, wide
-from headwise.attention.mechanisms._masks import check_built, check_length
+from headwise.attention.mechanisms._masks import check_built, check_length, front
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.attention.scores import Dot
 from headwise.attention.weights import weights as exact_weights
@@ -78,7 +78,7 @@ class RandomSynthesizer(Mechanism):
         check_length(self, max_len, last)
         check_length(self, max_len, length)
         value = wide(per_head(call.value, heads))
-        scores = self.scores[None, :, call.query_start : last, :length].to(value.dtype)
+        scores = front(front(self.scores, last, 1)[:, call.query_start :], length).to(value.dtype).unsqueeze(0)
         # the scores enter as a bias on a product of zeros
         query, key = (value.new_zeros(batch, heads, n, 1) for n in (query_len, length))
         bias = scores if call.bias is None else scores + call.bias
