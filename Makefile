@@ -1,6 +1,7 @@
 # Every target sets up what it needs: a virtual environment in .venv with this package and its tools.
 PYTHON ?= python3
 BIN := .venv/bin
+TRANSFORMS := $(wildcard tests/*/test_transforms.py)
 .DEFAULT_GOAL := help
 
 help:  ## what there is to make
@@ -26,11 +27,11 @@ demo: .venv/.ready  ## train on the shipped phrasebook, translate, score, draw
 # checked annotations cannot be traced by a compiler: the tests of transforms run without them, in a process of their own
 test: .venv/.ready  ## the tests, on two processes
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
-	HEADWISE_TEST_UNTYPED=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" tests/attention
+	HEADWISE_TEST_UNTYPED=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" $(TRANSFORMS)
 
 test-all: .venv/.ready  ## all tests, those that take long too
 	$(BIN)/python -m pytest -n 2 --dist worksteal
-	HEADWISE_TEST_UNTYPED=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	HEADWISE_TEST_UNTYPED=1 $(BIN)/python -m pytest -n 2 --dist worksteal $(TRANSFORMS)
 
 check: .venv/.ready  ## format, lint, types
 	$(BIN)/ruff format --check .
