@@ -1,7 +1,6 @@
 """One attention as data: what a mechanism or kernel is asked to compute. Checked and coerced here only."""
 
 import math
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,8 +12,6 @@ from headwise.attention import normalizers, scores
 from headwise.attention.masks import Mask, Table
 from headwise.attention.relative import Relative
 from headwise.errors import ConfigError, ShapeError
-
-_HALF = (torch.bfloat16, torch.float16)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,17 +112,6 @@ class Call:
             seen = seen.unflatten(1, (-1, self.group)).any(2)
         hidden = ~seen.unsqueeze(-1)
         return replace(self, key=self.key.masked_fill(hidden, 0.0), value=self.value.masked_fill(hidden, 0.0))
-
-
-def wide(tensor: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
-    """The tensor in the type that scores are computed in: float32 in place of half precision."""
-    return tensor.float() if tensor.dtype in _HALF else tensor
-
-
-def uncast(tensor: Tensor) -> AbstractContextManager[Any]:
-    """Inside, autocast changes no type on the device of the tensor."""
-    device = tensor.device.type
-    return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
 
 
 def per_head(tensor: Float[Tensor, "batch kv_heads length dim"], heads: int) -> Float[Tensor, "batch heads length dim"]:

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
+from headwise.attention.precision import autocast_dtype
 from headwise.errors import ConfigError, ShapeError
 
 
@@ -26,7 +26,7 @@ def checked(result: object, kind: str, shape: tuple[int, ...], like: Tensor) -> 
     """What it returned, in the type of `like` where autocast changed that. Raises: ShapeError if it does not fit."""
     if not isinstance(result, Tensor):
         raise ShapeError(f"{kind} must return a tensor, got {type(result).__name__}")
-    if result.is_floating_point() and torch.is_autocast_enabled(result.device.type):
+    if result.is_floating_point() and autocast_dtype(result.device) is not None:
         result = result.to(like.dtype)
     if tuple(result.shape) != shape or result.dtype != like.dtype:
         given = f"{tuple(result.shape)} {result.dtype}"

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from headwise.attention.call import Call, uncast
+from headwise.attention.call import Call
 from headwise.attention.kernels import KERNELS, fused
+from headwise.attention.precision import uncast
 from headwise.errors import ConfigError, Unsupported, unknown
 
 
@@ -150,6 +151,9 @@ def _named(call: Call, kernel: str) -> str:
     if kernel not in KERNELS:
         raise ConfigError(unknown("kernel", kernel, KERNELS))
     why = KERNELS[kernel].refusal(call)
+    serving = [rule.kernel for rule in EXPORTED]
+    if torch.compiler.is_exporting() and kernel not in serving:
+        why = f"the program is exported, and its lengths may vary; {' and '.join(serving)} serve any"
     if why is not None:
         raise Unsupported(f"kernel '{kernel}' cannot compute this attention exactly: {why}")
     return kernel

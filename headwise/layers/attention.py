@@ -12,6 +12,7 @@ from headwise.attention.masks import Mask
 from headwise.attention.mechanisms.mechanism import Mechanism, Recurrent
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.relative import Relative
+from headwise.attention.scores.score import times
 from headwise.caches import AttentionStep, KeyValues, Segments, States
 from headwise.errors import ConfigError, ShapeError, Unsupported
 from headwise.layers.heads import Combine, Shared, check_heads, check_shared
@@ -138,7 +139,7 @@ class MultiHeadAttention(nn.Module):
             return self._own(memory)[1:]
         key, value = self.memory_projection(memory).split(self.widths()[1:], -1)
         key = _heads(key, self.head_dim)
-        return self._normed(self.key_norm, key), key if self.shared == "kv" else _heads(value, self.value_dim)
+        return times(self.key_norm, key), key if self.shared == "kv" else _heads(value, self.value_dim)
 
     def parts(self) -> list[Tensor]:
         """The weight matrices packed in the projections, for initialisation: W_q, W_k, W_v (those there are), W_o."""
@@ -176,7 +177,7 @@ class MultiHeadAttention(nn.Module):
         if self.memory_projection is None:
             query = self._own(x)[0]
         else:
-            query = self._normed(self.query_norm, _heads(self.projection(x), self.head_dim))
+            query = times(self.query_norm, _heads(self.projection(x), self.head_dim))
         output: Tensor = self.mechanism(Call(query, key, value, mask=mask, cross=True))
         return output
 
@@ -222,12 +223,7 @@ class MultiHeadAttention(nn.Module):
         query = _heads(query, self.head_dim)
         key = query if self.shared in ("qk", "qkv") else _heads(key, self.head_dim)
         value = key if self.shared in ("kv", "qkv") else _heads(value, self.value_dim)
-        return self._normed(self.query_norm, query), self._normed(self.key_norm, key), value
-
-    def _normed(self, norm: nn.Module, heads: Tensor) -> Tensor:
-        # under autocast a norm gives float32
-        normed: Tensor = norm(heads).to(heads.dtype)
-        return normed
+        return times(self.query_norm, query), times(self.key_norm, key), value
 
     def _joined(self, heads: Tensor) -> Tensor:
         joined = heads.transpose(1, 2).flatten(2) if self.combine == "concat" else heads.mean(1)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.attention.dropout import Dropout
+from headwise.attention.precision import autocast_dtype
 from headwise.errors import DataError
 from headwise.positions.position import Position
 
@@ -41,17 +42,11 @@ class TokenEmbedding(nn.Module):
         except IndexError:
             raise DataError(_outside(tokens, self.weight.shape[0])) from None
         embedded: Tensor = self.dropout(self.position.embed(rows * self.scale, start))
-        return embedded.to(torch.bfloat16) if _is_bfloat16(embedded.device.type) else embedded
+        # float16 is too narrow for what many layers add up
+        return embedded.bfloat16() if autocast_dtype(embedded.device) == torch.bfloat16 else embedded
 
     def extra_repr(self) -> str:
         return f"vocab_size={self.weight.shape[0]}, d_model={self.weight.shape[1]}"
-
-
-def _is_bfloat16(kind: str) -> bool:
-    """Whether products are bfloat16 here; float16 is too narrow for what many layers add up."""
-    if not (torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)):
-        return False
-    return torch.get_autocast_dtype(kind) == torch.bfloat16
 
 
 def _outside(tokens: Tensor, vocab_size: int) -> str:

@@ -6,6 +6,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from headwise.attention.precision import autocast_dtype, uncast
+
 CHUNK_ROWS = 512
 
 
@@ -55,11 +57,9 @@ def vocabulary_loss(
     >>> vocabulary_loss(torch.zeros(1, 4), torch.zeros(6, 4), None, torch.tensor([3])).item()
     1.7917594909667969
     """
-    kind = hidden.device.type
-    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
-        with torch.autocast(kind, enabled=False):
-            return _loss(hidden, weight, bias, targets, label_smoothing, torch.get_autocast_dtype(kind))
-    return _loss(hidden, weight, bias, targets, label_smoothing, hidden.dtype)
+    low = autocast_dtype(hidden.device) or hidden.dtype
+    with uncast(hidden):
+        return _loss(hidden, weight, bias, targets, label_smoothing, low)
 
 
 def _loss(

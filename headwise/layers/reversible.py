@@ -1,7 +1,7 @@
 """Reversible layers: a stack that recomputes its inputs from its outputs, so that its depth costs no memory."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from headwise.attention.dropout import Dropout
 from headwise.attention.masks import Mask
+from headwise.attention.precision import autocast_dtype
 from headwise.errors import ConfigError, Unsupported
 from headwise.layers.attention import MultiHeadAttention
 from headwise.layers.blocks import EncoderBlock, Residual
@@ -81,10 +82,12 @@ class ReversibleSequence(nn.Module):
         x2: Float[Tensor, "batch length d_model"],
         mask: Mask | None,
     ) -> Pair:
-        learned = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        named = self.couplings.named_parameters(remove_duplicate=False)
+        learned = {name: tensor for name, tensor in named if tensor.requires_grad}
         learns = torch.is_grad_enabled() and (bool(learned) or x1.requires_grad or x2.requires_grad)
-        if learns and len(self.couplings) > 0:
-            y1, y2 = _Recomputed.apply(x1, x2, self.couplings, mask, *learned)
+        # a compiler chooses itself what it makes again, and transforms of `torch.func` cannot see inside
+        if learns and not torch.compiler.is_compiling() and torch.func.debug_unwrap(x1) is x1:
+            y1, y2 = _Recomputed.apply(x1, x2, self.couplings, mask, tuple(learned), *learned.values())
             return y1, y2
         for coupling in self.couplings:
             x1, x2 = coupling(x1, x2, mask)
@@ -175,14 +178,13 @@ class _Moment(NamedTuple):
         states = [torch.get_rng_state()]
         if device.type == "cuda":
             states.append(torch.cuda.get_rng_state(device))
-        enabled = torch.is_autocast_enabled(device.type)
-        return cls(states, device, torch.get_autocast_dtype(device.type) if enabled else None)
+        return cls(states, device, autocast_dtype(device))
 
     @contextmanager
     def again(self) -> Iterator[None]:
         """Runs what is inside as at that moment; the random states go on afterwards from where they were."""
         cuda = self.device.type == "cuda"
-        cast = torch.autocast(self.device.type, dtype=self.autocast, enabled=self.autocast is not None)
+        cast = nullcontext() if self.autocast is None else torch.autocast(self.device.type, dtype=self.autocast)
         with torch.random.fork_rng([self.device] if cuda else []), cast:
             torch.set_rng_state(self.states[0])
             if cuda:
@@ -192,15 +194,15 @@ class _Moment(NamedTuple):
 
 class _Recomputed(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x1, x2, couplings, mask, *learned):
-        ctx.couplings, ctx.mask, ctx.learned, ctx.moments = couplings, mask, learned, []
+    def forward(ctx, x1, x2, couplings, mask, names, *learned):
+        ctx.couplings, ctx.mask, ctx.names, ctx.moments = couplings, mask, names, []
         for coupling in couplings:
             before_f = _Moment.now(x1.device)
             x1 = x1 + coupling.f(x2, mask=mask)
             before_g = _Moment.now(x1.device)
             x2 = x2 + coupling.g(x1)
             ctx.moments.append((before_f, before_g))
-        ctx.save_for_backward(x1, x2)
+        ctx.save_for_backward(x1, x2, *learned)
         return x1, x2
 
     @staticmethod
@@ -208,32 +210,47 @@ class _Recomputed(torch.autograd.Function):
         if torch.is_grad_enabled():
             # what is recomputed has no graph to the outputs it came from
             raise Unsupported("reversible layers have no second derivative; run the couplings one by one instead")
-        y1, y2 = ctx.saved_tensors
-        gradients: dict[nn.Parameter, Tensor | None] = dict.fromkeys(ctx.learned)
-        for coupling, (before_f, before_g) in zip(reversed(ctx.couplings), reversed(ctx.moments), strict=True):
-            branch, d_input = _branch_gradient(coupling.g, {}, before_g, y1, d_y2, gradients)
+        y1, y2, *learned = ctx.saved_tensors
+        gradients = _Gradients(dict(zip(ctx.names, learned, strict=True)))
+        for i in reversed(range(len(ctx.couplings))):
+            coupling, (before_f, before_g) = ctx.couplings[i], ctx.moments[i]
+            branch, d_input = gradients.through(coupling.g, f"{i}.g.", {}, before_g, y1, d_y2)
             y2, d_y1 = y2 - branch, d_y1 + d_input
-            branch, d_input = _branch_gradient(coupling.f, {"mask": ctx.mask}, before_f, y2, d_y1, gradients)
+            branch, d_input = gradients.through(coupling.f, f"{i}.f.", {"mask": ctx.mask}, before_f, y2, d_y1)
             y1, d_y2 = y1 - branch, d_y2 + d_input
-        return d_y1, d_y2, None, None, *(gradients[parameter] for parameter in ctx.learned)
+        return d_y1, d_y2, None, None, None, *gradients.found.values()
 
 
-def _branch_gradient(
-    branch: nn.Module,
-    options: dict[str, Mask | None],
-    moment: _Moment,
-    x: Tensor,
-    d_output: Tensor,
-    gradients: dict[nn.Parameter, Tensor | None],
-) -> tuple[Tensor, Tensor]:
-    """The branch of x computed again, and the gradient of x; those of its parameters are added to `gradients`."""
-    own = [parameter for parameter in branch.parameters() if parameter.requires_grad]
-    x = x.detach().requires_grad_()
-    with torch.enable_grad(), moment.again():
-        output = branch(x, **options)
-        d_x, *found = torch.autograd.grad(output, [x, *own], d_output.to(output.dtype), allow_unused=True)
-    for parameter, gradient in zip(own, found, strict=True):
-        known = gradients[parameter]
-        if gradient is not None:
-            gradients[parameter] = gradient if known is None else known + gradient
-    return output.detach(), torch.zeros_like(x) if d_x is None else d_x
+class _Gradients:
+    """Gradients of parameters, given by their names as the forward pass saw them, summed branch by branch."""
+
+    def __init__(self, parameters: dict[str, Tensor]):
+        self.parameters = parameters
+        self.found: dict[str, Tensor | None] = dict.fromkeys(parameters)
+
+    def through(
+        self,
+        branch: nn.Module,
+        prefix: str,
+        options: dict[str, Mask | None],
+        moment: _Moment,
+        x: Tensor,
+        d_output: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """The branch of x computed again, and the gradient of x."""
+        # once each, however often the branch has it; what branches share has a name in each
+        own = {
+            name: self.parameters[prefix + name]
+            for name, _ in branch.named_parameters()
+            if prefix + name in self.parameters
+        }
+        x = x.detach().requires_grad_()
+        with torch.enable_grad(), moment.again():
+            output = torch.func.functional_call(branch, own, (x,), options)
+            wanted = [x, *own.values()]
+            d_x, *found = torch.autograd.grad(output, wanted, d_output.to(output.dtype), allow_unused=True)
+        for name, gradient in zip(own, found, strict=True):
+            known = self.found[prefix + name]
+            if gradient is not None:
+                self.found[prefix + name] = gradient if known is None else known + gradient
+        return output.detach(), torch.zeros_like(x) if d_x is None else d_x

@@ -9,10 +9,11 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from headwise.attention import scores
-from headwise.attention.call import Call, uncast
+from headwise.attention.call import Call
 from headwise.attention.masks import Padding
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.mechanisms.scored import Scored
+from headwise.attention.precision import uncast
 from headwise.attention.scores import Dot
 from headwise.caches import Cache
 from headwise.config import Config

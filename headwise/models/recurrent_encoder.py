@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from headwise.attention.call import uncast
 from headwise.attention.dropout import drop
+from headwise.attention.precision import uncast
 from headwise.layers.recurrent import embedded, read
 from headwise.models.protocols import Encoder, Memory
 

@@ -6,7 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from headwise.attention.call import per_head, wide
+from headwise.attention.call import per_head
+from headwise.attention.precision import wide
 from headwise.attention.relative import Relative
 from headwise.errors import ConfigError
 from headwise.positions._buckets import bucket, starts

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.attention.call import wide
+from headwise.attention.precision import wide
 from headwise.errors import ConfigError
 from headwise.positions._angles import angles, frequencies, moved
 from headwise.positions.position import Position

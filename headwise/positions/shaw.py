@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headwise.attention.call import wide
+from headwise.attention.precision import wide
 from headwise.attention.relative import Relative
 from headwise.errors import ConfigError
 from headwise.positions.position import Position

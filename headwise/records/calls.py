@@ -8,8 +8,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from headwise.attention.call import Call, uncast
+from headwise.attention.call import Call
 from headwise.attention.mechanisms.mechanism import Mechanism
+from headwise.attention.precision import uncast
 from headwise.errors import Unsupported
 from headwise.records.watching import Change, weights
 

@@ -9,9 +9,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from headwise.attention.call import Call, uncast, wide
+from headwise.attention.call import Call
 from headwise.attention.masks import Table
 from headwise.attention.mechanisms.mechanism import Mechanism
+from headwise.attention.precision import uncast, wide
 from headwise.errors import ConfigError, ShapeError
 from headwise.records.watching import Change, Weights, chosen, joined, watched
 

@@ -64,8 +64,9 @@ def not_finite(what: str, tensor: Tensor, *, infinite: bool = False) -> str | No
 
 def drawn(shape: Sequence[int], dtype: torch.dtype, seed: int, size: float = 1.0) -> Tensor:
     """Normal numbers that depend on shape and seed alone, whatever the type."""
-    numbers = torch.randn(tuple(shape), generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * size
-    return numbers.to(dtype)
+    generator = torch.Generator().manual_seed(seed)
+    numbers = torch.randn(tuple(shape), generator=generator, dtype=torch.float64, device="cpu") * size
+    return numbers.to(torch.get_default_device(), dtype)
 
 
 def gradients(output: Tensor, inputs: Sequence[Tensor], seed: int = 7) -> tuple[Tensor, ...]:

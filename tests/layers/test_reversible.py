@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from devices import DEVICE, not_simulated, seeded
 from torch import nn
 
 from headwise.attention.masks import Causal, Padding
@@ -26,7 +27,7 @@ def encoder(depth=3, dropout=0.0):
 
 
 def numbers(seed=4):
-    return torch.randn(2, 7, WIDTH, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.randn(2, 7, WIDTH, generator=seeded(seed), dtype=torch.float64)
 
 
 def one_by_one(couplings, x1, x2, mask):
@@ -143,11 +144,12 @@ def test_a_stack_of_nothing_is_the_identity():
     assert torch.equal(ReversibleEncoder([])(x, None), x)
 
 
+@not_simulated("it has no autocast")
 def test_autocast_is_repeated_in_the_backward_pass():
     model, x = encoder(2).float(), numbers().float()
     seen = []
     model.blocks.couplings[0].g.feed_forward.inner.register_forward_hook(lambda m, i, o: seen.append(o.dtype))
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast(DEVICE, torch.bfloat16):
         output = model(x, MASK)
     output.float().square().sum().backward()
     assert seen == [torch.bfloat16, torch.bfloat16]
@@ -160,3 +162,20 @@ def test_what_it_refuses():
     output = encoder(1)(x, MASK).square().sum()
     with pytest.raises(Unsupported, match="reversible layers have no second derivative; run the couplings one by one"):
         torch.autograd.grad(output, x, create_graph=True)
+
+
+def test_parameters_given_for_the_call_are_those_that_learn():
+    """They are read again in the backward pass, when the module has its own back."""
+    stack, other = encoder(2).blocks, encoder(2).blocks
+    given = {name: tensor.detach().requires_grad_() for name, tensor in other.named_parameters()}
+
+    def loss(parameters, x):
+        return sum(y.square().sum() for y in torch.func.functional_call(stack, parameters, (x, numbers(2), MASK)))
+
+    x = numbers(1).requires_grad_()
+    loss(given, x).backward()
+    sum(y.square().sum() for y in other(numbers(1), numbers(2), MASK)).backward()
+    for name, parameter in other.named_parameters():
+        torch.testing.assert_close(given[name].grad, parameter.grad)
+    assert all(parameter.grad is None for parameter in stack.parameters())
+    torch.testing.assert_close(torch.func.grad(loss, argnums=1)(given, numbers(1)), x.grad)

@@ -1,5 +1,6 @@
 """Every mechanism under the transforms of PyTorch is what it is without, gradients too, or refused by name."""
 
+import documented
 import pytest
 import torch
 from torch import nn
@@ -107,3 +108,7 @@ def test_checkpointed_and_on_no_device(name):
     output = module.to("meta")(*(tensor.to("meta") for tensor in (*inputs, LENS)))
     assert output.shape == (3, 2, 5, 4)
     assert output.device.type == "meta"
+
+
+def test_what_is_refused_is_documented():
+    assert documented.refused("mechanism") == set(REFUSED)

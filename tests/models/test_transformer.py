@@ -72,6 +72,23 @@ def test_gradients_do_not_come_from_padding(build, tokens, options):
 
 
 @pytest.mark.parametrize("options", KINDS)
+def test_the_vector_of_padding_reaches_nothing(build, tokens, options):
+    """Not even one of NaN: 0 x NaN is NaN in the gradients of what meets it."""
+    model, src, tgt = build(**options), tokens(3, 7), tokens(3, 5, seed=6)
+    source = src.masked_fill(torch.arange(7) >= LENS[:, None], 0)
+    results = []
+    for content in (0.0, float("nan")):
+        model.zero_grad()
+        with torch.no_grad():
+            model.encoder.embedding.weight[0] = content
+        output = model(source, LENS, tgt)
+        output.square().sum().backward()
+        results.append([output, *(parameter.grad.clone() for parameter in model.parameters())])
+    for one, two in zip(*results, strict=True):
+        assert torch.equal(one, two)
+
+
+@pytest.mark.parametrize("options", KINDS)
 def test_no_output_depends_on_later_tokens(build, tokens, options):
     model, src, tgt = build(**options), tokens(1, 7), tokens(1, 5, seed=6)
     lens = torch.tensor([7])

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+import documented
 import pytest
 import torch
 from torch import nn
@@ -131,3 +132,7 @@ def test_under_autocast(name):
     with torch.autocast("cpu", torch.bfloat16):
         found = hooks(*given)
     torch.testing.assert_close(found, hooks(*given), rtol=0.05, atol=0.05, check_dtype=False)
+
+
+def test_what_is_refused_is_documented():
+    assert documented.refused("position") == set(REFUSED)

@@ -1,5 +1,6 @@
 """Records, edits and adopted models under the transforms of PyTorch."""
 
+import documented
 import pytest
 import torch
 import transformers
@@ -76,3 +77,7 @@ def test_an_adopted_model_compiles_without_a_graph_break():
     inputs, counts = {"input_ids": tokens, "attention_mask": keep}, keep.bool()
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(**inputs).logits[counts], model(**inputs).logits[counts], rtol=0, atol=1e-5)
+
+
+def test_what_is_refused_is_documented():
+    assert documented.refused("record") == {("attention", "vmap")}

@@ -28,8 +28,6 @@ Values = Float[Tensor, "matrices hidden"]
 
 def refusal(call: Call) -> str | None:
     """What of the call this kernel cannot compute exactly, or None."""
-    if torch.compiler.is_exporting():
-        return "the program is exported, and its lengths may vary"
     if type(call.score) is not Additive:
         return f"the score is {type(call.score).__name__}, not Additive"
     if call.relative is not None:

@@ -35,8 +35,6 @@ def refusal(call: Call) -> str | None:
         return f"the normalizer {call.normalizer.name} is a function, which may count hidden keys"
     if 0 in (*call.shape, call.query.shape[-1], call.value.shape[-1]):
         return "an axis is empty"
-    if torch.compiler.is_exporting():
-        return "the program is exported, and its lengths may vary"
     return None
 
 

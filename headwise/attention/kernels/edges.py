@@ -13,12 +13,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from headwise.attention.call import Call, per_head, wide
+from headwise.attention.call import Call, per_head
 from headwise.attention.dropout import drop
 from headwise.attention.kernels._edges_graph import Graph, graph, products, softmax, sums, taken
 from headwise.attention.kernels.strips import bound
 from headwise.attention.masks import Edges, Shared
 from headwise.attention.normalizers import Function, Normalizer, Softmax
+from headwise.attention.precision import wide
 from headwise.attention.scores import GAT, Additive, Score
 from headwise.attention.scores.score import times
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from headwise.attention.call import Call, per_head, wide
+from headwise.attention.call import Call, per_head
 from headwise.attention.dropout import drop
+from headwise.attention.precision import wide
 
 
 def refusal(call: Call) -> str | None:

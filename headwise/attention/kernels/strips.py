@@ -13,8 +13,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from headwise.attention.call import Call, per_head, wide
+from headwise.attention.call import Call, per_head
 from headwise.attention.kernels import plain
+from headwise.attention.precision import wide
 from headwise.attention.scores import Dot
 
 # numbers that a strip has for its pairs, and rows that it has at least
@@ -25,8 +26,6 @@ def refusal(call: Call) -> str | None:
     """What of the call prevents strips, or None."""
     if 0 in call.shape:
         return "an axis is empty"
-    if torch.compiler.is_exporting():
-        return "the program is exported, and its lengths may vary"
     return None
 
 

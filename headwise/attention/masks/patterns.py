@@ -267,7 +267,8 @@ class BigBird(Mask):
         chosen = torch.isin(row, torch.tensor(blocks, dtype=torch.long))
         seen = ((row[:, None] - row).abs() <= self.window // 2) | chosen | chosen[:, None]
         # the largest of random numbers among the blocks that are not seen yet
-        lots = torch.rand(count, count, generator=torch.Generator().manual_seed(self.seed)).masked_fill_(seen, -1.0)
+        lots = torch.rand(count, count, generator=torch.Generator().manual_seed(self.seed), device="cpu")
+        lots = lots.to(row.device).masked_fill_(seen, -1.0)
         drawn = lots.topk(min(self.random, count), dim=-1)
         return seen.scatter(1, drawn.indices, seen.gather(1, drawn.indices) | (drawn.values >= 0.0))
 

@@ -6,9 +6,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from headwise.attention.call import Call, per_head, wide
+from headwise.attention.call import Call, per_head
 from headwise.attention.masks import And, Mask, Shared
 from headwise.attention.mechanisms.mechanism import Mechanism
+from headwise.attention.precision import wide
 from headwise.errors import ShapeError, Unsupported
 
 Keys = Bool[Tensor, "#batch #heads key_len"]
@@ -97,11 +98,6 @@ def _check(mechanism: Mechanism, call: Call, found: tuple[bool, Keys | None] | N
 def hidden(tensor: Float[Tensor, "batch heads key_len dim"], keys: Keys | None) -> Float[Tensor, "_ _ key_len dim"]:
     """Keys or values with zeros, NaN included, in place of those that do not exist."""
     return tensor if keys is None else tensor.masked_fill(~keys.unsqueeze(-1), 0.0)
-
-
-def through(layer: nn.Linear | nn.Conv1d, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """layer(x) in the type of its weight, which in a half-precision model is narrower than sums are."""
-    return layer(x.to(layer.weight.dtype)).to(x.dtype)
 
 
 def at_most(limit: int, size: int) -> int:

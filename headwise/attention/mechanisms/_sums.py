@@ -11,9 +11,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from headwise.attention.call import Call, per_head, uncast, wide
+from headwise.attention.call import Call, per_head
 from headwise.attention.mechanisms._masks import Keys, chunks, front, hidden, parts
 from headwise.attention.mechanisms.mechanism import Recurrent, State
+from headwise.attention.precision import uncast, wide
 
 CHUNK = 64
 PART = 8

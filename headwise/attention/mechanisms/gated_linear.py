@@ -4,9 +4,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention.mechanisms._masks import Keys, check_built, hidden, through
+from headwise.attention.mechanisms._masks import Keys, check_built, hidden
 from headwise.attention.mechanisms._sums import Decaying, Key, LogDecay, Query
 from headwise.attention.mechanisms.mechanism import Facts
+from headwise.attention.scores.score import times
 from headwise.errors import ConfigError
 
 
@@ -69,7 +70,7 @@ class GatedLinear(Decaying):
     def log_gates(self, key: Float[Tensor, "batch heads length dim"]) -> Float[Tensor, "batch heads length dim"]:
         """log a of each key, at most 0."""
         check_built(self, "head_dim", self.down.in_features, key.shape[-1])
-        return F.logsigmoid(through(self.up, through(self.down, key))) / self.temperature
+        return F.logsigmoid(times(self.up, times(self.down, key))) / self.temperature
 
     def log_decays(self, query: Query, key: Key, keys: Keys | None) -> LogDecay:
         return hidden(self.log_gates(key), keys)

@@ -6,9 +6,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headwise.attention.mechanisms._masks import check_built, through
+from headwise.attention.mechanisms._masks import check_built
 from headwise.attention.mechanisms._sums import Features, Kernelised, Key, Query
 from headwise.attention.mechanisms.mechanism import Facts, State
+from headwise.attention.scores.score import times
 
 Vectors = Float[Tensor, "batch heads length head_dim"]
 
@@ -53,7 +54,7 @@ class Rectified(FeatureMap):
 
     def forward(self, x: Vectors) -> Float[Tensor, "batch heads length features"]:
         check_built(self, "head_dim", self.linear.in_features, x.shape[-1])
-        return through(self.linear, x).relu()
+        return times(self.linear, x).relu()
 
 
 class Hedgehog(FeatureMap):
@@ -77,7 +78,7 @@ class Hedgehog(FeatureMap):
 
     def forward(self, x: Vectors) -> Float[Tensor, "batch heads length features"]:
         check_built(self, "head_dim", self.linear.in_features, x.shape[-1])
-        projected = through(self.linear, x)
+        projected = times(self.linear, x)
         return torch.cat((projected, -projected), dim=-1).softmax(-1)
 
 

@@ -5,9 +5,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.attention import planner
-from headwise.attention.call import Call, uncast
+from headwise.attention.call import Call
 from headwise.attention.mechanisms._masks import check_length, front, parts
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
+from headwise.attention.precision import uncast
 from headwise.errors import ConfigError
 
 

@@ -9,12 +9,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.attention import normalizers
-from headwise.attention.call import Call, per_head, uncast, wide
+from headwise.attention.call import Call, per_head
 from headwise.attention.dropout import drop
-from headwise.attention.mechanisms._masks import through
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.attention.normalizers import Keep, Normalizer, Scores, softmax
+from headwise.attention.precision import uncast, wide
 from headwise.attention.scores import Additive
+from headwise.attention.scores.score import times
 from headwise.errors import ConfigError, ShapeError, Unsupported
 
 Alignment = Float[Tensor, "batch heads key_len"]
@@ -149,14 +150,14 @@ class LocationAware(Mechanism):
             query = query.masked_fill(~keep.any(-1, keepdim=True), 0.0)
             keep = keep.expand(*keep.shape[:2], query_len, key_len)
         with uncast(query):
-            asked = through(self.score.query, query)
-            told = through(self.score.key, wide(per_head(call.clean().key, heads)))
+            asked = times(self.score.query, query)
+            told = times(self.score.key, wide(per_head(call.clean().key, heads)))
             previous = _before(alignment, told)
             # the weights of no query, which carry the graph if there is none
             rows = [asked[:, :, :0] @ told.mT]
             for i in range(query_len):
-                inside = asked[:, :, i : i + 1] + told + through(self.combine, self._located(previous))
-                scores = through(self.score.value, torch.tanh(inside)).mT * self.sharpening
+                inside = asked[:, :, i : i + 1] + told + times(self.combine, self._located(previous))
+                scores = times(self.score.value, torch.tanh(inside)).mT * self.sharpening
                 rows.append(self.normalizer(scores, None if keep is None else keep[:, :, i : i + 1]))
                 previous = rows[-1].squeeze(2)
             return torch.cat(rows, dim=2), previous
@@ -166,7 +167,7 @@ class LocationAware(Mechanism):
         if not weights.shape[2]:
             # a convolution refuses to slide over no keys at all
             return weights.new_zeros(*weights.shape, self.location.out_channels)
-        found = through(self.location, weights.flatten(0, 1).unsqueeze(1))
+        found = times(self.location, weights.flatten(0, 1).unsqueeze(1))
         return found.mT.unflatten(0, weights.shape[:2])
 
 

@@ -6,11 +6,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.attention import planner
-from headwise.attention.call import Call, per_head, uncast
+from headwise.attention.call import Call, per_head
 from headwise.attention.kernels import plain
 from headwise.attention.masks import Table
 from headwise.attention.mechanisms._masks import at_most, hidden, parts
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
+from headwise.attention.precision import uncast
 from headwise.errors import ConfigError
 
 

@@ -8,9 +8,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.attention import planner
-from headwise.attention.call import Call, per_head, wide
+from headwise.attention.call import Call, per_head
 from headwise.attention.mechanisms._masks import check_built, check_length, front
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
+from headwise.attention.precision import wide
 from headwise.attention.scores import Dot
 from headwise.attention.weights import weights as exact_weights
 

@@ -7,10 +7,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from headwise.attention.call import Call, per_head, uncast
+from headwise.attention.call import Call, per_head
 from headwise.attention.dropout import drop
 from headwise.attention.mechanisms._masks import check_built, chunks, front, hidden, parts
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
+from headwise.attention.precision import uncast
 from headwise.errors import ConfigError
 
 # the score of a token with itself, which counts only where it meets no other

@@ -6,10 +6,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.attention import planner
-from headwise.attention.call import Call, uncast
+from headwise.attention.call import Call
 from headwise.attention.masks import Table
-from headwise.attention.mechanisms._masks import at_most, check_length, chunks, front, hidden, parts, through
+from headwise.attention.mechanisms._masks import at_most, check_length, chunks, front, hidden, parts
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
+from headwise.attention.precision import uncast
+from headwise.attention.scores.score import times
 from headwise.errors import ConfigError
 
 
@@ -105,7 +107,7 @@ class Sinkhorn(Mechanism):
         """S: row i says of which blocks the block beside block i is made; keys that do not exist are zeros."""
         count = exist.sum(-2)
         pooled = key.sum(-2) / count.clamp(min=1)
-        wanted = through(self.outer, through(self.inner, pooled).relu())
+        wanted = times(self.outer, times(self.inner, pooled).relu())
         there, itself = count > 0, torch.eye(key.shape[3], dtype=torch.bool, device=key.device)
         # a block without a token stays where it is, so that no other row or column knows of it
         scores = (wanted[..., : key.shape[3]] / self.temperature).masked_fill(~(there & there.mT), float("-inf"))

@@ -7,10 +7,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headwise.attention.call import Call, uncast
+from headwise.attention.call import Call
 from headwise.attention.kernels import plain
 from headwise.attention.mechanisms._masks import check_built
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
+from headwise.attention.precision import uncast
 
 
 class TalkingHeads(Mechanism):

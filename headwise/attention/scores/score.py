@@ -74,8 +74,8 @@ class Product(Score):
         return True
 
 
-def times(layer: nn.Module, x: Float[Tensor, "*axes wide"]) -> Float[Tensor, "*axes out"]:
-    """layer(x) for an x that is wider than the parameters, as scores are in a half-precision model."""
+def times(layer: nn.Module, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """layer(x) for an x in a wider type than the parameters, as sums and scores are in a half-precision model."""
     own = next(layer.parameters(), x).dtype
     return layer(x.to(own)).to(x.dtype)
 

@@ -1,0 +1,28 @@
+"""Number types: what scores and sums are computed in, and what autocast would make of products."""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+_HALF = (torch.bfloat16, torch.float16)
+
+
+def wide(tensor: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
+    """The tensor in the type that scores are computed in: float32 in place of half precision."""
+    return tensor.float() if tensor.dtype in _HALF else tensor
+
+
+def autocast_dtype(device: torch.device) -> torch.dtype | None:
+    """The type of products under autocast on this device; None without, and where there is no autocast (meta)."""
+    kind = device.type
+    cast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    return torch.get_autocast_dtype(kind) if cast else None
+
+
+def uncast(tensor: Tensor) -> AbstractContextManager[Any]:
+    """Inside, autocast changes no type on the device of the tensor."""
+    device = tensor.device.type
+    return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
