@@ -6,11 +6,12 @@ from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from headwise.attention import normalizers, scores
 from headwise.attention.masks import Mask, Table
 from headwise.attention.relative import Relative
+from headwise.attention.zeros import zeroed
 from headwise.errors import ConfigError, ShapeError
 
 
@@ -86,7 +87,7 @@ class Call:
         tensors = (self.query, self.key, self.value, *relative, *(() if self.bias is None else (self.bias,)))
         if any(tensor.requires_grad for tensor in tensors):
             return True
-        return any(p.requires_grad for module in (self.score, self.normalizer) for p in module.parameters())
+        return _learns(self.score) or _learns(self.normalizer)
 
     def keep(self) -> Bool[Tensor, "#batch #heads #query_len #key_len"] | None:
         """The table of what mask and bias allow; None if they allow everything."""
@@ -110,8 +111,25 @@ class Call:
             return self
         if seen.shape[1] > 1 and self.group > 1:
             seen = seen.unflatten(1, (-1, self.group)).any(2)
-        hidden = ~seen.unsqueeze(-1)
-        return replace(self, key=self.key.masked_fill(hidden, 0.0), value=self.value.masked_fill(hidden, 0.0))
+        seen = seen.unsqueeze(-1)
+        return replace(self, key=zeroed(self.key, seen), value=zeroed(self.value, seen))
+
+    def asking(self, keep: Bool[Tensor, "#batch #heads #query_len #key_len"]) -> Bool[Tensor, "_ _ _ 1"] | None:
+        """Which queries see a key; None if what the others hold reaches nothing in a clean call.
+
+        Their scores have no gradient, but 0 x NaN is NaN, in the gradients of keys and of parameters.
+        """
+        if self.bias is None and self.mask is not None and self.relative is None and not _learns(self.score):
+            # each sees itself, or all of them the same keys: then those of one that sees none are zeros
+            one_row = keep.shape[2] == 1 and (keep.shape[1] == 1 or self.group == 1)
+            place = (*self.shape, self.query_start, self.query.device)
+            if self.mask.is_causal() or (one_row and self.mask.seen(*place) is not None):
+                return None
+        return keep.any(-1, keepdim=True)
+
+
+def _learns(module: nn.Module) -> bool:
+    return any(parameter.requires_grad for parameter in module.parameters())
 
 
 def per_head(tensor: Float[Tensor, "batch kv_heads length dim"], heads: int) -> Float[Tensor, "batch heads length dim"]:

@@ -13,6 +13,7 @@ from headwise.attention.mechanisms.mechanism import Mechanism, Recurrent
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.relative import Relative
 from headwise.attention.scores.score import times
+from headwise.attention.zeros import zeroed
 from headwise.caches import AttentionStep, KeyValues, Segments, States
 from headwise.errors import ConfigError, ShapeError, Unsupported
 from headwise.layers.heads import Combine, Shared, check_heads, check_shared
@@ -256,7 +257,7 @@ def _mechanism(mechanism: Mechanism | str | None, head_dim: int, num_heads: int)
 def _seen(memory: Tensor, mask: Mask | None, query_len: int) -> Tensor:
     """The memory with zeros for what no query may see: 0 x NaN would spoil the gradient of the projection."""
     seen = None if mask is None else mask.seen(memory.shape[0], 1, query_len, memory.shape[1], 0, memory.device)
-    return memory if seen is None else memory.masked_fill(~seen.any(1).unsqueeze(-1), 0.0)
+    return memory if seen is None else zeroed(memory, seen.any(1).unsqueeze(-1))
 
 
 def _heads(columns: Tensor, dim: int) -> Tensor:

@@ -15,6 +15,7 @@ from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.precision import uncast
 from headwise.attention.scores import Dot
+from headwise.attention.zeros import zeroed
 from headwise.caches import Cache
 from headwise.config import Config
 from headwise.errors import ConfigError, Unsupported
@@ -106,7 +107,7 @@ class RecurrentDecoder(Decoder):
                 return RecurrentCache(state, (state[-1][0].unsqueeze(1),), memory_lens)
             # zeros for padding, so that nothing in it, NaN included, reaches a product
             steps = torch.arange(memory.states.shape[1], device=memory_lens.device)
-            values = memory.states.masked_fill((steps >= memory_lens[:, None]).unsqueeze(-1), 0.0).unsqueeze(1)
+            values = zeroed(memory.states, (steps < memory_lens[:, None]).unsqueeze(-1)).unsqueeze(1)
             return RecurrentCache(state, (self.key(values), values), memory_lens)
 
     def step(self, tokens: Int[Tensor, "rows"], cache: Cache) -> Float[Tensor, "rows vocab"]:

@@ -10,6 +10,7 @@ from headwise.attention import mechanisms, normalizers, scores
 from headwise.attention.masks import Causal, Mask, Padding, Shifts
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.mechanisms.scored import Scored
+from headwise.attention.zeros import zeroed
 from headwise.caches import Ancestry, AttentionStep, Cache, KeyValues, Segments, States
 from headwise.errors import ConfigError
 from headwise.layers.attention import MultiHeadAttention
@@ -49,7 +50,7 @@ class TransformerEncoder(Encoder):
     def forward(self, inputs: Int[Tensor, "batch src_len"], valid_lens: Int[Tensor, "batch"]) -> Memory:
         x = self.embedding(inputs)
         # zeros beyond the lengths, so that nothing there reaches a gradient
-        x = x.masked_fill((torch.arange(inputs.shape[1], device=x.device) >= valid_lens[:, None]).unsqueeze(-1), 0.0)
+        x = zeroed(x, (torch.arange(inputs.shape[1], device=x.device) < valid_lens[:, None]).unsqueeze(-1))
         return Memory(self.norm(self._read(x, valid_lens) if self.segment is None else self._extended(x, valid_lens)))
 
     def _read(self, x: Tensor, valid_lens: Tensor) -> Tensor:

@@ -52,7 +52,6 @@ MASKS = {
     "edges": lambda lens: GRAPH,
     "table": lambda lens: Table(torch.ones(7, 7, dtype=torch.bool).tril()),
 }
-# what a kernel needs to have something to do
 FITTING = {"banded": "window", "edges": "edges"}
 SCORES = {name: name for name in scores.SCORES if name != "concat"}
 SCORES["a function"] = lambda query, key: -(query.unsqueeze(-2) - key.unsqueeze(-3)).square().sum(-1)
@@ -255,6 +254,8 @@ def test_without_numbers(kind):
     assert output.shape == (2, 2, 7, 6)
 
 
+# the compiler's own
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
@@ -267,6 +268,7 @@ def test_without_numbers(kind):
     ids="-".join,
 )
 def test_compiled_by_inductor(kind):
+    torch.compiler.reset()
     module, *tensors = built(kind)
     compiled = torch.compile(module, fullgraph=True)
     same(kind, "compile", lambda *inputs: compiled(*inputs, LENS), module, *tensors)

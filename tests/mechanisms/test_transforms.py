@@ -100,11 +100,15 @@ def test_mapped_over_the_batch(name):
 
 
 @every_mechanism
-def test_checkpointed_and_on_no_device(name):
+def test_checkpointed_and_kept_elsewhere_and_cast_and_on_no_device(name):
     module, inputs = Attention(name), drawn()
-    same(
-        learned(lambda *x: checkpoint(module, *x, use_reentrant=False), module, inputs), learned(module, module, inputs)
-    )
+    expected = learned(module, module, inputs)
+    same(learned(lambda *x: checkpoint(module, *x, use_reentrant=False), module, inputs), expected)
+    with torch.autograd.graph.save_on_cpu():
+        same(learned(module, module, inputs), expected)
+    for dtype in (torch.bfloat16, torch.float16):
+        with torch.autocast("cpu", dtype):
+            same([module(*inputs, LENS)], expected[:1])
     output = module.to("meta")(*(tensor.to("meta") for tensor in (*inputs, LENS)))
     assert output.shape == (3, 2, 5, 4)
     assert output.device.type == "meta"

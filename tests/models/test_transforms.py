@@ -111,6 +111,16 @@ def test_compiled_as_one_graph(name):
     same(learned(compiled, model, inputs), learned(model, model, inputs))
 
 
+# the compiler's own
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["attention", "reversible"])
+def test_compiled_by_inductor(name):
+    torch.compiler.reset()
+    model, inputs = built(name)
+    same(learned(torch.compile(model, fullgraph=True), model, inputs), learned(model, model, inputs))
+
+
 @every_model
 def test_exported_with_any_batch_and_length(name):
     model, inputs = built(name)

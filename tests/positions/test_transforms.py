@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 from torch.export import Dim
+from torch.utils.checkpoint import checkpoint
 
 from headwise import positions
 from headwise.errors import Unsupported
@@ -109,6 +110,21 @@ def test_over_a_batch_and_with_other_parameters(name):
     torch.testing.assert_close(hooks(*given), wanted)
     sum(output.square().sum() for output in hooks(*given)).backward() if other else None
     torch.testing.assert_close(found, {name: parameter.grad for name, parameter in hooks.named_parameters()})
+
+
+@every
+def test_computed_again_for_the_gradient_and_kept_elsewhere(name):
+    hooks, given = Hooks(name), [tensor.requires_grad_() for tensor in inputs(2, 5, 7)]
+    wanted = [*given, *hooks.parameters()]
+
+    def gradients(outputs):
+        total = sum(output.square().sum() for output in outputs)
+        return torch.autograd.grad(total, wanted, allow_unused=True)
+
+    expected = gradients(hooks(*given))
+    torch.testing.assert_close(gradients(checkpoint(hooks, *given, use_reentrant=False)), expected)
+    with torch.autograd.graph.save_on_cpu():
+        torch.testing.assert_close(gradients(hooks(*given)), expected)
 
 
 @every

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from headwise.attention.call import Call, per_head
 from headwise.attention.kernels import plain
 from headwise.attention.normalizers import Function, Softmax
+from headwise.attention.zeros import zeroed
 
 Keep = Bool[Tensor, "#batch #heads #groups block width"]
 Empty = Bool[Tensor, "#batch #heads #groups block 1"]
@@ -66,12 +67,12 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         query, key, value = (_widened(tensor, dim) for tensor in (query, key, value))
     rows, key, value = layout.rows(query), layout.padded(key), layout.padded(value)
     blocks = []
-    for phase, (keep, empty) in enumerate(tables):
+    for phase, (keep, asking) in enumerate(tables):
         query, near, told = rows[phase], layout.reached(key, phase), layout.reached(value, phase)
-        if empty is not None:
-            query = query.masked_fill(empty, 0.0)
+        if asking is not None:
+            query = zeroed(query, asking)
         found = _tiled(query, near, told, keep, scale) if tiled else _defined(call, query, near, told, keep)
-        blocks.append(found if empty is None else found.masked_fill(empty, 0.0))
+        blocks.append(found if asking is None else zeroed(found, asking))
     # (batch, heads, groups x every x block, value_dim)
     output = torch.stack(blocks, 3).flatten(2, 4)
     return output[:, :, : call.shape[2], : call.value.shape[-1]]
@@ -148,8 +149,8 @@ def _table(call: Call, layout: Layout, phase: int) -> tuple[Keep, Empty | None]:
     query, key = query.clamp(max=query_len - 1) + start, key.clamp(0, key_len - 1)
     keep = call.mask(sequences.unsqueeze(-1), each, query, key) & there
     keep = keep.reshape((1,) * (5 - keep.ndim) + tuple(keep.shape))
-    empty = ~keep.any(-1, keepdim=True)
-    return keep | empty | beyond, empty
+    asking = keep.any(-1, keepdim=True)
+    return keep | ~asking | beyond, asking
 
 
 def _is_tiled(call: Call) -> bool:

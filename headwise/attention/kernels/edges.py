@@ -22,6 +22,7 @@ from headwise.attention.normalizers import Function, Normalizer, Softmax
 from headwise.attention.precision import wide
 from headwise.attention.scores import GAT, Additive, Score
 from headwise.attention.scores.score import times
+from headwise.attention.zeros import zeroed
 
 # pairs of all items that are computed at once, and numbers of a score that exist at once
 _PAIRS, _NUMBERS = 1 << 17, 1 << 20
@@ -68,7 +69,7 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     pattern, keep, asked = call.mask.made("edges", made_for, lambda: _pattern(call))
     if keep is not None or next(call.score.parameters(), None) is not None:
         # only listed pairs are read: what other tokens hold leaks through hidden ones and gradients of parameters alone
-        call = replace(call.clean(), query=call.query.masked_fill(~asked.unsqueeze(-1), 0.0))
+        call = replace(call.clean(), query=zeroed(call.query, asked.unsqueeze(-1)))
     parts, scored = _form(call, pattern)
     value = wide(per_head(call.value, heads)).flatten(0, 1)
     if isinstance(call.normalizer, Softmax):

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from headwise.attention.call import Call
 from headwise.attention.normalizers import Softmax
+from headwise.attention.zeros import zeroed
 
 
 def refusal(call: Call) -> str | None:
@@ -59,12 +60,13 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     keep = None if causal else call.keep()
     call = call.clean()
     query, key, scale = call.score.as_dot(call.query, call.key)
-    empty, bias = None, call.bias
+    asking, bias = None, call.bias
     if keep is not None:
         # a row without a key sees all of them with a query of zeros and is zeroed afterwards: its softmax and its
         # gradient are finite whatever a backend does with rows of minus infinities
-        empty = ~keep.any(-1, keepdim=True)
-        query, keep = query.masked_fill(empty, 0.0), (keep | empty).expand(-1, -1, -1, key.shape[2])
+        asking = keep.any(-1, keepdim=True)
+        empty = ~asking
+        query, keep = zeroed(query, asking), (keep | empty).expand(-1, -1, -1, key.shape[2])
         if bias is not None:
             bias = torch.where(keep & ~empty, bias.to(query.dtype), torch.where(empty, 0.0, -math.inf).to(query.dtype))
     width, value = call.value.shape[-1], call.value
@@ -83,7 +85,7 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         # a Python bool of symbolic heads too
         enable_gqa=True if call.group > 1 else False,  # noqa: SIM210
     )[..., :width]
-    return output if empty is None else output.masked_fill(empty, 0.0)
+    return output if asking is None else zeroed(output, asking)
 
 
 def _is_causal(call: Call) -> bool:

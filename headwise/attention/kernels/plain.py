@@ -9,6 +9,7 @@ from torch import Tensor
 from headwise.attention.call import Call, per_head
 from headwise.attention.dropout import drop
 from headwise.attention.precision import wide
+from headwise.attention.zeros import zeroed
 
 
 def refusal(call: Call) -> str | None:
@@ -65,9 +66,9 @@ def normalized(
     Half-precision scores are computed in float32: rounded to bfloat16 they would be wrong by whole units when large.
     """
     query, key = wide(call.query), wide(per_head(call.key, call.query.shape[1]))
-    if keep is not None:
-        # what a query without a key holds must not reach the gradient of the keys
-        query = query.masked_fill(~keep.any(-1, keepdim=True), 0.0)
+    asking = None if keep is None else call.asking(keep)
+    if asking is not None:
+        query = zeroed(query, asking)
     found = (score or call.score)(query, key)
     if call.bias is not None:
         found = found + call.bias.to(found.dtype)

@@ -10,6 +10,7 @@ from headwise.attention.call import Call, per_head
 from headwise.attention.masks import And, Mask, Shared
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.precision import wide
+from headwise.attention.zeros import zeroed
 from headwise.errors import ShapeError, Unsupported
 
 Keys = Bool[Tensor, "#batch #heads key_len"]
@@ -97,7 +98,7 @@ def _check(mechanism: Mechanism, call: Call, found: tuple[bool, Keys | None] | N
 
 def hidden(tensor: Float[Tensor, "batch heads key_len dim"], keys: Keys | None) -> Float[Tensor, "_ _ key_len dim"]:
     """Keys or values with zeros, NaN included, in place of those that do not exist."""
-    return tensor if keys is None else tensor.masked_fill(~keys.unsqueeze(-1), 0.0)
+    return tensor if keys is None else zeroed(tensor, keys.unsqueeze(-1))
 
 
 def at_most(limit: int, size: int) -> int:

@@ -16,6 +16,7 @@ from headwise.attention.normalizers import Keep, Normalizer, Scores, softmax
 from headwise.attention.precision import uncast, wide
 from headwise.attention.scores import Additive
 from headwise.attention.scores.score import times
+from headwise.attention.zeros import zeroed
 from headwise.errors import ConfigError, ShapeError, Unsupported
 
 Alignment = Float[Tensor, "batch heads key_len"]
@@ -147,7 +148,7 @@ class LocationAware(Mechanism):
         query, keep = wide(call.query), call.keep()
         if keep is not None:
             # what a query without a key holds must not reach the gradient of the keys
-            query = query.masked_fill(~keep.any(-1, keepdim=True), 0.0)
+            query = zeroed(query, keep.any(-1, keepdim=True))
             keep = keep.expand(*keep.shape[:2], query_len, key_len)
         with uncast(query):
             asked = times(self.score.query, query)

@@ -12,6 +12,7 @@ from headwise.attention.kernels import plain
 from headwise.attention.mechanisms._masks import check_built
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.attention.precision import uncast
+from headwise.attention.zeros import zeroed
 
 
 class TalkingHeads(Mechanism):
@@ -90,4 +91,4 @@ def _mix(table: Tensor, mixture: Tensor) -> Tensor:
 
 def _shown(table: Tensor, keep: Tensor | None) -> Tensor:
     """Zero for pairs that are forbidden to a head."""
-    return table if keep is None else table.masked_fill(~keep, 0.0)
+    return table if keep is None else zeroed(table, keep)
