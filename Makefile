@@ -45,6 +45,7 @@ bench: .venv/.bench  ## speed against the peers, as ratios of one run; data sets
 	$(BIN)/python -m benchmarks.decoding --shape tiny
 	$(BIN)/python -m benchmarks.decoding --shape base
 	$(BIN)/python -m benchmarks.bahdanau
+	$(BIN)/python -W ignore -m benchmarks.adoption
 
 bench-kernels: .venv/.ready  ## attention kernels against the usual ways: time, memory, what looking costs, the planner
 	$(BIN)/python -W ignore -m benchmarks.kernels

@@ -1,7 +1,8 @@
 """What every test runs under: checked annotations, fixed seeds, poisoned memory, hypothesis profiles.
 
 More examples: `pytest --hypothesis-profile=thorough`. Annotations that are checked cannot be traced by a compiler, so
-the files `test_transforms.py` run apart, in a process with `HEADWISE_TEST_UNTYPED=1`.
+the files `test_transforms.py` run apart, in a process with `HEADWISE_TEST_UNTYPED=1`. `HEADWISE_TEST_DEVICE=cuda` makes
+tensors and modules on that device: see devices.py.
 """
 
 import os
@@ -18,7 +19,9 @@ from jaxtyping import config as jaxtyping_config
 from jaxtyping import install_import_hook
 
 # a test imports the helpers that lie beside it by name
-sys.path += [str(folder) for folder in Path(__file__).parent.iterdir() if folder.is_dir()]
+sys.path += [str(folder) for folder in (Path(__file__).parent, *Path(__file__).parent.iterdir()) if folder.is_dir()]
+
+import devices
 
 UNTYPED = "HEADWISE_TEST_UNTYPED" in os.environ
 if not UNTYPED:
@@ -40,6 +43,7 @@ settings.register_profile(
 )
 settings.load_profile("quick")
 
+devices.choose()
 torch.set_num_threads(1)
 # memory that nobody initialised is NaN, so a test that depends on it fails
 torch.use_deterministic_algorithms(True)

@@ -268,7 +268,7 @@ IDS = torch.tensor([[-1, 0, 0, -1, 1, 1, 1, -1, -1], [0] * 9])
         (masking_utils.sliding_window_causal_mask_function(3), {}, (2, 0)),
         (masking_utils.sliding_window_causal_mask_function(3), {"kv_length": 7, "kv_offset": 2}, (2, 0)),
         (masking_utils.sliding_window_bidirectional_mask_function(2), {}, (2, 2)),
-        (masking_utils.chunked_causal_mask_function(3, torch.tensor([3, 0])), {"kv_length": 6, "kv_offset": 3}, (2, 0)),
+        (masking_utils.chunked_causal_mask_function(3, torch.tensor([3, 0])), {"kv_length": 7, "kv_offset": 2}, (2, 0)),
         (masking_utils.or_masks(masking_utils.causal_mask_function, masking_utils.blockwise_overlay(IDS)), {}, None),
         (masking_utils.packed_sequence_compatibility_function(
             masking_utils.sliding_window_causal_mask_function(2), PLACES, (PLACES == 0).cumsum(-1)), PACKED, (1, 0)),

@@ -1,7 +1,7 @@
 """One attention as data: what a mechanism or kernel is asked to compute. Checked and coerced here only."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -112,7 +112,13 @@ class Call:
         if seen.shape[1] > 1 and self.group > 1:
             seen = seen.unflatten(1, (-1, self.group)).any(2)
         seen = seen.unsqueeze(-1)
-        return replace(self, key=zeroed(self.key, seen), value=zeroed(self.value, seen))
+        cleaned = object.__new__(Call)
+        for name in Call.__slots__:
+            object.__setattr__(cleaned, name, getattr(self, name))
+        # of the same shapes, which were checked
+        object.__setattr__(cleaned, "key", zeroed(self.key, seen))
+        object.__setattr__(cleaned, "value", zeroed(self.value, seen))
+        return cleaned
 
     def asking(self, keep: Bool[Tensor, "#batch #heads #query_len #key_len"]) -> Bool[Tensor, "_ _ _ 1"] | None:
         """Which queries see a key; None if what the others hold reaches nothing in a clean call.

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.autograd import forward_ad
 
 _BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -20,8 +21,11 @@ def zeroed(x: Float[Tensor, "*shape"], keep: Bool[Tensor, "..."]) -> Float[Tenso
     """
     if x.device.type != "cpu" or torch.compiler.is_compiling():
         return torch.where(keep, x, 0.0)
-    kept: Tensor = _Zeroed.apply(x, keep)
-    return kept
+    learns = x.requires_grad and torch.is_grad_enabled()
+    if learns or torch.func.debug_unwrap(x) is not x or forward_ad.unpack_dual(x).tangent is not None:
+        kept: Tensor = _Zeroed.apply(x, keep)
+        return kept
+    return _Zeroed.forward(x, keep)
 
 
 class _Zeroed(torch.autograd.Function):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from attention_reference import Allowed, Reference, reference
+from devices import seeded
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -49,7 +50,7 @@ class Case:
 
     def build(self, dtype: torch.dtype, *, grad: bool = False, dropout: float = 0.0) -> Call:
         """The call with tensors of this type."""
-        generator = torch.Generator().manual_seed(self.seed)
+        generator = seeded(self.seed)
 
         def normal(*shape: int) -> Tensor:
             return torch.randn(*shape, generator=generator, dtype=torch.float64)
@@ -117,7 +118,7 @@ def assert_near(actual: Tensor, expected: np.ndarray, tolerance: float) -> None:
         assert tuple(actual.shape) == expected.shape
         return
     bound = tolerance * max(1.0, float(np.abs(expected).max()))
-    wanted = torch.from_numpy(np.ascontiguousarray(expected))
+    wanted = torch.tensor(np.ascontiguousarray(expected))
     torch.testing.assert_close(actual.detach().double(), wanted, rtol=0, atol=bound)
 
 
@@ -127,12 +128,12 @@ def tolerance(dtype: torch.dtype, size: float) -> float:
 
 
 def numbers_like(tensor: Tensor, seed: int) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     return torch.randn(tensor.shape, generator=generator, dtype=torch.float64).to(tensor.dtype)
 
 
 def _array(tensor: Tensor) -> np.ndarray:
-    return tensor.detach().double().numpy()
+    return tensor.detach().double().cpu().numpy()
 
 
 # masks
@@ -161,9 +162,9 @@ def _mask(spec: tuple, case: Case) -> Mask:
     if kind == "window":
         return Window(spec[1], spec[2])
     if kind in ("lengths", "query_lengths"):
-        return Padding(torch.from_numpy(_lengths(spec, case)))
+        return Padding(torch.tensor(_lengths(spec, case)))
     if kind == "table":
-        return Table(torch.from_numpy(_pattern(spec, case)))
+        return Table(torch.tensor(_pattern(spec, case)))
     if kind == "not":
         return ~_mask(spec[1], case)
     one, two = _mask(spec[1], case), _mask(spec[2], case)

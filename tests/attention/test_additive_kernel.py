@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from attention_cases import DTYPES, assert_near, numbers_like
+from devices import DEVICE, not_simulated
 from torch import nn
 from torch.testing import assert_close
 from torch.utils.checkpoint import checkpoint
@@ -54,14 +55,14 @@ def assert_plain(call):
         results.append([output, *torch.autograd.grad(output, learned(call), numbers_like(output, 0))])
     for found, right in zip(*results, strict=True):
         assert found.dtype == right.dtype
-        assert_near(found, right.detach().double().numpy(), ACCURACY[call.query.dtype])
+        assert_near(found, right.detach().double().cpu().numpy(), ACCURACY[call.query.dtype])
 
 
 def test_output_by_loops(block):
     call = a_call(mask=Causal() & Padding(torch.tensor([7, 0])))
     output = additive.compute(call)
-    query, key, value = (tensor.detach().numpy() for tensor in (call.query, call.key, call.value))
-    w_query, w_key, v = (parameter.detach().numpy() for parameter in call.score.parameters())
+    query, key, value = (tensor.detach().cpu().numpy() for tensor in (call.query, call.key, call.value))
+    w_query, w_key, v = (parameter.detach().cpu().numpy() for parameter in call.score.parameters())
     expected = np.zeros(output.shape)
     for b, h, i in np.ndindex(2, 4, 5):
         seen = range(min(i + 1, (7, 0)[b]))
@@ -194,10 +195,11 @@ def test_other_parameters_and_gradients_by_transforms():
         assert_close(one, two)
 
 
+@not_simulated("it has no autocast")
 def test_autocast_changes_no_number():
     call = a_call(torch.float32)
     expected = additive.compute(call)
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast(DEVICE, torch.bfloat16):
         assert_close(planner.run(call, "additive"), expected, rtol=0, atol=0)
 
 
@@ -213,10 +215,11 @@ def trio(*batch, grad=False):
 def test_gradients_of_every_order_are_derivatives(monkeypatch):
     monkeypatch.setattr(additive, "_CACHED", 40)
     tensors = trio(grad=True)
-    assert torch.autograd.gradcheck(additive.pair_scores, tensors, check_forward_ad=True)
+    assert torch.autograd.gradcheck(additive.pair_scores, tensors, check_forward_ad=DEVICE != "sim")
     assert torch.autograd.gradgradcheck(additive.pair_scores, tensors)
 
 
+@not_simulated("it has no vmap")
 @pytest.mark.parametrize(
     "transform",
     {

@@ -145,15 +145,16 @@ def test_what_does_not_fit_is_named(arguments, message):
 @pytest.mark.usefixtures("untyped")
 def test_what_is_of_another_kind_is_refused_by_name():
     x = torch.zeros(2, 3, 5, 4)
+    here = x.device
     with pytest.raises(ShapeError, match=r"query must hold floating-point numbers, got torch.int64"):
         attend(x.long(), x, x)
     with pytest.raises(ShapeError, match=r"query must hold floating-point numbers, got torch.complex64"):
         attend(x + 0j, x, x)
     with pytest.raises(
-        ShapeError, match=r"query torch.float32 on cpu, key torch.float64 on cpu: bring them to one type"
+        ShapeError, match=rf"query torch.float32 on {here}, key torch.float64 on {here}: bring them to one type"
     ):
         attend(x, x.double(), x)
-    with pytest.raises(ShapeError, match=r"query torch.float32 on cpu, value torch.float32 on meta"):
+    with pytest.raises(ShapeError, match=rf"query torch.float32 on {here}, value torch.float32 on meta"):
         attend(x, x, x.to("meta"))
     with pytest.raises(ConfigError, match="mask is the class Causal; pass an instance"):
         attend(x, x, x, mask=Causal)
@@ -162,7 +163,7 @@ def test_what_is_of_another_kind_is_refused_by_name():
     with pytest.raises(ShapeError, match="Table needs a bool tensor"):
         attend(x, x, x, mask=torch.zeros(5, 5))
     with pytest.raises(ShapeError, match="Padding: valid_lens must be 0 or more, got -1"):
-        Padding(torch.tensor([3, -1]))
+        Padding(torch.tensor([3, -1], device="cpu"))
     with pytest.raises(ConfigError, match="Additive"):
         attend(x, x, x, score=Additive)
     for rate in (1.0, -0.1, float("nan")):

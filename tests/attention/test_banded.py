@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from devices import DEVICE, not_simulated
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -252,6 +253,7 @@ def attention(query, key, value, score="scaled_dot", normalizer="softmax"):
 MASK = Window(9, 4) & EveryHeadItsOwn()
 
 
+@not_simulated("it has no vmap")
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 def test_transforms_of_functions():
     inputs = [t.detach() for t in tensors(150, 150)]
@@ -267,7 +269,7 @@ def test_transforms_of_functions():
 def test_computed_again_and_with_packed_tensors():
     inputs = tensors(150, 150)
     assert_same(checkpoint(attention, *inputs, use_reentrant=False), attention(*inputs), inputs)
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: t.numpy(), torch.from_numpy):
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t.cpu().numpy(), lambda a: torch.from_numpy(a).to(DEVICE)):
         packed = attention(*inputs)
     assert_same(packed, attention(*inputs), inputs)
 

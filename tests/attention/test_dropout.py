@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from devices import not_simulated
 from torch.utils.checkpoint import checkpoint
 
 from headwise.attention.dropout import Dropout, drop, dropout_add
@@ -74,6 +75,7 @@ def test_a_checkpoint_repeats_the_draws(size):
     assert torch.equal(x.grad, output.detach())
 
 
+@not_simulated("it has no vmap")
 @every_size
 def test_under_vmap_each_example_has_its_own_draws_unless_they_are_to_be_the_same(size):
     x = torch.ones(2, *size)

@@ -27,7 +27,7 @@ def test_order_of_keys_does_not_matter(kernel, case):
     # among equal scores these choose by place
     assume(not case.normalizer.startswith(("hard", "top_k")))
     order = torch.randperm(case.key_len)
-    keep = torch.from_numpy(case.keep())
+    keep = torch.tensor(case.keep())
     turned = call_under(call, keep[..., order], key=call.key[:, :, order], value=call.value[:, :, order])
     output = run(turned, kernel)
     if output is not None:
@@ -39,10 +39,10 @@ def test_order_of_keys_does_not_matter(kernel, case):
 def test_permuted_queries_give_permuted_outputs(kernel, case):
     call = case.build(torch.float32)
     order = torch.randperm(case.query_len)
-    keep = torch.from_numpy(case.keep())
+    keep = torch.tensor(case.keep())
     output = run(call_under(call, keep[:, :, order], query=call.query[:, :, order]), kernel)
     if output is not None:
-        expected = case.expected(call).output[:, :, order.numpy()]
+        expected = case.expected(call).output[:, :, order.cpu().numpy()]
         assert_near(output, expected, tolerance(torch.float32, case.size))
 
 
@@ -77,7 +77,7 @@ def test_adding_a_number_to_all_scores_of_a_row_changes_nothing(kernel, case, sh
 def test_outputs_lie_between_the_values_and_are_linear_in_them(kernel, case):
     call = case.build(torch.float64)
     output = run(call, kernel)
-    seen = torch.from_numpy(case.keep()).any(-1)
+    seen = torch.tensor(case.keep()).any(-1)
     value = call.value.repeat_interleave(call.group, 1)
     for low_or_high, sign in ((value.amin(2, keepdim=True), 1), (value.amax(2, keepdim=True), -1)):
         slack = (output - low_or_high) * sign
@@ -92,7 +92,7 @@ def test_outputs_lie_between_the_values_and_are_linear_in_them(kernel, case):
 @given(cases(biased=False, normalizer="softmax", least=1))
 def test_equal_keys_give_the_mean_of_the_allowed_values(kernel, case):
     call = case.build(torch.float64)
-    keep = torch.from_numpy(case.keep()).double()
+    keep = torch.tensor(case.keep()).double()
     output = run(without(call, key=torch.ones_like(call.key)), kernel)
     mean = (keep / keep.sum(-1, keepdim=True).clamp(min=1)) @ call.value.repeat_interleave(call.group, 1)
     torch.testing.assert_close(output, mean, rtol=0, atol=1e-12)

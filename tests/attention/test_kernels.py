@@ -25,6 +25,7 @@ from headwise.attention import attend, kernels, planner
 from headwise.attention.call import Call
 from headwise.attention.kernels import plain, strips
 from headwise.attention.masks import Causal, Edges, Padding, Table, Window
+from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.relative import Relative
 from headwise.attention.scores import GAT, Additive, Bilinear, Dot, SoftCap
 from headwise.errors import Unsupported
@@ -255,11 +256,15 @@ def test_relative_positions_enter_scores_and_values(kernel, monkeypatch):
     table, scalar = torch.randn(3, 5, 3, dtype=torch.float64), torch.randn(3, 5, dtype=torch.float64)
     output = planner.run(replace(call, relative=Relative(low=-2, value_table=table)), kernel)
     rows = np.clip(np.arange(7) - np.arange(5)[:, None], -2, 2) + 2
-    extra = np.broadcast_to(table.numpy()[None, :, rows], (2, 3, 5, 7, 3))
+    extra = np.broadcast_to(table.cpu().numpy()[None, :, rows], (2, 3, 5, 7, 3))
     expected = case.expected(call)
     assert_near(output, expected.output + np.einsum("bhqk,bhqkd->bhqd", expected.weights, extra), 1e-12)
     biased = planner.run(replace(call, relative=Relative(low=-2, scalar=scalar)), kernel)
-    assert_near(biased, planner.run(replace(call, bias=scalar[:, rows][None]), "plain").numpy(), 1e-12)
+    assert_near(biased, planner.run(replace(call, bias=scalar[:, rows][None]), "plain").cpu().numpy(), 1e-12)
+    # keys before a band, which no strip reads, count
+    near = planner.run(replace(call, mask=Window(1, 1), relative=Relative(low=-2, scalar=scalar)), kernel)
+    expected = planner.run(replace(call, mask=Window(1, 1), bias=scalar[:, rows][None]), "plain")
+    assert_near(near, expected.cpu().numpy(), 1e-12)
 
 
 @pytest.mark.parametrize("start", [0, 4])
@@ -313,9 +318,20 @@ def test_strips_read_only_the_keys_of_their_band(monkeypatch):
     )
 
 
+def test_strips_made_again_take_the_parameters_given_for_the_call():
+    """Under `functional_call` a module holds them only until the call returns."""
+    module, inputs = Scored(Additive(4, 4, 3), kernel="strips"), [torch.randn(2, 3, 5, 4) for _ in range(3)]
+    given = {name: torch.randn_like(p).requires_grad_() for name, p in module.named_parameters()}
+    output = torch.func.functional_call(module, given, (Call(*inputs),))
+    found = torch.autograd.grad(output.square().sum(), list(given.values()))
+    module.load_state_dict({name: p.detach() for name, p in given.items()})
+    expected = torch.autograd.grad(module(Call(*inputs)).square().sum(), list(module.parameters()))
+    torch.testing.assert_close(found, expected)
+
+
 def test_scale_is_one_over_the_root_of_the_width():
     for kernel in GENERAL[1:]:
         query, key, value = (torch.randn(2, 3, n, 11, dtype=torch.float64) for n in (5, 7, 7))
         default = attend(query, key, value, kernel=kernel)
-        assert_near(default, attend(query, key, value, scale=11**-0.5, kernel=kernel).numpy(), 1e-13)
-        assert_near(default, attend(3 * query, key, value, score=Dot(11**-0.5 / 3), kernel=kernel).numpy(), 1e-13)
+        assert_near(default, attend(query, key, value, scale=11**-0.5, kernel=kernel).cpu().numpy(), 1e-13)
+        assert_near(default, attend(3 * query, key, value, score=Dot(11**-0.5 / 3), kernel=kernel).cpu().numpy(), 1e-13)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from attention_cases import GENERAL, KERNELS, NAN, Case, assert_near, cases, gradients, numbers_like, run, without
+from devices import DEVICE, seeded
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +21,7 @@ JUNK = [1e30, -1e30, NAN, float("inf"), float("-inf")]
 
 def unseen(case: Case) -> torch.Tensor:
     """Keys (batch, kv_heads, key_len) that no query of their heads may see."""
-    return ~torch.from_numpy(case.keep()).unflatten(1, (case.kv_heads, -1)).any(3).any(2)
+    return ~torch.tensor(case.keep()).unflatten(1, (case.kv_heads, -1)).any(3).any(2)
 
 
 def known_unseen(call: Call) -> torch.Tensor:
@@ -37,7 +38,7 @@ def known_unseen(call: Call) -> torch.Tensor:
 def test_what_no_query_may_see_reaches_nothing(kernel, case, junk):
     """Bit for bit: output and gradients, for NaN and infinity too."""
     call = case.build(torch.float64, grad=True)
-    hidden, idle = known_unseen(call).unsqueeze(-1), ~torch.from_numpy(case.keep()).any(-1)
+    hidden, idle = known_unseen(call).unsqueeze(-1), ~torch.tensor(case.keep()).any(-1)
     assert not (hidden.squeeze(-1) & ~unseen(case)).any()
     results = []
     for content in (0.5, junk):
@@ -62,9 +63,9 @@ def test_what_no_query_may_see_reaches_nothing(kernel, case, junk):
 def test_large_content_never_leaks_past_the_mask(kernel, case):
     """A key that some queries may see, with content of 1e30: rows that may not see it do not change at all."""
     call = case.build(torch.float32, grad=True)
-    generator = torch.Generator().manual_seed(case.seed)
+    generator = seeded(case.seed)
     keys = torch.rand(case.batch, case.kv_heads, case.key_len, generator=generator) < 0.3
-    keep = torch.from_numpy(case.keep())
+    keep = torch.tensor(case.keep())
     safe = ~(keep & keys.repeat_interleave(case.heads // case.kv_heads, 1).unsqueeze(2)).any(-1)
     results = []
     for content in (0.5, 1e30, -1e30):
@@ -84,7 +85,7 @@ def test_large_content_never_leaks_past_the_mask(kernel, case):
 @every_kernel
 @given(cases(masked=True), st.sampled_from([0.0, 0.3]))
 def test_a_row_without_a_key_is_exactly_zero(kernel, case, dropout):
-    idle = ~torch.from_numpy(case.keep()).any(-1)
+    idle = ~torch.tensor(case.keep()).any(-1)
     call = case.build(torch.float32, grad=True, dropout=dropout)
     output = run(call, kernel)
     if output is None:
@@ -102,7 +103,7 @@ def test_a_row_without_a_key_is_exactly_zero(kernel, case, dropout):
 def test_a_bias_of_minus_infinity_forbids_as_a_mask_does(kernel, case, grad):
     """Rows that it leaves without a key are zero with zero gradient as well."""
     call = case.build(torch.float64, grad=grad)
-    keep = torch.from_numpy(case.keep())
+    keep = torch.tensor(case.keep())
     forbidding = torch.zeros(keep.shape, dtype=torch.float64).masked_fill(~keep, float("-inf"))
     bias = forbidding if call.bias is None else call.bias + forbidding
     output = run(replace(call, mask=None, bias=bias), kernel)
@@ -139,7 +140,7 @@ def test_nan_in_padding_and_isolated_nodes_leaks_nowhere(kernel, kind):
     mask = STRUCTURED[kind]
     table = mask.dense(2, 1, 5, 5).expand(2, -1, 5, 5)
     lost_key, lost_query = ~table.any(2).any(1), ~table.any(3).any(1)
-    seen = mask.seen(2, 3, 5, 5, 0, torch.device("cpu"))
+    seen = mask.seen(2, 3, 5, 5, 0, torch.device(DEVICE))
     assert torch.equal(seen.expand(2, 1, 5)[:, 0], ~lost_key)
     tensors = [torch.randn(2, 3, 5, 4) for _ in range(3)]
     score = Additive(4, 4, 3) if kernel == "additive" else "scaled_dot"
@@ -242,3 +243,28 @@ def test_a_shared_mask_made_without_gradients_serves_a_call_that_learns(kernel):
         attend(query, key, value, mask=mask, kernel=kernel)
     attend(query.requires_grad_(), key, value, mask=mask, kernel=kernel).sum().backward()
     assert query.grad.isfinite().all()
+
+
+@every_general_kernel
+def test_a_row_that_mask_and_bias_leave_empty_together_is_zero(kernel):
+    """Each of them leaves it a key."""
+    query, key, value = (torch.randn(2, 3, n, 4, requires_grad=True) for n in (5, 7, 7))
+    bias = torch.zeros(1, 1, 5, 7)
+    bias[:, :, 1, :3] = float("-inf")
+    output = run(Call(query, key, value, mask=Padding(torch.tensor([3, 7])), bias=bias), kernel)
+    found = torch.autograd.grad(output.square().sum(), (query, key, value))
+    assert not output[0, :, 1].any()
+    assert not found[0][0, :, 1].any()
+    assert output[1, :, 1].all()
+    assert all(tensor.isfinite().all() for tensor in (output, *found))
+
+
+@every_general_kernel
+def test_a_key_that_one_head_of_a_group_sees_is_there_for_it(kernel):
+    query, key, value = (torch.randn(2, heads, 5, 4) for heads in (6, 2, 2))
+    keep = torch.ones(2, 6, 5, 5, dtype=torch.bool)
+    # of each group of three heads the last one alone sees key 3
+    keep[:, [0, 1, 3, 4], :, 3] = False
+    found = run(Call(query, key, value, mask=Table(keep)), kernel)
+    each = (tensor.repeat_interleave(3, 1) for tensor in (key, value))
+    torch.testing.assert_close(found, attend(query, *each, mask=Table(keep), kernel="plain"))

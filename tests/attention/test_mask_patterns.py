@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from devices import DEVICE
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -85,7 +86,7 @@ def test_what_planners_derive_holds(name):
         listed[pairs.query, pairs.key] = True
         assert not (expected & ~listed[2:]).any()
     # what it knows without a table to be unseen is unseen
-    seen = mask.seen(2, 1, 5, 7, 2, torch.device("cpu"))
+    seen = mask.seen(2, 1, 5, 7, 2, torch.device(DEVICE))
     if seen is not None:
         assert not (expected.any(2) & ~seen.expand(2, 1, 7)).any()
 

@@ -3,10 +3,11 @@
 import pytest
 import torch
 from attention_cases import Case, cases
+from devices import DEVICE
 from hypothesis import given
 
 from headwise.attention import masks
-from headwise.attention.masks import Causal, Mask, Padding, Table, Window
+from headwise.attention.masks import Causal, Documents, Edges, Mask, Padding, Prefix, Table, Window
 from headwise.errors import ShapeError
 
 
@@ -16,7 +17,7 @@ def table(mask: Mask, query_len: int, key_len: int, **options) -> list:
 
 @given(cases(masked=True))
 def test_every_mask_and_combination_allows_the_pairs_of_its_definition(case: Case):
-    keep = torch.from_numpy(case.keep())
+    keep = torch.tensor(case.keep())
     dense = case.mask().dense(case.batch, case.heads, case.query_len, case.key_len, query_start=case.start)
     assert dense.dtype == torch.bool
     assert torch.equal(dense.expand(keep.shape), keep)
@@ -27,12 +28,29 @@ def test_the_predicate_and_the_table_agree(case: Case):
     axes = (case.batch, case.heads, case.query_len, case.key_len)
     index = torch.meshgrid(*[torch.arange(n) for n in axes], indexing="ij")
     pairs = case.mask()(index[0], index[1], index[2] + case.start, index[3])
-    assert torch.equal(pairs, torch.from_numpy(case.keep()))
+    assert torch.equal(pairs, torch.tensor(case.keep()))
 
 
 def test_causal_is_the_lower_triangle_from_the_first_key():
     assert table(Causal(), 3, 4) == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0]]
     assert table(Causal(), 1, 4, query_start=2) == [[1, 1, 1, 0]]
+
+
+SEEN = {
+    "lengths of queries": Padding(torch.tensor([[4, 3, 0, 1, 2], [0, 4, 4, 0, 0]])),
+    "documents": Documents(torch.tensor([[0, 0, 1, 1, -1], [2, 2, 2, 3, -1]])),
+    "prefix": Prefix(torch.tensor([1, 5])),
+    "graph": Edges(torch.tensor([[0, 1, 4, 2, 3], [0, 1, 2, 3, 4]]), 5),
+    "table": Table(torch.eye(5, dtype=torch.bool).flip(0)),
+}
+
+
+@pytest.mark.parametrize("start", [0, 2])
+@pytest.mark.parametrize("kind", SEEN)
+def test_what_is_seen_is_seen_by_the_queries_that_are_asked(kind, start):
+    mask = SEEN[kind]
+    seen = mask.seen(2, 1, 2, 5, start, torch.device(DEVICE))
+    assert torch.equal(seen.expand(2, 1, 5), mask.dense(2, 1, 2, 5, query_start=start).expand(2, 1, 2, 5).any(2))
 
 
 def test_lengths_of_sequences():
@@ -85,7 +103,7 @@ def test_a_band_says_what_the_table_says(case: Case):
         inside &= distance >= -band[0]
     if band[1] is not None:
         inside &= distance <= band[1]
-    assert torch.equal(torch.from_numpy(case.keep()), inside.expand(case.batch, case.heads, -1, -1))
+    assert torch.equal(torch.tensor(case.keep()), inside.expand(case.batch, case.heads, -1, -1))
 
 
 def test_an_axis_that_does_not_matter_has_size_one():

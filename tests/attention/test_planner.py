@@ -5,6 +5,7 @@ import sys
 
 import pytest
 import torch
+from devices import on_the_host
 
 from headwise.attention import attend, kernels, plan, planner
 from headwise.attention.call import Call
@@ -17,6 +18,7 @@ def tensors(query_len: int, key_len: int, *, dtype=torch.float32, grad=False, di
     return [torch.zeros(2, 4, n, dim, dtype=dtype).requires_grad_(grad) for n in (query_len, key_len, key_len)]
 
 
+@on_the_host("every device has a plan of its own")
 @pytest.mark.parametrize(
     ("call", "options", "kernel"),
     [
@@ -26,12 +28,17 @@ def tensors(query_len: int, key_len: int, *, dtype=torch.float32, grad=False, di
         (tensors(1024, 1024), {"mask": Causal()}, "fused"),
         (tensors(4096, 4096), {"mask": Window(32, 32)}, "banded"),
         (tensors(4096, 4096), {"mask": Window(32, 32) & Padding(torch.tensor([4000, 1]))}, "banded"),
+        (tensors(512, 512), {"mask": Window(100, 100)}, "fused"),
         (tensors(700, 700), {"mask": Edges(torch.tensor([[5], [7]]), 700)}, "edges"),
+        (tensors(8, 8), {"mask": Edges(torch.tensor([[5, 1, 2, 3, 4], [7, 0, 0, 0, 0]]), 8)}, "fused"),
         (tensors(1024, 1024), {"normalizer": "sparsemax"}, "strips"),
         (tensors(1024, 1024, grad=True), {"dropout": 0.1}, "strips"),
         (tensors(0, 7), {}, "plain"),
     ],
-    ids=["relu", "additive", "long", "causal", "window", "padded window", "graph", "sparse", "dropout", "empty"],
+    ids=[
+        *("relu", "additive", "long", "causal", "window", "padded window", "wide window", "graph", "dense graph"),
+        *("sparse", "dropout", "empty"),
+    ],
 )
 def test_the_kernel_for_each_kind_of_call(call, options, kernel):
     chosen = plan(*call, **options)

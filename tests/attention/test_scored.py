@@ -1,5 +1,7 @@
 """Attention by its definition, as a mechanism."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from attention_cases import GENERAL, NAN, Case, cases
@@ -50,6 +52,11 @@ def test_it_computes_what_the_call_says_unless_told_otherwise():
     call = Call(x, x, x, "dot", "sparsemax")
     assert torch.equal(Scored()(call), attend(x, x, x, score="dot", normalizer="sparsemax"))
     assert torch.equal(Scored("scaled_dot", "relu")(call), attend(x, x, x, normalizer="relu"))
+    for mechanism, asked in ((Scored(), 0.5), (Scored("dot").eval(), 0.5), (Scored(dropout=0.5), 0.0)):
+        torch.manual_seed(1)
+        dropped = mechanism(replace(call, dropout=asked))
+        torch.manual_seed(1)
+        assert torch.equal(dropped, attend(x, x, x, score="dot", normalizer="sparsemax", dropout=0.5))
 
 
 def test_what_it_says_of_itself():

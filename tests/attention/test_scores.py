@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from devices import seeded
 from torch import nn
 
 from headwise.attention import attend, scores
@@ -75,7 +76,7 @@ def test_dot_products_are_sums_of_products_for_each_pair():
 
 
 def test_the_variance_of_a_dot_product_is_the_width_until_it_is_scaled():
-    generator = torch.Generator().manual_seed(0)
+    generator = seeded(0)
     for width in (4, 64, 1024):
         query, key = (torch.randn(1, 1, n, width, generator=generator) for n in (251, 257))
         assert Dot()(query, key).var().item() / width == pytest.approx(1.0, abs=0.08)

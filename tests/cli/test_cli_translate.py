@@ -13,7 +13,6 @@ from headwise.errors import ConfigError
 SENTENCES = b"one and two .\n\nsix and seven .\r\nthree and four ."
 
 
-@pytest.mark.slow
 def test_training_ends_with_the_folder_and_what_to_do_next(headwise, pairs_file, tmp_path):
     folder = tmp_path / "run"
     recipe = pairs_file.parent / "recipe.toml"
@@ -25,7 +24,6 @@ def test_training_ends_with_the_folder_and_what_to_do_next(headwise, pairs_file,
     assert tomllib.loads((folder / "config.toml").read_text())["model"]["num_heads"] == 4
 
 
-@pytest.mark.slow
 def test_training_again_continues_or_refuses(headwise, pairs_file, tmp_path):
     recipe, folder = pairs_file.parent / "recipe.toml", tmp_path / "run"
     code, _, err = headwise("train", recipe, "--run", folder, "--resume", "must")
@@ -56,7 +54,6 @@ def test_what_is_wrong_with_a_recipe_is_one_line(headwise, arguments, code, mess
     assert err.count("\n") == 1
 
 
-@pytest.mark.slow
 def test_sentences_files_and_standard_input_keep_their_order(headwise, trained, tmp_path):
     path = tmp_path / "in.txt"
     path.write_bytes(SENTENCES)
@@ -86,7 +83,6 @@ def test_the_output_file_is_there_when_it_is_complete(headwise, trained, tmp_pat
     assert f"there is no folder {tmp_path / 'no'}; make it first" in err
 
 
-@pytest.mark.slow
 def test_columns_of_n_best_with_scores_and_links(headwise, trained):
     arguments = ["--n-best", 2, "--scores", "--alignments"]
     code, out, _ = headwise("predict", trained, "-", *arguments, stdin=b"one and two .\n\nsix .\n")
@@ -207,7 +203,6 @@ def test_explain_names_what_is_wrong(headwise, trained, tmp_path, arguments, mes
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
 def test_init_writes_a_commented_recipe_that_trains(headwise, pairs_file, tmp_path):
     recipe = tmp_path / "deep" / "my.toml"
     recipe.parent.mkdir()

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from devices import seeded
 from torch import Tensor
 
 from headwise.attention import attend
@@ -28,7 +29,7 @@ def layer(kv_heads=None, memory_dim=None, bias=True, seed=3, **options):
 
 
 def numbers(*shape, seed=7):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.randn(*shape, generator=seeded(seed), dtype=torch.float64)
 
 
 def matrices(attention):
@@ -193,6 +194,7 @@ def test_course_book_example():
         ((64, 6, None), r"num_heads \(6\) must divide d_model \(64\); nearest that do: 2, 4, 8"),
         ((100, 0, None), r"num_heads \(0\) must divide d_model \(100\); nearest that do: 1, 2, 4"),
         ((64, 8, 3), r"num_kv_heads \(3\) must divide num_heads \(8\); these do: 1, 2, 4, 8"),
+        ((64, 8, 16), r"num_kv_heads \(16\) must divide num_heads \(8\); these do: 1, 2, 4, 8"),
         ((64, 8, -2), r"num_kv_heads \(-2\) must divide num_heads \(8\); these do: 1, 2, 4, 8"),
     ],
 )
@@ -384,7 +386,7 @@ def test_a_nan_that_may_be_seen_stays_in_its_sequence():
 
 def test_mask_with_heads_and_batch():
     attention, x = layer(), numbers(BATCH, LENGTH, WIDTH)
-    allowed = torch.rand(BATCH, HEADS, LENGTH, LENGTH, generator=torch.Generator().manual_seed(2)) < 0.6
+    allowed = torch.rand(BATCH, HEADS, LENGTH, LENGTH, generator=seeded(2)) < 0.6
     (w_query, w_key, w_value, w_output), (b_query, b_key, b_value, b_output) = matrices(attention)
     expected = torch.zeros_like(x) + b_output
     for head in range(HEADS):

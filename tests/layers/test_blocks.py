@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from devices import DEVICE, not_simulated, seeded
 from torch import nn
 from torch.nn import functional as F
 
@@ -34,7 +35,7 @@ def blocks(norm, dropout=0.0):
 
 
 def numbers(*shape, seed=4):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.randn(*shape, generator=seeded(seed), dtype=torch.float64)
 
 
 def test_zeroed_sublayer_leaves_the_residual():
@@ -125,13 +126,14 @@ def test_cached_step_needs_no_memory():
         torch.testing.assert_close(out[:, 0], whole[:, row], rtol=1e-12, atol=1e-12)
 
 
+@not_simulated("it has no autocast")
 @pytest.mark.parametrize("norm", MAKERS)
 def test_a_bfloat16_stream_is_cast_by_nothing(norm):
     """Under autocast numbers that enter in bfloat16 stay so through norms, dropout and residuals."""
     encoder, _ = blocks(norm, 0.1)
     encoder.float().train()
     x = numbers(2, 5, WIDTH).bfloat16()
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast(DEVICE, torch.bfloat16):
         encoder(x, None)
         with torch.profiler.profile(record_shapes=True) as profile:
             output = encoder(x, None)

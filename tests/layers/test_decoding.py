@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from devices import on_the_host, seeded
 from torch import nn
 
 from headwise.attention.mechanisms.scored import Scored
@@ -31,13 +32,13 @@ def model(dtype=torch.float64, **options):
 
 
 def memory_of(made):
-    source = torch.randint(4, VOCAB, (3, 5), generator=torch.Generator().manual_seed(4))
+    source = torch.randint(4, VOCAB, (3, 5), generator=seeded(4))
     return made.encoder(source, LENS)
 
 
 def decoded(made, steps, beams, moves=True):
     """Logits of every step of one and the same walk: tokens, changes of place and departures are drawn by seed."""
-    generator = torch.Generator().manual_seed(9)
+    generator = seeded(9)
     cache = made.decoder.start(memory_of(made), LENS)
     sentences, logits = 3, [made.decoder.step(torch.randint(4, VOCAB, (3,), generator=generator), cache)]
     cache.expand(beams)
@@ -84,6 +85,7 @@ def test_same_numbers_while_the_cache_grows():
     same(made, for_inference(made), steps=37, beams=4, **EXACT)
 
 
+@on_the_host("layers are packed for a processor")
 @pytest.mark.parametrize(
     ("precision", "kind", "tolerance"), [("fp32", PackedLinear, 1e-5), ("bf16", RoundedLinear, 0.3)]
 )
@@ -140,12 +142,13 @@ def test_other_calls_go_to_the_block_it_was_made_of():
     made = model().eval()
     twin = for_inference(made)
     memory = memory_of(made)
-    tokens = torch.randint(4, VOCAB, (3, 7), generator=torch.Generator().manual_seed(2))
+    tokens = torch.randint(4, VOCAB, (3, 7), generator=seeded(2))
     torch.testing.assert_close(
         twin.decoder.hidden(tokens, memory, LENS), made.decoder.hidden(tokens, memory, LENS), **EXACT
     )
 
 
+@on_the_host("layers are packed for a processor")
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_copy_tells_when_it_is_outdated(monkeypatch, precision):
     monkeypatch.setattr(packed, "SMALLEST", 1)

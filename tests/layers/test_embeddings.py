@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from devices import DEVICE, not_simulated
 from torch.nn import functional as F
 
 from headwise.errors import DataError
@@ -35,7 +36,7 @@ def test_position_is_added_to_the_scaled_rows():
     table = embedding(11, 6, Sinusoidal(6))
     tokens = torch.tensor([[4, 0, 9]])
     added = table(tokens, start=5) - table.weight[tokens] * 6**0.5
-    torch.testing.assert_close(added[0], sinusoids(3, 6, 5).float(), rtol=0, atol=1e-6)
+    torch.testing.assert_close(added[0], sinusoids(3, 6, 5).float().to(DEVICE), rtol=0, atol=1e-6)
 
 
 def test_gradient_reaches_the_rows_used():
@@ -74,16 +75,18 @@ def test_no_tokens():
     assert "vocab_size=11, d_model=4" in repr(embedding())
 
 
+@not_simulated("it has no autocast")
 def test_type_follows_bfloat16_products_alone():
     table, tokens = embedding(), torch.tensor([[2, 5]])
     for low, expected in ((torch.bfloat16, torch.bfloat16), (torch.float16, torch.float32)):
-        with torch.autocast("cpu", low):
+        with torch.autocast(DEVICE, low):
             assert table(tokens).dtype == expected
     assert table(tokens).dtype == torch.float32
     with torch.device("meta"):
         assert embedding()(torch.zeros(2, 3, dtype=torch.long)).shape == (2, 3, 4)
 
 
+@not_simulated("compilers do not know it")
 @pytest.mark.usefixtures("untyped")
 def test_compiled_for_any_length():
     table = embedding(11, 6, Sinusoidal(6))

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from devices import seeded
 from torch.nn import functional as F
 
 from headwise.errors import ConfigError
@@ -14,7 +15,7 @@ def network(activation, dropout=0.0, dtype=torch.float64):
 
 
 def numbers(*shape):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    return torch.randn(*shape, generator=seeded(5), dtype=torch.float64)
 
 
 def test_formulas():

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import torch
+from devices import DEVICE, not_simulated, seeded
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
@@ -19,7 +20,7 @@ EXACT = {"rtol": 1e-12, "atol": 1e-11}
 
 
 def inputs(rows, dtype=torch.float64, bias=True, scale=1.0):
-    generator = torch.Generator().manual_seed(3)
+    generator = seeded(3)
     hidden = (torch.randn(rows, WIDTH, generator=generator, dtype=torch.float64) * scale).to(dtype).requires_grad_()
     weight = torch.randn(VOCAB, WIDTH, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
     offset = torch.randn(VOCAB, generator=generator, dtype=torch.float64).to(dtype).requires_grad_() if bias else None
@@ -108,11 +109,12 @@ def test_large_logits_neither_overflow_nor_vanish(smoothing):
     assert all(gradient.isfinite().all() for gradient in gradients(value, tensors))
 
 
+@not_simulated("it has no autocast")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_low_precision_autocast_is_close(dtype):
     *tensors, targets = inputs(300, torch.float32)
     wide = vocabulary_loss(*tensors, targets, 0.1)
-    with torch.autocast("cpu", dtype=dtype):
+    with torch.autocast(DEVICE, dtype=dtype):
         low = vocabulary_loss(*tensors, targets, 0.1)
     assert low.dtype == torch.float32
     torch.testing.assert_close(low, wide, rtol=5e-3, atol=0)
@@ -148,6 +150,7 @@ def unchecked(monkeypatch):
 
 
 # what PyTorch's compiler itself does with a gradient of one's own
+@not_simulated("compilers do not know it")
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 def test_compiled_for_any_number_of_tokens(unchecked):
     run = torch.compile(unchecked.vocabulary_loss, fullgraph=True, dynamic=True, backend="aot_eager")

@@ -2,9 +2,12 @@
 
 import pytest
 import torch
+from devices import on_the_host
 from torch import nn
 
 from headwise.layers.packed import FEWEST, MOST, SMALLEST, PackedLinear, RoundedLinear, gains
+
+pytestmark = on_the_host("layers are packed for a processor")
 
 
 def linear(bias=True):

@@ -51,6 +51,17 @@ def test_grouped_values_may_be_keys():
     assert module(torch.ones(1, 3, 12)).shape == (1, 3, 12)
 
 
+@pytest.mark.parametrize("cross", [False, True])
+def test_keys_are_normed_and_the_same_heads_as_values_are_not(cross):
+    module = MultiHeadAttention(12, 3, Scored(), shared="kv", norm=torch.nn.RMSNorm).double()
+    x = torch.randn(2, 5, 12).double()
+    with record(module) as trace:
+        module(x, x if cross else None)
+    call, heads = next(iter(trace)).calls[0].call, split(module, x, slice(12, 24))
+    torch.testing.assert_close(call.value, heads, rtol=0, atol=1e-12)
+    torch.testing.assert_close(call.key, module.key_norm(heads), rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize(("width", "tied", "apart"), [(16, 0.52, 0.05), (64, 0.963, 0.08), (256, 0.99998, 0.06)])
 def test_tied_queries_and_keys_look_at_themselves(width, tied, apart):
     """S37: mean weight of the diagonal over 16 random inputs, with matrices of unit variance, scaled by sqrt(d)."""

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from devices import DEVICE, seeded
 from torch import Tensor
 
 from headwise.attention.call import Call
@@ -38,7 +39,7 @@ def shown(mechanism, query, key, **options):
 
 def tensors(query_len, key_len, *, heads=4, kv_heads=2, dim=6, value_dim=5, batch=3, dtype=torch.float64, seed=1):
     """Query, key and value that ask for gradients; key and value have fewer heads."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     shapes = (batch, heads, query_len, dim), (batch, kv_heads, key_len, dim), (batch, kv_heads, key_len, value_dim)
     return [torch.randn(*shape, generator=generator, dtype=dtype).requires_grad_() for shape in shapes]
 
@@ -198,7 +199,7 @@ def half_precision(mechanism, length, key_len=None, **options):
     rounded = run(mechanism, *[tensor.bfloat16() for tensor in inputs], **options)
     assert rounded.dtype == torch.bfloat16
     torch.testing.assert_close(rounded.float(), exact, rtol=2e-2, atol=2e-2)
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast(DEVICE, torch.bfloat16):
         cast = run(mechanism, *inputs, **options)
     near(cast, run(mechanism, *inputs, **options), 0)
 

@@ -3,6 +3,7 @@
 import mechanism_checks as checks
 import pytest
 import torch
+from devices import DEVICE, not_simulated
 from mechanism_checks import CAUSAL_CASES, run
 
 from headwise.attention.call import Call
@@ -74,9 +75,10 @@ def test_no_digits_are_lost_over_4096_positions(scale):
     checks.near(actual.double(), expected, 5e-6 * expected.abs().max().item())
 
 
+@not_simulated("it has no autocast")
 def test_sums_stay_wide_under_autocast():
     inputs, mechanism = [torch.randn(1, 2, 100, 5) for _ in range(3)], built()
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast(DEVICE, torch.bfloat16):
         inside = run(mechanism, *inputs, mask=Causal())
         stepped, (sums,) = mechanism.resume(Call(*inputs), None)
     assert torch.equal(inside, run(mechanism, *inputs, mask=Causal()))

@@ -5,6 +5,7 @@ import warnings
 import mechanism_checks as checks
 import pytest
 import torch
+from devices import DEVICE, not_simulated
 from mechanism_checks import CAUSAL_CASES, OPEN_CASES, run
 
 from headwise.attention import mechanisms
@@ -67,9 +68,10 @@ def test_no_digits_are_lost_over_4096_positions():
     checks.near(half.double(), expected, 2e-2)
 
 
+@not_simulated("it has no autocast")
 def test_sums_stay_wide_under_autocast():
     inputs = [torch.randn(1, 2, 300, 8) for _ in range(3)]
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast(DEVICE, torch.bfloat16):
         inside = run(Linear(), *inputs, mask=Causal())
         stepped, (sums,) = Linear().resume(Call(*inputs), None)
     assert torch.equal(inside, run(Linear(), *inputs, mask=Causal()))

@@ -5,6 +5,7 @@ import math
 import mechanism_checks as checks
 import pytest
 import torch
+from devices import seeded
 from mechanism_checks import run, shown
 
 from headwise.attention.call import Call
@@ -18,7 +19,7 @@ MASKS = {
     "none": None,
     "padded": Causal() & Padding(torch.tensor([0, 6])),
     "window": Window(1, 2),
-    "table": Table(torch.rand(2, 3, 5, 7, generator=torch.Generator().manual_seed(5)) < 0.4),
+    "table": Table(torch.rand(2, 3, 5, 7, generator=seeded(5)) < 0.4),
 }
 every_mask = pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
 

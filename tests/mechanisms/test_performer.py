@@ -6,6 +6,7 @@ import warnings
 import mechanism_checks as checks
 import pytest
 import torch
+from devices import seeded
 from mechanism_checks import CAUSAL_CASES, OPEN_CASES, run
 
 from headwise.attention import attend
@@ -47,7 +48,7 @@ def test_features_are_those_of_the_paper():
 def test_features_estimate_exp_without_bias():
     """The mean over 1,000 draws of W lies within 4 of its own standard errors of exp(q . k / sqrt(d))."""
     query, key = torch.randn(2, 1, 1, 5, 4, dtype=torch.float64) * 0.7
-    mechanism, generator = Performer(4, 6).double(), torch.Generator().manual_seed(7)
+    mechanism, generator = Performer(4, 6).double(), seeded(7)
     products = []
     for _ in range(1000):
         mechanism.redraw(generator)
@@ -60,7 +61,7 @@ def test_features_estimate_exp_without_bias():
 
 def error(features: int, draws: int = 12) -> float:
     """Root of the mean square difference to softmax attention."""
-    generator = torch.Generator().manual_seed(11)
+    generator = seeded(11)
     query, key, value = (torch.randn(1, 2, 24, 8, generator=generator, dtype=torch.float64) * 0.4 for _ in range(3))
     exact, total = attend(query, key, value), 0.0
     for _ in range(draws):
@@ -90,12 +91,12 @@ def test_rows_of_w_are_orthogonal_and_as_long_as_normal_ones():
 
 
 def test_w_follows_the_seed_and_is_saved():
-    one, two = (Performer(6, 11, torch.Generator().manual_seed(3)) for _ in range(2))
+    one, two = (Performer(6, 11, seeded(3)) for _ in range(2))
     assert torch.equal(one.projection, two.projection)
     torch.manual_seed(3)
     assert torch.equal(Performer(6, 11).projection, one.projection)
     old = one.projection.clone()
-    one.redraw(torch.Generator().manual_seed(4))
+    one.redraw(seeded(4))
     assert not torch.equal(one.projection, old)
     two.load_state_dict(one.state_dict())
     assert list(one.state_dict()) == ["projection"]

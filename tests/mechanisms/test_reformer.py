@@ -3,6 +3,7 @@
 import mechanism_checks as checks
 import pytest
 import torch
+from devices import seeded
 from mechanism_checks import run
 
 from headwise.attention import attend
@@ -180,7 +181,7 @@ def test_the_seed_decides_the_buckets():
     assert not torch.equal(outputs[0], outputs[2])
     mechanism, other = reformer(), reformer()
     before = run(mechanism, *inputs)
-    mechanism.redraw(torch.Generator().manual_seed(5))
+    mechanism.redraw(seeded(5))
     assert not torch.equal(run(mechanism, *inputs), before)
     other.load_state_dict(mechanism.state_dict())
     assert torch.equal(run(mechanism, *inputs), run(other, *inputs))

@@ -3,6 +3,7 @@
 import mechanism_checks as checks
 import pytest
 import torch
+from devices import DEVICE, not_simulated
 from mechanism_checks import CAUSAL_CASES, run
 
 from headwise.attention.call import Call
@@ -65,9 +66,10 @@ def test_no_digits_are_lost_over_4096_positions():
     checks.near(actual.double(), expected, 2e-6 * expected.abs().max().item())
 
 
+@not_simulated("it has no autocast")
 def test_sums_stay_wide_under_autocast():
     inputs = [torch.randn(1, 6, 100, 8) for _ in range(3)]
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast(DEVICE, torch.bfloat16):
         inside = run(Retention(DECAYS), *inputs, mask=Causal())
         stepped, (sums,) = Retention(DECAYS).resume(Call(*inputs), None)
     assert torch.equal(inside, run(Retention(DECAYS), *inputs, mask=Causal()))

@@ -5,6 +5,7 @@ import math
 import mechanism_checks as checks
 import pytest
 import torch
+from devices import seeded
 from mechanism_checks import run
 
 from headwise.attention.call import Call
@@ -47,7 +48,7 @@ def test_the_definition_in_loops():
             checks.near(output[n, o, i], expected)
 
 
-BIAS = torch.randn(3, 4, 5, 7, generator=torch.Generator().manual_seed(2)).double()
+BIAS = torch.randn(3, 4, 5, 7, generator=seeded(2)).double()
 BIAS[0, 0, 2] = BIAS[:, :, 1, 3] = -math.inf
 RELATIVE = Relative(low=-2, scalar=torch.ones(4, 5).double(), value_table=torch.ones(1, 5, 5).double())
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from devices import DEVICE
 
 from headwise.positions.alibi import slopes
 from headwise.positions.deberta import Deberta
@@ -9,7 +10,6 @@ from headwise.positions.relative_2d import Relative2d
 from headwise.positions.rotary import Linear, Llama3, Rotary, Yarn
 from headwise.positions.t5 import T5
 
-pytestmark = pytest.mark.slow
 pytest.importorskip("transformers")
 
 
@@ -63,7 +63,7 @@ def test_rotary_over_halves_with_every_scaling(rope, scaling):
         sizes = {"hidden_size": 96, "num_attention_heads": 3, "max_position_embeddings": 256}
         theirs = LlamaRotaryEmbedding(LlamaConfig(**sizes, rope_parameters={"rope_theta": base, **rope}))
         rotary = Rotary(32, base, layout="half", scaling=scaling)
-        found = rotary.frequencies(torch.device("cpu")).float()
+        found = rotary.frequencies(torch.device(DEVICE)).float().to(DEVICE)
         torch.testing.assert_close(found, theirs.inv_freq, rtol=1e-5, atol=0)
         assert theirs.attention_scaling == pytest.approx(1.0 if scaling is None else scaling.amplitude())
         cos, sin = theirs(query, torch.arange(40, 51)[None])

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from devices import DEVICE, not_simulated
 
 from headwise.errors import ConfigError
 from headwise.positions.flow import Flow, runge_kutta
@@ -29,11 +30,12 @@ def test_any_length_and_longer_is_a_continuation(make):
     assert torch.pdist(long[:100]).min() > 1e-3
 
 
+@not_simulated("it has no autocast")
 @each
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
 def test_half_precision_runs_in_single(make, dtype):
     position = make().to(dtype)
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+    with torch.no_grad(), torch.autocast(DEVICE, torch.bfloat16):
         added = position.embed(zeros(200, dtype), 0)
     assert added.dtype == dtype
     expected = position.double().embed(zeros(200), 0)
@@ -56,6 +58,7 @@ def test_gradients(make):
     assert torch.autograd.gradcheck(vectors, values, fast_mode=True)
 
 
+@not_simulated("PyTorch runs recurrent cells of other devices in one kernel of theirs")
 def test_the_recurrence_step_by_step():
     """Cho et al. 2014 in the order of PyTorch's gates: reset, update, candidate."""
     position = Recurrent(6, hidden=8).double()

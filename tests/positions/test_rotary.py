@@ -4,11 +4,12 @@ import math
 
 import pytest
 import torch
+from devices import DEVICE
 
 from headwise.errors import ConfigError
 from headwise.positions.rotary import Linear, Llama3, Ntk, Rotary, Yarn
 
-CPU = torch.device("cpu")
+HERE = torch.device(DEVICE)
 # each layout, some columns, and every scaling
 VARIANTS = {
     "interleaved": {},
@@ -109,7 +110,7 @@ def test_interpolated_positions_are_those_in_between():
 
 def test_ntk_keeps_the_fastest_period_and_stretches_the_slowest():
     """Peng et al. 2023, section 3.1: base 10000 s^(d / (d - 2)) leaves frequency 1 and divides the last by s."""
-    found = Rotary(8, scaling=Ntk(4.0)).frequencies(CPU)
+    found = Rotary(8, scaling=Ntk(4.0)).frequencies(HERE).to(HERE)
     base = 10000 * 4.0 ** (8 / 6)
     torch.testing.assert_close(found, base ** (-torch.arange(0, 8, 2, dtype=torch.float64) / 8), rtol=1e-14, atol=0)
     assert found[[0, -1]].tolist() == pytest.approx([1.0, 10000 ** (-6 / 8) / 4])
@@ -117,7 +118,7 @@ def test_ntk_keeps_the_fastest_period_and_stretches_the_slowest():
 
 def test_yarn_by_hand():
     """Peng et al. 2023: fast pairs are kept, slow ones interpolated; 0.1 ln(s) + 1 on queries and on keys."""
-    plain, found = (Rotary(128, scaling=scaling).frequencies(CPU) for scaling in (None, Yarn(16.0, 4096)))
+    plain, found = (Rotary(128, scaling=scaling).frequencies(HERE).to(HERE) for scaling in (None, Yarn(16.0, 4096)))
     turns = 4096 * plain / (2 * math.pi)
     torch.testing.assert_close(found[turns > 36], plain[turns > 36])
     torch.testing.assert_close(found[turns < 0.9], plain[turns < 0.9] / 16)

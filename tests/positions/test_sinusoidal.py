@@ -4,10 +4,16 @@ import math
 
 import pytest
 import torch
+from devices import DEVICE
 
 from headwise.errors import ConfigError
+from headwise.positions import sinusoidal
 from headwise.positions._angles import exact
-from headwise.positions.sinusoidal import Sinusoidal, sinusoids
+from headwise.positions.sinusoidal import Sinusoidal
+
+
+def sinusoids(length, d_model, start=0):
+    return sinusoidal.sinusoids(length, d_model, start, torch.device(DEVICE)).to(DEVICE)
 
 
 def test_the_formula_entry_by_entry():
@@ -81,7 +87,7 @@ def test_positions_far_out_are_exact():
 def test_a_device_without_float64_gets_its_angles_from_the_processor():
     assert exact(torch.device("mps")) == exact(torch.device("xpu", 1)) == torch.device("cpu")
     assert exact(torch.device("cuda", 1)) == torch.device("cuda", 1)
-    assert sinusoids(3, 4, device=torch.device("mps")).device.type == "cpu"
+    assert sinusoidal.sinusoids(3, 4, device=torch.device("mps")).device.type == "cpu"
 
 
 def test_odd_widths_are_refused():

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from devices import DEVICE
 
 from headwise.errors import ConfigError
 from headwise.positions.sinusoidal import sinusoids
@@ -24,8 +25,8 @@ def test_the_formula_entry_by_entry():
 
 def test_an_image_one_patch_wide_is_a_sequence():
     added = Sinusoidal2d(8, 1).embed(torch.zeros(1, 7, 8, dtype=torch.float64), 0)[0]
-    torch.testing.assert_close(added[:, :4], sinusoids(7, 4))
-    assert torch.equal(added[:, 4:], sinusoids(1, 4).expand(7, 4))
+    torch.testing.assert_close(added[:, :4], sinusoids(7, 4).to(DEVICE))
+    assert torch.equal(added[:, 4:], sinusoids(1, 4).to(DEVICE).expand(7, 4))
 
 
 def test_patches_later_are_the_patches_at_their_place():

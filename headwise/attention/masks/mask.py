@@ -244,7 +244,8 @@ class Shared(Mask):
     def seen(
         self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
     ) -> Bool[Tensor, "#batch #heads key_len"] | None:
-        return self.mask.seen(batch, heads, query_len, key_len, query_start, device)
+        place = (batch, heads, query_len, key_len, query_start, device)
+        return self.made("seen", place, lambda: self.mask.seen(*place))
 
     def check(self, batch: int, heads: int, query_len: int, key_len: int, query_start: int) -> None:
         self.mask.check(batch, heads, query_len, key_len, query_start)

@@ -75,6 +75,8 @@ class Scored(Mechanism):
         return f"dropout={self.dropout}, kernel={self.kernel}"
 
     def _asked(self, call: Call, dropout: float) -> Call:
+        if self.score is None and self.normalizer is None and not dropout:
+            return call
         score = call.score if self.score is None else self.score
         normalizer = call.normalizer if self.normalizer is None else self.normalizer
         return replace(call, score=score, normalizer=normalizer, dropout=dropout or call.dropout)
