@@ -7,7 +7,8 @@ from torch import nn
 from torch.export import Dim
 from torch.utils.checkpoint import checkpoint
 
-from headwise.attention.masks import Causal, Padding
+from headwise.attention import attend
+from headwise.attention.masks import Causal, Padding, Window
 from headwise.attention.mechanisms.scored import Scored
 from headwise.layers.attention import MultiHeadAttention
 from headwise.models.recurrent import RecurrentConfig, build_recurrent
@@ -138,6 +139,20 @@ def test_exported_with_any_batch_and_length(name):
         torch.testing.assert_close(program(*longer), model(*longer), rtol=1e-4, atol=1e-5)
     fewer = [tensor[:3] for tensor in inputs]
     torch.testing.assert_close(program(*fewer), model(*fewer), rtol=1e-4, atol=1e-5)
+
+
+def test_what_is_exported_at_one_length_serves_others():
+    """At 300 keys the planner would choose a kernel for narrow bands, whose blocks fit one length."""
+
+    class Near(nn.Module):
+        def forward(self, x):
+            return attend(x, x, x, mask=Window(2, 1))
+
+    shape = {2: Dim("length", min=4, max=512)}
+    program = torch.export.export(Near(), (torch.randn(1, 2, 300, 6),), dynamic_shapes=(shape,)).module()
+    for length in (7, 400):
+        x = torch.randn(1, 2, length, 6)
+        torch.testing.assert_close(program(x), Near()(x), rtol=1e-4, atol=1e-5)
 
 
 @every_model
