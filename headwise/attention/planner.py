@@ -30,9 +30,9 @@ def _always(call: Call) -> bool:
 
 
 def _is_banded(call: Call) -> bool:
-    """A band that spares three quarters of the pairs."""
+    """A band that spares two thirds of the pairs."""
     left, right = (None, None) if call.mask is None else call.mask.within() or (None, None)
-    return left is not None and right is not None and 4 * (left + right + 64) <= call.shape[3]
+    return left is not None and right is not None and 3 * (left + right + 64) <= call.shape[3]
 
 
 def _is_sparse(call: Call) -> bool:
@@ -47,13 +47,18 @@ def _is_tiled_well(call: Call) -> bool:
     return not fused.materialises(call) and not (short and call.shape[2] * call.shape[3] <= _SHORT)
 
 
+def _is_cached_badly(call: Call) -> bool:
+    """More numbers inside tanh than stay in a core's cache."""
+    return math.prod(call.shape) * call.score.pair_width(call.query) >= _CACHED
+
+
 def _is_long(call: Call) -> bool:
-    """A table of scores that is better not kept: 32 MiB or more."""
+    """A table of scores that is better not kept: 64 MiB or more."""
     width = 1 if call.score.is_dot() else call.score.pair_width(call.query)
     return math.prod(call.shape) * width >= _LONG
 
 
-_SHORT, _LONG = 128 * 128, 1 << 23
+_SHORT, _CACHED, _LONG = 128 * 128, 1 << 18, 1 << 24
 
 
 TABLE: tuple[Rule, ...] = (
@@ -65,7 +70,7 @@ TABLE: tuple[Rule, ...] = (
         _is_tiled_well,
         "softmax of a dot product in tiles: no table of scores is kept",
     ),
-    Rule("additive", _always, "the hidden numbers of a pair are made and used in the cache"),
+    Rule("additive", _is_cached_badly, "the hidden numbers of a pair are made and used in the cache"),
     Rule("strips", _is_long, "no table of all pairs is kept: strips of query rows are computed again for the gradient"),
     Rule("plain", _always, "the definition, for a table of scores that is small enough to keep"),
 )
