@@ -1,16 +1,20 @@
 """One attention as data: what a mechanism or kernel is asked to compute. Checked and coerced here only."""
 
+import copy
 import math
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from headwise.attention import normalizers, scores
+from headwise.attention.again import held
 from headwise.attention.masks import Mask, Table
+from headwise.attention.precision import wide
 from headwise.attention.relative import Relative
+from headwise.attention.scores import Score
 from headwise.attention.zeros import zeroed
 from headwise.errors import ConfigError, ShapeError
 
@@ -61,6 +65,7 @@ class Call:
         _check_tensors(self.query, self.key, self.value)
         self.score.check(self.query.shape[-1], self.key.shape[-1])
         if self.mask is not None:
+            _check_start(self.query_start)
             self.mask.check(*self.shape, self.query_start)
         if self.bias is not None:
             _check_bias(self.bias, self.query, self.shape)
@@ -79,15 +84,17 @@ class Call:
         return batch, heads, query_len, self.key.shape[2]
 
     @property
+    def tensors(self) -> list[Tensor]:
+        """All tensors that the output is made of, those of score and normalizer too."""
+        found = [self.query, self.key, self.value, *(() if self.bias is None else (self.bias,))]
+        found += () if self.relative is None else self.relative.tensors
+        return [*found, *held(self.score).values(), *held(self.normalizer).values()]
+
+    @property
     def learns(self) -> bool:
         """Whether a gradient will be asked for."""
-        if not torch.is_grad_enabled():
-            return False
-        relative = () if self.relative is None else self.relative.tensors
-        tensors = (self.query, self.key, self.value, *relative, *(() if self.bias is None else (self.bias,)))
-        if any(tensor.requires_grad for tensor in tensors):
-            return True
-        return _learns(self.score) or _learns(self.normalizer)
+        inputs = self.query.requires_grad or self.key.requires_grad or self.value.requires_grad
+        return torch.is_grad_enabled() and (inputs or any(tensor.requires_grad for tensor in self.tensors))
 
     def keep(self) -> Bool[Tensor, "#batch #heads #query_len #key_len"] | None:
         """The table of what mask and bias allow; None if they allow everything."""
@@ -99,43 +106,49 @@ class Call:
             keep = allowed if keep is None else keep & allowed
         return keep
 
-    def clean(self) -> "Call":
-        """The same call with zeros in keys and values that no query of a sequence may see, as far as the mask tells.
+    def clean(self, keep: Bool[Tensor, "#batch #heads #query_len #key_len"] | None = None) -> "Call":
+        """The same call with zeros in keys and values that no query of a sequence may see.
 
         Their weights are zero, but 0 x NaN is NaN, in the product with the values and in the gradient of the queries.
+
+        Args:
+            keep: the table, where there is one: without it those count that the mask tells from its structure.
         """
         if self.mask is None:
             return self
-        seen = self.mask.seen(*self.shape, self.query_start, self.query.device)
+        if keep is None or self.mask.tells_who_sees():
+            seen = self.mask.seen(*self.shape, self.query_start, self.query.device)
+        else:
+            seen = keep.any(2)
         if seen is None:
             return self
         if seen.shape[1] > 1 and self.group > 1:
             seen = seen.unflatten(1, (-1, self.group)).any(2)
-        seen = seen.unsqueeze(-1)
-        cleaned = object.__new__(Call)
-        for name in Call.__slots__:
-            object.__setattr__(cleaned, name, getattr(self, name))
+        cleaned = copy.copy(self)
         # of the same shapes, which were checked
-        object.__setattr__(cleaned, "key", zeroed(self.key, seen))
-        object.__setattr__(cleaned, "value", zeroed(self.value, seen))
+        object.__setattr__(cleaned, "key", zeroed(self.key, seen.unsqueeze(-1)))
+        object.__setattr__(cleaned, "value", zeroed(self.value, seen.unsqueeze(-1)))
         return cleaned
+
+    def products(self, score: Score | None = None) -> tuple[Tensor, Tensor, Tensor, float]:
+        """(query, key, value, scale) whose products scale * q . k are the scores, for a score that is a product.
+
+        What a score makes of half-precision vectors is float32, and so are then all three.
+        """
+        query, key, value, score = self.query, self.key, self.value, score or self.score
+        if not isinstance(score, scores.Dot | scores.ScaledDot):
+            query, key, value = wide(query), wide(key), wide(value)
+        query, key, scale = score.as_dot(query, key)
+        return query, key, value, scale
 
     def asking(self, keep: Bool[Tensor, "#batch #heads #query_len #key_len"]) -> Bool[Tensor, "_ _ _ 1"] | None:
         """Which queries see a key; None if what the others hold reaches nothing in a clean call.
 
         Their scores have no gradient, but 0 x NaN is NaN, in the gradients of keys and of parameters.
         """
-        if self.bias is None and self.mask is not None and self.relative is None and not _learns(self.score):
-            # each sees itself, or all of them the same keys: then those of one that sees none are zeros
-            one_row = keep.shape[2] == 1 and (keep.shape[1] == 1 or self.group == 1)
-            place = (*self.shape, self.query_start, self.query.device)
-            if self.mask.is_causal() or (one_row and self.mask.seen(*place) is not None):
-                return None
-        return keep.any(-1, keepdim=True)
-
-
-def _learns(module: nn.Module) -> bool:
-    return any(parameter.requires_grad for parameter in module.parameters())
+        plain = type(self.score) in (scores.Dot, scores.ScaledDot) and type(self.normalizer) is normalizers.Softmax
+        told = self.mask is not None and self.mask.tells_who_sees() and self.bias is None and self.relative is None
+        return None if plain and told else keep.any(-1, keepdim=True)
 
 
 def per_head(tensor: Float[Tensor, "batch kv_heads length dim"], heads: int) -> Float[Tensor, "batch heads length dim"]:
@@ -152,6 +165,11 @@ def _as_mask(mask: object) -> Mask | None:
     if isinstance(mask, type) and issubclass(mask, Mask):
         raise ConfigError(f"mask is the class {mask.__name__}; pass an instance, such as {mask.__name__}(...)")
     raise ConfigError(f"mask must be a Mask or a bool tensor (True = may attend), got {type(mask).__name__}")
+
+
+def _check_start(start: object) -> None:
+    if not isinstance(start, int | torch.SymInt) or (isinstance(start, int) and start < 0):
+        raise ShapeError(f"query_start must be a position from 0 on, got {start!r}")
 
 
 def _check_tensors(query: Tensor, key: Tensor, value: Tensor) -> None:

@@ -41,6 +41,11 @@ def _is_sparse(call: Call) -> bool:
     return pairs is not None and 16 * pairs.query.shape[0] <= call.shape[2] * call.shape[3]
 
 
+def _has_blocks(call: Call) -> bool:
+    """A mask that is not causal, over more than one block of 128 x 128."""
+    return call.mask is not None and not call.mask.is_causal() and call.shape[2] > 128 and call.shape[3] > 128
+
+
 def _is_tiled_well(call: Call) -> bool:
     """Whether SDPA keeps no table, and its gradient is not slow, as that of short half-precision rows on a CPU is."""
     short = call.query.device.type == "cpu" and call.query.element_size() == 2 and call.learns
@@ -64,7 +69,7 @@ _SHORT, _CACHED, _LONG = 128 * 128, 1 << 18, 1 << 24
 TABLE: tuple[Rule, ...] = (
     Rule("edges", _is_sparse, "the mask is a graph with few edges: only they are computed"),
     Rule("banded", _is_banded, "the mask lies within a narrow band: only the band is computed"),
-    Rule("flex", lambda call: call.mask is None or not call.mask.is_causal(), "one compiled program skips blocks"),
+    Rule("flex", _has_blocks, "one compiled program skips blocks of pairs that the mask forbids"),
     Rule(
         "fused",
         _is_tiled_well,
@@ -86,7 +91,7 @@ class Plan:
     """How a call will be computed, and why each other kernel will not.
 
     `flops` counts multiplications and additions of the forward pass that are really done, under the mask as the kernel
-    honours it; `bytes` what is read and written at least once; `materialises` says what is in memory besides.
+    honours it; `bytes` what inputs and output take, and the table of `plain`; `materialises` says what is in memory besides.
     """
 
     kernel: str

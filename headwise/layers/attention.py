@@ -32,7 +32,8 @@ class MultiHeadAttention(nn.Module):
     Args:
         d_model: width of x and of the result.
         num_heads: heads of the query.
-        mechanism: what each head computes, an object or a name of `headwise list mechanisms`; `Scored()` if None.
+        mechanism: what each head computes, an object or a name of `headwise list mechanisms`, which is built for 512
+            positions without dropout; `Scored()` if None.
         num_kv_heads: heads of key and value, a divisor of num_heads (grouped-query; 1: multi-query); all if None.
         head_dim: width of a head's queries and keys; d_model / num_heads if None.
         value_dim: width of a head's values; head_dim if None.
@@ -119,7 +120,8 @@ class MultiHeadAttention(nn.Module):
             start = key.shape[2] - x.shape[1]
             return self._joined(self._attend(query[:, :, start:], key, value, mask, start))
         if memory is not None or (isinstance(cache.memory, KeyValues) and cache.memory.fixed):
-            assert isinstance(cache.memory, KeyValues)
+            if not isinstance(cache.memory, KeyValues):
+                raise ConfigError("cross-attention keeps its memory in KeyValues(); States are a self-attention's own")
             if memory is not None:
                 cache.memory.fill(*self.project_memory(_seen(memory, mask, x.shape[1])))
             return self._joined(self._crossed(x, *cache.memory.read(), mask))
@@ -164,7 +166,9 @@ class MultiHeadAttention(nn.Module):
         step: AttentionStep | None = None,
     ) -> Tensor:
         """Self-attention; with a step, queries and keys were turned before the keys were stored."""
-        bias, relative = None if step is None else step.ancestry, None
+        # zeros and minus infinities, the same in every type
+        bias = None if step is None or step.ancestry is None else step.ancestry.to(query.dtype)
+        relative = None
         if self.position is not None:
             if step is None:
                 query, key = self.position.rotate(query, start), self.position.rotate(key, 0)

@@ -4,9 +4,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
-from headwise.attention.precision import autocast_dtype, uncast
+from headwise.attention.again import again, bound, can_run_again, held
+from headwise.attention.precision import autocast_dtype, uncast, wide
 
 CHUNK_ROWS = 512
 
@@ -28,10 +28,15 @@ def output_loss(
     """
     if type(output) is nn.Linear:
         return vocabulary_loss(hidden, output.weight, output.bias, targets, label_smoothing)
-    losses = [
-        checkpoint(_called, output, rows, target, label_smoothing, use_reentrant=False)
-        for rows, target in zip(hidden.split(CHUNK_ROWS), targets.split(CHUNK_ROWS), strict=True)
-    ]
+    called = bound(output)
+
+    def loss(rows: Tensor, target: Tensor) -> Tensor:
+        logits = called(rows)
+        return F.cross_entropy(wide(logits), target, reduction="sum", label_smoothing=label_smoothing)
+
+    repeats = torch.is_grad_enabled() and can_run_again((hidden, *held(output).values()))
+    chunks = zip(hidden.split(CHUNK_ROWS), targets.split(CHUNK_ROWS), strict=True)
+    losses = [again(loss, *chunk) if repeats else loss(*chunk) for chunk in chunks]
     return torch.stack(losses).sum()
 
 
@@ -69,12 +74,6 @@ def _loss(
         return _chunked(hidden, weight, bias, targets, smoothing, low, gradients=False)[0]
     loss: Tensor = _VocabularyLoss.apply(hidden, weight, bias, targets, smoothing, low)[0]
     return loss
-
-
-def _called(output: nn.Module, hidden: Tensor, targets: Tensor, label_smoothing: float) -> Tensor:
-    logits = output(hidden)
-    wide = logits if logits.dtype == torch.float64 else logits.float()
-    return F.cross_entropy(wide, targets, reduction="sum", label_smoothing=label_smoothing)
 
 
 class _VocabularyLoss(torch.autograd.Function):
@@ -121,33 +120,37 @@ def _chunked(
     gradients: bool,
 ) -> Made:
     """(loss, gradients of hidden, weight and bias); without `gradients` they are None."""
-    wide = torch.float64 if hidden.dtype == torch.float64 else torch.float32
+    exact = torch.float64 if hidden.dtype == torch.float64 else torch.float32
     low_weight, low_bias = weight.to(low), None if bias is None else bias.to(low)
     # the sum of mean logits is a product of sums: the smoothed part costs no pass over logits
-    mean_row, hidden_sum = weight.to(wide).mean(0), hidden.sum(0, dtype=wide)
-    mean_bias = 0.0 if bias is None else bias.to(wide).mean()
+    mean_row, hidden_sum = weight.to(exact).mean(0), hidden.sum(0, dtype=exact)
+    mean_bias = 0.0 if bias is None else bias.to(exact).mean()
     total = -smoothing * (hidden_sum @ mean_row + hidden.shape[0] * mean_bias)
-    d_hidden, d_weight, d_bias = [], torch.zeros_like(low_weight), torch.zeros_like(low_weight[:, 0], dtype=wide)
+    d_hidden, d_weight = [], torch.zeros_like(low_weight, dtype=exact)
+    d_bias = torch.zeros_like(low_weight[:, 0], dtype=exact)
     for rows, target in _chunks(hidden.to(low), targets):
         numbers = torch.arange(target.shape[0], device=target.device)
         logits = F.linear(rows, low_weight, low_bias)
         odds = logits.softmax(-1)
         # the fused softmax and the largest logit of each row give the sum of exponentials
-        log_sum = _largest(logits).to(wide) - _largest(odds).to(wide).log()
-        total = total + (log_sum - (1.0 - smoothing) * logits[numbers, target].to(wide)).sum()
+        log_sum = _largest(logits).to(exact) - _largest(odds).to(exact).log()
+        # unlike an index, it refuses numbers below 0
+        wanted = logits.gather(1, target.unsqueeze(1)).squeeze(1).to(exact)
+        total = total + (log_sum - (1.0 - smoothing) * wanted).sum()
         if not gradients:
             continue
         # setting is free where adding (`scatter_add_`) copies the whole block of a half-precision type
         odds[numbers, target] = odds[numbers, target] - (1.0 - smoothing)
         d_hidden.append((odds @ low_weight).to(hidden.dtype))
-        d_weight.addmm_(odds.mT, rows)
+        # products are rounded, their sum over chunks is not
+        d_weight = d_weight.addmm_(odds.mT, rows) if low == exact else d_weight.add_(odds.mT @ rows)
         if bias is not None:
-            d_bias += odds.sum(0, dtype=wide)
+            d_bias += odds.sum(0, dtype=exact)
     if not gradients:
         return total, None, None, None
     # the gradient of the share of the target that is spread over the vocabulary
     share = smoothing / weight.shape[0]
-    d_weight = (d_weight - share * hidden_sum.to(low)).to(weight.dtype)
+    d_weight = (d_weight - share * hidden_sum).to(weight.dtype)
     spread = None if bias is None else (d_bias - share * hidden.shape[0]).to(bias.dtype)
     return total, torch.cat(d_hidden) - (smoothing * mean_row).to(hidden.dtype), d_weight, spread
 

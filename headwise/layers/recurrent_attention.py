@@ -82,7 +82,8 @@ class AdditiveAttention(Mechanism):
             weights: Tensor = self.normalizer(scores, call.keep())
             return weights
         # `Softmax`, with what the mask means for it made once for all steps
-        bias, some = call.mask.made("softmax", (call.shape, scores.dtype, scores.device), lambda: _parts(call, scores))
+        made_for = (*call.shape, call.query_start, scores.dtype, scores.device)
+        bias, some = call.mask.made("softmax", made_for, lambda: _parts(call, scores))
         return (scores + bias).softmax(-1) * some
 
 

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from headwise.attention.again import can_run_again, held
 from headwise.attention.dropout import Dropout
 from headwise.attention.masks import Mask
 from headwise.attention.precision import autocast_dtype
@@ -82,12 +83,12 @@ class ReversibleSequence(nn.Module):
         x2: Float[Tensor, "batch length d_model"],
         mask: Mask | None,
     ) -> Pair:
-        named = self.couplings.named_parameters(remove_duplicate=False)
-        learned = {name: tensor for name, tensor in named if tensor.requires_grad}
-        learns = torch.is_grad_enabled() and (bool(learned) or x1.requires_grad or x2.requires_grad)
-        # a compiler chooses itself what it makes again, and transforms of `torch.func` cannot see inside
-        if learns and not torch.compiler.is_compiling() and torch.func.debug_unwrap(x1) is x1:
-            y1, y2 = _Recomputed.apply(x1, x2, self.couplings, mask, tuple(learned), *learned.values())
+        own = held(self.couplings)
+        tensors = (x1, x2, *own.values())
+        learns = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+        # a compiler chooses itself what it makes again
+        if learns and not torch.compiler.is_compiling() and can_run_again(tensors):
+            y1, y2 = _Recomputed.apply(x1, x2, self.couplings, mask, tuple(own), *own.values())
             return y1, y2
         for coupling in self.couplings:
             x1, x2 = coupling(x1, x2, mask)
@@ -194,7 +195,7 @@ class _Moment(NamedTuple):
 
 class _Recomputed(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x1, x2, couplings, mask, names, *learned):
+    def forward(ctx, x1, x2, couplings, mask, names, *own):
         ctx.couplings, ctx.mask, ctx.names, ctx.moments = couplings, mask, names, []
         for coupling in couplings:
             before_f = _Moment.now(x1.device)
@@ -202,7 +203,7 @@ class _Recomputed(torch.autograd.Function):
             before_g = _Moment.now(x1.device)
             x2 = x2 + coupling.g(x1)
             ctx.moments.append((before_f, before_g))
-        ctx.save_for_backward(x1, x2, *learned)
+        ctx.save_for_backward(x1, x2, *own)
         return x1, x2
 
     @staticmethod
@@ -210,8 +211,8 @@ class _Recomputed(torch.autograd.Function):
         if torch.is_grad_enabled():
             # what is recomputed has no graph to the outputs it came from
             raise Unsupported("reversible layers have no second derivative; run the couplings one by one instead")
-        y1, y2, *learned = ctx.saved_tensors
-        gradients = _Gradients(dict(zip(ctx.names, learned, strict=True)))
+        y1, y2, *own = ctx.saved_tensors
+        gradients = _Gradients(dict(zip(ctx.names, own, strict=True)))
         for i in reversed(range(len(ctx.couplings))):
             coupling, (before_f, before_g) = ctx.couplings[i], ctx.moments[i]
             branch, d_input = gradients.through(coupling.g, f"{i}.g.", {}, before_g, y1, d_y2)
@@ -222,11 +223,11 @@ class _Recomputed(torch.autograd.Function):
 
 
 class _Gradients:
-    """Gradients of parameters, given by their names as the forward pass saw them, summed branch by branch."""
+    """Gradients of what branches hold, given by its names as the forward pass saw it, summed branch by branch."""
 
-    def __init__(self, parameters: dict[str, Tensor]):
-        self.parameters = parameters
-        self.found: dict[str, Tensor | None] = dict.fromkeys(parameters)
+    def __init__(self, tensors: dict[str, Tensor]):
+        self.tensors = tensors
+        self.found: dict[str, Tensor | None] = dict.fromkeys(tensors)
 
     def through(
         self,
@@ -238,18 +239,16 @@ class _Gradients:
         d_output: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """The branch of x computed again, and the gradient of x."""
-        # once each, however often the branch has it; what branches share has a name in each
-        own = {
-            name: self.parameters[prefix + name]
-            for name, _ in branch.named_parameters()
-            if prefix + name in self.parameters
-        }
+        # what branches share has a name in each; once in each, however often a branch has it
+        names = dict((*branch.named_parameters(), *branch.named_buffers()))
+        own = {name: self.tensors[prefix + name] for name in names}
+        learned = {name: tensor for name, tensor in own.items() if tensor.requires_grad}
         x = x.detach().requires_grad_()
         with torch.enable_grad(), moment.again():
             output = torch.func.functional_call(branch, own, (x,), options)
-            wanted = [x, *own.values()]
+            wanted = [x, *learned.values()]
             d_x, *found = torch.autograd.grad(output, wanted, d_output.to(output.dtype), allow_unused=True)
-        for name, gradient in zip(own, found, strict=True):
+        for name, gradient in zip(learned, found, strict=True):
             known = self.found[prefix + name]
             if gradient is not None:
                 self.found[prefix + name] = gradient if known is None else known + gradient

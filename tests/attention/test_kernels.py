@@ -1,5 +1,6 @@
 """Every kernel equals the definition, forward and backward: masks, normalizers, biases, types, layouts, lengths."""
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -27,8 +28,8 @@ from headwise.attention.kernels import plain, strips
 from headwise.attention.masks import Causal, Edges, Padding, Table, Window
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.relative import Relative
-from headwise.attention.scores import GAT, Additive, Bilinear, Dot, SoftCap
-from headwise.errors import Unsupported
+from headwise.attention.scores import GAT, Additive, Bilinear, Cosine, Dot, SoftCap
+from headwise.errors import ShapeError, Unsupported
 
 every_kernel = pytest.mark.parametrize("kernel", KERNELS)
 every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -335,3 +336,42 @@ def test_scale_is_one_over_the_root_of_the_width():
         default = attend(query, key, value, kernel=kernel)
         assert_near(default, attend(query, key, value, scale=11**-0.5, kernel=kernel).cpu().numpy(), 1e-13)
         assert_near(default, attend(3 * query, key, value, score=Dot(11**-0.5 / 3), kernel=kernel).cpu().numpy(), 1e-13)
+
+
+@pytest.mark.parametrize("score", [Bilinear(32, 32), Cosine(2, scale=100.0)], ids=["bilinear", "cosine"])
+@pytest.mark.parametrize("kernel", ["fused", "strips", "banded"])
+def test_what_a_score_makes_of_half_precision_is_not_rounded(kernel, score):
+    tensors = [3 * torch.randn(1, 2, 96, 32).bfloat16() for _ in range(3)]
+    mask = Window(8, 8) if kernel == "banded" else None
+    exact = planner.run(Call(*(t.double() for t in tensors), copy.deepcopy(score).double(), mask=mask), "plain")
+    found = planner.run(Call(*tensors, score, mask=mask), kernel)
+    assert found.dtype == torch.bfloat16
+    assert (found.double() - exact).abs().max() < 0.05
+
+
+def test_a_bias_of_another_half_precision_is_not_rounded():
+    query, key, value = (torch.randn(1, 1, 4, 8).half() for _ in range(3))
+    bias = torch.tensor([7e4, 8e4, 0.0, 0.0]).bfloat16().view(1, 1, 1, 4)
+    torch.testing.assert_close(attend(query, key, value, bias=bias), value[:, :, 1:2].expand(-1, -1, 4, -1))
+
+
+def test_strips_of_keys_under_an_inverted_table():
+    table = torch.rand(400, 400) < 0.2
+    tensors = [torch.randn(1, 2, 400, 8) for _ in range(3)]
+    mask = ~Table(table) & Window(30, 30)
+    found, wanted = (planner.run(Call(*tensors, normalizer="relu", mask=mask), name) for name in ("strips", "plain"))
+    torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("start", [-5, 1.5])
+def test_positions_of_queries_count_from_zero(start, untyped):
+    x = torch.randn(1, 1, 8, 4)
+    with pytest.raises(ShapeError, match="query_start must be a position from 0 on"):
+        attend(x[:, :, :3], x, x, mask=Table(torch.ones(8, 8, dtype=torch.bool)), query_start=start)
+
+
+def test_functions_are_differentiated_by_any_of_their_tensors():
+    query, key, value = (torch.randn(1, 1, 40, 4) for _ in range(3))
+    run = lambda value: planner.run(Call(query, key, value, normalizer="relu"), "strips").square().sum()  # noqa: E731
+    found = torch.func.grad(run)(value)
+    torch.testing.assert_close(found, torch.autograd.grad(run(value.requires_grad_()), value)[0])

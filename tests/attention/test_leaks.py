@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headwise.attention import attend, kernels, planner
 from headwise.attention.call import Call
-from headwise.attention.masks import Causal, Documents, Edges, Mask, Padding, Prefix, Table, Window
+from headwise.attention.masks import Causal, Documents, Edges, Mask, Padding, Prefix, Shifts, Table, Window
 from headwise.attention.scores import Additive, Bilinear
 
 every_kernel = pytest.mark.parametrize("kernel", KERNELS)
@@ -268,3 +268,67 @@ def test_a_key_that_one_head_of_a_group_sees_is_there_for_it(kernel):
     found = run(Call(query, key, value, mask=Table(keep)), kernel)
     each = (tensor.repeat_interleave(3, 1) for tensor in (key, value))
     torch.testing.assert_close(found, attend(query, *each, mask=Table(keep), kernel="plain"))
+
+
+# masks whose structure says less than their table, with a query that sees nothing beside keys that others see
+HALF_TOLD = {
+    "inverted": lambda: Padding(torch.tensor([5, 2])) & ~Padding(torch.tensor([1, 2])),
+    "left padding": lambda: Causal() & ~Padding(torch.tensor([0, 5])),
+    "shifts": lambda: Shifts((-1, 3, 0)),
+    "own": lambda: Later(),
+    "by query": lambda: Padding(torch.tensor([[5, 5, 5, 5, 0], [0, 1, 0, 0, 0]])),
+}
+
+
+class Later(Mask):
+    """Keys after the first, for all queries but the first."""
+
+    def __call__(self, batch, head, query, key):
+        return (key >= 1) & (query >= 1)
+
+
+@pytest.mark.parametrize("normalizer", ["softmax", "sparsemax"])
+@pytest.mark.parametrize("kernel", ["auto", "plain", "fused"])
+@pytest.mark.parametrize("name", HALF_TOLD)
+def test_a_table_tells_what_the_structure_of_a_mask_does_not(name, kernel, normalizer):
+    if (kernel, normalizer) == ("fused", "sparsemax"):
+        return
+    mask = HALF_TOLD[name]()
+    keep = mask.dense(2, 3, 5, 5).expand(2, 3, 5, 5)
+    blind, hidden = ~keep.any(3), ~keep.any(2)
+    tensors = [torch.randn(2, 3, 5, 4) for _ in range(3)]
+    exact = planner.run(Call(*tensors, normalizer=normalizer, mask=mask), "plain")
+    places = zip(tensors, (blind, hidden, hidden), strict=True)
+    poisoned = [tensor.masked_fill(where.unsqueeze(-1), NAN).requires_grad_() for tensor, where in places]
+    output = planner.run(Call(*poisoned, normalizer=normalizer, mask=mask), kernel)
+    torch.testing.assert_close(output, exact)
+    assert not output[blind].any()
+    d_query, d_key, d_value = torch.autograd.grad(output.square().sum(), poisoned)
+    assert not d_query[blind].any()
+    assert not d_key[hidden].any()
+    assert all(gradient.isfinite().all() for gradient in (d_query, d_key, d_value))
+
+
+@pytest.mark.parametrize("kernel", ["auto", "plain"])
+def test_parameters_of_functions_learn_nothing_from_queries_that_see_nothing(kernel):
+    weight = torch.randn(4, 4, requires_grad=True)
+    scale = torch.ones((), requires_grad=True)
+    query, key = torch.randn(2, 2, 5, 4), torch.randn(2, 2, 5, 4)
+    query[1] = NAN
+    mask = Padding(torch.tensor([5, 0]))
+    for options, learned in (
+        ({"score": lambda q, k: q @ weight @ k.mT}, weight),
+        ({"normalizer": lambda scores, keep: (scores * scale).softmax(-1)}, scale),
+    ):
+        output = planner.run(Call(query, key, key, mask=mask, **options), kernel)
+        (gradient,) = torch.autograd.grad(output.square().sum(), learned)
+        assert gradient.isfinite().all()
+
+
+def test_batched_gradients_and_traces_of_masked_attention():
+    x = torch.randn(1, 2, 3, 4)
+    run = lambda x: attend(x, x, x, mask=Padding(torch.tensor([2])))  # noqa: E731
+    one, two = (torch.autograd.functional.jacobian(run, x, vectorize=vectorize) for vectorize in (False, True))
+    torch.testing.assert_close(one, two)
+    negative = torch.randn(1, 2, 3, 4, dtype=torch.cfloat).conj().imag
+    torch.testing.assert_close(run(negative), run(negative.resolve_neg().clone()))

@@ -78,3 +78,11 @@ def test_what_it_refuses():
         AdditiveAttention(5)(Call(x[:, :1], x[:, :1], x[:, :1]))
     with pytest.raises(Unsupported, match="AdditiveAttention has no scores that a bias could be added to"):
         AdditiveAttention(4)(Call(x[:, :1], x[:, :1], x[:, :1], bias=torch.zeros(1, 1, 1, 3)))
+
+
+def test_a_shared_mask_serves_calls_from_other_positions():
+    attention, score, query, key, value = parts()
+    shared, query, key = Causal().shared(), score.query(query)[:, :, :1], score.key(key)
+    for start in (0, 3):
+        found, alone = (attention(Call(query, key, value, mask=mask, query_start=start)) for mask in (shared, Causal()))
+        assert torch.equal(found, alone)

@@ -179,3 +179,28 @@ def test_parameters_given_for_the_call_are_those_that_learn():
         torch.testing.assert_close(given[name].grad, parameter.grad)
     assert all(parameter.grad is None for parameter in stack.parameters())
     torch.testing.assert_close(torch.func.grad(loss, argnums=1)(given, numbers(1)), x.grad)
+
+
+def test_buffers_and_frozen_parameters_given_for_the_call_count_too():
+    class Scaling(nn.Module):
+        def __init__(self, size):
+            super().__init__()
+            self.register_buffer("scale", torch.tensor(size).double())
+            self.frozen = nn.Parameter(torch.tensor(size).double(), requires_grad=False)
+            self.learned = nn.Parameter(torch.tensor(size).double())
+
+        def forward(self, x, **options):
+            return torch.tanh(x * self.scale) * self.frozen + self.learned
+
+    stack, other = (ReversibleSequence([Reversible(Scaling(s), Scaling(s))]) for s in (0.5, 1.5))
+    given = {**dict(other.named_parameters()), **dict(other.named_buffers())}
+    gradients = []
+    for run in (lambda x: torch.func.functional_call(stack, given, (x, numbers(2), None)),
+                lambda x: one_by_one(other.couplings, x, numbers(2), None)):  # fmt: skip
+        x = numbers(1).requires_grad_()
+        gradients.append(torch.autograd.grad(sum(y.square().sum() for y in run(x)), x)[0])
+    torch.testing.assert_close(*gradients)
+    # a gradient of functions with respect to parameters alone
+    own = {name: tensor.detach() for name, tensor in other.named_parameters() if "learned" in name}
+    loss = lambda p: sum(y.sum() for y in torch.func.functional_call(other, p, (numbers(1), numbers(2), None)))  # noqa: E731
+    assert all(gradient.isfinite().all() for gradient in torch.func.grad(loss)(own).values())

@@ -158,3 +158,10 @@ def test_rotations_know_near_from_far_before_anything_is_learned():
 def test_options_that_make_no_rotation(make, message):
     with pytest.raises(ConfigError, match=message):
         make()
+
+
+def test_heads_that_start_at_an_odd_place_in_memory():
+    numbers = torch.randn(2 * 5 * 4 + 1)
+    heads = numbers[1:].view(1, 2, 5, 4)
+    rotary = Rotary(4)
+    torch.testing.assert_close(rotary.rotate(heads, 3), rotary.rotate(heads.clone(), 3))

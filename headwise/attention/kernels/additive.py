@@ -48,7 +48,8 @@ def keeps(call: Call) -> str:
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     """The output of the call. A compiler is given the definition, whose numbers inside tanh it does not write down."""
     traced = torch.compiler.is_compiling()
-    return plain.attention(call.clean(), call.keep(), None if traced else _blocked(call.score))
+    keep = call.keep()
+    return plain.attention(call.clean(keep), keep, None if traced else _blocked(call.score))
 
 
 def _blocked(score: Additive) -> Any:

@@ -60,7 +60,7 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     call = replace(call.clean(), mask=None)
     query, key, value, scale = call.query, call.key, call.value, 1.0
     if tiled:
-        query, key, scale = call.score.as_dot(query, key)
+        query, key, value, scale = call.products()
         key, value = (per_head(tensor, call.shape[1]) for tensor in (key, value))
         # of one width, or SDPA would keep the scores, on a CPU
         dim = max(query.shape[-1], value.shape[-1])
@@ -75,7 +75,7 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         blocks.append(found if asking is None else zeroed(found, asking))
     # (batch, heads, groups x every x block, value_dim)
     output = torch.stack(blocks, 3).flatten(2, 4)
-    return output[:, :, : call.shape[2], : call.value.shape[-1]]
+    return output[:, :, : call.shape[2], : call.value.shape[-1]].to(call.value.dtype)
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
+from headwise.attention.again import again, bound, can_run_again
 from headwise.attention.call import Call, per_head
 from headwise.attention.dropout import drop
 from headwise.attention.kernels._edges_graph import Graph, graph, products, softmax, sums, taken
-from headwise.attention.kernels.strips import bound
 from headwise.attention.masks import Edges, Shared
 from headwise.attention.normalizers import Function, Normalizer, Softmax
 from headwise.attention.precision import wide
@@ -147,15 +146,15 @@ def _listed(
     width = call.shape[0] * call.shape[1] * call.score.pair_width(call.query)
     # the gradient of some pairs is as large as all tokens, so there are as many pairs
     step = max(*call.shape[2:], _NUMBERS // max(1, width))
-    # transforms of `torch.func` have no hooks for saved tensors, and a compiler chooses itself what it makes again
-    again = call.learns and not torch.compiler.is_compiling() and torch.func.debug_unwrap(query) is query
-    scored = scored or (bound(_Pairwise(call.score)) if again else call.score.pairs)
+    # a compiler chooses itself what it makes again
+    repeats = call.learns and not torch.compiler.is_compiling() and can_run_again(call.tensors)
+    scored = scored or (bound(_Pairwise(call.score)) if repeats else call.score.pairs)
 
     def part(row: Tensor, column: Tensor) -> Tensor:
         return scored(query.index_select(2, row), key.index_select(2, column))
 
     indices = zip(pattern.row.split(step), pattern.column.split(step), strict=True)
-    return torch.cat([checkpoint(part, *at, use_reentrant=False) if again else part(*at) for at in indices], dim=2)
+    return torch.cat([again(part, *at) if repeats else part(*at) for at in indices], dim=2)
 
 
 class _Pairwise(nn.Module):

@@ -74,17 +74,17 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
 def attend_with(attention: Callable[..., Any], call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     """The call as FlexAttention takes it: `attention` is its function, compiled or not."""
     call = call.clean()
-    query, key, scale = _inner(call.score).as_dot(call.query, call.key)
+    query, key, value, scale = call.products(_inner(call.score))
     output: Tensor = attention(
         query.contiguous(),
         key.contiguous(),
-        call.value.contiguous(),
+        value.contiguous(),
         score_mod=_change(call),
         block_mask=_blocks(call),
         scale=scale,
         enable_gqa=True if call.group > 1 else False,  # noqa: SIM210
     )
-    return output
+    return output.to(call.value.dtype)
 
 
 @cache
@@ -129,7 +129,11 @@ def _blocks(call: Call) -> Any:
     mask, start, device = moved(call.mask, call.query.device), call.query_start, call.query.device
     # a lambda: the arguments are counted, which a bound method hides
     allowed = lambda batch, head, query, key: mask(batch, head, query + start, key)  # noqa: E731
-    make = lambda: create_block_mask(allowed, *call.shape, device=str(device))  # noqa: E731
+    # an axis that the mask does not depend on has no table of its own
+    pair = torch.arange(2, device=device)
+    batch, heads = mask.over(pair[: call.shape[0]], pair[: call.shape[1]], pair[:1], pair[:1]).shape[:2]
+    sizes = (call.shape[0] if batch > 1 else None, call.shape[1] if heads > 1 else None, *call.shape[2:])
+    make = lambda: create_block_mask(allowed, *sizes, device=str(device))  # noqa: E731
     return call.mask.made("blocks", (*call.shape, start, device), make)
 
 

@@ -23,7 +23,7 @@ def refusal(call: Call) -> str | None:
         return f"the score {type(call.score).__name__} is no dot product"
     if call.relative is not None:
         return "there are relative positions"
-    if call.bias is not None and call.bias.element_size() > call.query.element_size():
+    if call.bias is not None and torch.promote_types(call.bias.dtype, call.query.dtype) != call.query.dtype:
         return f"the bias would be rounded to {call.query.dtype}"
     if 0 in (*call.shape, call.query.shape[-1], call.value.shape[-1]):
         return "an axis is empty"
@@ -58,8 +58,7 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     """The output of the call."""
     causal = _is_causal(call)
     keep = None if causal else call.keep()
-    call = call.clean()
-    query, key, scale = call.score.as_dot(call.query, call.key)
+    query, key, value, scale = call.clean(keep).products()
     asking, bias = None, call.bias
     if keep is not None:
         # a row without a key sees all of them with a query of zeros and is zeroed afterwards: its softmax and its
@@ -69,7 +68,7 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         query, keep = zeroed(query, asking), (keep | empty).expand(-1, -1, -1, key.shape[2])
         if bias is not None:
             bias = torch.where(keep & ~empty, bias.to(query.dtype), torch.where(empty, 0.0, -math.inf).to(query.dtype))
-    width, value = call.value.shape[-1], call.value
+    width = value.shape[-1]
     if query.shape[-1] != width:
         # unequal widths would make SDPA keep the scores, on a CPU
         more = query.shape[-1] - width
@@ -85,6 +84,7 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         # a Python bool of symbolic heads too
         enable_gqa=True if call.group > 1 else False,  # noqa: SIM210
     )[..., :width]
+    output = output.to(call.value.dtype)
     return output if asking is None else zeroed(output, asking)
 
 

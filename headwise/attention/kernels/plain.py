@@ -33,12 +33,14 @@ def keeps(call: Call) -> str:
 
 def weights(call: Call) -> Float[Tensor, "batch heads query_len key_len"]:
     """The attention weights before dropout, in float32 or wider; exactly 0 where mask or bias forbid the pair."""
-    return normalized(call.clean(), call.keep())
+    keep = call.keep()
+    return normalized(call.clean(keep), keep)
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     """The output of the call."""
-    return attention(call.clean(), call.keep())
+    keep = call.keep()
+    return attention(call.clean(keep), keep)
 
 
 def attention(

@@ -5,14 +5,14 @@ that of one strip. A mask within a band costs only the keys that the band reache
 arXiv:2112.05682, section 4, with whole rows in place of a running maximum.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch import Tensor
 
+from headwise.attention.again import again, bound, can_run_again
 from headwise.attention.call import Call, per_head
 from headwise.attention.kernels import plain
 from headwise.attention.precision import wide
@@ -46,12 +46,12 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     """The output of the call."""
     limits, mask, heads = list(_strips(call)), call.mask, call.shape[1]
     call = call.clean()
-    query, key, score = call.query, call.key, call.score
+    # once for all strips, not once in each
+    query, key, value = wide(call.query), wide(per_head(call.key, heads)), wide(per_head(call.value, heads))
+    score = call.score
     if score.is_dot():
         query, key, scale = score.as_dot(query, key)
         score = Dot(scale)
-    # once for all strips, not once in each
-    query, key, value = wide(query), wide(per_head(key, heads)), wide(per_head(call.value, heads))
     whole = replace(call, query=query, key=key, value=value, score=score, mask=None)
     scored, normalizer = bound(score), bound(call.normalizer)
 
@@ -64,8 +64,11 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
             keep = table if keep is None else table & keep
         return plain.attention(part, keep, scored, normalizer)
 
-    run = _recomputed if call.learns and _hooks_work(query) else _as_it_is
-    return torch.cat([run(strip, limit) for limit in limits], dim=2).to(call.value.dtype)
+    if call.learns and can_run_again(call.tensors):
+        strips = [again(strip, *limit) for limit in limits]
+    else:
+        strips = [strip(*limit) for limit in limits]
+    return torch.cat(strips, dim=2).to(call.value.dtype)
 
 
 def cut(call: Call, first: int, last: int, low: int, high: int) -> Call:
@@ -85,31 +88,6 @@ def cut(call: Call, first: int, last: int, low: int, high: int) -> Call:
         # only distances are read from it
         query_start=call.query_start + first - low,
     )
-
-
-def bound(module: nn.Module) -> Callable[..., Tensor]:
-    """The module with its parameters as they are now: recomputed later, it must not meet others in their place.
-
-    Under `torch.func.functional_call` a module holds the given parameters only until the call returns.
-    """
-    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-    if not tensors:
-        return module
-    return lambda *inputs: torch.func.functional_call(module, tensors, inputs)
-
-
-def _recomputed(strip: Callable[..., Tensor], limit: tuple[int, int, int, int]) -> Tensor:
-    output: Tensor = checkpoint(strip, *limit, use_reentrant=False)
-    return output
-
-
-def _as_it_is(strip: Callable[..., Tensor], limit: tuple[int, int, int, int]) -> Tensor:
-    return strip(*limit)
-
-
-def _hooks_work(tensor: Tensor) -> bool:
-    """Whether tensors saved for the gradient can be made again: transforms of `torch.func` have no hooks for it."""
-    return torch.compiler.is_compiling() or torch.func.debug_unwrap(tensor) is tensor
 
 
 def _strips(call: Call) -> Iterator[tuple[int, int, int, int]]:

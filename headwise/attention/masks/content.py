@@ -33,6 +33,9 @@ class Padding(Mask):
         lens = self.valid_lens.to(key.device)
         return key < (lens[batch] if lens.ndim == 1 else lens[batch, query])
 
+    def tells_who_sees(self) -> bool:
+        return self.valid_lens.ndim == 1
+
     def seen(
         self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
     ) -> Bool[Tensor, "batch 1 key_len"]:
@@ -95,12 +98,13 @@ class Table(Mask):
         key_len: int,
         *,
         query_start: int = 0,
-        key_start: int = 0,
+        key_start: int | None = None,
         device: torch.device | str | None = None,
     ) -> Bool[Tensor, "#batch #heads #query_len #key_len"]:
         rows = self._rows(query_start, query_len)
-        keys = rows if rows.shape[3] == 1 else rows[..., key_start : key_start + key_len]
-        return self._fitting(keys, (batch, heads, query_len, key_len), query_start).to(device or keys.device)
+        if key_start is not None and rows.shape[3] > 1:
+            rows = rows[..., key_start : key_start + key_len]
+        return self._fitting(rows, (batch, heads, query_len, key_len), query_start).to(device or rows.device)
 
     def _fitting(self, rows: Tensor, wanted: tuple[int, int, int, int], query_start: int) -> Tensor:
         # the last row of a table that ends too early is no row for all queries

@@ -61,6 +61,10 @@ class Mask(ABC):
         """Why this pair, which is forbidden, is."""
         return f"{type(self).__name__} says no to query {query} and key {key}"
 
+    def tells_who_sees(self) -> bool:
+        """Whether `seen` is exact, and a query without a key stands in a sequence (batch row) in which none has one."""
+        return self.is_causal()
+
     def is_causal(self) -> bool:
         """Whether the mask is exactly `key <= query`."""
         return self.band() == (None, 0)
@@ -80,19 +84,22 @@ class Mask(ABC):
         key_len: int,
         *,
         query_start: int = 0,
-        key_start: int = 0,
+        key_start: int | None = None,
         device: torch.device | str | None = None,
     ) -> Bool[Tensor, "#batch #heads #query_len #key_len"]:
         """The mask as a table; an axis that it does not depend on has size 1.
 
         Args:
-            query_start, key_start: position of the first query and key.
+            query_start: position of the first query.
+            key_start: position of the first key, for a part of the keys; None: all of them, which are counted.
         Raises:
             ShapeError: sizes that the mask was not made for.
         """
-        self.check(batch, heads, query_len, key_start + key_len, query_start)
+        if key_start is None:
+            self.check(batch, heads, query_len, key_len, query_start)
+        first = key_start or 0
         queries = torch.arange(query_start, query_start + query_len, device=device)
-        keys = torch.arange(key_start, key_start + key_len, device=device)
+        keys = torch.arange(first, first + key_len, device=device)
         return self.over(torch.arange(batch, device=device), torch.arange(heads, device=device), queries, keys)
 
     def shared(self) -> "Mask":
@@ -172,12 +179,15 @@ class And(Both):
         key_len: int,
         *,
         query_start: int = 0,
-        key_start: int = 0,
+        key_start: int | None = None,
         device: torch.device | str | None = None,
     ) -> Bool[Tensor, "#batch #heads #query_len #key_len"]:
         place: Any = {"query_start": query_start, "key_start": key_start, "device": device}
         size = (batch, heads, query_len, key_len)
         return self.left.dense(*size, **place) & self.right.dense(*size, **place)
+
+    def tells_who_sees(self) -> bool:
+        return self.left.tells_who_sees() and self.right.tells_who_sees()
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         parts = [part for part in (self.left, self.right) if not part.allows(batch, head, query, key)]
@@ -247,6 +257,9 @@ class Shared(Mask):
         place = (batch, heads, query_len, key_len, query_start, device)
         return self.made("seen", place, lambda: self.mask.seen(*place))
 
+    def tells_who_sees(self) -> bool:
+        return self.mask.tells_who_sees()
+
     def check(self, batch: int, heads: int, query_len: int, key_len: int, query_start: int) -> None:
         self.mask.check(batch, heads, query_len, key_len, query_start)
 
@@ -258,7 +271,7 @@ class Shared(Mask):
         key_len: int,
         *,
         query_start: int = 0,
-        key_start: int = 0,
+        key_start: int | None = None,
         device: torch.device | str | None = None,
     ) -> Bool[Tensor, "#batch #heads #query_len #key_len"]:
         place: Any = {"query_start": query_start, "key_start": key_start, "device": device}

@@ -187,12 +187,12 @@ def _gated_pairs(q: Tensor, k: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, Te
     q, k, g = (tensor.unflatten(3, (-1, size)) for tensor in (q, k, g))
     parts = q.shape[3]
     # (batch, heads, chunks, parts, size, size, features), then the sum over features
-    decay = (_between(size, last=True).to(g).flatten(0, 1) @ g).unflatten(-2, (size, size)).exp()
+    decay = (_between(size, g.device, last=True).to(g).flatten(0, 1) @ g).unflatten(-2, (size, size)).exp()
     itself = (q.unsqueeze(-2) * decay * k.unsqueeze(-3)).sum(-1).tril()
     one = torch.ones(max(size, parts), max(size, parts), dtype=g.dtype, device=g.device)
     since, left, whole = one[:size, :size].tril() @ g, one[:size, :size].triu(1) @ g, g.sum(-2)
     # (batch, heads, chunks, part of the key, part of the query, features)
-    decay = (_between(parts, last=False).to(g).transpose(0, 1).flatten(0, 1) @ whole).exp()
+    decay = (_between(parts, g.device, last=False).to(g).transpose(0, 1).flatten(0, 1) @ whole).exp()
     decay = decay.unflatten(-2, (parts, parts)) * one[:parts, :parts].triu(1).unsqueeze(-1)
     asked = (q * since.exp()).unsqueeze(3) * decay.unsqueeze(-2)
     others = (asked.flatten(-3, -2) @ (k * left.exp()).mT).unflatten(-2, (parts, size))
@@ -204,9 +204,9 @@ def _gated_pairs(q: Tensor, k: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, Te
     return scores @ v, since.flatten(3, 4), left.flatten(3, 4), whole.sum(-2, keepdim=True)
 
 
-def _between(size: int, *, last: bool) -> Tensor:
+def _between(size: int, device: torch.device, *, last: bool) -> Tensor:
     """[i, j, m]: whether m lies behind j and before i, or is the last, i."""
-    i, j, m = (torch.arange(size).view(shape) for shape in ((-1, 1, 1), (-1, 1), (-1,)))
+    i, j, m = (torch.arange(size, device=device).view(shape) for shape in ((-1, 1, 1), (-1, 1), (-1,)))
     return (j < m) & ((m <= i) if last else (m < i))
 
 

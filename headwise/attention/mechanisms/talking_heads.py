@@ -82,7 +82,7 @@ class TalkingHeads(Mechanism):
         def normalizer(scores: Tensor, keep: Tensor | None) -> Tensor:
             return _shown(_mix(call.normalizer(scores, keep), self.after), keep)
 
-        return replace(call.clean(), dropout=self.dropout if self.training else 0.0), keep, score, normalizer
+        return replace(call.clean(keep), dropout=self.dropout if self.training else 0.0), keep, score, normalizer
 
 
 def _mix(table: Tensor, mixture: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ class Additive(Score):
     Args:
         query_dim: width of a query.
         key_dim: width of a key.
-        hidden: width of the sum inside tanh; `value.weight` is v, which is read as a vector, never called as a layer.
+        hidden: width of the sum inside tanh; kernels read v, `value.weight`, as a vector.
 
     >>> Additive(3, 5, hidden=4)(torch.ones(2, 1, 6, 3), torch.ones(2, 1, 7, 5)).shape
     torch.Size([2, 1, 6, 7])
