@@ -91,7 +91,7 @@ class Plan:
     """How a call will be computed, and why each other kernel will not.
 
     `flops` counts multiplications and additions of the forward pass that are really done, under the mask as the kernel
-    honours it; `bytes` what inputs and output take, and the table of `plain`; `materialises` says what is in memory besides.
+    honours it; `bytes` what inputs and output take, and the table of `plain`; `materialises` what is in memory besides.
     """
 
     kernel: str
