@@ -132,11 +132,9 @@ def _chunked(
         numbers = torch.arange(target.shape[0], device=target.device)
         logits = F.linear(rows, low_weight, low_bias)
         odds = logits.softmax(-1)
-        # the fused softmax and the largest logit of each row give the sum of exponentials
-        log_sum = _largest(logits).to(exact) - _largest(odds).to(exact).log()
         # unlike an index, it refuses numbers below 0
         wanted = logits.gather(1, target.unsqueeze(1)).squeeze(1).to(exact)
-        total = total + (log_sum - (1.0 - smoothing) * wanted).sum()
+        total = total + (_log_sum(logits, odds, exact) - (1.0 - smoothing) * wanted).sum()
         if not gradients:
             continue
         # setting is free where adding (`scatter_add_`) copies the whole block of a half-precision type
@@ -160,6 +158,11 @@ def _chunks(rows: Tensor, targets: Tensor) -> list[tuple[Tensor, Tensor]]:
         # a program for any number of rows cannot count chunks
         return [(rows, targets)]
     return list(zip(rows.split(CHUNK_ROWS), targets.split(CHUNK_ROWS), strict=True))
+
+
+def _log_sum(logits: Tensor, odds: Tensor, exact: torch.dtype) -> Tensor:
+    """log of the sum of exponentials of each row, from its largest logit and that one's share, a fused softmax."""
+    return _largest(logits).to(exact) - _largest(odds).to(exact).log()
 
 
 def _largest(values: Tensor) -> Tensor:

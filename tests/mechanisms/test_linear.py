@@ -156,6 +156,7 @@ def test_a_layer_in_the_map_is_called_as_a_module():
     assert not torch.allclose(run(mechanism, *inputs), before)
 
 
+@not_simulated("their projection makes tensors of its own")
 def test_torch_geometric_computes_the_same():
     """Their Performer with its ReLU kernel is linear attention with features relu(W x) + 0.001."""
     with warnings.catch_warnings():
@@ -163,7 +164,7 @@ def test_torch_geometric_computes_the_same():
         pytest.importorskip("torch_geometric", exc_type=ImportError)
         performer = pytest.importorskip("torch_geometric.nn.attention.performer", exc_type=ImportError)
 
-    theirs = performer.PerformerProjection(11).double()
+    theirs = performer.PerformerProjection(11).double().to(DEVICE)
 
     class Theirs(FeatureMap):
         def forward(self, x):

@@ -5,6 +5,7 @@ import math
 import mechanism_checks as checks
 import pytest
 import torch
+from devices import not_simulated
 from mechanism_checks import run
 
 from headwise.attention import attend
@@ -77,6 +78,7 @@ def test_balancing_makes_it_doubly_stochastic():
     assert errors[0] > 10 * errors[1] > 100 * errors[2]
 
 
+@not_simulated("a sum that starts with 0 keeps an axis there")
 def test_soft_sorting_in_loops():
     """8 tokens in blocks of 3: a place of a sorted block is the mean of the tokens that exist there."""
     mechanism, (query, key, value) = sinkhorn(), [t.detach() for t in checks.tensors(8, 8, batch=1)]
