@@ -1,6 +1,5 @@
 """One attention as data: what a mechanism or kernel is asked to compute. Checked and coerced here only."""
 
-import copy
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -124,8 +123,10 @@ class Call:
             return self
         if seen.shape[1] > 1 and self.group > 1:
             seen = seen.unflatten(1, (-1, self.group)).any(2)
-        cleaned = copy.copy(self)
-        # of the same shapes, which were checked
+        # of the same shapes, which were checked; a compiler cannot trace `copy.copy`
+        cleaned = object.__new__(Call)
+        for name in Call.__slots__:
+            object.__setattr__(cleaned, name, getattr(self, name))
         object.__setattr__(cleaned, "key", zeroed(self.key, seen.unsqueeze(-1)))
         object.__setattr__(cleaned, "value", zeroed(self.value, seen.unsqueeze(-1)))
         return cleaned

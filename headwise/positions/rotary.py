@@ -222,7 +222,8 @@ def _interleaved(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     x = x.contiguous()
     pairs = x.unflatten(-1, (-1, 2))
     # complex numbers lie at even places
-    if x.storage_offset() % 2 == 0 and x.device.type in ("cpu", "cuda") and not torch.compiler.is_compiling():
+    traced = torch.compiler.is_compiling()
+    if not traced and x.storage_offset() % 2 == 0 and x.device.type in ("cpu", "cuda"):
         # one product that reads and writes once: 3 times as fast at 8 x 8 x 512 x 64, forward and backward, on an
         # Intel Xeon; compilers have no complex numbers
         return torch.view_as_real(torch.view_as_complex(pairs) * torch.complex(cos, sin)).flatten(-2)

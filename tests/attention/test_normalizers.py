@@ -54,10 +54,11 @@ def test_softmax1_can_attend_to_nothing():
 
 def test_the_scalable_temperature_keeps_one_weight_as_rows_grow():
     """One score of 2 among zeros: n^(s 2) / (n^(s 2) + n - 1) with s = 0.5 stays above a half; softmax falls to 0."""
+    # in float32 a sum of 10,000 exponentials rounds by its own order on every processor
     for n in (2, 10, 10000):
         scores = [2.0] + [0.0] * (n - 1)
-        assert _row(normalizers.build("scalable:0.5"), scores)[0] == pytest.approx(n / (2 * n - 1), rel=1e-5)
-        assert _row(softmax, scores)[0] == pytest.approx(math.exp(2) / (math.exp(2) + n - 1), rel=1e-5)
+        assert _row(normalizers.build("scalable:0.5"), scores)[0] == pytest.approx(n / (2 * n - 1), rel=1e-4)
+        assert _row(softmax, scores)[0] == pytest.approx(math.exp(2) / (math.exp(2) + n - 1), rel=1e-4)
 
 
 def test_a_sink_takes_weight_from_every_row():
