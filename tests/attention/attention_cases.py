@@ -1,10 +1,12 @@
 """Random attention calls for the property tests: shapes, masks of every kind and combination, tensors from a seed."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from attention_reference import Allowed, Reference, reference
 from devices import seeded
@@ -14,7 +16,9 @@ from torch import Tensor
 from headwise.attention import kernels, normalizers, planner
 from headwise.attention.call import Call
 from headwise.attention.masks import Causal, Mask, Padding, Table, Window
+from headwise.attention.relative import Relative
 from headwise.attention.scores import ScaledDot
+from headwise.errors import Unsupported
 
 # the one for an accelerator refuses every call here, which its own tests say
 KERNELS = ["auto", *(name for name in list(kernels.KERNELS) if name != "flex")]
@@ -120,6 +124,24 @@ def assert_near(actual: Tensor, expected: np.ndarray, tolerance: float) -> None:
     bound = tolerance * max(1.0, float(np.abs(expected).max()))
     wanted = torch.tensor(np.ascontiguousarray(expected))
     torch.testing.assert_close(actual.detach().double(), wanted, rtol=0, atol=bound)
+
+
+def definition(query, key, value, table):
+    """Softmax over what the table (batch, heads, query_len, key_len) allows, written out; zero where it is nothing."""
+    group = query.shape[1] // key.shape[1]
+    key, value = key.repeat_interleave(group, 1), value.repeat_interleave(group, 1)
+    some = table.any(-1, keepdim=True)
+    scores = (query @ key.mT / math.sqrt(query.shape[-1])).masked_fill(~table & some, -math.inf)
+    return scores.softmax(-1) * some @ value
+
+
+def assert_same(output, expected, inputs, tolerance=1e-11):
+    """Outputs and gradients are equal."""
+    torch.testing.assert_close(output, expected, rtol=0, atol=tolerance)
+    gradient = torch.randn_like(expected)
+    found, right = (torch.autograd.grad(o, inputs, gradient, materialize_grads=True) for o in (output, expected))
+    for one, two in zip(found, right, strict=True):
+        torch.testing.assert_close(one, two, rtol=0, atol=tolerance)
 
 
 def tolerance(dtype: torch.dtype, size: float) -> float:
@@ -251,3 +273,20 @@ def cases(
 def without(call: Call, **tensors: Tensor) -> Call:
     """The call with some of its tensors replaced by these."""
     return replace(call, **tensors)
+
+
+# what kernels for listed pairs do not compute, and what they say of it
+NOT_LISTED = {
+    "bias": ({"bias": torch.zeros(1, 1, 1, 7)}, "there is a bias"),
+    "relative": ({"relative": Relative(low=0, scalar=torch.zeros(1, 1))}, "there are relative positions"),
+    "function": ({"normalizer": lambda scores, keep: scores}, "the normalizer <lambda> is a function"),
+    "no width": ({"value": torch.zeros(2, 1, 7, 0)}, "an axis is empty"),
+}
+
+
+def refuses(kernel: str, mask: Mask, changes: dict[str, object], why: str) -> None:
+    """The kernel takes a call under the mask, and refuses it with these changes."""
+    call = Call(torch.zeros(2, 3, 5, 4), torch.zeros(2, 1, 7, 4), torch.zeros(2, 1, 7, 3), mask=mask)
+    assert kernels.KERNELS[kernel].refusal(call) is None
+    with pytest.raises(Unsupported, match=why):
+        planner.run(replace(call, **changes), kernel)

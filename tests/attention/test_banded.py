@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from attention_cases import NOT_LISTED, assert_same, definition, refuses
 from devices import DEVICE, not_simulated
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -14,18 +15,7 @@ from headwise.attention.call import Call
 from headwise.attention.kernels import banded, plain
 from headwise.attention.masks import Blocks, Causal, Dilated, Mask, Padding, Table, Window
 from headwise.attention.normalizers import Normalizer
-from headwise.attention.relative import Relative
 from headwise.attention.scores import GAT, Additive, Bilinear, GATv2
-from headwise.errors import Unsupported
-
-
-def definition(query, key, value, table):
-    """Softmax over what the table (batch, heads, query_len, key_len) allows, written out; zero where it is nothing."""
-    group = query.shape[1] // key.shape[1]
-    key, value = key.repeat_interleave(group, 1), value.repeat_interleave(group, 1)
-    some = table.any(-1, keepdim=True)
-    scores = (query @ key.mT / math.sqrt(query.shape[-1])).masked_fill(~table & some, -math.inf)
-    return scores.softmax(-1) * some @ value
 
 
 def table_of(allowed, batch, heads, query_len, key_len, start=0):
@@ -37,15 +27,6 @@ def table_of(allowed, batch, heads, query_len, key_len, start=0):
 def tensors(query_len, key_len, heads=2, kv_heads=1, dim=5, value_dim=3, dtype=torch.float64):
     shapes = ((heads, query_len, dim), (kv_heads, key_len, dim), (kv_heads, key_len, value_dim))
     return [torch.randn(2, *shape, dtype=dtype, requires_grad=True) for shape in shapes]
-
-
-def assert_same(output, expected, inputs, tolerance=1e-11):
-    """Outputs and gradients are equal."""
-    torch.testing.assert_close(output, expected, rtol=0, atol=tolerance)
-    gradient = torch.randn_like(expected)
-    found, right = (torch.autograd.grad(o, inputs, gradient, materialize_grads=True) for o in (output, expected))
-    for one, two in zip(found, right, strict=True):
-        torch.testing.assert_close(one, two, rtol=0, atol=tolerance)
 
 
 MASKS = {
@@ -296,20 +277,13 @@ def test_parameters_given_for_one_call():
 REFUSALS = {
     "no mask": ({"mask": None}, "the mask has no band of bounded width"),
     "open to the left": ({"mask": Causal()}, "the mask has no band of bounded width"),
-    "bias": ({"bias": torch.zeros(1, 1, 1, 7)}, "there is a bias"),
-    "relative": ({"relative": Relative(low=0, scalar=torch.zeros(1, 1))}, "there are relative positions"),
-    "function": ({"normalizer": lambda scores, keep: scores}, "the normalizer <lambda> is a function"),
-    "no width": ({"value": torch.zeros(2, 1, 7, 0)}, "an axis is empty"),
+    **NOT_LISTED,
 }
 
 
 @pytest.mark.parametrize("kind", REFUSALS)
 def test_it_says_what_of_the_call_prevents_it(kind):
-    changes, why = REFUSALS[kind]
-    call = Call(torch.zeros(2, 3, 5, 4), torch.zeros(2, 1, 7, 4), torch.zeros(2, 1, 7, 3), mask=Window(1, 2))
-    assert banded.refusal(call) is None
-    with pytest.raises(Unsupported, match=why):
-        planner.run(replace(call, **changes), "banded")
+    refuses("banded", Window(1, 2), *REFUSALS[kind])
 
 
 def test_it_says_what_it_computes_and_keeps():

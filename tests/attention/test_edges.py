@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from attention_cases import NOT_LISTED, assert_same, definition, refuses
 from devices import DEVICE, not_simulated, seeded
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -15,18 +16,7 @@ from headwise.attention.kernels import edges, plain
 from headwise.attention.kernels._edges_graph import graph, products, softmax, sums
 from headwise.attention.masks import Causal, Edges, Padding, Table, Window
 from headwise.attention.normalizers import Normalizer
-from headwise.attention.relative import Relative
 from headwise.attention.scores import GAT, Additive, Bilinear, GATv2, SoftCap
-from headwise.errors import Unsupported
-
-
-def definition(query, key, value, table):
-    """Softmax over what the table (batch, heads, query_len, key_len) allows, written out; zero where it is nothing."""
-    group = query.shape[1] // key.shape[1]
-    key, value = key.repeat_interleave(group, 1), value.repeat_interleave(group, 1)
-    some = table.any(-1, keepdim=True)
-    scores = (query @ key.mT / math.sqrt(query.shape[-1])).masked_fill(~table & some, -math.inf)
-    return scores.softmax(-1) * some @ value
 
 
 def table_of(index, query_len, key_len, start=0):
@@ -41,15 +31,6 @@ def table_of(index, query_len, key_len, start=0):
 def tensors(query_len=11, key_len=11, kv_heads=2, value_dim=3, dtype=torch.float64):
     shapes = ((6, query_len, 4), (kv_heads, key_len, 4), (kv_heads, key_len, value_dim))
     return [torch.randn(2, *shape, dtype=dtype, requires_grad=True) for shape in shapes]
-
-
-def assert_same(output, expected, inputs, tolerance=1e-11):
-    """Outputs and gradients are equal."""
-    torch.testing.assert_close(output, expected, rtol=0, atol=tolerance)
-    gradient = torch.randn_like(expected)
-    found, right = (torch.autograd.grad(o, inputs, gradient, materialize_grads=True) for o in (output, expected))
-    for one, two in zip(found, right, strict=True):
-        torch.testing.assert_close(one, two, rtol=0, atol=tolerance)
 
 
 SIZES = [(1, 1, 0), (11, 11, 0), (11, 7, 0), (5, 13, 4), (3, 13, 60)]
@@ -332,21 +313,13 @@ def test_derivatives_of_sums_products_and_softmax():
 REFUSALS = {
     "no mask": ({"mask": None}, "there is no mask"),
     "another mask": ({"mask": ~Edges(torch.tensor([[0], [1]]), 7)}, "the mask is not given by a list of pairs"),
-    "bias": ({"bias": torch.zeros(1, 1, 5, 7)}, "there is a bias"),
-    "relative": ({"relative": Relative(low=0, scalar=torch.zeros(1, 1))}, "there are relative positions"),
-    "function": ({"normalizer": lambda scores, keep: scores}, "the normalizer <lambda> is a function"),
-    "no width": ({"value": torch.zeros(2, 3, 7, 0)}, "an axis is empty"),
+    **NOT_LISTED,
 }
 
 
 @pytest.mark.parametrize("kind", REFUSALS)
 def test_it_says_what_of_the_call_prevents_it(kind):
-    changes, why = REFUSALS[kind]
-    mask = Edges(torch.tensor([[0], [1]]), 7)
-    call = Call(torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 7, 4), torch.zeros(2, 3, 7, 3), mask=mask)
-    assert edges.refusal(call) is None
-    with pytest.raises(Unsupported, match=why):
-        planner.run(replace(call, **changes), "edges")
+    refuses("edges", Edges(torch.tensor([[0], [1]]), 7), *REFUSALS[kind])
 
 
 def test_it_says_what_it_computes_and_keeps():

@@ -3,9 +3,11 @@
 import documented
 import pytest
 import torch
+import transformed
 from torch import nn
 from torch.export import Dim
 from torch.utils.checkpoint import checkpoint
+from transformed import same
 
 from headwise.attention import mechanisms
 from headwise.attention.call import Call
@@ -45,14 +47,7 @@ def drawn(batch=3, length=5):
 
 def learned(run, module, inputs):
     """Output and gradients of inputs and parameters."""
-    output = run(*inputs, LENS)
-    wanted = [*inputs, *module.parameters()]
-    return [output, *torch.autograd.grad(output.square().sum(), wanted, allow_unused=True, materialize_grads=True)]
-
-
-def same(one, two, tolerance=1e-4):
-    for first, second in zip(one, two, strict=True):
-        torch.testing.assert_close(first, second, rtol=tolerance, atol=tolerance)
+    return transformed.learned(run, [*inputs, LENS], [*inputs, *module.parameters()])
 
 
 @every_mechanism

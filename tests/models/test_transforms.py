@@ -3,9 +3,11 @@
 import documented
 import pytest
 import torch
+import transformed
 from torch import nn
 from torch.export import Dim
 from torch.utils.checkpoint import checkpoint
+from transformed import same
 
 from headwise.attention import attend
 from headwise.attention.masks import Causal, Padding, Window
@@ -90,14 +92,7 @@ def built(name):
 
 def learned(run, model, inputs):
     """Output and gradients of all parameters."""
-    output = run(*inputs)
-    parameters = list(model.parameters())
-    return [output, *torch.autograd.grad(output.square().sum(), parameters, allow_unused=True, materialize_grads=True)]
-
-
-def same(one, two, tolerance=1e-4):
-    for first, second in zip(one, two, strict=True):
-        torch.testing.assert_close(first, second, rtol=tolerance, atol=tolerance)
+    return transformed.learned(run, inputs, list(model.parameters()))
 
 
 @every_model
