@@ -1,4 +1,4 @@
-"""Zeros in place of what is hidden, NaN included."""
+"""Zeros, or other numbers, in place of what is hidden, NaN included."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -8,9 +8,33 @@ from torch import Tensor
 def zeroed(x: Float[Tensor, "*shape"], keep: Bool[Tensor, "..."]) -> Float[Tensor, "*shape"]:
     """x with zeros where `keep`, which broadcasts to it, is False; so is the gradient. NaN stays nowhere.
 
-    One pass, forward and backward, where `masked_fill` takes two.
-
     >>> zeroed(torch.tensor([1.0, torch.nan]), torch.tensor([True, False])).tolist()
     [1.0, 0.0]
     """
-    return torch.where(keep, x, 0.0)
+    if not _has_vectors(x):
+        return torch.where(keep, x, 0.0)
+    # the gradient of a ReLU: x where `keep` is above 0
+    found: Tensor = torch.ops.aten.threshold_backward(x, keep.to(x.dtype), 0)
+    return found
+
+
+def hide(
+    x: Float[Tensor, "*shape"], keep: Bool[Tensor, "..."] | None, value: Tensor | float
+) -> Float[Tensor, "*shape"]:
+    """x with the value where `keep`, which broadcasts to it, is False; the gradient of x is zero there. None keeps all.
+
+    >>> hide(torch.tensor([1.0, torch.nan]), torch.tensor([True, False]), -2.0).tolist()
+    [1.0, -2.0]
+    """
+    if keep is None:
+        return x
+    if isinstance(value, float) and value == 0.0:
+        return zeroed(x, keep)
+    if not _has_vectors(x) or 2 * keep.numel() > x.numel():
+        return torch.where(keep, x, value)
+    return zeroed(x, keep) + torch.where(keep, x.new_zeros(()), value)
+
+
+def _has_vectors(x: Tensor) -> bool:
+    """Whether some loops over x read vectors; on a processor that of `where`, which reads three tensors, does not."""
+    return x.device.type == "cpu" and not torch.compiler.is_compiling()

@@ -5,6 +5,7 @@ own beside their tests.
 """
 
 import copy
+import math
 import pickle
 from dataclasses import replace
 
@@ -18,6 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from headwise.attention import attend, kernels, masks, normalizers, planner, scores
 from headwise.attention.call import Call
 from headwise.attention.masks import Causal, Documents, Edges, Padding, Prefix, Table, Window
+from headwise.attention.zeros import zeroed
 from headwise.errors import Unsupported
 
 pytestmark = [
@@ -284,6 +286,14 @@ def test_one_attention_of_any_length_in_one_program():
     for length in (5, 9, 33):
         x = torch.randn(2, 3, length, 4)
         torch.testing.assert_close(compiled(x), run(x))
+
+
+def test_what_is_hidden_is_zero_in_a_compiled_program_too():
+    x, keep = torch.tensor([[math.nan, 1.0], [2.0, math.inf]], requires_grad=True), torch.tensor([[False], [True]])
+    compiled = torch.compile(lambda x, keep: zeroed(x, keep), fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(x, keep), zeroed(x, keep))
+    (gradient,) = torch.autograd.grad(compiled(x, keep), x, torch.full_like(x, math.nan))
+    assert not gradient[0].any()
 
 
 def test_a_mask_shared_by_layers_compiles_and_pickles_small():

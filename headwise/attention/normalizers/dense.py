@@ -4,7 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headwise.attention.normalizers.normalizer import Keep, Normalizer, Scores, allowed, hide
+from headwise.attention.normalizers.normalizer import Keep, Normalizer, Scores, allowed
+from headwise.attention.zeros import hide
 from headwise.errors import ConfigError, ShapeError
 
 
@@ -26,8 +27,8 @@ def softmax_of(scores: Scores, keep: Keep | None) -> Scores:
         return scores.softmax(-1)
     some = keep.any(-1, keepdim=True).to(scores.dtype)
     # minus infinity; in a row without a key 0, since one of minus infinities is NaN
-    hidden = (1 - some).log()
-    return torch.where(keep, scores, hidden).softmax(-1) * some
+    low = (1 - some).log()
+    return hide(scores, keep, low).softmax(-1) * some
 
 
 class Softmax1(Normalizer):

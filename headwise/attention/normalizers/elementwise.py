@@ -2,7 +2,8 @@
 
 import math
 
-from headwise.attention.normalizers.normalizer import Keep, Normalizer, Scores, allowed, hide
+from headwise.attention.normalizers.normalizer import Keep, Normalizer, Scores, allowed
+from headwise.attention.zeros import hide
 from headwise.errors import ConfigError
 
 

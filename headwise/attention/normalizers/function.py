@@ -5,7 +5,8 @@ from collections.abc import Callable
 from torch import Tensor
 
 from headwise.attention.functions import check_function, checked, name_of
-from headwise.attention.normalizers.normalizer import Keep, Normalizer, Scores, hide
+from headwise.attention.normalizers.normalizer import Keep, Normalizer, Scores
+from headwise.attention.zeros import hide
 
 
 class Function(Normalizer):

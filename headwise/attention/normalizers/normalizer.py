@@ -33,11 +33,6 @@ class Normalizer(nn.Module, ABC):
         return self.name
 
 
-def hide(scores: Scores, keep: Keep | None, value: float) -> Scores:
-    """The scores with the value where `keep` is False; NaN that stands there reaches no gradient either."""
-    return scores if keep is None else torch.where(keep, scores, value)
-
-
 def allowed(scores: Scores, keep: Keep | None) -> Float[Tensor, "#batch #heads #query_len 1"]:
     """Allowed keys of each row, at least 1."""
     seen = torch.ones_like(scores[:1, :1, :1], dtype=torch.bool) if keep is None else keep

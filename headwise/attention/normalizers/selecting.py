@@ -4,7 +4,8 @@ import torch
 from torch.nn import functional as F
 
 from headwise.attention.normalizers.dense import softmax_of
-from headwise.attention.normalizers.normalizer import Keep, Normalizer, Scores, hide
+from headwise.attention.normalizers.normalizer import Keep, Normalizer, Scores
+from headwise.attention.zeros import hide
 from headwise.errors import ConfigError
 
 

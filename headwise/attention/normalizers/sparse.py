@@ -13,7 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.attention.normalizers.normalizer import Keep, Normalizer, Scores, hide
+from headwise.attention.normalizers.normalizer import Keep, Normalizer, Scores
+from headwise.attention.zeros import hide
 from headwise.errors import ConfigError
 
 Table = Float[Tensor, "*rows key_len"]
