@@ -53,6 +53,16 @@ def test_what_is_seen_is_seen_by_the_queries_that_are_asked(kind, start):
     assert torch.equal(seen.expand(2, 1, 5), mask.dense(2, 1, 2, 5, query_start=start).expand(2, 1, 2, 5).any(2))
 
 
+def test_a_graph_in_which_each_node_is_seen_says_so():
+    """Nodes 0 to 4 in a ring: all are seen where all of them ask, and those beyond the graph are not."""
+    ring, device = SEEN["graph"], torch.device(DEVICE)
+    assert ring.seen(2, 1, 5, 5, 0, device) is None
+    assert ring.seen(2, 1, 5, 7, 0, device).squeeze().tolist() == [True] * 5 + [False] * 2
+    alone = Edges(torch.tensor([[0, 1], [1, 0]]), 3)
+    assert alone.seen(2, 1, 3, 3, 0, device).squeeze().tolist() == [True, True, False]
+    assert [ring.each_sees(5, 0), ring.each_sees(5, 1), alone.each_sees(2, 0)] == [True, False, False]
+
+
 def test_lengths_of_sequences():
     """Lengths 2 and 3 of four keys."""
     dense = Padding(torch.tensor([2, 3])).dense(2, 1, 2, 4).expand(2, 1, 2, 4)

@@ -28,7 +28,7 @@ _PAIRS, _NUMBERS = 1 << 17, 1 << 20
 
 Listed = Float[Tensor, "batch heads pairs"]
 Keep = Bool[Tensor, "#batch #heads pairs"]
-Asked = Bool[Tensor, "#batch #heads query_len"]
+Asked = Bool[Tensor, "#batch #heads query_len"] | None
 Form = tuple[tuple[Tensor, ...], Callable[..., Tensor]]
 
 
@@ -68,9 +68,11 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     pattern, keep, asked = call.mask.made("edges", made_for, lambda: _pattern(call))
     if keep is not None or next(call.score.parameters(), None) is not None:
         # only listed pairs are read: what other tokens hold leaks through hidden ones and gradients of parameters alone
-        call = replace(call.clean(), query=zeroed(call.query, asked.unsqueeze(-1)))
+        call = call.clean()
+        call = call if asked is None else replace(call, query=zeroed(call.query, asked.unsqueeze(-1)))
     parts, scored = _form(call, pattern)
-    value = wide(per_head(call.value, heads)).flatten(0, 1)
+    # rows of one head side by side: they are read in any order
+    value = wide(per_head(call.value, heads)).flatten(0, 1).contiguous()
     if isinstance(call.normalizer, Softmax):
         hidden = () if keep is None else ((~keep).expand(batch, heads, -1).flatten(0, 1),)
     else:
@@ -91,7 +93,7 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
 
 
 def _pattern(call: Call) -> tuple[Graph, Keep | None, Asked]:
-    """The graph of a call, which of its pairs the mask allows (None: all), and which queries see a key.
+    """The graph of a call, which of its pairs the mask allows, and which queries see a key; None: all.
 
     All candidates stay on the list, so that no shape depends on values: those of other queries or keys stand, hidden,
     at the ends.
@@ -102,9 +104,11 @@ def _pattern(call: Call) -> tuple[Graph, Keep | None, Asked]:
     assert found is not None
     query, key = found.query.to(device), found.key.to(device)
     row, column = (query - start).clamp(0, query_len - 1), key.clamp(max=key_len - 1)
-    pattern = graph(row, column, key.argsort(stable=True), query_len, key_len)
+    turn = key.argsort(stable=True) if found.turn is None else found.turn.to(device)
+    pattern = graph(row, column, turn, query_len, key_len)
     if isinstance(mask, Edges) and start == 0 and mask.nodes <= min(query_len, key_len):
-        return pattern, None, (pattern.degree() > 0).view(1, 1, -1)
+        asked = None if mask.each_sees(query_len, start) else (pattern.degree() > 0).view(1, 1, -1)
+        return pattern, None, asked
     at = (torch.arange(batch, device=device).view(-1, 1, 1), torch.arange(heads, device=device).view(-1, 1))
     keep = mask(*at, row + start, column) & (query == row + start) & (key == column)
     keep = keep.reshape((1,) * (3 - keep.ndim) + tuple(keep.shape))

@@ -1,6 +1,6 @@
 """Masks that say what a batch holds: padding, prefixes, packed documents, graphs, or any table."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Int
@@ -226,7 +226,13 @@ class Edges(Mask):
             low, high = int(index.min()), int(index.max())
             raise ShapeError(f"Edges: node numbers run from {low} to {high}, but there are {self.nodes} nodes")
         # one number for an edge, in ascending order of target, then source
-        self.__dict__["_codes"] = torch.unique(index[1].long() * self.nodes + index[0].long())
+        codes = torch.unique(index[1].long() * self.nodes + index[0].long())
+        pairs = Pairs(codes // max(1, self.nodes), codes % max(1, self.nodes))
+        pairs = replace(pairs, turn=pairs.key.argsort(stable=True))
+        nodes = torch.arange(self.nodes, device=codes.device)
+        # whether each node sees one, and is seen by one
+        whole = [torch.equal(ends.unique(), nodes) for ends in (pairs.query, pairs.key)]
+        self.__dict__.update(_codes=codes, _pairs=pairs, _whole=whole)
 
     def with_self_loops(self) -> "Edges":
         """The same graph in which every node also sees itself."""
@@ -243,12 +249,18 @@ class Edges(Mask):
         return (found == wanted) & (key < self.nodes)
 
     def pairs(self) -> Pairs:
-        codes, nodes = self.__dict__["_codes"], max(1, self.nodes)
-        return Pairs(codes // nodes, codes % nodes)
+        pairs: Pairs = self.__dict__["_pairs"]
+        return pairs
+
+    def each_sees(self, query_len: int, query_start: int) -> bool:
+        """Whether each of these queries sees a key, told by the graph."""
+        return self.__dict__["_whole"][0] and query_start + query_len <= self.nodes
 
     def seen(
         self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
-    ) -> Bool[Tensor, "1 1 key_len"]:
+    ) -> Bool[Tensor, "1 1 key_len"] | None:
+        if self.__dict__["_whole"][1] and query_start == 0 and key_len <= self.nodes <= query_len:
+            return None
         pairs = self.pairs()
         asked = ((pairs.query >= query_start) & (pairs.query < query_start + query_len) & (pairs.key < key_len)).long()
         count = torch.zeros(key_len + 1, dtype=torch.long, device=asked.device)
