@@ -1,6 +1,7 @@
 """What this machine does well: threads, memory allocator, the faster exact path of float32 products.
 
-Applied by the command line and by `headwise.tune()`, never by an import or inside a call; `headwise doctor` reports it.
+Applied by the command line and by `headwise.tune()`, never by an import or inside a call; `headwise doctor` applies it
+and reports.
 Nothing here changes what is computed beyond float32 rounding, which is measured before use.
 """
 
@@ -53,8 +54,7 @@ def apply(threads: int | None = None, *, keep_memory: bool = True, fast_products
     """Sets up this process for speed and says what is in effect. Call it first, before other threads compute.
 
     The path of float32 products is chosen for training. Decoding multiplies few rows at a time, which oneDNN begins
-    slowly: where it is chosen, translating takes 1.3 to 2.2 times as long (measured with a Xeon held to AVX-512), so
-    the verbs that only predict leave it out. A precision that was set before is left as it is and told.
+    slowly, so the verbs that only predict leave it out. A precision that was set before is left as it is and told.
 
     Args:
         threads: processor threads; PyTorch's own choice if None.

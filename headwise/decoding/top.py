@@ -10,7 +10,7 @@ BLOCK = 64
 
 
 def argmax(rows: Float[Tensor, "rows vocab"]) -> Int[Tensor, "rows"]:
-    """The column of the largest number of each row, the lowest among equals; several times as fast as `torch.argmax`.
+    """The column of the largest number of each row, the lowest among equals; faster than `torch.argmax`.
 
     >>> argmax(torch.tensor([[1.0, 3.0, 2.0, 3.0]])).tolist()
     [1]
@@ -84,7 +84,7 @@ def _blocks(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _where(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    # numpy is three times as fast at this in one dimension
+    # numpy is faster at this in one dimension
     row, column = np.divmod(np.flatnonzero(table), table.shape[1])
     return row, column
 

@@ -53,9 +53,8 @@ def vocabulary_loss(
     512 rows of logits exist at a time, and their gradient is made while they do. Under autocast the products are of
     its type and the loss is summed in float32. Compiled, and for a second derivative, there are no chunks.
 
-    Forward and backward at 4,096 x 128 x 10,000 take 0.57 of the time of `cross_entropy` in bfloat16 and 0.79 in
-    float32 (at width 512: 0.65 and 0.99), and 0.36 to 0.65 of that of checkpointed chunks, which are as small (Xeon
-    with AMX, one thread; `python -m benchmarks.machine`).
+    `python -m benchmarks.machine` sets it beside `cross_entropy`, `python -m benchmarks.gradients` beside checkpointed
+    chunks, which are as small.
 
     Source: label smoothing of Szegedy et al. 2016, arXiv:1512.00567, section 7: (1 - e) * one-hot + e / vocab.
 
@@ -169,7 +168,7 @@ def _largest(values: Tensor) -> Tensor:
     """The largest value of each row."""
     if values.element_size() != 2 or values.device.type != "cpu":
         return values.amax(-1)
-    # half precision in order is 16-bit integers in order, below zero in reverse: a quarter of the time of `amax`
+    # half precision in order is 16-bit integers in order, below zero in reverse; `amax` of integers is fast
     bits = values.view(torch.int16)
     top = bits.amax(-1)
     return torch.where(top < 0, bits.amin(-1), top).view(values.dtype)

@@ -51,8 +51,8 @@ class PackedLinear(CopiedLinear):
     """x W^T + b as `nn.Linear` computes it in float32, with W kept once more in blocks of 32 outputs.
 
     With 4 to 32 rows, as in a step of beam search, the plain product spends its time on strided reads of W; a product
-    for each contiguous block takes 0.4 to 0.75 of the time at 5 to 16 rows (512 x 2,048 and 512 x 8,000, Xeon with
-    AMX). Other numbers of rows go to the layer itself. Inference only.
+    for each contiguous block reads them once (`python -m benchmarks.machine` sets both side by side). Other numbers of
+    rows go to the layer itself. Inference only.
     """
 
     def forward(self, x: Float[Tensor, "*batch in_features"]) -> Float[Tensor, "*batch out_features"]:
@@ -74,8 +74,7 @@ class PackedLinear(CopiedLinear):
 class RoundedLinear(CopiedLinear):
     """x W^T + b with x and W rounded to bfloat16 and summed in float32: half the bytes, other last digits.
 
-    Where products in bfloat16 are fast it takes 0.6 of the time of float32 at 5 rows and 0.3 to 0.4 at 160 (512 x
-    2,048, Xeon with AMX). Inference only.
+    `python -m benchmarks.machine` sets it beside float32. Inference only.
     """
 
     def forward(self, x: Float[Tensor, "*batch in_features"]) -> Float[Tensor, "*batch out_features"]:

@@ -19,8 +19,7 @@ class AdditiveAttention(Mechanism):
     """normalizer_j(v . tanh(q + k_j)) v_j for one head, with queries and keys that are projected already.
 
     With q = W_q x and k_j = W_k m_j this is `Scored(Additive(...))`. Over a short sentence a step costs what its
-    operators cost, not its numbers; with `Scored` at each of them, which projects and cleans the keys again, a training
-    step of the course book's translator takes 1.3 times as long (Xeon, one thread, `benchmarks.bahdanau`).
+    operators cost, not its numbers, and `Scored` would project and clean the keys again at each of them.
     Keeps query_len x key_len x hidden numbers. What a mask hides must hold finite numbers.
 
     Args:

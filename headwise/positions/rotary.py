@@ -224,8 +224,7 @@ def _interleaved(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     # complex numbers lie at even places
     traced = torch.compiler.is_compiling()
     if not traced and x.storage_offset() % 2 == 0 and x.device.type in ("cpu", "cuda"):
-        # one product that reads and writes once: 3 times as fast at 8 x 8 x 512 x 64, forward and backward, on an
-        # Intel Xeon; compilers have no complex numbers
+        # one product that reads and writes once; compilers have no complex numbers
         return torch.view_as_real(torch.view_as_complex(pairs) * torch.complex(cos, sin)).flatten(-2)
     one, two = pairs.unbind(-1)
     return torch.stack((one * cos - two * sin, two * cos + one * sin), dim=-1).flatten(-2)

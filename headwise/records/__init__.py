@@ -61,7 +61,7 @@ class LayerRecord:
 
         Args:
             head: one, several, or all heads; the axis stays.
-            queries: rows to compute; others cost nothing.
+            queries: rows to show; `Scored` computes no others.
             keys: columns to show.
         """
         heads = None if head is None else [head] if isinstance(head, int) else list(head)

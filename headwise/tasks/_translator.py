@@ -17,6 +17,7 @@ from headwise.decoding.search import DecodingConfig, search
 from headwise.layers.decoding import Precision, for_inference, is_current
 from headwise.layers.loss import output_loss
 from headwise.models.protocols import Seq2Seq
+from headwise.records.watching import watched
 
 # source tokens that are decoded together, padding included
 DECODING_TOKENS = 1024
@@ -117,8 +118,8 @@ class Translator:
         return results
 
     def _decoding_model(self, precision: Precision) -> Seq2Seq:
-        """The model's inference twin, made anew when weights changed; the model itself while it is recorded."""
-        if any(module._forward_hooks for module in self.model.modules() if isinstance(module, Mechanism)):
+        """The model's inference twin, made anew when weights changed; the model itself while it is watched."""
+        if any(watched(module) for module in self.model.modules() if isinstance(module, Mechanism)):
             return self.model
         if self._twin is None or self._twin[0] != precision or not is_current(self._twin[1], self.model):
             self._twin = (precision, for_inference(self.model, precision))

@@ -146,7 +146,7 @@ def scan(
 
 
 def _carried(sums: Tensor, steps: Tensor, share: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The S before each chunk, and the last; a loop: the gradient of cumsum takes three times as long."""
+    """The S before each chunk, and the last; a loop: cumsum is slow backwards, and knows no share."""
     before = [sums]
     for i, step in enumerate(steps.unbind(2)):
         before.append(before[-1] + step if share is None else torch.addcmul(step, share[:, :, i], before[-1]))

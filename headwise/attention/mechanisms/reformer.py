@@ -192,7 +192,7 @@ class Order(NamedTuple):
 
 
 def _picked(tensor: Tensor, index: Tensor) -> Tensor:
-    """tensor[b, h, index[b, h]]; whole rows at once, which is three times as fast as `gather`."""
+    """tensor[b, h, index[b, h]]; whole rows at once, where `gather` moves single numbers."""
     batch, heads, length, dim = tensor.shape
     first = torch.arange(batch * heads, device=tensor.device).view(batch, heads, 1) * length
     return tensor.flatten(0, 2).index_select(0, (first + index).flatten()).view(*index.shape, dim)
