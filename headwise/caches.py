@@ -117,8 +117,9 @@ class KeyValues(Kept):
             self.keys, self.values = (_room(tensor, max(16, 2 * end)) for tensor in (key, value))
         if end > self.keys.shape[2]:
             self.keys, self.values = grown(self.keys, 2, end), grown(self.values, 2, end)
-        self.keys[:, :, self.used : end] = key
-        self.values[:, :, self.used : end] = value
+        # several times as fast as brackets, four times a layer and step
+        self.keys.narrow(2, self.used, key.shape[2]).copy_(key)
+        self.values.narrow(2, self.used, key.shape[2]).copy_(value)
         self.used = end
         return self.read()
 
@@ -134,7 +135,7 @@ class KeyValues(Kept):
         """All stored keys and values."""
         assert self.keys is not None
         assert self.values is not None
-        return self.keys[:, :, : self.used], self.values[:, :, : self.used]
+        return self.keys.narrow(2, 0, self.used), self.values.narrow(2, 0, self.used)
 
     def expand(self, beams: int) -> None:
         if not self.shares_beams:

@@ -102,7 +102,9 @@ class DecodingBlock(nn.Module):
         sizes = self._own
         assert isinstance(step.memory, KeyValues)
         packed = self._project(x).view(*x.shape[:2], -1, sizes.head_dim).transpose(1, 2)
-        query, key, value = packed.split(sizes.packed, dim=1)
+        heads, few = sizes.heads, sizes.kv_heads
+        query, key = packed.narrow(1, 0, heads), packed.narrow(1, heads, few)
+        value = packed.narrow(1, heads + few, few)
         if sizes.position is not None:
             query, key = _turned(sizes.position, query, step), _turned(sizes.position, key, step)
         key, value = step.memory.append(key, value)
@@ -126,7 +128,7 @@ class DecodingBlock(nn.Module):
 class _Sizes:
     def __init__(self, attention: MultiHeadAttention):
         self.heads, self.head_dim = attention.num_heads, attention.head_dim
-        self.packed = (attention.num_heads, attention.num_kv_heads, attention.num_kv_heads)
+        self.kv_heads = attention.num_kv_heads
         self.grouped = attention.num_kv_heads != attention.num_heads
         self.position = attention.position
 

@@ -9,6 +9,7 @@ from headwise.positions._angles import angles, frequencies, moved
 from headwise.positions.position import Position
 
 _CPU = torch.device("cpu")
+_FIRST = 256
 
 
 def sinusoids(
@@ -58,10 +59,15 @@ class Sinusoidal(Position):
         super().__init__()
         check_even("sinusoidal", d_model)
         self.d_model = d_model
+        # the first positions; no buffer, which a cast of the model would round
+        self._first = sinusoids(_FIRST, d_model)
 
     @classmethod
     def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "Sinusoidal":
         return cls(d_model)
 
     def embed(self, x: Float[Tensor, "*batch length d_model"], start: int) -> Float[Tensor, "*batch length d_model"]:
-        return x + moved(sinusoids(x.shape[-2], self.d_model, start, x.device), x)
+        length = x.shape[-2]
+        if torch.compiler.is_compiling() or x.device.type != "cpu" or start + length > _FIRST:
+            return x + moved(sinusoids(length, self.d_model, start, x.device), x)
+        return x + moved(self._first.narrow(0, start, length), x)
