@@ -82,6 +82,11 @@ REFUSED = {
     **{(name, "export"): STEPS for name in ("gru", "lstm", "without attention")},
 }
 every_model = pytest.mark.parametrize("name", MODELS)
+# a loop over steps, or many layers, makes a program of thousands of lines
+LONG = ("reversible", "relative", "segments", "lstm", "without attention")
+every_program = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in MODELS]
+)
 
 
 def built(name):
@@ -95,7 +100,7 @@ def learned(run, model, inputs):
     return transformed.learned(run, inputs, list(model.parameters()))
 
 
-@every_model
+@every_program
 def test_compiled_as_one_graph(name):
     torch.compiler.reset()
     model, inputs = built(name)
@@ -117,7 +122,7 @@ def test_compiled_by_inductor(name):
     same(learned(torch.compile(model, fullgraph=True), model, inputs), learned(model, model, inputs))
 
 
-@every_model
+@every_program
 def test_exported_with_any_batch_and_length(name):
     model, inputs = built(name)
     batch = Dim("batch", min=2, max=64)
