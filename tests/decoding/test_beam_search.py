@@ -85,7 +85,7 @@ def test_the_score_is_that_of_forced_decoding(seed, alpha, size):
 
 
 # a longer hypothesis wins seldom
-@settings(max_examples=40)
+@settings(max_examples=120)
 @given(seed=SEEDS, alpha=ALPHAS, size=st.integers(1, 5), data=st.data())
 def test_stopping_early_changes_nothing_and_n_best_are_sorted(seed, alpha, size, data):
     sentences = [Logits(seed + i, 6) for i in range(2)]
