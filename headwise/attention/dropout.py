@@ -81,7 +81,7 @@ def _factors(x: Float[Tensor, "*shape"], dropout: float) -> Float[Tensor, "*shap
     share = round(dropout * 256 * _COLUMNS)
     # bytes alone tell rates apart by 1/256: the bound is one higher in some of the columns, drawn anew each time
     whole, more = divmod(share, _COLUMNS)
-    low = (torch.randperm(_COLUMNS) < more).to(torch.int8).add_(whole - 129)
+    low = (torch.randperm(_COLUMNS, device=x.device) < more).to(torch.int8).add_(whole - 129)
     words = x.new_empty((-(-x.numel() // _COLUMNS), _COLUMNS // 8), dtype=torch.int64).random_(-(2**63), None)
     # 0 or 1; to compare, whose result is bool, is slower
     kept = words.view(torch.int8).clamp(low, low + 1).sub_(low).view(-1)[: x.numel()].view(x.shape)

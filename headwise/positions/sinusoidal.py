@@ -68,6 +68,6 @@ class Sinusoidal(Position):
 
     def embed(self, x: Float[Tensor, "*batch length d_model"], start: int) -> Float[Tensor, "*batch length d_model"]:
         length = x.shape[-2]
-        if torch.compiler.is_compiling() or x.device.type != "cpu" or start + length > _FIRST:
+        if torch.compiler.is_compiling() or x.device.type != "cpu" or not 0 <= start <= _FIRST - length:
             return x + moved(sinusoids(length, self.d_model, start, x.device), x)
         return x + moved(self._first.narrow(0, start, length), x)

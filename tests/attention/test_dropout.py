@@ -88,6 +88,13 @@ def test_under_vmap_each_example_has_its_own_draws_unless_they_are_to_be_the_sam
     assert set(gradient.unique().tolist()) == {0.0, 2.0}
 
 
+@not_simulated("its tensors are of one device")
+def test_draws_lie_where_the_elements_lie_whatever_the_default_device_is():
+    x = torch.ones(129, 131, device="cpu")
+    with torch.device("meta"):
+        assert set(drop(x, 0.5).unique().tolist()) == {0.0, 2.0}
+
+
 def test_nothing_is_dropped_in_evaluation_nor_at_rate_zero():
     x = torch.randn(11, 13)
     assert Dropout(0.3).eval()(x) is x

@@ -93,3 +93,11 @@ def test_a_device_without_float64_gets_its_angles_from_the_processor():
 def test_odd_widths_are_refused():
     with pytest.raises(ConfigError, match="sinusoidal positions need an even d_model, got 7; use 6 or 8"):
         Sinusoidal(7)
+
+
+@pytest.mark.parametrize("start", [0, 1, 200, 254, 255, 256, 1000, -1, -3])
+@pytest.mark.parametrize("length", [0, 1, 2, 300])
+def test_positions_that_are_kept_are_those_that_are_computed(start, length):
+    x = torch.zeros(1, length, 6, dtype=torch.float64)
+    found = Sinusoidal(6).embed(x, start)
+    torch.testing.assert_close(found[0], sinusoids(length, 6, start), rtol=0, atol=1e-15)
