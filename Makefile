@@ -24,14 +24,17 @@ setup: .venv/.ready  ## the virtual environment
 demo: .venv/.ready  ## train on the shipped phrasebook, translate, score, draw
 	$(BIN)/headwise demo
 
+# what is compiled once serves every process of the tests
+test test-all: export PYTHONDONTWRITEBYTECODE :=
+
 # checked annotations cannot be traced by a compiler: the tests of transforms run without them, in a process of their own
 test: .venv/.ready  ## the tests, on two processes
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
-	HEADWISE_TEST_UNTYPED=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" $(TRANSFORMS)
+	HEADWISE_TEST_ANNOTATIONS=none $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" $(TRANSFORMS)
 
-test-all: .venv/.ready  ## all tests, those that take long too
-	$(BIN)/python -m pytest -n 2 --dist worksteal
-	HEADWISE_TEST_UNTYPED=1 $(BIN)/python -m pytest -n 2 --dist worksteal $(TRANSFORMS)
+test-all: .venv/.ready  ## all tests, those that take long too, all under checked annotations
+	HEADWISE_TEST_ANNOTATIONS=all $(BIN)/python -m pytest -n 2 --dist worksteal
+	HEADWISE_TEST_ANNOTATIONS=none $(BIN)/python -m pytest -n 2 --dist worksteal $(TRANSFORMS)
 
 check: .venv/.ready  ## format, lint, types
 	$(BIN)/ruff format --check .

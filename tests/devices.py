@@ -28,6 +28,13 @@ def choose() -> None:
     torch.set_default_device(DEVICE)
 
 
+def seed(number: int) -> None:
+    """Sets the random state of the host and of the device, and of no other, each of which costs a traceback."""
+    torch.default_generator.manual_seed(number)
+    if DEVICE not in ("cpu", "sim"):
+        torch.get_device_module(DEVICE).manual_seed_all(number)
+
+
 def seeded(seed: int) -> torch.Generator:
     """A generator of the device that tests run on."""
     if DEVICE == "sim":

@@ -144,7 +144,7 @@ def _run_tests(root: Path, options: list[str], note: Path) -> None:
         os.chdir(root)
         os.environ["PYTHONPATH"] = str(root)
         # annotations are not checked: it takes most of the time, and compilers cannot trace it
-        os.environ["HEADWISE_TEST_UNTYPED"] = "1"
+        os.environ["HEADWISE_TEST_ANNOTATIONS"] = "none"
         sys.path.insert(0, str(root))
         spec = importlib.util.find_spec("headwise")
         if spec is not None and spec.origin is not None and Path(spec.origin).parents[1] == root:

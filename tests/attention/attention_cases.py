@@ -239,6 +239,10 @@ def mask_specs() -> st.SearchStrategy[Any]:
     return st.recursive(leaf, combined, max_leaves=3)
 
 
+# made once: what hypothesis finds out about a strategy it keeps with it
+MASK_SPECS = mask_specs()
+
+
 @st.composite
 def cases(
     draw: Any,
@@ -265,7 +269,7 @@ def cases(
         seed=draw(st.integers(0, 2**16)),
         start=draw(st.sampled_from([0, 0, 2])),
         bias=draw(st.tuples(st.booleans(), st.booleans(), st.booleans())) if with_bias else None,
-        spec=draw(mask_specs()) if with_mask else None,
+        spec=draw(MASK_SPECS) if with_mask else None,
         normalizer=draw(st.sampled_from(NORMALIZERS)) if normalizer is None else normalizer,
     )
 

@@ -21,7 +21,13 @@ LENS = torch.tensor([5, 3, 1])
 # (mechanism, transform): why
 REFUSED = {("location_aware", "export"): "export it for a fixed number of queries"}
 
+# sums over the past as `linear` has them, and programs that take many seconds to trace
+LONG = ("gated_linear", "location_aware", "performer", "reformer", "retention", "sinkhorn")
+
 every_mechanism = pytest.mark.parametrize("name", NAMES)
+every_program = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in NAMES]
+)
 
 
 class Attention(nn.Module):
@@ -50,7 +56,7 @@ def learned(run, module, inputs):
     return transformed.learned(run, [*inputs, LENS], [*inputs, *module.parameters()])
 
 
-@every_mechanism
+@every_program
 def test_compiled(name):
     torch.compiler.reset()
     module, inputs = Attention(name), drawn()
@@ -58,7 +64,7 @@ def test_compiled(name):
     same(learned(compiled, module, inputs), learned(module, module, inputs))
 
 
-@every_mechanism
+@every_program
 def test_exported_for_any_batch_and_length(name):
     module, inputs = Attention(name).eval(), (*drawn(), LENS)
     axes = {0: Dim("batch", min=2, max=64), 2: Dim("length", min=2, max=40)}
