@@ -63,8 +63,8 @@ class Call:
         object.__setattr__(self, "mask", _as_mask(self.mask))
         _check_tensors(self.query, self.key, self.value)
         self.score.check(self.query.shape[-1], self.key.shape[-1])
+        _check_start(self.query_start)
         if self.mask is not None:
-            _check_start(self.query_start)
             self.mask.check(*self.shape, self.query_start)
         if self.bias is not None:
             _check_bias(self.bias, self.query, self.shape)
