@@ -54,8 +54,9 @@ def adopt(model: nn.Module) -> nn.Module:
         )
     modeling.AttentionInterface.register(NAME, attention)
     _transformers("masking_utils").AttentionMaskInterface.register(NAME, pattern)
-    setattr(model, _BEFORE, _implementations(model.config))
+    before = _implementations(model.config)
     model.set_attn_implementation(NAME)
+    setattr(model, _BEFORE, before)
     for name, module in found.items():
         module.add_module("mechanism", Scored())
         setattr(module, _CROSS, _is_cross(name, module))

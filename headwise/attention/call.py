@@ -10,6 +10,7 @@ from torch import Tensor
 
 from headwise.attention import normalizers, scores
 from headwise.attention.again import held
+from headwise.attention.dropout import checked
 from headwise.attention.masks import Mask, Table
 from headwise.attention.precision import wide
 from headwise.attention.relative import Relative
@@ -68,8 +69,7 @@ class Call:
             self.mask.check(*self.shape, self.query_start)
         if self.bias is not None:
             _check_bias(self.bias, self.query, self.shape)
-        if not 0.0 <= self.dropout < 1.0:
-            raise ConfigError(f"dropout ({self.dropout}) must be at least 0 and below 1")
+        checked(self.dropout)
 
     @property
     def group(self) -> int:

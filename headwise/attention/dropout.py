@@ -25,13 +25,15 @@ def drop(x: Float[Tensor, "*shape"], dropout: float) -> Float[Tensor, "*shape"]:
 
     Args:
         dropout: from 0 to below 1.
+    Raises:
+        ConfigError: another rate.
 
     >>> drop(torch.ones(2, 3), 0.0).tolist()
     [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
     """
     if dropout == 0.0:
         return x
-    return x * _factors(x, dropout) if _draws_cheaply(x, dropout) else F.dropout(x, dropout)
+    return x * _factors(x, dropout) if _draws_cheaply(x, dropout) else F.dropout(x, checked(dropout))
 
 
 def dropout_add(
@@ -60,15 +62,20 @@ class Dropout(nn.Module):
 
     def __init__(self, dropout: float):
         super().__init__()
-        if not 0.0 <= dropout < 1.0:
-            raise ConfigError(f"dropout ({dropout}) must be at least 0 and below 1")
-        self.dropout = dropout
+        self.dropout = checked(dropout)
 
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         return drop(x, self.dropout) if self.training else x
 
     def extra_repr(self) -> str:
         return f"{self.dropout}"
+
+
+def checked(dropout: float) -> float:
+    """The rate. Raises: ConfigError if it is none from 0 to below 1."""
+    if not 0.0 <= dropout < 1.0:
+        raise ConfigError(f"dropout ({dropout}) must be at least 0 and below 1")
+    return dropout
 
 
 def _draws_cheaply(x: Tensor, dropout: float) -> bool:

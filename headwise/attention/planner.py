@@ -42,8 +42,8 @@ def _is_sparse(call: Call) -> bool:
 
 
 def _has_blocks(call: Call) -> bool:
-    """A mask that is not causal, over more than one block of 128 x 128."""
-    return call.mask is not None and not call.mask.is_causal() and call.shape[2] > 128 and call.shape[3] > 128
+    """A mask that is not causal, over so many blocks of 128 x 128 that a program is worth seconds of compiling."""
+    return call.mask is not None and not call.mask.is_causal() and min(call.shape[2:]) >= 1024
 
 
 def _is_tiled_well(call: Call) -> bool:
@@ -127,9 +127,8 @@ def plan(call: Call, kernel: str = "auto") -> Plan:
     if kernel != "auto":
         name, reason = _named(call, kernel), "asked for"
     others = [other for other in KERNELS if other != name]
-    refusals = {
-        other: KERNELS[other].refusal(call) or passed.get(other, f"{rule.kernel} comes first") for other in others
-    }
+    first = f"{name} comes first" if kernel == "auto" else f"{name} is asked for"
+    refusals = {other: KERNELS[other].refusal(call) or passed.get(other, first) for other in others}
     module = KERNELS[name]
     pairs, width = module.pairs(call), call.score.pair_width(call.query)
     batch, heads, query_len, _ = call.shape

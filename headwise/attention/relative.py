@@ -73,11 +73,11 @@ class Relative:
     ) -> "Relative":
         """The same terms for some heads, the queries first .. last - 1 and the keys first .. last - 1.
 
-        Both are counted from 0 in the part. Query 0 then stands `query_start` + first query - first key behind key 0,
-        which is the `query_start` to ask the part with.
+        Both are counted from 0 in the part, which is asked with the same `query_start`: `low` is moved instead.
         """
-        rows, columns = (slice(None) if limits is None else slice(*limits) for limits in (queries, keys))
+        rows, columns = (slice(0, None) if limits is None else slice(*limits) for limits in (queries, keys))
         cut: dict[str, Any] = {
+            "low": self.low + (rows.start - columns.start if self.distances is None else 0),
             "query": None if self.query is None else self.query[:, :, rows],
             "key": None if self.key is None else self.key[:, :, columns],
             "distances": None if self.distances is None else self.distances[rows, columns],
@@ -90,48 +90,44 @@ class Relative:
         return replace(self, **cut)
 
     def index(
-        self, first: int, last: int, key_len: int, query_start: int = 0, device: torch.device | None = None
-    ) -> Int[Tensor, "rows key_len"]:
-        """The table row of each pair of the queries first .. last - 1, of which query 0 stands at `query_start`."""
-        if self.distances is not None:
-            distances = self.distances[first:last]
-        else:
-            queries = torch.arange(query_start + first, query_start + last, device=device)
+        self, query_len: int, key_len: int, query_start: int, device: torch.device
+    ) -> Int[Tensor, "query_len key_len"]:
+        """The table row of each pair; query 0 stands at `query_start`."""
+        distances = self.distances
+        if distances is None:
+            queries = torch.arange(query_start, query_start + query_len, device=device)
             distances = torch.arange(key_len, device=device) - queries[:, None]
         return (distances - self.low).clamp(0, self.size - 1)
 
-    def bias(
-        self, first: int, last: int, key_len: int, query_start: int = 0
-    ) -> Float[Tensor, "#batch #heads rows key_len"]:
-        """The definition: what is added to the scores of the queries first .. last - 1."""
-        index = self.index(first, last, key_len, query_start, self.tensors[0].device)
+    def bias(self, query_len: int, key_len: int, query_start: int = 0) -> Float[Tensor, "#batch #heads _ key_len"]:
+        """The definition: what is added to the scores."""
+        index = self.index(query_len, key_len, query_start, self.tensors[0].device)
         total = self.tensors[0].new_zeros(())
         if self.scalar is not None:
             total = total + self.scalar.index_select(1, index.flatten()).unflatten(1, index.shape).unsqueeze(0)
-        low, high = self._reached(first, last, key_len, query_start)
+        low, high = self._reached(query_len, key_len, query_start)
         if self.query is not None and self.query_table is not None:
-            by_row = self.query[:, :, first:last] @ self.query_table[:, low:high].mT
+            by_row = self.query @ self.query_table[:, low:high].mT
             total = total + by_row.gather(-1, (index - low).expand(*by_row.shape[:2], -1, -1))
         if self.key is not None and self.key_table is not None:
             by_key = self.key @ self.key_table[:, low:high].mT
             total = total + by_key.mT.gather(-2, (index - low).expand(*by_key.shape[:2], -1, -1))
         return total
 
-    def _reached(self, first: int, last: int, key_len: int, query_start: int) -> tuple[int, int]:
+    def _reached(self, query_len: int, key_len: int, query_start: int) -> tuple[int, int]:
         """Limits of the rows that pairs of these queries can meet: a few queries need no product with all rows."""
         # a program is for any length: all rows, rather than limits in symbols
         if self.distances is not None or torch.compiler.is_compiling():
             return 0, self.size
-        nearest, farthest = 1 - query_start - last - self.low, key_len - 1 - query_start - first - self.low
+        nearest, farthest = 1 - query_start - query_len - self.low, key_len - 1 - query_start - self.low
         low, high = (max(0, min(row, self.size - 1)) for row in (nearest, farthest))
         return low, max(low, high) + 1
 
     def values(
-        self, weights: Float[Tensor, "batch heads rows key_len"], first: int, query_start: int = 0
-    ) -> Float[Tensor, "batch heads rows value_dim"]:
-        """The definition: the weighted sum of the value table for the queries from `first` on."""
+        self, weights: Float[Tensor, "batch heads query_len key_len"], query_start: int = 0
+    ) -> Float[Tensor, "batch heads query_len value_dim"]:
+        """The definition: the weighted sum of the value table."""
         assert self.value_table is not None
-        rows, key_len = weights.shape[-2:]
-        index = self.index(first, first + rows, key_len, query_start, weights.device)
+        index = self.index(weights.shape[-2], weights.shape[-1], query_start, weights.device)
         by_row = weights.new_zeros(*weights.shape[:-1], self.size).scatter_add(-1, index.expand_as(weights), weights)
         return by_row @ self.value_table.to(weights.dtype)

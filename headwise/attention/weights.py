@@ -36,16 +36,30 @@ def weights(
     >>> weights(Call(x, x, x), [1], slice(7, 9), slice(0, 3)).shape
     torch.Size([1, 1, 2, 3])
     """
-    rows, columns = bounds("queries", queries, call.shape[2]), bounds("keys", keys, call.shape[3])
-    every = call.shape[1]
-    wrong = [head for head in heads or () if not 0 <= head < every]
-    if wrong:
-        raise ShapeError(f"heads run from 0 to {every - 1}, got {wrong[0]}")
+    rows, columns = asked(call.shape, heads, queries, keys)
     call = call.clean()
     if heads is not None and (call.score.per_head() or call.normalizer.per_head()):
         # numbers of other heads cannot be left out
         return _tile(call, None, rows, columns)[:, list(heads)]
     return _tile(call, None if heads is None else list(heads), rows, columns)
+
+
+def cut(
+    whole: Float[Tensor, "batch heads query_len key_len"], heads: Sequence[int] | None, queries: slice, keys: slice
+) -> Float[Tensor, "batch wanted queries keys"]:
+    """These heads, queries and keys of a table that is there. Raises: ShapeError as `weights` does."""
+    asked(whole.shape, heads, queries, keys)
+    return (whole if heads is None else whole[:, list(heads)])[:, :, queries, keys]
+
+
+def asked(
+    shape: Sequence[int], heads: Sequence[int] | None, queries: slice, keys: slice
+) -> tuple[tuple[int, int], tuple[int, int]]:
+    """First and last + 1 of the queries and of the keys. Raises: ShapeError for what is not in the table."""
+    wrong = [head for head in heads or () if not 0 <= head < shape[1]]
+    if wrong:
+        raise ShapeError(f"heads run from 0 to {shape[1] - 1}, got {wrong[0]}")
+    return bounds("queries", queries, shape[2]), bounds("keys", keys, shape[3])
 
 
 def bounds(name: str, part: slice, length: int) -> tuple[int, int]:
@@ -106,7 +120,6 @@ def _rows(call: Call, heads: list[int] | None, first: int, last: int) -> Call:
         value=key,
         bias=bias,
         relative=None if relative is None else relative.part(heads, (first, last)),
-        query_start=call.query_start + first,
     )
 
 
@@ -114,7 +127,7 @@ def _columns(call: Call, low: int, high: int) -> Call:
     """The same attention over some keys, the first of which becomes key 0."""
     relative = None if call.relative is None else call.relative.part(keys=(low, high))
     key, bias = call.key[:, :, low:high], None if call.bias is None else call.bias[..., low:high]
-    return replace(call, key=key, value=key, bias=bias, relative=relative, query_start=call.query_start - low)
+    return replace(call, key=key, value=key, bias=bias, relative=relative)
 
 
 def _hidden(scores: Scores, keep: Keep | None) -> Scores:

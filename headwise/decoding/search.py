@@ -1,8 +1,9 @@
 """How to decode, as a configuration, and the one function that follows it."""
 
 import math
-from collections.abc import Sequence
-from typing import Literal, TypedDict
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Literal
 
 import torch
 from pydantic import Field, model_validator
@@ -79,38 +80,31 @@ def search(
         prefix: forced first tokens of each sentence
         generator: of random numbers, for sampling
     """
-    rules: _Rules = {
-        "bos_id": bos_id,
-        "eos_id": eos_id,
-        "max_len": [config.limit(int(length)) for length in src_lens],
-        "min_len": config.min_len,
-        "length_penalty": config.length_penalty,
-        "no_repeat_ngram": config.no_repeat_ngram,
-        "banned": banned,
-        "prefix": prefix,
-    }
-    if config.method == "greedy":
-        return greedy(decoder, cache, **rules)
-    if config.method == "beam":
-        return beam_search(decoder, cache, beam_size=config.beam_size, n_best=config.n_best, **rules)
-    return sample(
+    method = _method(config, generator)
+    return method(
         decoder,
         cache,
+        bos_id=bos_id,
+        eos_id=eos_id,
+        max_len=[config.limit(int(length)) for length in src_lens],
+        min_len=config.min_len,
+        length_penalty=config.length_penalty,
+        no_repeat_ngram=config.no_repeat_ngram,
+        banned=banned,
+        prefix=prefix,
+    )
+
+
+def _method(config: DecodingConfig, generator: torch.Generator | None) -> Callable[..., list[list[Hypothesis]]]:
+    if config.method == "greedy":
+        return greedy
+    if config.method == "beam":
+        return partial(beam_search, beam_size=config.beam_size, n_best=config.n_best)
+    return partial(
+        sample,
         num_samples=config.num_samples,
         temperature=config.temperature,
         top_k=config.top_k,
         top_p=config.top_p,
         generator=generator,
-        **rules,
     )
-
-
-class _Rules(TypedDict):
-    bos_id: int
-    eos_id: int
-    max_len: list[int]
-    min_len: int
-    length_penalty: float
-    no_repeat_ngram: int
-    banned: Sequence[int]
-    prefix: Sequence[Sequence[int]] | None

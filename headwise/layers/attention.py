@@ -73,7 +73,7 @@ class MultiHeadAttention(nn.Module):
         combine: Combine = "concat",
     ):
         super().__init__()
-        check_heads(d_model, num_heads, num_kv_heads, head_dim)
+        check_heads(d_model, num_heads, num_kv_heads, head_dim, value_dim)
         self.d_model, self.num_heads, self.num_kv_heads = d_model, num_heads, num_kv_heads or num_heads
         self.head_dim = head_dim or d_model // num_heads
         self.value_dim = value_dim or self.head_dim
@@ -189,7 +189,7 @@ class MultiHeadAttention(nn.Module):
     def _stepped(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, step: AttentionStep) -> Tensor:
         """Self-attention of new tokens after those that the cache holds."""
         if self.position is not None:
-            query, key = _turned(self.position, query, step), _turned(self.position, key, step)
+            query, key = turned(self.position, query, step), turned(self.position, key, step)
         assert not isinstance(step.memory, Segments)
         if step.beams == 1 or step.memory.shares_beams:
             return self._after(query, key, value, mask, step)
@@ -268,7 +268,8 @@ def _heads(columns: Tensor, dim: int) -> Tensor:
     return columns.unflatten(-1, (columns.shape[-1] // dim, dim)).transpose(1, 2)
 
 
-def _turned(position: Position, heads: Tensor, step: AttentionStep) -> Tensor:
+def turned(position: Position, heads: Tensor, step: AttentionStep) -> Tensor:
+    """Queries or keys of a step as the position scheme rotates them."""
     if step.beams == 1:
         return position.rotate(heads, step.position)
     # beams side by side share one position

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -31,9 +30,10 @@ class Offsets(Mask):
     offsets: tuple[tuple[int, int], ...]
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        table = torch.tensor(self.offsets, device=head.device)[head]
-        row = query // self.out_columns * self.stride[0] + self.first[0] + table[..., 0]
-        column = query % self.out_columns * self.stride[1] + self.first[1] + table[..., 1]
+        # sums in place of a table, which a compiled program cannot make for each pair
+        own = [(head == number, offset) for number, offset in enumerate(self.offsets)]
+        row = query // self.out_columns * self.stride[0] + self.first[0] + sum(one * down for one, (down, _) in own)
+        column = query % self.out_columns * self.stride[1] + self.first[1] + sum(one * right for one, (_, right) in own)
         inside = (row >= 0) & (row < self.rows) & (column >= 0) & (column < self.columns)
         return inside & (key == row * self.columns + column)
 

@@ -15,10 +15,9 @@ from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.normalizers import Softmax
 from headwise.attention.scores import ScaledDot
 from headwise.caches import AttentionStep, KeyValues
-from headwise.layers.attention import MultiHeadAttention
+from headwise.layers.attention import MultiHeadAttention, turned
 from headwise.layers.blocks import DecoderBlock, Residual
 from headwise.layers.packed import CopiedLinear, PackedLinear, RoundedLinear, gains
-from headwise.positions.position import Position
 
 Product = Callable[[Tensor], Tensor]
 Precision = Literal["fp32", "bf16"]
@@ -106,7 +105,7 @@ class DecodingBlock(nn.Module):
         query, key = packed.narrow(1, 0, heads), packed.narrow(1, heads, few)
         value = packed.narrow(1, heads + few, few)
         if sizes.position is not None:
-            query, key = _turned(sizes.position, query, step), _turned(sizes.position, key, step)
+            query, key = turned(sizes.position, query, step), turned(sizes.position, key, step)
         key, value = step.memory.append(key, value)
         # a mask narrower than the query gives wrong numbers in silence
         bias = None if step.ancestry is None else step.ancestry.to(x.dtype)
@@ -188,12 +187,6 @@ def _norm(norm: nn.Module) -> Product:
         return lambda x: norm(x)
     shape, weight, bias, eps = list(norm.normalized_shape), norm.weight, norm.bias, norm.eps
     return lambda x: torch.layer_norm(x, shape, weight, bias, eps)
-
-
-def _turned(position: Position, heads: Tensor, step: AttentionStep) -> Tensor:
-    if step.ancestry is None:
-        return position.rotate(heads, step.position)
-    return position.rotate(heads.unsqueeze(-2), step.position).squeeze(-2)
 
 
 def _joined(heads: Tensor) -> Tensor:

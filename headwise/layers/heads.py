@@ -8,8 +8,13 @@ Shared = Literal["none", "qk", "kv", "qkv"]
 Combine = Literal["concat", "mean"]
 
 
-def check_heads(d_model: int, num_heads: int, num_kv_heads: int | None, head_dim: int | None = None) -> None:
+def check_heads(
+    d_model: int, num_heads: int, num_kv_heads: int | None, head_dim: int | None = None, value_dim: int | None = None
+) -> None:
     """Raises: ConfigError if the heads do not fit the width, naming the nearest numbers that do."""
+    for name, given in (("head_dim", head_dim), ("value_dim", value_dim)):
+        if given is not None and given < 1:
+            raise ConfigError(f"{name} ({given}) must be 1 or more, or None")
     if num_heads < 1 or (head_dim is None and d_model % num_heads):
         fitting = [heads for heads in range(1, d_model + 1) if d_model % heads == 0]
         nearest = sorted(sorted(fitting, key=lambda heads: abs(heads - num_heads))[:3])

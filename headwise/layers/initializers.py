@@ -10,19 +10,11 @@ from headwise.layers.attention import MultiHeadAttention
 Scheme = Literal["xavier", "kaiming", "normal"]
 
 
-def _xavier(weight: Tensor) -> Tensor:
-    return nn.init.xavier_uniform_(weight)
-
-
-def _kaiming(weight: Tensor) -> Tensor:
-    return nn.init.kaiming_uniform_(weight, nonlinearity="relu")
-
-
-def _normal(weight: Tensor) -> Tensor:
-    return nn.init.normal_(weight, std=0.02)
-
-
-SCHEMES: dict[str, Callable[[Tensor], Tensor]] = {"xavier": _xavier, "kaiming": _kaiming, "normal": _normal}
+SCHEMES: dict[str, Callable[[Tensor], Tensor]] = {
+    "xavier": nn.init.xavier_uniform_,
+    "kaiming": lambda weight: nn.init.kaiming_uniform_(weight, nonlinearity="relu"),
+    "normal": lambda weight: nn.init.normal_(weight, std=0.02),
+}
 
 
 def initialize(model: nn.Module, scheme: Scheme) -> None:

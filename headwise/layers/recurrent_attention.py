@@ -12,6 +12,7 @@ from headwise.attention.call import Call
 from headwise.attention.dropout import drop
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.attention.normalizers import Normalizer, Softmax
+from headwise.attention.weights import cut
 from headwise.errors import ShapeError
 
 
@@ -64,7 +65,7 @@ class AdditiveAttention(Mechanism):
     ) -> Float[Tensor, "batch heads queries keys"]:
         """The weights before dropout, cut."""
         whole = self._weights(call)
-        return (whole if heads is None else whole[:, list(heads)])[:, :, queries, keys]
+        return cut(whole, heads, queries, keys)
 
     def extra_repr(self) -> str:
         return f"dropout={self.dropout}"

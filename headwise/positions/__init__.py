@@ -1,7 +1,7 @@
 """Where position enters: one scheme a file; the folder is the registry and a scheme's name is its file name."""
 
 from headwise.folders import Folder
-from headwise.positions.position import Facts, Position
+from headwise.positions.position import Position
 
 _FOLDER = Folder(__name__, Position, "position", ("position",))  # type: ignore[type-abstract]
 
@@ -10,17 +10,12 @@ position_type = _FOLDER.find
 catalogue = _FOLDER.catalogue
 
 
-def facts() -> dict[str, Facts]:
-    """Name and facts of every scheme: where it enters, what it does beyond the trained length, who proposed it."""
-    kinds = {name: position_type(name) for name in names()}
-    return {name: Facts(kind.where, kind.extrapolates, kind.paper) for name, kind in kinds.items()}
-
-
 def details() -> dict[str, list[tuple[str, str]]]:
     """(what, value) of every scheme, as `headwise list positions` shows them."""
+    kinds = {name: position_type(name) for name in names()}
     return {
-        name: [("where", known.where), ("longer", known.extrapolates), ("paper", known.paper)]
-        for name, known in facts().items()
+        name: [("where", kind.where), ("longer", kind.extrapolates), ("paper", kind.paper)]
+        for name, kind in kinds.items()
     }
 
 

@@ -1,12 +1,12 @@
 """The base of schemes whose position vectors a small network generates one after the other."""
 
 from abc import ABC, abstractmethod
-from contextlib import nullcontext
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headwise.attention.precision import uncast
 from headwise.errors import Unsupported
 from headwise.positions.position import Position
 
@@ -31,10 +31,8 @@ class Generated(Position, ABC):
                 f"{type(self).__name__} positions are computed one after the other, so an exported program has one"
                 " length; export it with a fixed length, or use sinusoidal, rotary or t5 positions"
             )
-        device = x.device.type
         # rounding errors of a recurrence add up: no half precision inside
-        exact = torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
-        with exact:
+        with uncast(x):
             return x + self.vectors(max(1, end))[start:end].to(x.dtype)
 
 

@@ -1,28 +1,12 @@
 """The base of every position scheme: four places where position may enter, each doing nothing unless overridden."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import ClassVar
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.attention.relative import Relative
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What is known of a scheme before it runs.
-
-    Args:
-        where: "embeddings", "queries and keys", "scores", "scores and values" or "nowhere".
-        extrapolates: what happens beyond the trained length, one sentence.
-        paper: author, year, arXiv id.
-    """
-
-    where: str
-    extrapolates: str
-    paper: str
 
 
 class Position(nn.Module, ABC):
@@ -32,8 +16,11 @@ class Position(nn.Module, ABC):
     `low` and `high` may be symbolic.
     """
 
+    # "embeddings", "queries and keys", "scores", "scores and values" or "nowhere"
     where: ClassVar[str] = "not stated"
+    # what happens beyond the trained length, one sentence
     extrapolates: ClassVar[str] = "not stated"
+    # author, year, arXiv id
     paper: ClassVar[str] = "not stated"
     # whether a token can be placed without the inputs before it, as a decoder that goes step by step does
     steps: ClassVar[bool] = True

@@ -74,7 +74,7 @@ class Replace(Edit):
             value = wide(call.value[:, [head // call.group for head in heads]])
             part = new.to(value.dtype) @ value
             if call.relative is not None and call.relative.value_table is not None:
-                part = part + call.relative.part(heads).values(new.to(value.dtype), 0, call.query_start)
+                part = part + call.relative.part(heads).values(new.to(value.dtype), call.query_start)
         return output.index_copy(1, torch.tensor(heads, device=output.device), part.to(output.dtype))
 
     def weights(self, whole: Tensor, call: Call) -> Tensor:
@@ -103,7 +103,8 @@ class Hide(Edit):
 
     Args:
         tokens: positions of keys, or which keys of which row of the batch, True = hidden. Positions behind the last
-            key hide nothing, so a decoder that goes step by step meets them when it gets there.
+            key hide nothing, so a decoder that goes step by step meets them when it gets there. Where
+            beams share stored keys these are places in the store: for greedy decoding, or for one beam.
     """
 
     tokens: Sequence[int] | Bool[Tensor, "batch key_len"]
@@ -114,7 +115,7 @@ class Hide(Edit):
 
     def before(self, call: Call) -> Call:
         if isinstance(self.tokens, Tensor):
-            hidden = self.tokens[:, None, None]
+            hidden = self.tokens[:, None, None, : call.shape[3]]
         else:
             keys = torch.arange(call.shape[3], device=call.query.device)
             hidden = torch.isin(keys, torch.tensor(list(self.tokens), dtype=keys.dtype, device=keys.device)).view(

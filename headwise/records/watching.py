@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from headwise.attention.call import Call
 from headwise.attention.mechanisms.mechanism import Mechanism, Recurrent, State
+from headwise.attention.weights import cut
 from headwise.errors import ConfigError, Unsupported, unknown
 
 _SLOT = "watch"
@@ -138,7 +139,7 @@ def weights(
         whole = mechanism.weights(call)
     for change in changes:
         whole = change.weights(whole, call)
-    return (whole if heads is None else whole[:, list(heads)])[:, :, queries, keys]
+    return cut(whole, heads, queries, keys)
 
 
 @contextmanager

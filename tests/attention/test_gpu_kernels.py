@@ -48,7 +48,7 @@ def test_what_flex_attention_does_not_compute():
         ({"normalizer": "relu"}, "the normalizer is relu, not softmax"),
         ({"dropout": 0.1}, "weights are dropped out"),
         ({"relative": table}, "its relative positions are more than one number for each distance"),
-        ({"mask": graph}, "the mask is a graph, which has too few pairs in a block"),
+        ({"mask": graph}, "the mask holds a graph, whose pairs a compiled program cannot look up"),
         ({"value": torch.zeros(2, 3, 7, 0)}, "an axis is empty"),
     ):
         assert flex.unfit(replace(call, **changes)) == why

@@ -60,7 +60,7 @@ def test_a_graph_in_which_each_node_is_seen_says_so():
     assert ring.seen(2, 1, 5, 7, 0, device).squeeze().tolist() == [True] * 5 + [False] * 2
     alone = Edges(torch.tensor([[0, 1], [1, 0]]), 3)
     assert alone.seen(2, 1, 3, 3, 0, device).squeeze().tolist() == [True, True, False]
-    assert [ring.each_sees(5, 0), ring.each_sees(5, 1), alone.each_sees(2, 0)] == [True, False, False]
+    assert [ring.each_sees(5), ring.each_sees(6), alone.each_sees(2)] == [True, False, False]
 
 
 def test_lengths_of_sequences():

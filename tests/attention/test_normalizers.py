@@ -10,7 +10,7 @@ from devices import DEVICE, not_simulated
 from torch import nn
 
 from headwise.attention import normalizers
-from headwise.attention.normalizers import Function, Sinks, Softmax, relu, relu2, sigmoid, softmax, softmax1
+from headwise.attention.normalizers import NORMALIZERS, Function, Sinks, Softmax, softmax
 from headwise.errors import ConfigError, ShapeError
 
 NAN, INF = float("nan"), float("inf")
@@ -36,12 +36,12 @@ def test_golden_rows():
     keep = [True, True, True, False]
     powers = [math.exp(score) for score in (0.3, -1.2, 2.0)]
     assert _row(softmax, [0.3, -1.2, 2.0]) == pytest.approx([power / sum(powers) for power in powers], rel=1e-6)
-    assert _row(relu, [2.0, -1.0, 3.0, 9.0], keep) == pytest.approx([2 / 3, 0, 1, 0])
-    assert _row(relu, [2.0, -1.0, 3.0, 9.0]) == pytest.approx([0.5, 0, 0.75, 2.25])
-    assert _row(relu2, [2.0, -1.0, 3.0, 9.0], keep) == pytest.approx([4 / 3, 0, 3, 0])
-    assert _row(relu2, [2.0, -1.0, 3.0, 9.0]) == pytest.approx([1, 0, 2.25, 20.25])
+    assert _row(normalizers.build("relu"), [2.0, -1.0, 3.0, 9.0], keep) == pytest.approx([2 / 3, 0, 1, 0])
+    assert _row(normalizers.build("relu"), [2.0, -1.0, 3.0, 9.0]) == pytest.approx([0.5, 0, 0.75, 2.25])
+    assert _row(normalizers.build("relu2"), [2.0, -1.0, 3.0, 9.0], keep) == pytest.approx([4 / 3, 0, 3, 0])
+    assert _row(normalizers.build("relu2"), [2.0, -1.0, 3.0, 9.0]) == pytest.approx([1, 0, 2.25, 20.25])
     expected = [1 / (1 + 3 * math.exp(-score)) for score in (2.0, -1.0, 3.0)]
-    assert _row(sigmoid, [2.0, -1.0, 3.0, 9.0], keep) == pytest.approx([*expected, 0.0])
+    assert _row(normalizers.build("sigmoid"), [2.0, -1.0, 3.0, 9.0], keep) == pytest.approx([*expected, 0.0])
     expected = [1 / (1 + math.exp(3.5 - score)) for score in (2.0, -1.0)]
     assert _row(normalizers.build("sigmoid:-3.5"), [2.0, -1.0]) == pytest.approx(expected)
 
@@ -49,7 +49,7 @@ def test_golden_rows():
 def test_softmax1_can_attend_to_nothing():
     """Four scores x give exp(x) / (1 + 4 exp(x)): nothing at -1000, a quarter at 1000, without overflow."""
     for score, weight in ((-1000.0, 0.0), (0.0, 0.2), (2.0, math.exp(2) / (1 + 4 * math.exp(2))), (1000.0, 0.25)):
-        assert _row(softmax1, [score] * 4) == pytest.approx([weight] * 4)
+        assert _row(normalizers.build("softmax1"), [score] * 4) == pytest.approx([weight] * 4)
 
 
 def test_the_scalable_temperature_keeps_one_weight_as_rows_grow():
@@ -65,7 +65,7 @@ def test_a_sink_takes_weight_from_every_row():
     """Softmax over the scores and the logit of the head, as a loop; the gradient of the logit too."""
     sinks = Sinks(3).double()
     scores, keep = _scores_and_keep()
-    torch.testing.assert_close(sinks(scores, keep), softmax1(scores, keep))
+    torch.testing.assert_close(sinks(scores, keep), normalizers.build("softmax1")(scores, keep))
     with torch.no_grad():
         sinks.logits.copy_(torch.tensor([-1.0, 0.5, 4.0]))
     weights = sinks(scores, keep)
@@ -265,7 +265,7 @@ def test_names():
     assert list(normalizers.NORMALIZERS) == plain
     assert list(normalizers.catalogue()) == [*plain, "sinks", "entmax", "top_k", "scalable"]
     assert all(normalizers.catalogue().values())
-    assert normalizers.build("relu") is relu
+    assert normalizers.build("relu") is NORMALIZERS["relu"]
     assert [normalizers.build(name).name for name in NAMES] == NAMES
     assert isinstance(normalizers.build("sinks", num_heads=3), Sinks)
     assert repr(normalizers.build("top_k:3")) == "TopK(top_k:3)"

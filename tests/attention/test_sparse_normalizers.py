@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from headwise.attention import normalizers
-from headwise.attention.normalizers import Entmax, entmax15, softmax, sparsemax
+from headwise.attention.normalizers import NORMALIZERS, Entmax, softmax
+
+entmax15, sparsemax = NORMALIZERS["entmax15"], NORMALIZERS["sparsemax"]
 
 SPARSE = ["sparsemax", "entmax15", "entmax:1.01", "entmax:1.3", "entmax:2.5"]
 every_sparse = pytest.mark.parametrize("name", SPARSE)

@@ -42,8 +42,7 @@ def test_the_facts_of_every_scheme():
     """Where it enters agrees with the hooks it overrides; a year stands in every source."""
     places = {"embeddings": EMBEDDED, "nowhere": ("none",), "queries and keys": ("rotary",)}
     places |= {"scores and values": ("shaw",), "scores": ("alibi", "deberta", "relative_2d", "t5", "transformer_xl")}
-    facts = positions.facts()
-    assert list(facts) == list(positions.names())
+    facts = {name: positions.position_type(name) for name in positions.names()}
     for where, names in places.items():
         assert {name for name, known in facts.items() if known.where == where} == set(names)
     for name, known in facts.items():
@@ -121,7 +120,7 @@ def test_shifting_all_positions_changes_nothing(name):
     def added(query, key):
         length = query.shape[2]
         relative, bias = position.relative(query, key, 1 - length, length - 1), position.bias(query, key, 0)
-        return relative.bias(0, length, length) + (0 if bias is None else bias)
+        return relative.bias(length, length) + (0 if bias is None else bias)
 
     shifted = added(torch.cat((junk, query), 2), torch.cat((junk, key), 2))[:, :, 100:, 100:]
     torch.testing.assert_close(shifted, added(query, key).expand_as(shifted), rtol=0, atol=1e-12)
@@ -176,8 +175,8 @@ def test_hypotheses_side_by_side_share_their_positions(name):
     for beam in (0, 1):
         own = [0, 1, 2, 3 + beam, 5 + beam]
         alone = position.relative(query[:, :, beam : beam + 1], keys[:, :, own], -4, 0)
-        expected = alone.bias(0, 1, 5, 4)[:, :, 0]
-        found = relative.bias(0, 2, 7)[:, :, beam, own]
+        expected = alone.bias(1, 5, 4)[:, :, 0]
+        found = relative.bias(2, 7)[:, :, beam, own]
         torch.testing.assert_close(found, expected.expand_as(found), rtol=0, atol=1e-12)
 
 
@@ -213,8 +212,8 @@ def test_half_precision_adds_in_single(name, dtype):
     relative = position.relative(query, query, -8, 8)
     if name != "t5":
         assert {tensor.dtype for tensor in relative.tensors} == {torch.float32}
-    found = relative.bias(0, 9, 9)
-    exact = position.double().relative(query.double(), query.double(), -8, 8).bias(0, 9, 9)
+    found = relative.bias(9, 9)
+    exact = position.double().relative(query.double(), query.double(), -8, 8).bias(9, 9)
     # parameters are half precision in both; projected rows are rounded once, as keys are
     bound = 1e-5 if name not in ("deberta", "transformer_xl") else 8 * torch.finfo(dtype).eps
     torch.testing.assert_close(found.double(), exact, rtol=bound, atol=bound)

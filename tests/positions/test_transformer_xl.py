@@ -47,7 +47,7 @@ def test_equal_to_the_shifted_matrix():
     products = (query + position.place[:, None]) @ places.mT / WIDTH**0.5
     padded = torch.nn.functional.pad(products, (1, 0))
     shifted = padded.view(*padded.shape[:2], length + 1, length)[:, :, 1:]
-    found = position.relative(query, query, 1 - length, length - 1).bias(0, length, length)
+    found = position.relative(query, query, 1 - length, length - 1).bias(length, length)
     past = torch.ones(length, length).tril().bool()
     torch.testing.assert_close(found[..., past], shifted[..., past], rtol=0, atol=1e-12)
 

@@ -44,9 +44,9 @@ class Hooks(nn.Module):
         outputs = [self.position.embed(x, 0 if self.first else start), self.position.rotate(query, start)]
         bias, relative = self.position.bias(query, key, start), self.position.relative(query, key, 1 - keys, queries)
         if relative is not None:
-            bias = relative.bias(0, queries, keys, start) + (0 if bias is None else bias)
+            bias = relative.bias(queries, keys, start) + (0 if bias is None else bias)
             if relative.value_table is not None:
-                outputs.append(relative.values(bias.softmax(-1), 0, start))
+                outputs.append(relative.values(bias.softmax(-1), start))
         return (*outputs, *(() if bias is None else (bias.expand(query.shape[0], -1, -1, -1),)))
 
 

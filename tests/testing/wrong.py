@@ -34,7 +34,7 @@ class Correct(Mechanism):
         if call.bias is not None:
             scores = self.biased(scores, call.bias)
         if call.relative is not None and call.relative.has_bias():
-            scores = scores + call.relative.bias(0, *call.shape[2:], call.query_start).to(scores.dtype)
+            scores = scores + call.relative.bias(*call.shape[2:], call.query_start).to(scores.dtype)
         weights = self.dropped(self.normalized(scores, keep, call.mask))
         return self.summed(weights, value).to(dtype)
 

@@ -107,7 +107,7 @@ def _pattern(call: Call) -> tuple[Graph, Keep | None, Asked]:
     turn = key.argsort(stable=True) if found.turn is None else found.turn.to(device)
     pattern = graph(row, column, turn, query_len, key_len)
     if isinstance(mask, Edges) and start == 0 and mask.nodes <= min(query_len, key_len):
-        asked = None if mask.each_sees(query_len, start) else (pattern.degree() > 0).view(1, 1, -1)
+        asked = None if mask.each_sees(query_len) else (pattern.degree() > 0).view(1, 1, -1)
         return pattern, None, asked
     at = (torch.arange(batch, device=device).view(-1, 1, 1), torch.arange(heads, device=device).view(-1, 1))
     keep = mask(*at, row + start, column) & (query == row + start) & (key == column)

@@ -5,7 +5,7 @@ refused there. Dong et al. 2024, arXiv:2412.05496.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from typing import Any
@@ -15,9 +15,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.attention.call import Call
-from headwise.attention.masks import Mask
+from headwise.attention.masks import Edges, Mask
 from headwise.attention.normalizers import Softmax
 from headwise.attention.scores import Score, SoftCap
+
+_PROGRAMS = 1024
 
 Change = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
@@ -44,8 +46,8 @@ def unfit(call: Call) -> str | None:
         return "its relative positions are more than one number for each distance"
     if call.query.dtype == torch.float64:
         return "it is in float64"
-    if call.mask is not None and call.mask.pairs() is not None:
-        return "the mask is a graph, which has too few pairs in a block"
+    if call.mask is not None and any(isinstance(part, Edges) for part in _parts(call.mask)):
+        return "the mask holds a graph, whose pairs a compiled program cannot look up"
     if 0 in (*call.shape, call.query.shape[-1], call.value.shape[-1]):
         return "an axis is empty"
     return None
@@ -75,10 +77,9 @@ def attend_with(attention: Callable[..., Any], call: Call) -> Float[Tensor, "bat
     """The call as FlexAttention takes it: `attention` is its function, compiled or not."""
     call = call.clean()
     query, key, value, scale = call.products(_inner(call.score))
+    # each an object of its own: a program is kept for the objects that were one, and asks the next mask the same
     output: Tensor = attention(
-        query.contiguous(),
-        key.contiguous(),
-        value.contiguous(),
+        *(tensor.contiguous().view(tensor.shape) for tensor in (query, key, value)),
         score_mod=_change(call),
         block_mask=_blocks(call),
         scale=scale,
@@ -92,7 +93,9 @@ def _compiled() -> Callable[..., Any]:
     # imported here, since it imports the compiler
     from torch.nn.attention.flex_attention import flex_attention
 
-    return torch.compile(flex_attention, dynamic=False)
+    # a program for each length and kind of mask; past the limit PyTorch would write the table of scores
+    compiled: Callable[..., Any] = torch.compile(flex_attention, dynamic=False, recompile_limit=_PROGRAMS)  # type: ignore[call-overload]
+    return compiled
 
 
 def _inner(score: Score) -> Score:
@@ -135,6 +138,14 @@ def _blocks(call: Call) -> Any:
     sizes = (call.shape[0] if batch > 1 else None, call.shape[1] if heads > 1 else None, *call.shape[2:])
     make = lambda: create_block_mask(allowed, *sizes, device=str(device))  # noqa: E731
     return call.mask.made("blocks", (*call.shape, start, device), make)
+
+
+def _parts(mask: Mask) -> Iterator[Mask]:
+    """The mask and what it is made of."""
+    yield mask
+    for part in vars(mask).values():
+        if isinstance(part, Mask):
+            yield from _parts(part)
 
 
 def moved(mask: Mask, device: torch.device) -> Mask:

@@ -53,7 +53,7 @@ def attention(
     used = drop(normalized(call, keep, score, normalizer), call.dropout)
     output = used @ wide(per_head(call.value, call.query.shape[1]))
     if call.relative is not None and call.relative.value_table is not None:
-        output = output + call.relative.values(used, 0, call.query_start)
+        output = output + call.relative.values(used, call.query_start)
     return output.to(call.value.dtype)
 
 
@@ -75,5 +75,5 @@ def normalized(
     if call.bias is not None:
         found = found + call.bias.to(found.dtype)
     if call.relative is not None and call.relative.has_bias():
-        found = found + call.relative.bias(0, *call.shape[2:], call.query_start).to(found.dtype)
+        found = found + call.relative.bias(*call.shape[2:], call.query_start).to(found.dtype)
     return (normalizer or call.normalizer)(found, keep)

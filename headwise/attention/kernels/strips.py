@@ -85,8 +85,6 @@ def cut(call: Call, first: int, last: int, low: int, high: int) -> Call:
         value=call.value[:, :, low:high],
         bias=bias,
         relative=relative,
-        # only distances are read from it
-        query_start=call.query_start + first - low,
     )
 
 

@@ -22,11 +22,10 @@ class Padding(Mask):
     valid_lens: Int[Tensor, "batch"] | Int[Tensor, "batch query_len"]
 
     def __post_init__(self) -> None:
-        if self.valid_lens.ndim not in (1, 2) or self.valid_lens.is_floating_point():
-            shape = tuple(self.valid_lens.shape)
-            raise ShapeError(
-                f"Padding needs whole lengths (batch) or (batch, query_len), got {shape} {self.valid_lens.dtype}"
-            )
+        if self.valid_lens.ndim not in (1, 2) or not _counts(self.valid_lens):
+            given = f"{tuple(self.valid_lens.shape)} {self.valid_lens.dtype}"
+            hint = "; which keys are real is said by Table(...)" if self.valid_lens.dtype == torch.bool else ""
+            raise ShapeError(f"Padding needs whole lengths (batch) or (batch, query_len), got {given}{hint}")
         _refuse_negative("Padding: valid_lens", self.valid_lens)
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
@@ -137,7 +136,7 @@ class Prefix(Mask):
     prefix_lens: Int[Tensor, "batch"]
 
     def __post_init__(self) -> None:
-        if self.prefix_lens.ndim != 1 or self.prefix_lens.is_floating_point():
+        if self.prefix_lens.ndim != 1 or not _counts(self.prefix_lens):
             shape = tuple(self.prefix_lens.shape)
             raise ShapeError(f"Prefix needs whole lengths (batch), got {shape} {self.prefix_lens.dtype}")
         _refuse_negative("Prefix: prefix_lens", self.prefix_lens)
@@ -172,7 +171,7 @@ class Documents(Mask):
     ids: Int[Tensor, "batch length"]
 
     def __post_init__(self) -> None:
-        if self.ids.ndim != 2 or self.ids.is_floating_point():
+        if self.ids.ndim != 2 or not _counts(self.ids):
             shape = tuple(self.ids.shape)
             raise ShapeError(f"Documents needs whole numbers (batch, length), got {shape} {self.ids.dtype}")
 
@@ -220,7 +219,7 @@ class Edges(Mask):
 
     def __post_init__(self) -> None:
         index = self.edge_index
-        if index.ndim != 2 or index.shape[0] != 2 or index.is_floating_point():
+        if index.ndim != 2 or index.shape[0] != 2 or not _counts(index):
             raise ShapeError(f"Edges needs whole numbers (2, edges), got {tuple(index.shape)} {index.dtype}")
         if index.numel() and not (int(index.min()) >= 0 and int(index.max()) < self.nodes):
             low, high = int(index.min()), int(index.max())
@@ -252,9 +251,9 @@ class Edges(Mask):
         pairs: Pairs = self.__dict__["_pairs"]
         return pairs
 
-    def each_sees(self, query_len: int, query_start: int) -> bool:
-        """Whether each of these queries sees a key, told by the graph."""
-        return self.__dict__["_whole"][0] and query_start + query_len <= self.nodes
+    def each_sees(self, query_len: int) -> bool:
+        """Whether each of the first queries sees a key, told by the graph."""
+        return self.__dict__["_whole"][0] and query_len <= self.nodes
 
     def seen(
         self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
@@ -270,6 +269,11 @@ class Edges(Mask):
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         return f"no edge leads from node {key} to node {query}"
+
+
+def _counts(numbers: Tensor) -> bool:
+    """Whether they are whole numbers; a bool tensor says which, not how many."""
+    return not (numbers.is_floating_point() or numbers.is_complex() or numbers.dtype == torch.bool)
 
 
 def _refuse_negative(name: str, lens: Tensor) -> None:

@@ -1,8 +1,11 @@
 """Masks that depend on positions alone: causal, windows, dilated, strided, blocks, global tokens, shifts by head."""
 
-from dataclasses import dataclass
+import functools
+import operator
+from dataclasses import dataclass, field
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor
 
 from headwise.attention.masks.band import Band
@@ -127,7 +130,8 @@ class Shifts(Mask):
             raise ShapeError("Shifts needs a step for each head, such as Shifts((-1, 0, 1))")
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        return key - query == torch.tensor(self.steps, device=key.device)[head]
+        # sums in place of a table, which a compiled program cannot make for each pair
+        return key - query == sum(step * (head == number) for number, step in enumerate(self.steps))
 
     def within(self) -> Band:
         return (max(0, -min(self.steps)), max(0, max(self.steps)))
@@ -202,7 +206,8 @@ class Global(Mask):
     def _among(self, position: Tensor) -> Tensor:
         if isinstance(self.tokens, int):
             return position < self.tokens
-        return torch.isin(position, torch.tensor(self.tokens, dtype=position.dtype, device=position.device))
+        # without a table, which a compiled program cannot make for each pair
+        return functools.reduce(operator.or_, (position == token for token in self.tokens), position < 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,7 +215,7 @@ class BigBird(Mask):
     """Blocks of positions see their neighbours, some global blocks, and a few blocks drawn at random.
 
     Queries in a global block see everything and everything sees them. The drawing depends on the seed alone. The
-    released model draws other blocks, and gives the last block to all as well: `global_blocks=(0, last)`.
+    released model draws other blocks, to be given as `blocks`; it gives the last block to all: `(0, last)`.
 
     Args:
         length: positions that there are; a longer input is an error.
@@ -219,6 +224,7 @@ class BigBird(Mask):
         global_blocks: how many blocks at the front, or which blocks, see and are seen by all.
         random: blocks drawn for each block, besides those.
         seed: of the drawing.
+        blocks: which block sees which, (blocks, blocks); made of what stands above if absent.
     Source: Zaheer et al. 2020, arXiv:2007.14062, section 2 (internal transformer construction, ITC).
 
     >>> int(BigBird(64, block=8, window=3, global_blocks=1, random=1).dense(1, 1, 64, 64).sum())
@@ -231,6 +237,7 @@ class BigBird(Mask):
     global_blocks: int | tuple[int, ...] = 2
     random: int = 3
     seed: int = 0
+    blocks: Bool[Tensor, "blocks blocks"] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.length < 1 or self.block < 1 or self.window < 1 or not self.window % 2:
@@ -239,17 +246,22 @@ class BigBird(Mask):
                 f" window ({self.window}) an odd number of blocks"
             )
         count, given = -(-self.length // self.block), self.global_blocks
-        blocks = tuple(range(min(given, count))) if isinstance(given, int) else given
-        if self.random < 0 or (isinstance(given, int) and given < 0) or not all(0 <= b < count for b in blocks):
+        if self.blocks is not None:
+            if self.blocks.shape != (count, count) or self.blocks.dtype != torch.bool:
+                shape = f"{tuple(self.blocks.shape)} {self.blocks.dtype}"
+                raise ShapeError(f"BigBird: blocks must be a bool tensor ({count}, {count}), got {shape}")
+            return
+        everywhere = tuple(range(min(given, count))) if isinstance(given, int) else given
+        if self.random < 0 or (isinstance(given, int) and given < 0) or not all(0 <= b < count for b in everywhere):
             raise ShapeError(
                 f"BigBird: random ({self.random}) must be 0 or more, and global_blocks ({given}) a number of blocks"
                 f" or blocks from 0 to {count - 1}"
             )
-        self.__dict__["_blocks"] = self._drawn(count, blocks)
+        object.__setattr__(self, "blocks", self._drawn(count, everywhere))
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        table: Tensor = self.__dict__["_blocks"].to(key.device)
-        return table[query // self.block, key // self.block]
+        assert self.blocks is not None
+        return self.blocks.to(key.device)[query // self.block, key // self.block]
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         return (
@@ -262,9 +274,9 @@ class BigBird(Mask):
             longest = max(query_start + query_len, key_len)
             raise ShapeError(f"BigBird was built for {self.length} positions, got {longest}")
 
-    def _drawn(self, count: int, blocks: tuple[int, ...]) -> Tensor:
+    def _drawn(self, count: int, everywhere: tuple[int, ...]) -> Tensor:
         row = torch.arange(count)
-        chosen = torch.isin(row, torch.tensor(blocks, dtype=torch.long))
+        chosen = torch.isin(row, torch.tensor(everywhere, dtype=torch.long))
         seen = ((row[:, None] - row).abs() <= self.window // 2) | chosen | chosen[:, None]
         # the largest of random numbers among the blocks that are not seen yet
         lots = torch.rand(count, count, generator=torch.Generator().manual_seed(self.seed), device="cpu")

@@ -16,6 +16,7 @@ from headwise.attention.normalizers import Keep, Normalizer, Scores, softmax
 from headwise.attention.precision import uncast, wide
 from headwise.attention.scores import Additive
 from headwise.attention.scores.score import times
+from headwise.attention.weights import cut
 from headwise.attention.zeros import zeroed
 from headwise.errors import ConfigError, ShapeError, Unsupported
 
@@ -112,7 +113,7 @@ class LocationAware(Mechanism):
         """The alignments themselves, before dropout."""
         self._check_start(call)
         whole = self._aligned(call, None)[0]
-        return (whole if heads is None else whole[:, list(heads)])[:, :, queries, keys]
+        return cut(whole, heads, queries, keys)
 
     def resume(
         self, call: Call, alignment: Float[Tensor, "batch heads known"] | None

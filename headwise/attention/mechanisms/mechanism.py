@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from headwise.attention.call import Call
 from headwise.attention.normalizers import Softmax
 from headwise.attention.scores import ScaledDot
+from headwise.attention.weights import cut
 from headwise.errors import Unsupported
 
 
@@ -96,11 +97,11 @@ class Mechanism(nn.Module, ABC):
         queries: slice = slice(None),
         keys: slice = slice(None),
     ) -> Float[Tensor, "batch heads queries keys"]:
-        """The matrix W with output = W @ value, cut: the mechanism applied to identity values."""
+        """The matrix W with output = W @ value, cut: the mechanism applied to identity values, in `eval()` or not."""
         batch, kv_heads, key_len, _ = call.key.shape
         identity = torch.eye(key_len, dtype=call.key.dtype, device=call.key.device)
         whole = self(replace(call, value=identity.expand(batch, kv_heads, key_len, key_len)))
-        return (whole if heads is None else whole[:, list(heads)])[:, :, queries, keys]
+        return cut(whole, heads, queries, keys)
 
     def require(self, call: Call) -> None:
         """Raises: Unsupported for what the call asks and the facts exclude; masks are the mechanism's to check."""

@@ -12,6 +12,7 @@ from headwise.attention.kernels import plain
 from headwise.attention.mechanisms._masks import check_built
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.attention.precision import uncast
+from headwise.attention.weights import cut
 from headwise.attention.zeros import zeroed
 
 
@@ -65,7 +66,7 @@ class TalkingHeads(Mechanism):
         """The mixed weights before dropout; a row need not sum to 1."""
         with uncast(call.query):
             whole = plain.normalized(*self._mixed(call))
-        return (whole if heads is None else whole[:, list(heads)])[:, :, queries, keys]
+        return cut(whole, heads, queries, keys)
 
     def extra_repr(self) -> str:
         return f"num_heads={self.before.shape[0]}, dropout={self.dropout}"

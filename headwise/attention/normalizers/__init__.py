@@ -12,22 +12,10 @@ from headwise.attention.normalizers.selecting import Hard, TopK
 from headwise.attention.normalizers.sparse import Entmax, Entmax15, Sparsemax
 from headwise.errors import ConfigError, unknown
 
-softmax, softmax1 = Softmax(), Softmax1()
-relu, relu2, sigmoid, identity = ReLU(), ReLU2(), Sigmoid(), Identity()
-sparsemax, entmax15, hard = Sparsemax(), Entmax15(), Hard()
-
+softmax = Softmax()
+_SINGLE = (softmax, Softmax1(), ReLU(), ReLU2(), Sigmoid(), Identity(), Sparsemax(), Entmax15(), Hard())
 # without parameters, so one object serves everybody
-NORMALIZERS: dict[str, Normalizer] = {
-    "softmax": softmax,
-    "softmax1": softmax1,
-    "relu": relu,
-    "relu2": relu2,
-    "sigmoid": sigmoid,
-    "identity": identity,
-    "sparsemax": sparsemax,
-    "entmax15": entmax15,
-    "hard": hard,
-}
+NORMALIZERS: dict[str, Normalizer] = {single.name: single for single in _SINGLE}
 
 # what is written after the name and a colon: class, builder from the option, noun and example
 _OPTIONS: dict[str, tuple[type[Normalizer], Callable[[str], Normalizer], str, str]] = {
@@ -79,4 +67,4 @@ def catalogue() -> dict[str, str]:
 
 __all__ = ["NORMALIZERS", "Entmax", "Entmax15", "Function", "Hard", "Identity", "Keep", "Normalizer", "ReLU", "ReLU2"]
 __all__ += ["Scalable", "Scores", "Sigmoid", "Sinks", "Softmax", "Softmax1", "Sparsemax", "TopK", "build", "catalogue"]
-__all__ += ["entmax15", "hard", "identity", "relu", "relu2", "sigmoid", "softmax", "softmax1", "sparsemax"]
+__all__ += ["softmax"]

@@ -62,7 +62,7 @@ def catalogue() -> dict[str, str]:
 
 
 # without parameters, so one object serves everybody
-_SINGLE = {"dot": Dot(), "scaled_dot": ScaledDot(), "soft_cap": SoftCap(ScaledDot(), 50.0)}
+_SINGLE = {name: build(name, 0, 0, 0, 0) for name in ("dot", "scaled_dot", "soft_cap")}
 
 
 def as_score(score: str | Score | Callable[..., Tensor]) -> Score:

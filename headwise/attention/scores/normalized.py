@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from headwise.attention.precision import wide
 from headwise.attention.scores.score import AsDot, KvKey, Product, Query, check_built, check_heads
 from headwise.errors import ConfigError
 
@@ -39,7 +40,7 @@ class Cosine(Product):
 
     def as_dot(self, query: Query, key: KvKey) -> tuple[AsDot, AsDot, float]:
         check_heads(self, len(self.log_scale), query)
-        scale = self.log_scale.to(_wide(query)).clamp(max=math.log(self.largest)).exp()
+        scale = self.log_scale.to(wide(query)).clamp(max=math.log(self.largest)).exp()
         return (_unit(query) * scale[:, None, None]).to(query.dtype), _unit(key).to(key.dtype), 1.0
 
     def per_head(self) -> bool:
@@ -75,13 +76,8 @@ class QKNorm(Product):
         check_built(self, (len(self.query_gain), len(self.key_gain)), (query_dim, key_dim))
 
 
-def _wide(x: Tensor) -> Tensor:
-    # squares leave the range of float16, and eight bits of bfloat16 are too few for a length
-    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
-
-
 def _unit(x: Float[Tensor, "*axes dim"]) -> Float[Tensor, "*axes dim"]:
-    x = _wide(x)
+    x = wide(x)
     # squares of large or tiny numbers leave the range; the factor drops out of the result, so no gradient needs it
     largest = x.detach().abs().amax(-1, keepdim=True)
     x = x / largest.masked_fill(largest == 0, 1.0)
@@ -90,5 +86,5 @@ def _unit(x: Float[Tensor, "*axes dim"]) -> Float[Tensor, "*axes dim"]:
 
 
 def _rms_norm(x: Float[Tensor, "*axes dim"], gain: Float[Tensor, "dim"]) -> Float[Tensor, "*axes dim"]:
-    wide = _wide(x)
-    return F.rms_norm(wide, gain.shape, gain.to(wide.dtype), eps=1e-6).to(x.dtype)
+    gain = gain.to(wide(x).dtype)
+    return F.rms_norm(wide(x), gain.shape, gain, eps=1e-6).to(x.dtype)
