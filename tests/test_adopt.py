@@ -339,6 +339,13 @@ def test_what_cannot_be_adopted_is_told(monkeypatch):
         adopt(adopt(model))
     with pytest.raises(Unsupported, match="BertSelfAttention gives its attention 'head_mask', which no call can say"):
         model(input_ids=torch.ones(1, 3, dtype=torch.long), head_mask=torch.ones(4))
+    release(model)
+    with monkeypatch.context() as patched:
+        patched.setattr(type(model), "set_attn_implementation", lambda self, name: 1 / 0)
+        for _ in range(2):
+            # a model that could not be adopted is as it was
+            with pytest.raises(ZeroDivisionError):
+                adopt(model)
     monkeypatch.setattr(sys.modules["transformers"], "__version__", "5.19.1")
     with pytest.raises(
         ConfigError, match=r"needs transformers 5.20 or newer, found 5.19.1: pip install 'headwise\[hf\]"

@@ -13,7 +13,7 @@ from headwise.attention.mechanisms.linear import Linear
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.scores import Additive
-from headwise.caches import AttentionStep
+from headwise.caches import AttentionStep, KeyValues
 from headwise.errors import ConfigError, ShapeError, Unsupported
 from headwise.layers.attention import MultiHeadAttention
 from headwise.models.transformer import build_transformer
@@ -145,6 +145,11 @@ def test_hidden_tokens_are_as_if_they_were_masked():
     torch.testing.assert_close(output[1], model["layer"](x, mask=Causal())[1], **EXACT)
     # the first query sees nothing, and what is hidden may hold anything
     assert not trace["layer"].weights(queries=slice(1))[0].any()
+    memory = KeyValues()
+    with edit(model, Hide("layer", tokens=~rows)):
+        # one token after the other: what lies ahead is met later
+        steps = [model["layer"](x[:, i : i + 1], mask=Causal(), cache=AttentionStep(memory, i)) for i in range(7)]
+    torch.testing.assert_close(torch.cat(steps, 1)[0], expected[0], **EXACT)
     mechanism = nn.ModuleDict({"layer": Scored()})
     q, v = numbers(1, 2, 3, 4), numbers(1, 2, 3, 4, seed=8)
     with edit(mechanism, Hide("layer", tokens=[1])):

@@ -34,8 +34,9 @@ def attend(
     What is masked, on every device and under every transform, at linear cost: keys and values that no query of a
     sequence may see (padding, isolated nodes) are taken as zero, so NaN there never leaks, forward or backward; which
     these are follows from the mask's structure (lengths, documents, edges, a band, a table), and for other masks from
-    their table where a kernel makes it. What some query may see must be finite: content up to 1e30 never leaks past the
-    mask, and a NaN spreads within its own sequence and head at most. A query without an allowed key gives exactly
+    their table where a kernel makes it. What some query may see must be finite, and so must its products with what it
+    does not meet: content up to 1e30 never leaks past the mask to ordinary numbers, and a NaN spreads within its own
+    sequence and head at most. A query without an allowed key gives exactly
     zero with zero gradient.
 
     Args:

@@ -69,6 +69,8 @@ class Call:
             self.mask.check(*self.shape, self.query_start)
         if self.bias is not None:
             _check_bias(self.bias, self.query, self.shape)
+        if self.relative is not None:
+            self.relative.check(self.value.shape[-1])
         checked(self.dropout)
 
     @property
@@ -131,13 +133,20 @@ class Call:
         object.__setattr__(cleaned, "value", zeroed(self.value, seen.unsqueeze(-1)))
         return cleaned
 
-    def products(self, score: Score | None = None) -> tuple[Tensor, Tensor, Tensor, float]:
+    def products(
+        self, score: Score | None = None, asking: Bool[Tensor, "#batch #heads #query_len 1"] | None = None
+    ) -> tuple[Tensor, Tensor, Tensor, float]:
         """(query, key, value, scale) whose products scale * q . k are the scores, for a score that is a product.
 
         What a score makes of half-precision vectors is float32, and so are then all three.
+
+        Args:
+            asking: which queries see a key; the others are zero before the score gets them, so that none of their NaN
+                reaches its parameters.
         """
         query, key, value, score = self.query, self.key, self.value, score or self.score
-        if not isinstance(score, scores.Dot | scores.ScaledDot):
+        query = query if asking is None else zeroed(query, asking)
+        if not is_plain(score):
             query, key, value = wide(query), wide(key), wide(value)
         query, key, scale = score.as_dot(query, key)
         return query, key, value, scale
@@ -147,9 +156,14 @@ class Call:
 
         Their scores have no gradient, but 0 x NaN is NaN, in the gradients of keys and of parameters.
         """
-        plain = type(self.score) in (scores.Dot, scores.ScaledDot) and type(self.normalizer) is normalizers.Softmax
+        plain = is_plain(self.score) and type(self.normalizer) is normalizers.Softmax
         told = self.mask is not None and self.mask.tells_who_sees() and self.bias is None and self.relative is None
         return None if plain and told else keep.any(-1, keepdim=True)
+
+
+def is_plain(score: Score) -> bool:
+    """Whether the score takes query and key as they are, with nothing that learns."""
+    return type(score) in (scores.Dot, scores.ScaledDot)
 
 
 def per_head(tensor: Float[Tensor, "batch kv_heads length dim"], heads: int) -> Float[Tensor, "batch heads length dim"]:
@@ -169,12 +183,14 @@ def _as_mask(mask: object) -> Mask | None:
 
 
 def _check_start(start: object) -> None:
-    if not isinstance(start, int | torch.SymInt) or (isinstance(start, int) and start < 0):
+    if not isinstance(start, int | torch.SymInt) or (isinstance(start, int) and not 0 <= start < 2**62):
         raise ShapeError(f"query_start must be a position from 0 on, got {start!r}")
 
 
 def _check_tensors(query: Tensor, key: Tensor, value: Tensor) -> None:
     for name, tensor in (("query", query), ("key", key), ("value", value)):
+        if not isinstance(tensor, Tensor):
+            raise ShapeError(f"{name} must be a tensor, got {type(tensor).__name__}")
         if tensor.ndim != 4:
             raise ShapeError(f"{name} must be (batch, heads, length, head_dim), got {tuple(tensor.shape)}")
         if not tensor.is_floating_point():
@@ -191,6 +207,8 @@ def _check_tensors(query: Tensor, key: Tensor, value: Tensor) -> None:
 
 
 def _check_bias(bias: Tensor, query: Tensor, wanted: tuple[int, int, int, int]) -> None:
+    if not isinstance(bias, Tensor):
+        raise ShapeError(f"bias must be a tensor, got {type(bias).__name__}")
     if not bias.is_floating_point():
         raise ShapeError(f"bias is added to scores, got {bias.dtype}; which pairs may meet is said by mask=")
     if bias.device != query.device:

@@ -73,8 +73,8 @@ class Dropout(nn.Module):
 
 def checked(dropout: float) -> float:
     """The rate. Raises: ConfigError if it is none from 0 to below 1."""
-    if not 0.0 <= dropout < 1.0:
-        raise ConfigError(f"dropout ({dropout}) must be at least 0 and below 1")
+    if not isinstance(dropout, int | float) or not 0.0 <= dropout < 1.0:
+        raise ConfigError(f"dropout ({dropout!r}) must be at least 0 and below 1")
     return dropout
 
 

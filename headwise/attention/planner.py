@@ -157,8 +157,8 @@ def _chosen(call: Call) -> tuple[Rule, dict[str, str]]:
 
 
 def _named(call: Call, kernel: str) -> str:
-    if kernel not in KERNELS:
-        raise ConfigError(unknown("kernel", kernel, KERNELS))
+    if not isinstance(kernel, str) or kernel not in KERNELS:
+        raise ConfigError(unknown("kernel", str(kernel), KERNELS))
     why = KERNELS[kernel].refusal(call)
     serving = [rule.kernel for rule in EXPORTED]
     if torch.compiler.is_exporting() and kernel not in serving:

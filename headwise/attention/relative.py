@@ -26,7 +26,7 @@ class Relative:
         distances: the distance of each pair where positions are not consecutive, in place of key - query.
 
     >>> table = torch.arange(3.0).view(1, 3)
-    >>> Relative(low=-1, scalar=table).bias(0, 3, 3)[0, 0].tolist()
+    >>> Relative(low=-1, scalar=table).bias(3, 3)[0, 0].tolist()
     [[1.0, 2.0, 2.0], [0.0, 1.0, 2.0], [0.0, 0.0, 1.0]]
     """
 
@@ -88,6 +88,12 @@ class Relative:
                 if tensor is not None and tensor.shape[axis] > 1:
                     cut[name] = tensor.index_select(axis, torch.tensor(heads, device=tensor.device))
         return replace(self, **cut)
+
+    def check(self, value_dim: int) -> None:
+        """Raises: ShapeError if what distances add to the output has another width than the values."""
+        if self.value_table is not None and self.value_table.shape[-1] != value_dim:
+            width = self.value_table.shape[-1]
+            raise ShapeError(f"relative positions add vectors of width {width} to values of width {value_dim}")
 
     def index(
         self, query_len: int, key_len: int, query_start: int, device: torch.device

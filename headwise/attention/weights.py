@@ -37,6 +37,8 @@ def weights(
     torch.Size([1, 1, 2, 3])
     """
     rows, columns = asked(call.shape, heads, queries, keys)
+    if heads is not None and not len(heads):
+        return call.query.new_empty(call.shape[0], 0, rows[1] - rows[0], columns[1] - columns[0])
     call = call.clean()
     if heads is not None and (call.score.per_head() or call.normalizer.per_head()):
         # numbers of other heads cannot be left out
@@ -56,6 +58,8 @@ def asked(
     shape: Sequence[int], heads: Sequence[int] | None, queries: slice, keys: slice
 ) -> tuple[tuple[int, int], tuple[int, int]]:
     """First and last + 1 of the queries and of the keys. Raises: ShapeError for what is not in the table."""
+    if heads is not None and not isinstance(heads, Sequence):
+        raise ShapeError(f"heads must be a list of numbers, such as [0, 2], got {type(heads).__name__}")
     wrong = [head for head in heads or () if not 0 <= head < shape[1]]
     if wrong:
         raise ShapeError(f"heads run from 0 to {shape[1] - 1}, got {wrong[0]}")
@@ -64,6 +68,8 @@ def asked(
 
 def bounds(name: str, part: slice, length: int) -> tuple[int, int]:
     """First and last + 1 of a range. Raises: ShapeError for a step other than 1."""
+    if not isinstance(part, slice):
+        raise ShapeError(f"{name} must be a range, such as slice(0, 5), got {part!r}")
     if part.step not in (None, 1):
         raise ShapeError(f"{name} must be a range with step 1, got step {part.step}")
     if part.start is None and part.stop is None:

@@ -71,7 +71,7 @@ def sample(
     count = rules.sentences * num_samples
 
     def choose(log_probs: Tensor, rows: np.ndarray) -> tuple[Tensor, Tensor]:
-        noise = torch.rand(count, generator=generator, dtype=torch.float64)[torch.from_numpy(rows)]
+        noise = torch.rand(count, generator=generator, dtype=torch.float64, device="cpu")[torch.from_numpy(rows)]
         tokens = draw(log_probs, noise.to(log_probs.device), temperature=temperature, top_k=top_k, top_p=top_p)
         return tokens, log_probs.gather(1, tokens.unsqueeze(1)).squeeze(1)
 

@@ -55,6 +55,7 @@ class ConvolutionAsAttention(nn.Module):
     Source: Cordonnier et al. 2020, arXiv:1911.03584, theorem 1; here the offsets are a mask instead of the limit of a
     quadratic position encoding, so that the weights are exactly one-hot.
 
+    >>> import torch
     >>> image = torch.ones(1, 3, 5, 10)
     >>> ConvolutionAsAttention(nn.Conv2d(3, 4, 3, padding=1))(image).shape
     torch.Size([1, 4, 5, 10])

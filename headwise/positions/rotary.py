@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.attention.precision import wide
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, ShapeError
 from headwise.positions._angles import angles, frequencies, moved
 from headwise.positions.position import Position
 
@@ -26,7 +26,7 @@ class Scaling(ABC):
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if value is not None and value <= 0 and not isinstance(value, bool):
+            if value is not None and not value > 0 and not isinstance(value, bool):
                 raise ConfigError(f"{name} of {type(self).__name__} must be above 0, got {value}")
 
     @abstractmethod
@@ -184,13 +184,13 @@ class Rotary(Position):
         scaling: Scaling | None = None,
     ):
         super().__init__()
-        if columns is None and head_dim % 2:
+        if columns is None and (head_dim < 2 or head_dim % 2):
             raise ConfigError(f"rotary positions need an even head_dim, got {head_dim}")
         if columns is not None and not (2 <= columns <= head_dim and columns % 2 == 0):
             raise ConfigError(f"rotary positions turn an even number of columns from 2 to {head_dim}, got {columns}")
         if layout not in ("interleaved", "half"):
             raise ConfigError(f"layout of rotary positions must be 'interleaved' or 'half', got {layout!r}")
-        if base <= 0:
+        if not base > 0:
             raise ConfigError(f"base of rotary positions must be above 0, got {base}")
         self.head_dim, self.columns = head_dim, head_dim if columns is None else columns
         self.base, self.layout, self.scaling = base, layout, scaling
@@ -209,6 +209,8 @@ class Rotary(Position):
     def rotate(
         self, heads: Float[Tensor, "*batch length head_dim"], start: int
     ) -> Float[Tensor, "*batch length head_dim"]:
+        if heads.shape[-1] != self.head_dim:
+            raise ShapeError(f"rotary positions of width {self.head_dim} meet heads of width {heads.shape[-1]}")
         first = wide(heads if self.columns == self.head_dim else heads[..., : self.columns])
         turns = angles(start, heads.shape[-2], self.frequencies(heads.device))
         cos, sin = moved(turns.cos(), first), moved(turns.sin(), first)

@@ -2,9 +2,9 @@
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, ShapeError
 from headwise.positions._angles import angles, frequencies, moved
 from headwise.positions.position import Position
 
@@ -31,9 +31,10 @@ def waves(angles: Float[Tensor, "length pairs"]) -> Float[Tensor, "length d_mode
 
 
 def check_even(name: str, d_model: int) -> None:
-    """Raises: ConfigError for an odd width, which leaves a sine without its cosine."""
-    if d_model % 2:
-        raise ConfigError(f"{name} positions need an even d_model, got {d_model}; use {d_model - 1} or {d_model + 1}")
+    """Raises: ConfigError for an odd width, which leaves a sine without its cosine, and for none."""
+    if d_model % 2 or d_model < 2:
+        nearest = f"{d_model - 1} or {d_model + 1}" if d_model > 1 else "2"
+        raise ConfigError(f"{name} positions need an even d_model, got {d_model}; use {nearest}")
 
 
 class Sinusoidal(Position):
@@ -68,6 +69,10 @@ class Sinusoidal(Position):
 
     def embed(self, x: Float[Tensor, "*batch length d_model"], start: int) -> Float[Tensor, "*batch length d_model"]:
         length = x.shape[-2]
-        if torch.compiler.is_compiling() or x.device.type != "cpu" or not 0 <= start <= _FIRST - length:
+        if x.shape[-1] != self.d_model:
+            raise ShapeError(f"sinusoidal positions of width {self.d_model} meet embeddings of width {x.shape[-1]}")
+        # a tensor without numbers, as FakeTensorMode makes them, meets none that has some
+        real = type(x) in (Tensor, nn.Parameter) and x.device.type == "cpu" and not torch.compiler.is_compiling()
+        if not real or not 0 <= start <= _FIRST - length:
             return x + moved(sinusoids(length, self.d_model, start, x.device), x)
         return x + moved(self._first.narrow(0, start, length), x)

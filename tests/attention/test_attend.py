@@ -166,7 +166,19 @@ def test_what_is_of_another_kind_is_refused_by_name():
         Padding(torch.tensor([3, -1], device="cpu"))
     with pytest.raises(ConfigError, match="Additive"):
         attend(x, x, x, score=Additive)
-    for rate in (1.0, -0.1, float("nan")):
+    with pytest.raises(ShapeError, match="key must be a tensor, got list"):
+        attend(x, x.tolist(), x)
+    with pytest.raises(ShapeError, match="bias must be a tensor, got float"):
+        attend(x, x, x, bias=0.5)
+    with pytest.raises(ConfigError, match="unknown kernel 'None'"):
+        attend(x, x, x, kernel=None)
+    for start in (-1, 0.5, 2**63):
+        with pytest.raises(ShapeError, match="query_start must be a position from 0 on"):
+            attend(x, x, x, query_start=start)
+    for other in (torch.ones(5, 5, dtype=torch.bool), None, Padding):
+        with pytest.raises(ConfigError, match="a mask combines with a mask, not with"):
+            attend(x, x, x, mask=Causal() & other)
+    for rate in (1.0, -0.1, float("nan"), "0.1"):
         with pytest.raises(ConfigError, match="must be at least 0 and below 1"):
             attend(x, x, x, dropout=rate)
     for scale in (float("nan"), float("inf")):

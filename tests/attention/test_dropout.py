@@ -107,6 +107,9 @@ def test_nothing_is_dropped_in_evaluation_nor_at_rate_zero():
 def test_a_rate_outside_its_range_is_refused(dropout):
     with pytest.raises(ConfigError, match=rf"dropout \({dropout}\) must be at least 0 and below 1"):
         Dropout(dropout)
+    if not math.isnan(dropout):
+        with pytest.raises(ConfigError, match="must be at least 0 and below 1"):
+            dropout_add(torch.ones(3), torch.ones(3), dropout)
 
 
 @every_size

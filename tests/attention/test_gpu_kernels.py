@@ -11,10 +11,11 @@ from devices import on_the_host, seeded
 from headwise.attention import planner
 from headwise.attention.call import Call
 from headwise.attention.kernels import flex, plain
-from headwise.attention.masks import Causal, Edges, Padding, Table, Window
+from headwise.attention.masks import BigBird, Causal, Edges, Global, Padding, Shifts, Table, Window
 from headwise.attention.relative import Relative
 from headwise.attention.scores import Additive, Bilinear, ScaledDot, SoftCap
 from headwise.errors import Unsupported
+from headwise.layers.convolution import Offsets
 
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 PADDING = Padding(torch.tensor([5, 0]))
@@ -26,6 +27,10 @@ MASKS = {
     "both": Causal() & PADDING,
     "either": Window(1, 0) | ~PADDING,
     "table": Table(torch.rand(2, 3, 9, 7, generator=seeded(1)) < 0.5),
+    "global": Global((0, 5)) | Window(1, 1),
+    "shifts": Shifts((-1, 0, 2)),
+    "offsets": Offsets(2, 4, 4, (0, 0), (1, 1), ((0, 0), (0, -1), (-1, 0))),
+    "bigbird": BigBird(9, block=2, window=1, global_blocks=1, random=1),
 }
 
 
@@ -48,6 +53,7 @@ def test_what_flex_attention_does_not_compute():
         ({"normalizer": "relu"}, "the normalizer is relu, not softmax"),
         ({"dropout": 0.1}, "weights are dropped out"),
         ({"relative": table}, "its relative positions are more than one number for each distance"),
+        ({"mask": ~graph | Causal()}, "the mask holds a graph, whose pairs a compiled program cannot look up"),
         ({"mask": graph}, "the mask holds a graph, whose pairs a compiled program cannot look up"),
         ({"value": torch.zeros(2, 3, 7, 0)}, "an axis is empty"),
     ):
@@ -98,6 +104,19 @@ def test_masks_move_with_all_their_parts():
     assert moved.left.right.valid_lens.device.type == "meta"
     assert moved.right.mask.allowed.device.type == "meta"
     assert moved.left.left.band() == (1, 1)
+    assert flex.moved(MASKS["bigbird"], torch.device("meta")).blocks.is_meta
+
+
+@on_the_host("a GPU has tests of its own")
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_one_program_after_the_other_by_the_compiler_itself():
+    """All kinds of masks, and keys that are the queries; the compiler of a CPU computes no gradient."""
+    compiled = flex._compiled()
+    for name, mask in MASKS.items():
+        x = torch.randn(2, 3, 7, 16)
+        call = Call(x, x, x, mask=None if mask is None or name == "table" else mask)
+        torch.testing.assert_close(flex.attend_with(compiled, call), plain.compute(call))
 
 
 def agrees(name: str, call: Call, tolerance: float) -> None:

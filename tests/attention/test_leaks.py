@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headwise.attention import attend, kernels, planner
 from headwise.attention.call import Call
 from headwise.attention.masks import Causal, Documents, Edges, Mask, Padding, Prefix, Shifts, Table, Window
-from headwise.attention.scores import Additive, Bilinear
+from headwise.attention.scores import GAT, Additive, Bilinear, Cosine, QKNorm
 
 every_kernel = pytest.mark.parametrize("kernel", KERNELS)
 every_general_kernel = pytest.mark.parametrize("kernel", GENERAL)
@@ -56,6 +56,44 @@ def test_what_no_query_may_see_reaches_nothing(kernel, case, junk):
     assert not d_query[idle].any()
     assert not d_key[hidden.squeeze(-1)].any()
     assert not d_value[hidden.squeeze(-1)].any()
+
+
+@every_kernel
+@pytest.mark.parametrize("score", [Bilinear(4, 4), Cosine(3), QKNorm(4), GAT(3, 4), Additive(4, 4, 5)], ids=repr)
+def test_what_a_query_without_a_key_holds_reaches_no_parameter(kernel, score):
+    """Empty sequences, isolated nodes: their NaN is nobody's, in the query as in the key."""
+    score = score.double()
+    call = Case(batch=2, query_len=40, key_len=40, value_dim=4).build(torch.float64)
+    alone = torch.arange(40) % 5 == 3
+    index = torch.arange(40)[~alone]
+    lens = Padding(torch.tensor([40, 0]))
+    mask = {"edges": Edges(torch.stack((index, index.roll(1))), 40), "banded": Window(2, 1) & lens}.get(kernel, lens)
+    hidden = alone.expand(2, 40).clone() if kernel == "edges" else torch.tensor([[False], [True]]).expand(2, 40)
+    results = []
+    for content in (0.5, NAN):
+        at = hidden[:, None, :, None]
+        query, key, value = (getattr(call, name).masked_fill(at, content) for name in ("query", "key", "value"))
+        poisoned = replace(call, query=query.requires_grad_(), key=key, value=value, score=score, mask=mask)
+        output = run(poisoned, kernel)
+        if output is None:
+            return
+        gradient = numbers_like(output, 1)
+        results.append([output, *torch.autograd.grad(output, [query, *score.parameters()], gradient)])
+    for one, two in zip(*results, strict=True):
+        torch.testing.assert_close(one, two, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", ["edges", "plain", "strips"])
+def test_a_nan_stays_in_its_head_of_a_graph(kernel):
+    index = torch.arange(40)
+    call = Case(batch=1, query_len=40, key_len=40).build(torch.float64, grad=True)
+    value = call.value.detach().clone()
+    value[0, 1, 5, 2] = NAN
+    call = replace(call, value=value, score=GAT(3, 4).double(), mask=Edges(torch.stack((index, index.roll(1))), 40))
+    output = run(call, kernel)
+    assert output.isnan().flatten(2).any(-1).tolist() == [[False, True, False]]
+    found = torch.autograd.grad(output[:, ::2].sum(), (call.query, call.key))
+    assert not any(gradient[:, ::2].isnan().any() for gradient in found)
 
 
 @every_kernel

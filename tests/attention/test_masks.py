@@ -8,7 +8,7 @@ from hypothesis import given
 
 from headwise.attention import masks
 from headwise.attention.masks import Causal, Documents, Edges, Mask, Padding, Prefix, Table, Window
-from headwise.errors import ShapeError
+from headwise.errors import ShapeError, Unsupported
 
 
 def table(mask: Mask, query_len: int, key_len: int, **options) -> list:
@@ -152,6 +152,18 @@ def test_lengths_that_do_not_fit_are_named():
     message = r"Padding: valid_lens \(2, 3\) do not fit; expected \(2, 4\)"
     with pytest.raises(ShapeError, match=message):
         Padding(torch.ones(2, 3, dtype=torch.long)).dense(2, 1, 4, 5)
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize("kind", [Padding, Prefix, Documents, lambda index: Edges(index, 5)])
+def test_whole_numbers_are_no_bools_and_have_one_part(kind):
+    for wrong in (torch.ones(2, 4, dtype=torch.bool), torch.ones(2, 4) + 0j, torch.ones(2, 4, dtype=torch.uint16)):
+        with pytest.raises(ShapeError, match="needs whole"):
+            kind(wrong)
+    with pytest.raises(ShapeError, match=r"torch.bool; which keys are real is said by Table\(...\)"):
+        Padding(torch.ones(2, 4, dtype=torch.bool))
+    with pytest.raises(Unsupported, match="edge_index has to hold numbers; it is on meta"):
+        Edges(torch.zeros(2, 3, dtype=torch.long, device="meta"), 5)
 
 
 @pytest.mark.usefixtures("untyped")

@@ -79,7 +79,9 @@ def test_why_each_other_kernel_does_not_is_said_of_the_call():
     chosen = plan(*tensors(512, 512), normalizer="relu")
     assert chosen.refusals["fused"] == "the normalizer is relu, not softmax"
     assert "band" in plan(*tensors(512, 512)).refusals["banded"]
-    assert plan(*tensors(5, 7), kernel="plain").reason == "asked for"
+    asked = plan(*tensors(5, 7), kernel="plain")
+    assert asked.reason == "asked for"
+    assert asked.refusals["fused"] == "plain is asked for"
     assert all("its mask lies within a band" not in why for why in plan(*tensors(9, 9)).refusals.values())
 
 

@@ -13,6 +13,9 @@ from headwise import attention
 from headwise.attention.call import Call
 from headwise.attention.kernels import plain
 from headwise.attention.masks import Causal, Edges, Padding, Window
+from headwise.attention.mechanisms.linear import Linear
+from headwise.attention.mechanisms.scored import Scored
+from headwise.attention.mechanisms.talking_heads import TalkingHeads
 from headwise.attention.normalizers import Sinks
 from headwise.attention.relative import Relative
 from headwise.attention.scores import GAT, Additive, Dot
@@ -120,3 +123,18 @@ def test_what_there_is_not_is_told():
             weights(call, [0], **{name: slice(0, 4, 2)})
     with pytest.raises(ShapeError, match="heads run from 0 to 2, got 3"):
         weights(call, [0, 3])
+    assert weights(call, [], keys=slice(2)).shape == (2, 0, 5, 2)
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize("mechanism", [Scored(), TalkingHeads(3), Linear()])
+def test_every_mechanism_refuses_the_same_parts(mechanism):
+    call = Case().build(torch.float32)
+    for part, message in (
+        ({"heads": [-1]}, "heads run from 0 to 2, got -1"),
+        ({"heads": 1}, "heads must be a list of numbers, such as"),
+        ({"queries": slice(0, 4, 2)}, "queries must be a range with step 1, got step 2"),
+        ({"keys": 3}, "keys must be a range, such as"),
+    ):
+        with pytest.raises(ShapeError, match=message):
+            mechanism.weights(call, **part)

@@ -1,5 +1,6 @@
 import math
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -39,6 +40,13 @@ def test_without_a_generator_the_global_seed_counts():
         return sample(Table([Logits(0, 12)]), Prefixes(1), max_len=6, **IDS)
 
     assert once() == once()
+
+
+def test_draws_are_the_host_s_whatever_the_default_device_is():
+    logits = torch.randn(2, 12)
+    decoder = SimpleNamespace(step=lambda tokens, cache: logits[: tokens.shape[0]])
+    with torch.device("meta"):
+        assert len(sample(decoder, Prefixes(1), max_len=3, num_samples=2, **IDS)[0]) == 2
 
 
 def test_whole_hypotheses_have_their_probability():

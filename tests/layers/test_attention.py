@@ -5,6 +5,7 @@ import torch
 from devices import seeded
 from torch import Tensor
 
+from headwise import positions
 from headwise.attention import attend
 from headwise.attention.masks import Causal, Mask, Padding, Table
 from headwise.attention.mechanisms.mechanism import Mechanism
@@ -202,6 +203,19 @@ def test_sizes_that_do_not_divide_name_those_that_do(arguments, message):
     d_model, heads, kv_heads = arguments
     with pytest.raises(ConfigError, match=message):
         MultiHeadAttention(d_model, heads, Scored(), num_kv_heads=kv_heads)
+
+
+@pytest.mark.parametrize("name", ["head_dim", "value_dim"])
+@pytest.mark.parametrize("width", [0, -2])
+def test_widths_below_one_are_refused(name, width):
+    with pytest.raises(ConfigError, match=rf"{name} \({width}\) must be 1 or more, or None"):
+        MultiHeadAttention(12, 3, **{name: width})
+
+
+def test_positions_that_add_to_values_need_their_width():
+    attention = MultiHeadAttention(16, 2, value_dim=3, position=positions.build("shaw", 16, 8, 2, 64))
+    with pytest.raises(ShapeError, match="relative positions add vectors of width 8 to values of width 3"):
+        attention(torch.ones(1, 5, 16))
 
 
 def test_head_dim_frees_the_width():

@@ -6,7 +6,7 @@ import pytest
 import torch
 from devices import DEVICE
 
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, ShapeError
 from headwise.positions.rotary import Linear, Llama3, Ntk, Rotary, Yarn
 
 HERE = torch.device(DEVICE)
@@ -147,6 +147,9 @@ def test_rotations_know_near_from_far_before_anything_is_learned():
             lambda: Rotary(8, layout="halves"),
             "layout of rotary positions must be 'interleaved' or 'half', got 'halves'",
         ),
+        (lambda: Rotary(8, base=math.nan), "base of rotary positions must be above 0, got nan"),
+        (lambda: Rotary(0), "rotary positions need an even head_dim, got 0"),
+        (lambda: Yarn(math.nan, 64), "factor of Yarn must be above 0, got nan"),
         (lambda: Linear(0.0), "factor of Linear must be above 0, got 0.0"),
         (lambda: Yarn(4.0, -1), "original_len of Yarn must be above 0, got -1"),
         (lambda: Yarn(4.0, 64, beta_fast=1.0), "beta_fast \\(1.0\\) of Yarn must be above beta_slow \\(1.0\\)"),
@@ -158,6 +161,11 @@ def test_rotations_know_near_from_far_before_anything_is_learned():
 def test_options_that_make_no_rotation(make, message):
     with pytest.raises(ConfigError, match=message):
         make()
+
+
+def test_heads_of_another_width():
+    with pytest.raises(ShapeError, match="rotary positions of width 8 meet heads of width 16"):
+        Rotary(8).rotate(torch.zeros(2, 3, 5, 16), 0)
 
 
 def test_heads_that_start_at_an_odd_place_in_memory():

@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 from devices import DEVICE
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, ShapeError
 from headwise.positions import sinusoidal
 from headwise.positions._angles import exact
 from headwise.positions.sinusoidal import Sinusoidal
@@ -93,6 +94,17 @@ def test_a_device_without_float64_gets_its_angles_from_the_processor():
 def test_odd_widths_are_refused():
     with pytest.raises(ConfigError, match="sinusoidal positions need an even d_model, got 7; use 6 or 8"):
         Sinusoidal(7)
+    with pytest.raises(ConfigError, match="sinusoidal positions need an even d_model, got 0; use 2"):
+        Sinusoidal(0)
+    with pytest.raises(ShapeError, match="sinusoidal positions of width 6 meet embeddings of width 1"):
+        Sinusoidal(6).embed(torch.zeros(2, 5, 1), 0)
+
+
+def test_under_fake_tensors():
+    position = Sinusoidal(6)
+    with FakeTensorMode():
+        for start in (0, 300):
+            assert position.embed(torch.zeros(2, 5, 6), start).shape == (2, 5, 6)
 
 
 @pytest.mark.parametrize("start", [0, 1, 200, 254, 255, 256, 1000, -1, -3])

@@ -149,7 +149,7 @@ class _Products(torch.autograd.Function):
             # says once that sparse tensors are in beta
             warnings.simplefilter("ignore")
             pattern = torch.sparse_csr_tensor(
-                offsets.int(), column.int(), one.new_zeros(row.shape), size, check_invariants=False
+                offsets.int(), column.int(), one.new_zeros(row.shape), size, device=one.device, check_invariants=False
             )
         return torch.sparse.sampled_addmm(pattern, one, two.mT, beta=0.0).values()
 

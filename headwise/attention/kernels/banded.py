@@ -4,6 +4,7 @@ Blocks whose keys do not overlap are taken together: their keys are then a view,
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -11,7 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from headwise.attention.call import Call, per_head
+from headwise.attention.call import Call, is_plain, per_head
 from headwise.attention.kernels import plain
 from headwise.attention.normalizers import Function, Softmax
 from headwise.attention.zeros import zeroed
@@ -60,7 +61,7 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     call = replace(call.clean(), mask=None)
     query, key, value, scale = call.query, call.key, call.value, 1.0
     if tiled:
-        query, key, value, scale = call.products()
+        query, key, value, scale = call.products(asking=_asking(call, tables))
         key, value = (per_head(tensor, call.shape[1]) for tensor in (key, value))
         # of one width, or SDPA would keep the scores, on a CPU
         dim = max(query.shape[-1], value.shape[-1])
@@ -76,6 +77,14 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     # (batch, heads, groups x every x block, value_dim)
     output = torch.stack(blocks, 3).flatten(2, 4)
     return output[:, :, : call.shape[2], : call.value.shape[-1]].to(call.value.dtype)
+
+
+def _asking(call: Call, tables: Sequence[tuple[Tensor, Tensor | None]]) -> Tensor | None:
+    """Which queries see a key, in their order; None where the score has nothing that their NaN could reach."""
+    if is_plain(call.score) or all(asking is None for _, asking in tables):
+        return None
+    told = [keep.new_ones(()).expand(*keep.shape[:-1], 1) if asking is None else asking for keep, asking in tables]
+    return torch.stack(told, 3).flatten(2, 4)[:, :, : call.shape[2]]
 
 
 @dataclass(frozen=True)

@@ -138,9 +138,8 @@ def _form(call: Call, pattern: Graph) -> Form:
 
 
 def _along(x: Tensor, weight: Tensor) -> Tensor:
-    """The dot product of every token with the vector of its head, (items, tokens), by one matrix for all heads."""
-    blocks = torch.block_diag(*weight.to(x.dtype))
-    return F.linear(x.transpose(1, 2).flatten(2), blocks).transpose(1, 2).flatten(0, 1)
+    """The dot product of every token with the vector of its head, (items, tokens)."""
+    return (x @ weight.to(x.dtype).unsqueeze(-1)).squeeze(-1).flatten(0, 1)
 
 
 def _listed(

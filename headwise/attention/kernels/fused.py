@@ -58,14 +58,13 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     """The output of the call."""
     causal = _is_causal(call)
     keep = None if causal else call.keep()
-    query, key, value, scale = call.clean(keep).products()
-    asking, bias = None, call.bias
-    if keep is not None:
+    asking, bias = None if keep is None else keep.any(-1, keepdim=True), call.bias
+    query, key, value, scale = call.clean(keep).products(asking=asking)
+    if keep is not None and asking is not None:
         # a row without a key sees all of them with a query of zeros and is zeroed afterwards: its softmax and its
         # gradient are finite whatever a backend does with rows of minus infinities
-        asking = keep.any(-1, keepdim=True)
         empty = ~asking
-        query, keep = zeroed(query, asking), (keep | empty).expand(-1, -1, -1, key.shape[2])
+        keep = (keep | empty).expand(-1, -1, -1, key.shape[2])
         if bias is not None:
             bias = torch.where(keep & ~empty, bias.to(query.dtype), torch.where(empty, 0.0, -math.inf).to(query.dtype))
     width = value.shape[-1]

@@ -16,7 +16,6 @@ from headwise.attention.again import again, bound, can_run_again
 from headwise.attention.call import Call, per_head
 from headwise.attention.kernels import plain
 from headwise.attention.precision import wide
-from headwise.attention.scores import Dot
 
 # numbers that a strip has for its pairs, and rows that it has at least
 _NUMBERS, _ROWS = 1 << 20, 16
@@ -48,12 +47,8 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     call = call.clean()
     # once for all strips, not once in each
     query, key, value = wide(call.query), wide(per_head(call.key, heads)), wide(per_head(call.value, heads))
-    score = call.score
-    if score.is_dot():
-        query, key, scale = score.as_dot(query, key)
-        score = Dot(scale)
-    whole = replace(call, query=query, key=key, value=value, score=score, mask=None)
-    scored, normalizer = bound(score), bound(call.normalizer)
+    whole = replace(call, query=query, key=key, value=value, mask=None)
+    scored, normalizer = bound(call.score), bound(call.normalizer)
 
     def strip(first: int, last: int, low: int, high: int) -> Tensor:
         part = cut(whole, first, last, low, high)

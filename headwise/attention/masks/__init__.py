@@ -3,7 +3,8 @@
 from headwise.attention.masks.band import Band
 from headwise.attention.masks.content import Documents, Edges, Padding, Prefix, Table
 from headwise.attention.masks.explain import empty_rows, explain
-from headwise.attention.masks.mask import And, Mask, Not, Or, Pairs, Shared
+from headwise.attention.masks.mask import And, Mask, Not, Or, Shared
+from headwise.attention.masks.pairs import Pairs
 from headwise.attention.masks.patterns import BigBird, Blocks, Causal, Dilated, Global, Shifts, Strided, Window
 
 __all__ = ["MASKS", "And", "Band", "BigBird", "Blocks", "Causal", "Dilated", "Documents", "Edges", "Global", "Mask"]

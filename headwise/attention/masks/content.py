@@ -7,8 +7,9 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from headwise.attention.masks.mask import Mask, Pairs
-from headwise.errors import ShapeError
+from headwise.attention.masks.mask import Mask
+from headwise.attention.masks.pairs import Pairs
+from headwise.errors import ShapeError, Unsupported
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,6 +222,8 @@ class Edges(Mask):
         index = self.edge_index
         if index.ndim != 2 or index.shape[0] != 2 or not _counts(index):
             raise ShapeError(f"Edges needs whole numbers (2, edges), got {tuple(index.shape)} {index.dtype}")
+        if index.is_meta:
+            raise Unsupported("Edges lists its pairs when it is made, so edge_index has to hold numbers; it is on meta")
         if index.numel() and not (int(index.min()) >= 0 and int(index.max()) < self.nodes):
             low, high = int(index.min()), int(index.max())
             raise ShapeError(f"Edges: node numbers run from {low} to {high}, but there are {self.nodes} nodes")
@@ -272,14 +275,18 @@ class Edges(Mask):
 
 
 def _counts(numbers: Tensor) -> bool:
-    """Whether they are whole numbers; a bool tensor says which, not how many."""
-    return not (numbers.is_floating_point() or numbers.is_complex() or numbers.dtype == torch.bool)
+    """Whether they are whole numbers that PyTorch computes with; a bool tensor says which, not how many."""
+    return numbers.dtype in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def _refuse_negative(name: str, lens: Tensor) -> None:
     """Raises: ShapeError for a length below 0, where values can be read: in memory of the host, and not traced."""
     if torch.compiler.is_compiling() or lens.device.type != "cpu" or lens.numel() == 0:
         return
-    least = int(torch.func.debug_unwrap(lens, recurse=True).min())
+    try:
+        least = int(torch.func.debug_unwrap(lens, recurse=True).min())
+    except RuntimeError:
+        # fake, or traced by something else than a compiler
+        return
     if least < 0:
         raise ShapeError(f"{name} must be 0 or more, got {least}")

@@ -10,6 +10,8 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from headwise.attention.masks.band import Band, looser, reached, tighter
+from headwise.attention.masks.pairs import Pairs
+from headwise.errors import ConfigError
 
 T = TypeVar("T")
 
@@ -111,25 +113,21 @@ class Mask(ABC):
         return make()
 
     def __and__(self, other: "Mask") -> "Mask":
-        return And(self, other)
+        return And(self, _mask(other))
 
     def __or__(self, other: "Mask") -> "Mask":
-        return Or(self, other)
+        return Or(self, _mask(other))
 
     def __invert__(self) -> "Mask":
         return Not(self)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Pairs:
-    """Pairs (query[i], key[i]) of positions in ascending order of query, then key, each once.
-
-    `turn` puts them in ascending order of key, if it is known.
-    """
-
-    query: Int[Tensor, "pairs"]
-    key: Int[Tensor, "pairs"]
-    turn: Int[Tensor, "pairs"] | None = None
+def _mask(other: object) -> Mask:
+    """Raises: ConfigError for what is no mask."""
+    if not isinstance(other, Mask):
+        advice = "Table(...) makes one of a bool tensor" if isinstance(other, Tensor) else "pass an instance"
+        raise ConfigError(f"a mask combines with a mask, not with {type(other).__name__}; {advice}")
+    return other
 
 
 @dataclass(frozen=True, eq=False)

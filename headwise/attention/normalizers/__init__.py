@@ -50,7 +50,7 @@ def build(normalizer: str | Normalizer | Callable[..., Tensor], num_heads: int |
             given = f"got '{option}'" if option else "got none"
             raise ConfigError(f"normalizer '{family}' needs {noun} after a colon, such as {example}; {given}") from None
     if family not in (*NORMALIZERS, "sinks"):
-        raise ConfigError(unknown("normalizer", family, [*NORMALIZERS, *_OPTIONS, "sinks"]))
+        raise ConfigError(unknown("normalizer", family, [*dict.fromkeys((*NORMALIZERS, *_OPTIONS, "sinks"))]))
     if colon:
         raise ConfigError(f"normalizer '{family}' has no option, got '{option}'; write {family}")
     if num_heads is None:

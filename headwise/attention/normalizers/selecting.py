@@ -55,8 +55,8 @@ class TopK(Normalizer):
 
     def forward(self, scores: Scores, keep: Keep | None) -> Scores:
         seen = hide(scores.detach(), keep, float("-inf"))
-        # lengthened, so that there are k of them
-        least = F.pad(seen, (0, self.k), value=float("-inf")).topk(self.k, -1).values[..., -1:]
+        # one column more, so that there are k of them, or all
+        least = F.pad(seen, (0, 1), value=float("-inf")).topk(min(self.k, seen.shape[-1] + 1), -1).values[..., -1:]
         above, equal = seen > least, seen == least
         # a score equal to the k-th counts only while there is room
         room = self.k - above.sum(-1, keepdim=True)
