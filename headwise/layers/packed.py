@@ -9,9 +9,9 @@ from torch.nn import functional as F
 
 # below this many weights the call costs more than the product saves
 SMALLEST = 500_000
-# with fewer or more rows the plain product is as fast
-FEWEST, MOST = 4, 32
-BLOCK = 32
+# with fewer or more rows the plain product is as fast; narrow inputs pay more for putting the blocks side by side
+FEWEST, MOST, WIDE, MOST_OF_NARROW = 4, 160, 512, 32
+BLOCK = 128
 
 
 class CopiedLinear(nn.Module, ABC):
@@ -48,16 +48,16 @@ class CopiedLinear(nn.Module, ABC):
 
 
 class PackedLinear(CopiedLinear):
-    """x W^T + b as `nn.Linear` computes it in float32, with W kept once more in blocks of 32 outputs.
+    """x W^T + b as `nn.Linear` computes it in float32, with W kept once more in blocks of 128 outputs.
 
-    With 4 to 32 rows, as in a step of beam search, the plain product spends its time on strided reads of W; a product
+    With 4 to 160 rows, as in a step of decoding, the plain product spends its time on strided reads of W; a product
     for each contiguous block reads them once (`python -m benchmarks.machine` sets both side by side). Other numbers of
     rows go to the layer itself. Inference only.
     """
 
     def forward(self, x: Float[Tensor, "*batch in_features"]) -> Float[Tensor, "*batch out_features"]:
         rows = x.reshape(-1, self.in_features)
-        if not FEWEST <= rows.shape[0] <= MOST:
+        if not FEWEST <= rows.shape[0] <= (MOST if self.in_features >= WIDE else MOST_OF_NARROW):
             output: Tensor = self.linear(x)
             return output
         # (blocks, rows, outputs of a block)

@@ -5,21 +5,22 @@ import torch
 from devices import on_the_host
 from torch import nn
 
-from headwise.layers.packed import FEWEST, MOST, SMALLEST, PackedLinear, RoundedLinear, gains
+from headwise.layers.packed import FEWEST, MOST, MOST_OF_NARROW, SMALLEST, WIDE, PackedLinear, RoundedLinear, gains
 
 pytestmark = on_the_host("layers are packed for a processor")
 
 
-def linear(bias=True):
+def linear(bias=True, width=97):
     torch.manual_seed(3)
     # outputs are no multiple of a block
-    return nn.Linear(97, 101, bias=bias)
+    return nn.Linear(width, 301, bias=bias)
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("shape", [(1, 97), (FEWEST, 97), (2, 5, 97), (MOST + 1, 97), (1, 1, 97), (0, 97), (97,)])
-def test_same_product(shape, bias):
-    plain, x = linear(bias), torch.randn(*shape)
+@pytest.mark.parametrize("rows", [(1,), (FEWEST,), (2, 5), (MOST_OF_NARROW,), (MOST,), (MOST + 1,), (1, 1), (0,), ()])
+@pytest.mark.parametrize("width", [97, WIDE])
+def test_same_product(rows, width, bias):
+    plain, x = linear(bias, width), torch.randn(*rows, width)
     with torch.inference_mode():
         torch.testing.assert_close(PackedLinear(plain)(x), plain(x), rtol=1e-5, atol=1e-5)
         rounded = RoundedLinear(plain)(x)
