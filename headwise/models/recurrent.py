@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
-from headwise.attention import scores
+from headwise.attention import normalizers, scores
 from headwise.attention.call import Call
 from headwise.attention.masks import Padding
 from headwise.attention.mechanisms.mechanism import Mechanism
@@ -162,6 +162,9 @@ class RecurrentConfig(Config):
     initializer: Scheme = Field("xavier", description="of the matrices of linear and recurrent layers")
 
     def model_post_init(self, context: object) -> None:
+        if self.score != "none":
+            scores.check_name(self.score)
+        normalizers.build(self.normalizer, 1)
         if self.tie_output and self.embed_dim != self.hidden_dim:
             raise ConfigError(f"tie_output needs embed_dim ({self.embed_dim}) equal to hidden_dim ({self.hidden_dim})")
 

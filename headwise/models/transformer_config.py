@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from headwise.attention import mechanisms
+from headwise.attention import mechanisms, normalizers, scores
 from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.layers.heads import Combine, Shared, check_heads
@@ -51,9 +51,17 @@ class TransformerConfig(Config):
 
     def model_post_init(self, context: object) -> None:
         check_heads(self.d_model, self.num_heads, self.num_kv_heads)
+        scores.check_name(self.score)
+        normalizers.build(self.normalizer, self.num_heads)
+        position = position_type(self.position)
         for name in (self.mechanism, self.decoder_mechanism or self.mechanism):
             if name != "scored" and (self.score, self.normalizer) != ("scaled_dot", "softmax"):
                 raise ConfigError(f"score and normalizer belong to mechanism 'scored', not to '{name}'")
+            facts = mechanisms.mechanism_type(name).facts
+            if position.where.startswith("scores") and not (facts.bias and facts.relative):
+                raise ConfigError(
+                    f"mechanism '{name}' has no scores that position '{self.position}' could enter; use 'scored'"
+                )
         if self.segment is not None and (self.reversible or self.convolution_heads):
             raise ConfigError("segment reads the source piece by piece: leave out reversible and convolution_heads")
         if not _reads(self.mechanism):
@@ -61,7 +69,7 @@ class TransformerConfig(Config):
                 f"mechanism '{self.mechanism}' cannot let an encoder see later tokens; these can:"
                 f" {', '.join(filter(_reads, mechanisms.names()))}"
             )
-        if not position_type(self.position).steps:
+        if not position.steps:
             fitting = ", ".join(name for name in position_names() if position_type(name).steps)
             raise ConfigError(
                 f"position '{self.position}' cannot go step by step, as a decoder does; these can: {fitting}"

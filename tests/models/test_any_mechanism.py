@@ -76,6 +76,12 @@ def test_what_cannot_read_or_write_is_named(build):
         build(mechanism="linear", normalizer="relu")
     with pytest.raises(ConfigError, match="unknown mechanism 'linaer'; did you mean 'linear'"):
         build(mechanism="linaer")
+    with pytest.raises(ConfigError, match="unknown normalizer 'sparsmax'; did you mean 'sparsemax'"):
+        build(normalizer="sparsmax")
+    with pytest.raises(ConfigError, match="unknown score 'adative'; did you mean 'additive'"):
+        build(score="adative")
+    with pytest.raises(ConfigError, match="mechanism 'linear' has no scores that position 't5' could enter; use"):
+        build(decoder_mechanism="linear", position="t5")
 
 
 def test_a_reversible_encoder_learns_and_is_recorded_once(build, tokens):

@@ -16,7 +16,7 @@ from headwise.attention.scores.soft_cap import SoftCap
 from headwise.errors import ConfigError, unknown
 
 __all__ = ["GAT", "SCORES", "ActivationUnit", "Additive", "Bilinear", "Cosine", "Custom", "Dot", "GATv2", "QKNorm"]
-__all__ += ["Product", "ScaledDot", "Score", "SoftCap", "as_score", "build", "catalogue"]
+__all__ += ["Product", "ScaledDot", "Score", "SoftCap", "as_score", "build", "catalogue", "check_name"]
 
 
 class Sizes(NamedTuple):
@@ -47,13 +47,18 @@ _UNEQUAL = ("bilinear", "additive", "concat")
 
 def build(name: str, query_dim: int, key_dim: int, hidden: int, num_heads: int) -> Score:
     """The score of this name. Raises: ConfigError if unknown, or if widths differ where the score needs equal ones."""
-    if name not in SCORES:
-        raise ConfigError(unknown("score", name, SCORES))
+    check_name(name)
     if name not in _UNEQUAL and query_dim != key_dim:
         raise ConfigError(
             f"score '{name}' needs equal widths, got query {query_dim} and key {key_dim}; use 'bilinear' or 'additive'"
         )
     return SCORES[name][1](Sizes(query_dim, key_dim, hidden, num_heads))
+
+
+def check_name(name: str) -> None:
+    """Raises: ConfigError if no score has this name."""
+    if name not in SCORES:
+        raise ConfigError(unknown("score", name, SCORES))
 
 
 def catalogue() -> dict[str, str]:
@@ -78,6 +83,5 @@ def as_score(score: str | Score | Callable[..., Tensor]) -> Score:
         return score if isinstance(score, Score) else Custom(score)
     if score in _SINGLE:
         return _SINGLE[score]
-    if score not in SCORES:
-        raise ConfigError(unknown("score", score, SCORES))
+    check_name(score)
     raise ConfigError(f"score '{score}' has parameters; pass a module: score={SCORES[score][0].__name__}(...)")
