@@ -39,7 +39,7 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 _slow_is_fine = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(
-    "quick", max_examples=16, deadline=None, derandomize=True, database=None, suppress_health_check=_slow_is_fine
+    "quick", max_examples=12, deadline=None, derandomize=True, database=None, suppress_health_check=_slow_is_fine
 )
 settings.register_profile(
     "thorough", max_examples=1000, deadline=None, database=None, suppress_health_check=_slow_is_fine

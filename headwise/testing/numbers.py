@@ -69,10 +69,10 @@ def drawn(shape: Sequence[int], dtype: torch.dtype, seed: int, size: float = 1.0
     return numbers.to(torch.get_default_device(), dtype)
 
 
-def gradients(output: Tensor, inputs: Sequence[Tensor], seed: int = 7) -> tuple[Tensor, ...]:
+def gradients(output: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """The gradients of a fixed random sum of the output, zeros where it does not depend on an input."""
     if not inputs:
         return ()
-    weights = drawn(output.shape, output.dtype, seed)
+    weights = drawn(output.shape, output.dtype, 7)
     found = torch.autograd.grad((output * weights).sum(), list(inputs), allow_unused=True, retain_graph=True)
     return tuple(torch.zeros_like(t) if g is None else g for g, t in zip(found, inputs, strict=True))

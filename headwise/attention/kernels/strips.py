@@ -15,6 +15,7 @@ from torch import Tensor
 from headwise.attention.again import again, bound, can_run_again
 from headwise.attention.call import Call, per_head
 from headwise.attention.kernels import plain
+from headwise.attention.masks import Shared
 from headwise.attention.precision import wide
 
 # numbers that a strip has for its pairs, and rows that it has at least
@@ -44,6 +45,9 @@ def keeps(call: Call) -> str:
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     """The output of the call."""
     limits, mask, heads = list(_strips(call)), call.mask, call.shape[1]
+    if len(limits) > 1 and isinstance(mask, Shared):
+        # it would keep the last strip's table, which no other layer asks for first
+        mask = mask.mask
     call = call.clean()
     # once for all strips, not once in each
     query, key, value = wide(call.query), wide(per_head(call.key, heads)), wide(per_head(call.value, heads))
