@@ -3,15 +3,15 @@
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwise.errors import ConfigError, MachineError
+from headwise.cli.output import opened
+from headwise.errors import ConfigError
 from headwise.labels import visible
 
 if TYPE_CHECKING:
@@ -146,20 +146,3 @@ def read(inputs: list[str]) -> Iterator[str]:
             yield from (line for _, line in read_lines(text))
         else:
             yield text
-
-
-@contextmanager
-def opened(path: Path | None) -> Iterator[TextIO]:
-    """Standard output, or a file that is there only once it is complete."""
-    if path is None:
-        yield sys.stdout
-        return
-    if not path.parent.is_dir():
-        raise MachineError(f"{path}: there is no folder {path.parent}; make it first")
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8", newline="\n") as stream:
-            yield stream
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 """One writer per run folder: a POSIX record lock, which the kernel frees the moment the process is gone."""
 
+import errno
 import fcntl
 import json
 import os
@@ -7,7 +8,7 @@ import socket
 import time
 from pathlib import Path
 
-from headwise.errors import RunBusy
+from headwise.errors import MachineError, RunBusy
 from headwise.training.commits import refused
 
 LOCK = ".lock"
@@ -21,7 +22,9 @@ class RunLock:
     `lockf` and not `flock`: children that outlive the process do not keep it. The file itself is never removed, since
     a lock on a removed file protects nothing.
 
-    Raises: RunBusy when another process, or this one already, writes the folder.
+    Raises:
+        RunBusy: another process, or this one already, writes the folder.
+        MachineError: the file cannot be made, or the file system has no locks.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -36,9 +39,12 @@ class RunLock:
             raise refused(error, self._path, 0) from None
         try:
             fcntl.lockf(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except OSError as error:
             owner = os.pread(self._handle, 4096, 0)
             os.close(self._handle)
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                told = f"the file system gives no locks ({error.strerror}); choose a folder on another one"
+                raise MachineError(f"{self._path}: {told}") from None
             raise RunBusy(self._message(_parsed(owner))) from None
         facts = {"pid": os.getpid(), "host": socket.gethostname(), "start": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
         os.ftruncate(self._handle, 0)

@@ -45,16 +45,25 @@ def optimizer_tensors(optimizer: Optimizer, model: nn.Module) -> dict[str, Tenso
 def restore_optimizer(optimizer: Optimizer, model: nn.Module, tensors: Mapping[str, Tensor], name: str) -> None:
     """Puts back what `optimizer_tensors` gave. Raises: CheckpointError naming the file and the key that is wrong."""
     parameters = dict(model.named_parameters())
+    # a step is one number; what else is remembered has the shape of its parameter, or fused kernels read past its end
+    slots = {"momentum_buffer"} if isinstance(optimizer, SGD) else {"step", "exp_avg", "exp_avg_sq"}
     optimizer.state.clear()
     for key, value in tensors.items():
         slot, _, owner = key.partition(":")
         if owner not in parameters:
             raise CheckpointError(f"{name}: '{key}' belongs to no parameter of this model")
+        if slot not in slots:
+            raise CheckpointError(f"{name}: '{key}' is nothing that {type(optimizer).__name__} remembers")
         parameter = parameters[owner]
-        if value.ndim and value.shape != parameter.shape:
-            shapes = f"{list(value.shape)}, the parameter {list(parameter.shape)}"
-            raise CheckpointError(f"{name}: '{key}' has shape {shapes}")
+        wanted = [] if slot == "step" else list(parameter.shape)
+        if list(value.shape) != wanted or not value.is_floating_point():
+            raise CheckpointError(
+                f"{name}: '{key}' is {value.dtype} {list(value.shape)}, not numbers of shape {wanted}"
+            )
         optimizer.state[parameter][slot] = value.to(parameter.device)
+    for owner, parameter in parameters.items():
+        if missing := slots - optimizer.state.get(parameter, dict.fromkeys(slots)).keys():
+            raise CheckpointError(f"{name}: '{min(missing)}:{owner}' is missing")
 
 
 def learning_rate(config: TrainingConfig, step: int, used_share: float = 0.0) -> float:

@@ -1,5 +1,7 @@
 """One writer at a time: refused with the owner's name, free at once when the owner is killed."""
 
+import errno
+import fcntl
 import json
 import os
 import re
@@ -54,6 +56,15 @@ def test_the_same_process_is_refused_too_and_keeps_its_lock(tmp_path):
                 os._exit(7)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
     with RunLock(tmp_path):
+        pass
+
+
+def test_a_file_system_without_locks_is_not_told_as_busy(tmp_path, monkeypatch):
+    def none(handle, operation):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "lockf", none)
+    with pytest.raises(MachineError, match="the file system gives no locks"), RunLock(tmp_path):
         pass
 
 

@@ -115,5 +115,21 @@ def test_a_foreign_state_is_refused():
     optimizer = build_optimizer(model, TrainingConfig())
     with pytest.raises(CheckpointError, match=r"^o: 'exp_avg:other' belongs to no parameter of this model$"):
         restore_optimizer(optimizer, model, {"exp_avg:other": torch.zeros(3)}, "o")
-    with pytest.raises(CheckpointError, match=r"^o: 'exp_avg:weight' has shape \[3\], the parameter \[5, 3\]$"):
-        restore_optimizer(optimizer, model, {"exp_avg:weight": torch.zeros(3)}, "o")
+    whole = {
+        "step:weight": torch.ones(()),
+        **{f"{slot}:weight": torch.zeros(5, 3) for slot in ("exp_avg", "exp_avg_sq")},
+    }
+    restore_optimizer(optimizer, model, whole, "o")
+    for wrong, message in (
+        ({"exp_avg:weight": torch.zeros(3)}, r"'exp_avg:weight' is torch.float32 \[3\], not numbers of shape \[5, 3\]"),
+        # a fused step would read past the end of one number
+        ({"exp_avg_sq:weight": torch.zeros(())}, r"'exp_avg_sq:weight' is torch.float32 \[\], not numbers of shape"),
+        ({"exp_avg:weight": torch.zeros(5, 3).long()}, r"'exp_avg:weight' is torch.int64 \[5, 3\], not numbers"),
+        ({"step:weight": torch.zeros(2)}, r"'step:weight' is torch.float32 \[2\], not numbers of shape \[\]"),
+        ({"momentum_buffer:weight": torch.zeros(5, 3)}, "'momentum_buffer:weight' is nothing that AdamW remembers"),
+    ):
+        with pytest.raises(CheckpointError, match=rf"^o: {message}"):
+            restore_optimizer(optimizer, model, whole | wrong, "o")
+    del whole["exp_avg:weight"]
+    with pytest.raises(CheckpointError, match=r"^o: 'exp_avg:weight' is missing$"):
+        restore_optimizer(optimizer, model, whole, "o")

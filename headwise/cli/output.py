@@ -1,0 +1,46 @@
+"""Where a command writes what it made: standard output, a file that is complete or not there, a device or a pipe."""
+
+import os
+import secrets
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from headwise.errors import MachineError
+
+
+@contextmanager
+def opened(path: Path | None) -> Iterator[TextIO]:
+    """Standard output, or a file that is there only once it is complete.
+
+    A link is followed, and a file that is replaced keeps its permissions. Devices, pipes and sockets are written
+    directly: nothing is put in their place.
+
+    Raises:
+        MachineError: there is no such folder, or the path is one.
+    """
+    if path is None:
+        yield sys.stdout
+        return
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise MachineError(f"{path}: is a folder; give the name of a file in it")
+    if not target.parent.is_dir():
+        raise MachineError(f"{path}: there is no folder {target.parent}; make it first")
+    if target.exists() and not target.is_file():
+        with target.open("w", encoding="utf-8", newline="\n") as stream:
+            yield stream
+        return
+    # of its own, since another process may write the same file
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("x", encoding="utf-8", newline="\n") as stream:
+            yield stream
+        if target.exists():
+            temporary.chmod(stat.S_IMODE(target.stat().st_mode))
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
