@@ -25,14 +25,15 @@ from unittest.mock import MagicMock
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from headwise import runtime
 from headwise.data.buckets import token_batches
 from headwise.decoding.greedy import greedy
+from headwise.layers.loss import output_loss
 from headwise.metrics import textbook_bleu
 from headwise.models.protocols import Seq2Seq
 from headwise.models.recurrent import RecurrentConfig, build_recurrent
+from headwise.training import numerics
 
 # the recipe of the book, section 10.4
 PAIRS, STEPS, BATCH, EPOCHS = 600, 10, 64, 250
@@ -104,7 +105,7 @@ def words(text: str) -> list[str]:
 
 
 class Ours:
-    """Headwise's model and a plain loop.
+    """Headwise's model, loss and clipping in a plain loop.
 
     Batches are cut to their longest sentence, or padded to STEPS as the book's are; their order is random, as the
     book's, or sentences of like lengths go together.
@@ -126,12 +127,14 @@ class Ours:
         real = (torch.arange(tgt.shape[1]) < tgt_lens[:, None]).flatten().nonzero().squeeze(1)
         decoder = self.model.decoder
         hidden = decoder.hidden(tgt_in, self.model.encoder(src, src_lens), src_lens).flatten(0, 1)
-        loss = F.cross_entropy(decoder.output(hidden.index_select(0, real)), tgt.flatten()[real], reduction="sum")
-        self.optimizer.zero_grad()
-        (loss / STEPS).backward()
-        torch.nn.utils.clip_grad_norm_(self.parameters, CLIP)
+        loss = output_loss(decoder.output, hidden.index_select(0, real), tgt.flatten()[real]) / STEPS
+        loss.backward()
+        gradients = numerics.gradients(self.parameters)
+        value, norm = numerics.read_together(loss.detach(), numerics.global_norm(gradients))
+        numerics.clip(gradients, norm, CLIP)
         self.optimizer.step()
-        return loss.item()
+        self.optimizer.zero_grad()
+        return value * STEPS
 
 
 def book_decoder(d2l: Any, vocab_size: int) -> nn.Module:

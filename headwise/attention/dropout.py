@@ -85,11 +85,16 @@ def _draws_cheaply(x: Tensor, dropout: float) -> bool:
 
 def _factors(x: Float[Tensor, "*shape"], dropout: float) -> Float[Tensor, "*shape"]:
     """What each element is multiplied by: 0 where its byte is below a bound from 1 to 255, else the same scale."""
-    share = round(dropout * 256 * _COLUMNS)
+    share = round(dropout * 2**24)
     # bytes alone tell rates apart by 1/256: the bound is one higher in some of the columns, drawn anew each time
-    whole, more = divmod(share, _COLUMNS)
-    low = (torch.randperm(_COLUMNS, device=x.device) < more).to(torch.int8).add_(whole - 129)
-    words = x.new_empty((-(-x.numel() // _COLUMNS), _COLUMNS // 8), dtype=torch.int64).random_(-(2**63), None)
+    whole, more = divmod(share, 2**16)
+    low = (_bits((_COLUMNS // 4,), x).view(torch.int16) < more - 2**15).to(torch.int8).add_(whole - 129)
+    words = _bits((-(-x.numel() // _COLUMNS), _COLUMNS // 8), x)
     # 0 or 1; to compare, whose result is bool, is slower
     kept = words.view(torch.int8).clamp(low, low + 1).sub_(low).view(-1)[: x.numel()].view(x.shape)
-    return kept.to(x.dtype).mul_(256 * _COLUMNS / (256 * _COLUMNS - share))
+    return kept.to(x.dtype).mul_(2**24 / (2**24 - share))
+
+
+def _bits(shape: tuple[int, ...], like: Tensor) -> Tensor:
+    """Words of 64 random bits."""
+    return like.new_empty(shape, dtype=torch.int64).random_(-(2**63), None)

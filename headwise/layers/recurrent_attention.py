@@ -54,7 +54,8 @@ class AdditiveAttention(Mechanism):
 
     def forward(self, call: Call) -> Float[Tensor, "batch 1 query_len value_dim"]:
         weights = drop(self._weights(call), self.dropout if self.training else 0.0)
-        return weights @ call.value
+        # one query is a sum of few vectors, in half the time of many small products
+        return (weights.mT * call.value).sum(-2, keepdim=True) if call.shape[2] == 1 else weights @ call.value
 
     def weights(
         self,
