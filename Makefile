@@ -44,6 +44,7 @@ check: .venv/.ready  ## format, lint, types
 bench: .venv/.bench  ## speed against the peers, as ratios of one run; data sets from $$HEADWISE_DATA
 	$(BIN)/python -m benchmarks.machine
 	$(BIN)/python -m benchmarks.gradients
+	$(BIN)/python -m benchmarks.copies
 	$(BIN)/python -m benchmarks.training --shape tiny
 	$(BIN)/python -m benchmarks.training --shape base
 	$(BIN)/python -m benchmarks.decoding --shape tiny
