@@ -13,7 +13,6 @@ from headwise.attention.masks import Causal, Mask, Table, Window, explain
 from headwise.testing.invariant import Invariant
 from headwise.testing.numbers import apart, drawn, nonzero
 
-_CPU = torch.device("cpu")
 
 # one of each kind for a batch of sequences of n positions
 SAMPLES: dict[str, Callable[[int, int], Mask]] = {
@@ -101,7 +100,7 @@ def _told(subject: MaskSubject, case: Pattern) -> str | None:
     for part in (mask, mask & Window(2, 1), mask | Window(1, 0)):
         table, no = case.table(part), torch.zeros(case.shape, dtype=torch.bool)
         band, within, pairs = part.band(), part.within(), part.pairs()
-        seen = part.seen(*case.shape, case.start, _CPU)
+        seen = part.seen(*case.shape, case.start, table.device)
         found = None
         if band is not None:
             found = apart("band", _inside(case, band), table)

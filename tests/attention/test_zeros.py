@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from devices import not_simulated
+from devices import not_simulated, seeded
 
 from headwise.attention.zeros import hide, zeroed
 
@@ -19,7 +19,7 @@ every_keep = pytest.mark.parametrize("kind", KEEPS)
 
 
 def numbers(dtype=torch.float64):
-    return torch.randn(2, 3, 4, 3, generator=torch.Generator("cpu").manual_seed(0)).to(dtype).transpose(1, 2)
+    return torch.randn(2, 3, 4, 3, generator=seeded(0)).to(dtype).transpose(1, 2)
 
 
 @every_keep

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from devices import seeded
 
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig
@@ -34,6 +35,6 @@ def tokens():
     """Random token numbers from 4 up, so that no special one is among them."""
 
     def make(*shape, vocab=SRC_VOCAB, seed=5):
-        return torch.randint(4, vocab, shape, generator=torch.Generator().manual_seed(seed))
+        return torch.randint(4, vocab, shape, generator=seeded(seed))
 
     return make

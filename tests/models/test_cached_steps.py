@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from devices import seeded
 
 LENS = torch.tensor([7, 3, 5])
 KINDS = [
@@ -18,7 +19,7 @@ def walk(model, memory, beams, steps, keeps, shared=0, seed=9):
 
     The hypotheses of a sentence part after `shared` steps; `keeps` says after which steps which sentences stay.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     sentences = torch.arange(3)
     cache = model.decoder.start(memory, LENS)
     held, width = torch.empty(3, 0, dtype=torch.int64), 1
