@@ -13,7 +13,6 @@ from headwise.attention.masks import Causal, Mask, Table, Window, explain
 from headwise.testing.invariant import Invariant
 from headwise.testing.numbers import apart, drawn, nonzero
 
-
 # one of each kind for a batch of sequences of n positions
 SAMPLES: dict[str, Callable[[int, int], Mask]] = {
     "causal": lambda batch, n: Causal(),
