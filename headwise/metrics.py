@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from headwise.errors import DataError
@@ -37,6 +37,33 @@ def bleu(
     value = metric.corpus_score(list(hypotheses), [list(references)]).score
     # rounding in sacreBLEU's geometric mean gives 100.00000000000004 for equal texts
     return Score(min(value, 100.0), str(metric.get_signature()))
+
+
+def bleu_counts(
+    hypotheses: Sequence[str], references: Sequence[str], *, tokenize: str = "13a", lowercase: bool = False
+) -> dict[str, float]:
+    """What `bleu_of` needs: lengths, n-grams and those that are right; counts of several batches add up.
+
+    >>> bleu_of(bleu_counts(["the cat sat on the mat ."], ["the cat sat on the mat ."]))
+    100.0
+    """
+    from sacrebleu.metrics import BLEU
+
+    _paired(hypotheses, references)
+    found = BLEU(tokenize=tokenize, lowercase=lowercase, force=True).corpus_score(list(hypotheses), [list(references)])
+    counts = {"bleu_length": found.sys_len, "bleu_reference_length": found.ref_len}
+    for name, numbers in (("right", found.counts), ("all", found.totals)):
+        counts |= {f"bleu_{name}_{size}": number for size, number in enumerate(numbers, 1)}
+    return {name: float(number) for name, number in counts.items()}
+
+
+def bleu_of(counts: Mapping[str, float]) -> float:
+    """Corpus BLEU of summed counts, as `bleu` gives it for all of them at once."""
+    from sacrebleu.metrics import BLEU
+
+    right, whole = ([int(counts[f"bleu_{name}_{size}"]) for size in range(1, 5)] for name in ("right", "all"))
+    lengths = int(counts["bleu_length"]), int(counts["bleu_reference_length"])
+    return min(100.0, BLEU.compute_bleu(right, whole, *lengths, smooth_method="exp").score)
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:

@@ -22,6 +22,7 @@ LEVELS = [
     {"models", "testing", "adoption"},
     {"data"},
     {"decoding", "metrics"},
+    {"predictors"},
     {"tasks", "textbook"},
     {"training", "explain"},
     {"cli"},

@@ -16,7 +16,7 @@ from headwise.labels import visible
 
 if TYPE_CHECKING:
     from headwise.decoding.search import DecodingConfig
-    from headwise.tasks._translator import Translation, Translator
+    from headwise.predictors.translator import Translation, Translator
 
 STDIN = "-"
 

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -104,7 +104,8 @@ def fit_lengths(
 class PairBatch:
     """Padded sentence pairs: the decoder reads `tgt_in` (begin, then the target), learns `tgt_out` (target, then end).
 
-    The source ends in the end token, unless `collate` was told otherwise. Lengths count begin or end.
+    The source ends in the end token, unless `collate` was told otherwise. Lengths count begin or end. `references` are
+    the targets as text, where somebody compares translations with them.
     """
 
     src: Int[Tensor, "batch src_len"]
@@ -114,6 +115,7 @@ class PairBatch:
     tgt_lens: Int[Tensor, "batch"]
     indices: list[int]
     num_target_tokens: int
+    references: list[str] = field(default_factory=list)
 
     @property
     def num_tokens(self) -> int:

@@ -48,7 +48,7 @@ def token_batches(
     """
     cost = lengths.max(axis=1, initial=0) if count == "longest" else lengths[:, -1]
     _refuse_oversized(cost, max_tokens, count, lines)
-    ranks = _ranks(len(lengths), seed, 2 * epoch) if shuffle else np.arange(len(lengths))
+    ranks = permutation(len(lengths), seed, 2 * epoch) if shuffle else np.arange(len(lengths))
     buckets = ranks // _BUCKET if shuffle else np.zeros_like(ranks)
     order = np.lexsort((ranks, *lengths.T, buckets))
     ends = _cuts(
@@ -60,7 +60,7 @@ def token_batches(
     numbers = order.tolist()
     batches = [numbers[start:end] for start, end in itertools.pairwise(ends)]
     if shuffle:
-        return [batches[place] for place in np.argsort(_ranks(len(batches), seed, 2 * epoch + 1))]
+        return [batches[place] for place in np.argsort(permutation(len(batches), seed, 2 * epoch + 1))]
     return batches
 
 
@@ -107,7 +107,7 @@ def _cuts(costs: list[int], buckets: list[int], max_tokens: int, max_sentences: 
     return [*ends, len(costs)] if costs else ends
 
 
-def _ranks(count: int, seed: int, stream: int) -> np.ndarray:
+def permutation(count: int, seed: int, stream: int) -> np.ndarray:
     """A permutation of 0..count-1 from a counter-based generator (splitmix64): the same wherever it is computed."""
     key = _mixed(np.array([seed % 2**64], dtype=np.uint64) + _mixed(np.array([stream], dtype=np.uint64)))
     ranks = np.empty(count, dtype=np.int64)

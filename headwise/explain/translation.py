@@ -16,8 +16,8 @@ from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain import figures
 from headwise.explain.alignment import focus, merge, pharaoh, table, words
 from headwise.explain.canvas import FORMATS, Picture, save
+from headwise.predictors.translator import Translator
 from headwise.records import record
-from headwise.tasks._translator import Translator
 
 BOS, EOS = "<bos>", "<eos>"
 

@@ -1,29 +1,37 @@
-"""What a task is to training, prediction and evaluation: data, model, loss, scores; one file of this folder each."""
+"""What a task is to training, prediction and evaluation: data, model, loss, scores; one file of this folder each.
+
+A task of one's own stays where it is and is named `my_package.module:MyTask` in a recipe.
+"""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-import numpy as np
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.config import Config
+from headwise.data.sources import Limits, Source
+from headwise.errors import CheckpointError
+
+D = TypeVar("D")
+
+# numbers that add up over batches and processes
+Stats = dict[str, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One example of what a model does: what it was given, what was expected and what came out."""
+class Metric(NamedTuple):
+    """A score that `summarise` gives, and which way it improves."""
 
-    source: str
-    reference: str
-    output: str
+    name: str
+    better: Literal["low", "high"]
 
 
 @runtime_checkable
 class Batch(Protocol):
-    """What `collate` makes: which examples, and how many real target tokens they have."""
+    """What a source hands out: which examples, and how many real target tokens they have."""
 
     @property
     def num_tokens(self) -> int: ...
@@ -31,52 +39,82 @@ class Batch(Protocol):
     @property
     def indices(self) -> list[int]: ...
 
+    def to(self, device: torch.device | str) -> "Batch": ...
 
-class Task(ABC):
-    """A kind of problem with its data read; splits are "train", "valid" and "test"."""
+
+@dataclass(frozen=True)
+class Assets(Generic[D]):
+    """What a task learned from its files before there is a model.
+
+    Args:
+        files: what prediction needs besides weights and configuration (tokenizers, labels), by file name.
+        data: the examples; None in a run that is loaded to predict.
+        digests: SHA-256 of the data files as read, by name.
+        notes: what was left out of the data, or is odd about it; told at the start of a run.
+    """
+
+    files: Mapping[str, bytes]
+    data: D | None = None
+    digests: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def file(self, name: str) -> bytes:
+        """The content of a file. Raises: CheckpointError when the run has none of this name."""
+        if name not in self.files:
+            raise CheckpointError(f"{name} is missing from the run folder; restore it from a copy of the run")
+        return self.files[name]
+
+
+class Task(ABC, Generic[D]):
+    """A kind of problem; splits are "train", "valid" and "test".
+
+    A task is made of its configuration and assets alone, in the same way for training and for prediction; what reads
+    files is `prepare`, once.
+    """
 
     name: ClassVar[str]
     config_type: ClassVar[type[Config]]
+    metrics: ClassVar[tuple[Metric, ...]]
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Any, assets: Assets[D]) -> None:
         self.config = config
+        self.assets = assets
+
+    @classmethod
+    @abstractmethod
+    def prepare(cls, config: Any) -> Assets[Any]:
+        """Reads the data files and trains what has to be trained on them, such as tokenizers."""
 
     @abstractmethod
-    def build(self, seed: int) -> nn.Module:
-        """A new model; its weights depend on the seed alone."""
+    def build(self) -> nn.Module:
+        """A new model with random weights; needs no file, and works on the meta device."""
+
+    def initialise(self, model: nn.Module, seed: int) -> list[str]:
+        """Puts weights that come from elsewhere, such as word vectors, into a new model, once before the first step.
+
+        Returns: what to tell about it.
+        """
+        return []
 
     @abstractmethod
-    def lengths(self, split: str) -> np.ndarray:
-        """Sizes of the examples of a split as (examples, sides); no rows where there is no such split."""
-
-    @abstractmethod
-    def collate(self, split: str, indices: list[int]) -> Any:
-        """The examples at these places as a `Batch`."""
+    def source(self, split: str, limits: Limits) -> Source[Any] | None:
+        """The batches of a split, those of "train" in random order; None where there is no such split."""
 
     @abstractmethod
     def loss(self, model: nn.Module, batch: Any) -> Float[Tensor, ""]:
         """Sum of the loss over the real target tokens (nats); 0 with zero gradient for a batch without any."""
 
     @abstractmethod
-    def evaluate(self, model: nn.Module, split: str, *, limit: int | None = None) -> dict[str, float]:
-        """Scores of the model on a split, or on its first `limit` examples."""
+    def measure(self, model: nn.Module, batches: Iterable[Any]) -> Stats:
+        """Counts over these batches, from which `summarise` makes scores."""
 
     @abstractmethod
-    def samples(self, model: nn.Module) -> list[Sample]:
-        """What the model does with a fixed set of examples; shown at each validation."""
+    def summarise(self, stats: Stats) -> dict[str, float]:
+        """The scores of summed counts, by the names of `metrics`."""
 
     @abstractmethod
-    def files(self) -> dict[str, bytes]:
-        """What prediction needs besides weights and config (tokenizers, labels), by file name."""
-
-    @abstractmethod
-    def fingerprint(self) -> dict[str, str]:
-        """SHA-256 of the data files as read, by name."""
-
-    @classmethod
-    @abstractmethod
-    def restore(cls, files: Mapping[str, bytes], config: Any) -> "Task":
-        """A task for prediction only, from the files of a run folder."""
+    def samples(self, model: nn.Module) -> list[str]:
+        """What the model does with a fixed set of examples, a line each; shown at each validation."""
 
     @abstractmethod
     def predictor(self, model: nn.Module) -> Any:

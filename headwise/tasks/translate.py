@@ -1,9 +1,12 @@
 """Translation: sentence pairs in, an encoder-decoder that writes the second language from the first."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import PurePath
 from typing import Annotated, ClassVar
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from pydantic import Field
@@ -11,20 +14,21 @@ from torch import Tensor, nn
 
 from headwise import metrics
 from headwise.config import Config
-from headwise.data.batches import Fitted, PairBatch, Ragged, collate, fit_lengths, pair_lengths
+from headwise.data.batches import PairBatch, Ragged, collate, fit_lengths, pair_lengths
 from headwise.data.corpus import DataConfig, load_corpus
 from headwise.data.readers import Pair
+from headwise.data.sources import Limits, Source, bucketed
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
-from headwise.data.vectors import load_vectors
+from headwise.data.vectors import Coverage, load_vectors
 from headwise.decoding.search import DecodingConfig
-from headwise.errors import CheckpointError, ConfigError, DataError
+from headwise.errors import ConfigError, DataError
 from headwise.layers.loss import output_loss
 from headwise.models.protocols import Seq2Seq
 from headwise.models.recurrent import RecurrentConfig, build_recurrent
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig
-from headwise.tasks._translator import Translator, real_states
-from headwise.tasks.task import Sample, Task
+from headwise.predictors.translator import BleuConfig, Translator, likelihood, likelihood_scores, real_states
+from headwise.tasks.task import Assets, Metric, Stats, Task
 
 SOURCE_FILE, TARGET_FILE = "source.tokenizer.json", "target.tokenizer.json"
 
@@ -53,144 +57,180 @@ class TranslateConfig(Config):
     )
     show: list[str] = Field(default=[], description="sentences translated at each validation; the first ones if empty")
     num_shown: int = Field(4, ge=0, description="how many sentences are shown if none are named")
-    validation_sentences: int | None = Field(200, ge=1, description="sentences for BLEU at a validation; all if absent")
+    bleu: BleuConfig = Field(BleuConfig(), description="how BLEU is computed")
 
 
-class Translate(Task):
+@dataclass(frozen=True)
+class Pairs:
+    """The examples of a split: the pairs that are kept, and their tokens."""
+
+    pairs: list[Pair]
+    sources: Ragged
+    targets: Ragged
+
+
+class Translate(Task[dict[str, Pairs]]):
     """Translation of sentences, trained by teacher forcing on sentence pairs."""
 
     name: ClassVar[str] = "translate"
     config_type: ClassVar[type[Config]] = TranslateConfig
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("loss", "low"),
+        Metric("perplexity", "low"),
+        Metric("accuracy", "high"),
+        Metric("bleu", "high"),
+    )
     config: TranslateConfig
 
-    def __init__(self, config: TranslateConfig):
-        super().__init__(config)
+    def __init__(self, config: TranslateConfig, assets: Assets[dict[str, Pairs]]):
+        super().__init__(config, assets)
+        source = Tokenizer.from_bytes(assets.file(SOURCE_FILE), SOURCE_FILE)
+        joint = TARGET_FILE not in assets.files
+        self.tokenizers = source, source if joint else Tokenizer.from_bytes(assets.files[TARGET_FILE], TARGET_FILE)
+
+    @classmethod
+    def prepare(cls, config: TranslateConfig) -> Assets[dict[str, Pairs]]:
         corpus = load_corpus(config.data, config.tokenizer.normalize)
-        self.pairs: dict[str, list[Pair]] = {"train": corpus.train, "valid": corpus.valid, "test": corpus.test}
-        self._digests = dict(corpus.files)
         if not corpus.train:
             raise DataError(f"{config.data.train}: no sentence pair to train on")
-        self.tokenizers = _trained(corpus.train, config.tokenizer)
-        self._fitted = {split: self._fit(pairs) for split, pairs in self.pairs.items()}
-        if not len(self._fitted["train"].kept):
-            limits = f"max_source_len {config.data.max_source_len}, max_target_len {config.data.max_target_len}"
-            raise DataError(f"{config.data.train}: every pair is longer than {limits}; raise the limits")
+        source, target = _trained(corpus.train, config.tokenizer)
+        parts = {"train": corpus.train, "valid": corpus.valid, "test": corpus.test}
+        data = {split: _encoded(pairs, source, target, config.data) for split, pairs in parts.items()}
+        notes = [f"{part}: {found}" for part, found in corpus.overlaps.items()]
+        for split, found in data.items():
+            if lost := len(parts[split]) - len(found.pairs):
+                notes.append(f"{split}: {lost:,} of {len(parts[split]):,} pairs are longer than {_limits(config.data)}")
+        if not data["train"].pairs:
+            raise DataError(f"{config.data.train}: every pair is longer than {_limits(config.data)}; raise the limits")
+        files = {SOURCE_FILE: source.to_bytes()}
+        if target is not source:
+            files[TARGET_FILE] = target.to_bytes()
+        return Assets(files, data, corpus.files, tuple(notes))
 
-    def build(self, seed: int) -> Seq2Seq:
-        torch.manual_seed(seed)
-        source, target = self.tokenizers
-        model = build_model(self.config.model, source, target)
-        for path, tokenizer, side in (
-            (self.config.vectors.source, source, model.encoder),
-            (self.config.vectors.target, target, model.decoder),
-        ):
-            if path is not None:
-                self._load_vectors(path, tokenizer, side, seed)
+    def build(self) -> Seq2Seq:
+        model = build_model(self.config.model, *self.tokenizers)
+        for path, embedding, _ in self._vectors(model):
+            embedding.weight.requires_grad_(path is None or not self.config.vectors.frozen)
         return model
 
-    def lengths(self, split: str) -> np.ndarray:
-        fitted = self._fitted[split]
-        return pair_lengths(fitted.sources, fitted.targets)
+    def initialise(self, model: nn.Module, seed: int) -> list[str]:
+        assert isinstance(model, Seq2Seq)
+        notes = []
+        for path, embedding, tokenizer in self._vectors(model):
+            if path is not None:
+                notes.append(f"{path}: {_filled(embedding, path, tokenizer, seed)}")
+        return notes
+
+    def source(self, split: str, limits: Limits) -> Source[PairBatch] | None:
+        found = self.split(split)
+        if not found.pairs:
+            return None
+        lengths = pair_lengths(found.sources, found.targets)
+        return bucketed(lengths, partial(self.collate, split), limits, shuffle=split == "train")
+
+    def split(self, split: str) -> Pairs:
+        """The examples of a split; none in a run that is loaded."""
+        found = None if self.assets.data is None else self.assets.data.get(split)
+        return Pairs([], Ragged.of([]), Ragged.of([])) if found is None else found
 
     def collate(self, split: str, indices: list[int]) -> PairBatch:
-        fitted = self._fitted[split]
-        ids = self.tokenizers[1]
-        return collate(fitted.sources, fitted.targets, indices, pad_id=ids.pad_id, bos_id=ids.bos_id, eos_id=ids.eos_id)
+        """The examples at these places as a batch."""
+        found, ids = self.split(split), self.tokenizers[1]
+        batch = collate(found.sources, found.targets, indices, pad_id=ids.pad_id, bos_id=ids.bos_id, eos_id=ids.eos_id)
+        if split == "train":
+            return batch
+        return replace(batch, references=[found.pairs[place].target for place in indices])
 
     def loss(self, model: nn.Module, batch: PairBatch) -> Float[Tensor, ""]:
         assert isinstance(model, Seq2Seq)
-        batch = batch.to(model.decoder.output.weight.device)
         tgt_in = batch.tgt_in
         if self.config.scheduled_sampling and model.training:
             tgt_in = _with_guesses(model, batch, self.config.scheduled_sampling)
         hidden, targets = real_states(model, batch, tgt_in)
         return output_loss(model.decoder.output, hidden, targets, self.config.label_smoothing)
 
-    def evaluate(self, model: nn.Module, split: str, *, limit: int | None = None) -> dict[str, float]:
-        """Loss, perplexity, token accuracy and greedy BLEU; BLEU on the first `validation_sentences` only."""
+    def measure(self, model: nn.Module, batches: Iterable[PairBatch]) -> Stats:
+        """Log-likelihood, right tokens, and the n-grams of greedy translations of the same examples."""
+        assert isinstance(model, Seq2Seq)
         translator = self.predictor(model)
-        fitted, pairs = self._fitted[split], self.pairs[split][:limit]
-        if not pairs:
-            return {}
-        rows = np.arange(len(fitted.kept))[:limit]
-        scores = translator.likelihood(fitted.sources.take(rows), fitted.targets.take(rows))
-        scored = pairs[: self.config.validation_sentences]
-        greedy = self.config.decoding.model_copy(update={"method": "greedy"})
-        outputs = translator.translate([pair.source for pair in scored], config=greedy)
-        return scores | {"bleu": metrics.bleu(outputs, [pair.target for pair in scored]).value}
+        stats: Counter[str] = Counter()
+        outputs: list[str] = []
+        references: list[str] = []
+        for batch in batches:
+            stats.update(likelihood(model, batch))
+            references += batch.references
+            outputs += [found[0].text if found else "" for found in translator.of_batch(batch, self._greedy())]
+        if references:
+            stats.update(metrics.bleu_counts(outputs, references, **translator.bleu_options()))
+        return dict(stats)
 
-    def samples(self, model: nn.Module) -> list[Sample]:
-        known = {pair.source: pair.target for pairs in self.pairs.values() for pair in pairs}
+    def summarise(self, stats: Stats) -> dict[str, float]:
+        return likelihood_scores(stats) | {"bleu": metrics.bleu_of(stats)}
+
+    def samples(self, model: nn.Module) -> list[str]:
+        known = {pair.source: pair.target for split in ("valid", "train") for pair in self.split(split).pairs}
         clean = self.tokenizers[0].clean
         shown = [clean(text) for text in self.config.show]
         if not shown:
-            shown = [pair.source for pair in (self.pairs["valid"] or self.pairs["train"])[: self.config.num_shown]]
-        greedy = self.config.decoding.model_copy(update={"method": "greedy"})
-        outputs = self.predictor(model).translate(shown, config=greedy)
-        return [Sample(text, known.get(text, ""), output) for text, output in zip(shown, outputs, strict=True)]
-
-    def files(self) -> dict[str, bytes]:
-        source, target = self.tokenizers
-        if source is target:
-            return {SOURCE_FILE: source.to_bytes()}
-        return {SOURCE_FILE: source.to_bytes(), TARGET_FILE: target.to_bytes()}
-
-    def fingerprint(self) -> dict[str, str]:
-        return self._digests
-
-    @classmethod
-    def restore(cls, files: Mapping[str, bytes], config: TranslateConfig) -> "Translate":
-        if SOURCE_FILE not in files:
-            raise CheckpointError(f"{SOURCE_FILE} is missing from the run folder; restore it from a copy of the run")
-        task = cls.__new__(cls)
-        Task.__init__(task, config)
-        source = Tokenizer.from_bytes(files[SOURCE_FILE], SOURCE_FILE)
-        target = Tokenizer.from_bytes(files[TARGET_FILE], TARGET_FILE) if TARGET_FILE in files else source
-        task.tokenizers = (source, target)
-        task.pairs, task._fitted, task._digests = {}, {}, {}
-        return task
+            pairs = self.split("valid").pairs or self.split("train").pairs
+            shown = [pair.source for pair in pairs[: self.config.num_shown]]
+        outputs = self.predictor(model).translate(shown, config=self._greedy())
+        told = [f"    ({known[text]})" if text in known else "" for text in shown]
+        return [f"{text}  →  {output}{end}" for text, output, end in zip(shown, outputs, told, strict=True)]
 
     def predictor(self, model: nn.Module) -> Translator:
         assert isinstance(model, Seq2Seq)
-        return Translator(model, *self.tokenizers, self.config.decoding)
+        return Translator(model, *self.tokenizers, self.config.decoding, self.config.bleu)
 
     def card(self, metrics: Mapping[str, float]) -> str:
         scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
         return (
-            f"# Translator trained on {self.config.data.train}\n\n"
+            f"# Translator trained on {PurePath(self.config.data.train).name}\n\n"
             f"A {self.config.model.kind} encoder-decoder over {self.config.tokenizer.kind} tokens, trained with"
-            f" Headwise on {len(self.pairs.get('train', []))} sentence pairs. Validation: {scores or 'none'}.\n\n"
+            f" Headwise on {len(self.split('train').pairs)} sentence pairs. Validation: {scores or 'none'}.\n\n"
             '    headwise predict RUN "a sentence"\n    headwise evaluate RUN --data pairs.tsv\n\n'
             "`RUN` is this folder. It is complete and can be moved.\n"
         )
 
-    def _fit(self, pairs: list[Pair]) -> Fitted:
-        source, target = self.tokenizers
-        data = self.config.data
-        sources = Ragged.of(source.encode_batch([pair.source for pair in pairs]))
-        targets = Ragged.of(target.encode_batch([pair.target for pair in pairs]))
-        return fit_lengths(
-            sources,
-            targets,
-            max_source_len=data.max_source_len,
-            max_target_len=data.max_target_len,
-            too_long=data.too_long,
-        )
+    def _greedy(self) -> DecodingConfig:
+        return self.config.decoding.model_copy(update={"method": "greedy"})
 
-    def _load_vectors(self, path: str, tokenizer: Tokenizer, side: nn.Module, seed: int) -> None:
-        embedding = side.embedding
-        assert isinstance(embedding, nn.Module)
-        weight = embedding.weight
-        assert isinstance(weight, nn.Parameter)
-        matrix, coverage = load_vectors(path, tokenizer, generator=torch.Generator().manual_seed(seed))
-        if matrix.shape[1] != weight.shape[1]:
-            raise ConfigError(
-                f"{path} has vectors of {matrix.shape[1]} numbers, the model's embeddings have {weight.shape[1]}"
-            )
-        # the model multiplies embeddings by a constant; the vectors enter as they are
-        weight.data.copy_(matrix / getattr(embedding, "scale", 1.0))
-        weight.requires_grad_(not self.config.vectors.frozen)
-        self.coverage = coverage
+    def _vectors(self, model: Seq2Seq) -> Iterator[tuple[str | None, nn.Module, Tokenizer]]:
+        """The file of word vectors, the embedding and the tokenizer of each side."""
+        paths = self.config.vectors.source, self.config.vectors.target
+        for path, side, tokenizer in zip(paths, (model.encoder, model.decoder), self.tokenizers, strict=True):
+            assert isinstance(side.embedding, nn.Module)
+            yield path, side.embedding, tokenizer
+
+
+def _encoded(pairs: list[Pair], source: Tokenizer, target: Tokenizer, data: DataConfig) -> Pairs:
+    """The pairs within the limits of length, and their tokens."""
+    fitted = fit_lengths(
+        Ragged.of(source.encode_batch([pair.source for pair in pairs])),
+        Ragged.of(target.encode_batch([pair.target for pair in pairs])),
+        max_source_len=data.max_source_len,
+        max_target_len=data.max_target_len,
+        too_long=data.too_long,
+    )
+    return Pairs([pairs[place] for place in fitted.kept], fitted.sources, fitted.targets)
+
+
+def _limits(data: DataConfig) -> str:
+    return f"max_source_len {data.max_source_len}, max_target_len {data.max_target_len}"
+
+
+def _filled(embedding: nn.Module, path: str, tokenizer: Tokenizer, seed: int) -> Coverage:
+    """Puts word vectors into an embedding. Raises: ConfigError if their width is another one."""
+    weight = embedding.weight
+    assert isinstance(weight, nn.Parameter)
+    matrix, coverage = load_vectors(path, tokenizer, generator=torch.Generator().manual_seed(seed))
+    if matrix.shape[1] != weight.shape[1]:
+        raise ConfigError(
+            f"{path} has vectors of {matrix.shape[1]} numbers, the model's embeddings have {weight.shape[1]}"
+        )
+    # the model multiplies embeddings by a constant; the vectors enter as they are
+    weight.data.copy_(matrix / getattr(embedding, "scale", 1.0))
+    return coverage
 
 
 def build_model(config: TransformerConfig | RecurrentConfig, source: Tokenizer, target: Tokenizer) -> Seq2Seq:

@@ -5,11 +5,11 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from headwise.training import randomness
 
-Loss = Callable[[nn.Module, Any], Float[Tensor, ""]]
+Loss = Callable[[Any], Float[Tensor, ""]]
 
 
 def compiled(loss: Loss, note: Callable[[str], None]) -> Loss:
@@ -31,17 +31,17 @@ class _WithFallback:
         self._compiled: Loss | None = torch.compile(loss, dynamic=True)
         self._note = note
 
-    def __call__(self, model: nn.Module, batch: Any) -> Float[Tensor, ""]:
+    def __call__(self, batch: Any) -> Float[Tensor, ""]:
         if self._compiled is None:
-            return self._plain(model, batch)
+            return self._plain(batch)
         before = randomness.capture()
         try:
-            return self._compiled(model, batch)
+            return self._compiled(batch)
         except torch._dynamo.exc.TorchDynamoException as error:
             self._note(f"torch.compile failed on this model ({_first_line(error)}); training goes on without it")
             self._compiled = None
             randomness.restore(before)
-            return self._plain(model, batch)
+            return self._plain(batch)
 
 
 def _trivial(values: Tensor) -> Tensor:

@@ -23,6 +23,10 @@ class RunningMean:
         self._weights: list[Tensor] = [parameter for parameter in model.parameters() if parameter.is_floating_point()]
         self._mean = [weight.detach().clone() for weight in self._weights]
 
+    def restart(self) -> None:
+        """Begins again from the weights of now."""
+        self._mean = [weight.detach().clone() for weight in self._weights]
+
     @torch.no_grad()
     def update(self, updates: int) -> None:
         """Takes in the weights after `updates` optimizer steps."""
@@ -43,7 +47,7 @@ class RunningMean:
         """Takes the mean from what was saved while it was applied. Raises: CheckpointError when it does not fit."""
         own = [weight.detach().clone() for weight in self._weights]
         load_weights(self._model, tensors, metadata, name)
-        self._mean = [weight.detach().clone() for weight in self._weights]
+        self.restart()
         self._copy(own)
 
     @torch.no_grad()

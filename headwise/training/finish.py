@@ -58,7 +58,7 @@ def _publish_average(session: Session, checkpoints: Checkpoints, log: RunLog, gu
     mean = average(models)
     metrics = _scores_of(session, mean, tied, guard)
     value, best = monitored(config, metrics), progress.best_value
-    better = best is not None and (value < best if smaller_is_better(config) else value > best)
+    better = best is not None and (value < best if smaller_is_better(session) else value > best)
     told = f"average of the checkpoints of steps {', '.join(map(str, steps))}: {config.monitor} {value:.4g}, "
     log.note(told + ("better than the best single one, and published" if better else "no better than the best one"))
     log.tell({"event": "average", "step": progress.step, "steps": steps, "metrics": metrics, "best": better})
@@ -113,14 +113,14 @@ def _training_facts(session: Session, outcome: Outcome, reason: str) -> str:
     facts = {
         "recipe": f"`config.toml`, seed {recipe.seed}",
         "weights": f"{weights:,}",
-        "trained": f"{progress.step:,} steps, {session.sampler.progress():.2f} epochs, {progress.tokens:,} tokens",
+        "trained": f"{progress.step:,} steps, {session.source.progress():.2f} epochs, {progress.tokens:,} tokens",
         "CPU time": f"{progress.cpu_s:,.0f} s",
         "ended by": reason,
         "model": f"average of steps {steps}" if len(outcome.steps) > 1 else f"step {steps}",
         **{name: f"{value:.6g}" for name, value in outcome.metrics.items()},
         "skipped steps": str(progress.skipped),
         "made with": f"headwise {_version()}, torch {torch.__version__}",
-        **{f"SHA-256 of {name}": f"`{digest}`" for name, digest in session.task.fingerprint().items()},
+        **{f"SHA-256 of {name}": f"`{digest}`" for name, digest in session.task.assets.digests.items()},
     }
     rows = "".join(f"| {name} | {value} |\n" for name, value in facts.items())
     return f"## Training\n\n| | |\n|---|---|\n{rows}"

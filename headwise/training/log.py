@@ -150,7 +150,7 @@ def _to_board(board: _Board, event: Mapping[str, Any]) -> None:
         if isinstance(value, int | float) and name != "step":
             board.add_scalar(f"{group}/{name}", float(value), step)
     for place, sample in enumerate(event.get("samples", [])):
-        board.add_text(f"samples/{place}", f"{sample['source']} → {sample['output']}", step)
+        board.add_text(f"samples/{place}", sample, step)
 
 
 def _plain(value: Any) -> Any:

@@ -37,11 +37,11 @@ class Loop:
         self._log = log
         self._stop = stop
         self._clock = clock
-        self._loss: Loss = session.task.loss
+        self._objective: Loss = session.objective
         if self._config.compile:
-            self._loss = compiled(session.task.loss, log.note)
+            self._objective = compiled(session.objective, log.note)
         self._parameters = [parameter for parameter in session.model.parameters() if parameter.requires_grad]
-        self._device = self._parameters[0].device.type
+        self._device = session.device
         self._saved: tuple[int, int] | None = None
         self._without_tokens = 0
         self._report = Reporter(session, log, clock)
@@ -101,7 +101,7 @@ class Loop:
         progress, config = self.session.progress, self._config
         if config.max_steps and progress.step >= config.max_steps:
             return "max_steps"
-        if config.max_epochs and self.session.sampler.epoch >= config.max_epochs:
+        if config.max_epochs and self.session.source.epoch >= config.max_epochs:
             return "max_epochs"
         if config.max_cpu_s and self._clock.used_s() >= config.max_cpu_s:
             return "max_cpu_s"
@@ -110,23 +110,24 @@ class Loop:
         return None
 
     def _validation_due(self, *, at_end: bool) -> bool:
-        progress, sampler, config = self.session.progress, self.session.sampler, self._config
+        progress, source, config = self.session.progress, self.session.source, self._config
         if not self.session.validates or progress.validated_step == progress.step:
             return False
         by_step = bool(config.validate_every) and progress.step % config.validate_every == 0
-        between_epochs = sampler.position == 0 and sampler.epoch > 0
-        by_epoch = bool(config.validate_every_epochs) and sampler.epoch % max(config.validate_every_epochs, 1) == 0
+        between_epochs = source.position == 0 and source.epoch > 0
+        by_epoch = bool(config.validate_every_epochs) and source.epoch % max(config.validate_every_epochs, 1) == 0
         return at_end or by_step or (between_epochs and by_epoch)
 
     def _step(self) -> None:
         session, config, begun = self.session, self._config, time.perf_counter()
-        drawn = session.sampler.take(config.accumulate)
+        taken = session.source.take(config.accumulate)
         # all batches of the step are made first: the loss is divided by the tokens of all of them
-        batches = [batch for batch in (session.task.collate("train", rows) for rows in drawn) if batch.num_tokens]
+        batches = [batch.to(self._device) for batch in taken if batch.num_tokens]
         tokens = sum(batch.num_tokens for batch in batches)
         if not tokens:
-            self._count_without_tokens(len(drawn))
+            self._count_without_tokens(len(taken))
             return
+        drawn = [batch.indices for batch in taken]
         self._without_tokens = 0
         session.progress.step += 1
         share = self._clock.used_s() / config.max_cpu_s if config.schedule == "budget" else 0.0
@@ -145,13 +146,14 @@ class Loop:
         total = torch.zeros((), device=self._device)
         for batch in batches:
             with self._precision():
-                loss = self._loss(self.session.model, batch) / tokens
+                loss = self._objective(batch) / tokens
             loss.backward()
             total += loss.detach()
         return total, numerics.gradients(self._parameters)
 
     def _precision(self) -> AbstractContextManager[Any]:
-        return torch.autocast(self._device, torch.bfloat16) if self._config.precision == "bf16" else nullcontext()
+        bf16 = self._config.precision == "bf16"
+        return torch.autocast(self._device.type, torch.bfloat16) if bf16 else nullcontext()
 
     def _update(
         self, loss: float, norm: float, gradients: list[torch.Tensor], tokens: int, drawn: list[list[int]]
@@ -178,7 +180,7 @@ class Loop:
 
     def _count_without_tokens(self, batches: int) -> None:
         self._without_tokens += batches
-        if self._without_tokens > 2 * self.session.sampler.batches_per_epoch():
+        if self._without_tokens > 2 * self.session.source.size():
             raise DataError("no example of the training data has a target token; is the target side empty?")
 
     def _after_step(self) -> None:
@@ -196,7 +198,8 @@ class Loop:
         former = (progress.best_step, progress.best_value, progress.best_metrics)
         metrics, samples = validate(self.session, self._stop.breakable)
         value = monitored(config, metrics)
-        improved = progress.note_validation(metrics, value, smaller_is_better(config), config.average_last)
+        smaller = smaller_is_better(self.session)
+        improved = progress.note_validation(metrics, value, smaller, config.average_last)
         self._report.validation(metrics, samples, improved)
         if not self.save(retry=config.on_disk_full == "retry"):
             # a best that could not be kept is none

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise import runtime
-from headwise.errors import Diverged, MachineError
+from headwise.errors import ConfigError, Diverged, MachineError
 from headwise.training.recipe import Recipe
 from headwise.training.tensors import not_finite
 
@@ -27,6 +27,21 @@ def settled(recipe: Recipe, begun: Recipe | None, note: Callable[[str], None]) -
         precision, reason = runtime.training_precision(*rates)
     note(f"training.precision auto is {precision}: {reason}")
     return recipe.model_copy(update={"training": recipe.training.model_copy(update={"precision": precision})})
+
+
+def device(name: str) -> torch.device:
+    """The device of a recipe's name. Raises: ConfigError if PyTorch cannot use it here.
+
+    >>> device("cpu")
+    device(type='cpu')
+    """
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        return torch.device(next(kind for kind, usable in there.items() if usable))
+    if not there[name]:
+        usable = ", ".join(kind for kind, found in there.items() if found)
+        raise ConfigError(f"training.device = '{name}' cannot be used here; this machine has: {usable}")
+    return torch.device(name)
 
 
 def gradients(parameters: Iterable[nn.Parameter]) -> list[Tensor]:

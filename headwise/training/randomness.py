@@ -1,4 +1,4 @@
-"""The random state that training uses (torch on the CPU, Python's `random`): seeded, saved, restored, kept apart."""
+"""The random state that training uses (torch's on CPU and device, Python's): seeded, saved, restored, kept apart."""
 
 import random
 from collections.abc import Iterator
@@ -9,27 +9,36 @@ import torch
 
 from headwise.errors import CheckpointError
 
+CPU = torch.device("cpu")
 
-def capture() -> dict[str, Any]:
-    """Both generators as values for JSON."""
+
+def capture(device: torch.device = CPU) -> dict[str, Any]:
+    """All generators as values for JSON."""
     version, words, gauss = random.getstate()
-    return {"torch": bytes(torch.get_rng_state().tolist()).hex(), "python": [version, list(words), gauss]}
+    state = {"torch": _text(torch.get_rng_state()), "python": [version, list(words), gauss]}
+    return state if device.type == "cpu" else {**state, device.type: _text(_module(device).get_rng_state(device))}
 
 
-def restore(state: dict[str, Any]) -> None:
-    """Continues where `capture` was called. Raises: CheckpointError when the values are none of its."""
+def restore(state: dict[str, Any], device: torch.device = CPU) -> None:
+    """Continues where `capture` was called; a generator of a device that was not there before goes on as it is.
+
+    Raises: CheckpointError when the values are none of `capture`'s.
+    """
     try:
         version, words, gauss = state["python"]
         random.setstate((version, tuple(words), gauss))
-        torch.set_rng_state(torch.frombuffer(bytearray.fromhex(state["torch"]), dtype=torch.uint8))
+        torch.set_rng_state(_numbers(state["torch"]))
+        if device.type in state:
+            _module(device).set_rng_state(_numbers(state[device.type]), device)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise CheckpointError(f"the random state in the checkpoint cannot be restored: {error}") from None
 
 
 @contextmanager
-def isolated(seed: int) -> Iterator[None]:
-    """Seeds both generators inside, and leaves them outside as they were."""
+def isolated(seed: int, device: torch.device = CPU) -> Iterator[None]:
+    """Seeds all generators inside, and leaves them outside as they were."""
     torch_state, python_state = torch.get_rng_state(), random.getstate()
+    on_device = None if device.type == "cpu" else _module(device).get_rng_state(device)
     try:
         torch.manual_seed(seed)
         random.seed(seed)
@@ -37,3 +46,17 @@ def isolated(seed: int) -> Iterator[None]:
     finally:
         torch.set_rng_state(torch_state)
         random.setstate(python_state)
+        if on_device is not None:
+            _module(device).set_rng_state(on_device, device)
+
+
+def _module(device: torch.device) -> Any:
+    return torch.get_device_module(device)
+
+
+def _text(state: torch.Tensor) -> str:
+    return bytes(state.tolist()).hex()
+
+
+def _numbers(text: str) -> torch.Tensor:
+    return torch.frombuffer(bytearray.fromhex(text), dtype=torch.uint8)

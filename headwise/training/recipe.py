@@ -87,6 +87,9 @@ class TrainingConfig(Config):
         default="retry", description="go on and save at the next occasion, or stop"
     )
 
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field(
+        default="auto", description="where the model runs; auto: a graphics processor if there is one"
+    )
     precision: Literal["fp32", "bf16", "auto"] = Field(
         default="fp32",
         description="bf16: autocast of the loss; weights stay in fp32. auto: measured when a run begins, then kept: "
@@ -142,6 +145,7 @@ MAY_CHANGE = frozenset(
         "keep_last",
         "on_disk_full",
         "print_every_s",
+        "device",
         "tensorboard",
     )
 )

@@ -1,7 +1,6 @@
 """What the loop tells while it runs: lines of losses and validations, the display, time and what is left of it."""
 
 import time
-from typing import Any
 
 from headwise.labels import visible
 from headwise.training.log import TIMING, RunLog
@@ -40,13 +39,13 @@ class Reporter:
 
     def steps(self) -> None:
         """A line of metrics on the steps since the last one."""
-        progress, sampler = self._session.progress, self._session.sampler
+        progress, source = self._session.progress, self._session.source
         window = progress.take_window()
         self._loss = window.get("loss")
         event = {
             "event": "step",
             "step": progress.step,
-            "epoch": round(sampler.progress(), 6),
+            "epoch": round(source.progress(), 6),
             **window,
             "lr": self._rate(),
             "tokens": progress.tokens,
@@ -54,16 +53,15 @@ class Reporter:
         }
         self._log.metric({**event, TIMING: self._timing()})
 
-    def validation(self, metrics: dict[str, float], samples: list[dict[str, Any]], best: bool) -> None:
+    def validation(self, metrics: dict[str, float], samples: list[str], best: bool) -> None:
         """A line of metrics on a validation, and its scores and samples for people."""
-        step, epoch = self._session.progress.step, round(self._session.sampler.progress(), 6)
+        step, epoch = self._session.progress.step, round(self._session.source.progress(), 6)
         event = {"event": "validation", "step": step, "epoch": epoch, "metrics": metrics, "best": best}
         self._log.metric({**event, "samples": samples, TIMING: self._timing()})
         told = "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
         self._log.note(f"validation at step {step}: {told}{'  (best)' if best else ''}")
         for sample in samples:
-            shown = {name: visible(text) for name, text in sample.items()}
-            self._log.note(f"    {shown['source']}  →  {shown['output']}    ({shown['reference']})")
+            self._log.note(f"    {visible(sample)}")
 
     def show(self) -> None:
         """Progress on the display."""
@@ -72,7 +70,7 @@ class Reporter:
         done = share - first_share
         facts = {
             "step": progress.step,
-            "epoch": self._session.sampler.progress(),
+            "epoch": self._session.source.progress(),
             "loss": progress.window_loss / progress.window_tokens if progress.window_tokens else self._loss,
             "lr": self._rate(),
             "tokens_per_s": self._tokens_per_s(),
@@ -97,8 +95,8 @@ class Reporter:
         return rate
 
     def _share(self) -> float:
-        progress, sampler, config = self._session.progress, self._session.sampler, self._session.recipe.training
+        progress, source, config = self._session.progress, self._session.source, self._session.recipe.training
         shares = [progress.step / config.max_steps] if config.max_steps else []
-        shares += [sampler.progress() / config.max_epochs] if config.max_epochs else []
+        shares += [source.progress() / config.max_epochs] if config.max_epochs else []
         shares += [self._clock.used_s() / config.max_cpu_s] if config.max_cpu_s else []
         return min(1.0, max(shares))

@@ -12,7 +12,7 @@ from headwise.config import to_toml
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.models.summary import parts
 from headwise.tasks import registry
-from headwise.tasks.task import Task
+from headwise.tasks.task import Assets, Task
 from headwise.training import recipes
 from headwise.training.checkpoints import STATE, Checkpoints
 from headwise.training.commits import MANIFEST, commit_file, probe
@@ -123,13 +123,16 @@ def _train(
         for note in notes:
             log.note(note)
         with stop.breakable():
-            task = registry.task_type(recipe.task)(recipe)
+            kind = registry.task_type(recipe.task)
+            task = kind(recipe, kind.prepare(recipe))
         session = _session(task, recipe, saved, allow_data_change, log)
         del saved
         if session.progress.step:
             clock.earlier_s = session.progress.cpu_s
             publish_best(session, checkpoints, log)
         else:
+            for note in (*task.assets.notes, *session.begin()):
+                log.note(note)
             log.note(parts(session.model))
         if not session.progress.step and session.validates:
             check_monitor(session, stop.breakable)
@@ -188,7 +191,7 @@ def _compare(run: Path, old: Recipe, new: Recipe, notes: list[str]) -> None:
     notes.extend(told.values())
 
 
-def _session(task: Task, recipe: Recipe, saved: Saved | None, allow_data_change: bool, log: RunLog) -> Session:
+def _session(task: Task[Any], recipe: Recipe, saved: Saved | None, allow_data_change: bool, log: RunLog) -> Session:
     session = Session(task, recipe)
     if recipe.training.schedule == "budget" or recipe.training.max_cpu_s:
         log.note("this run follows the CPU clock: it cannot be repeated bit for bit")
@@ -197,14 +200,15 @@ def _session(task: Task, recipe: Recipe, saved: Saved | None, allow_data_change:
     facts = saved.json(TRAINER)
     _check_data(task, facts.get("data"), allow_data_change, log.note)
     _check_files(task, saved)
-    if facts.get("machine") != machine():
-        log.note(f"not bit-exact from here: the run began on {facts.get('machine')}, this is {machine()}")
+    here = machine(session.device)
+    if facts.get("machine") != here:
+        log.note(f"not bit-exact from here: the run began on {facts.get('machine')}, this is {here}")
     session.restore(saved)
     return session
 
 
-def _check_data(task: Task, before: Any, allow: bool, note: Callable[[str], None]) -> None:
-    now = task.fingerprint()
+def _check_data(task: Task[Any], before: Any, allow: bool, note: Callable[[str], None]) -> None:
+    now = task.assets.digests
     known: Mapping[str, str] = before if isinstance(before, Mapping) else {}
     changed = sorted(name for name in known.keys() | now.keys() if known.get(name) != now.get(name))
     if not changed:
@@ -215,8 +219,8 @@ def _check_data(task: Task, before: Any, allow: bool, note: Callable[[str], None
     note(f"{told}; going on all the same")
 
 
-def _check_files(task: Task, saved: Saved) -> None:
-    files = task.files()
+def _check_files(task: Task[Any], saved: Saved) -> None:
+    files = task.assets.files
     for name in sorted(files.keys() | (saved.files.keys() - OWN_FILES)):
         if files.get(name) != saved.files.get(name):
             raise CheckpointError(
@@ -228,9 +232,9 @@ def _check_files(task: Task, saved: Saved) -> None:
 def _predictor(saved: Saved) -> Any:
     recipe = parse_recipe(saved.files.get(CONFIG, b""), str(saved.folder / CONFIG))
     files = {name: data for name, data in saved.files.items() if name not in OWN_FILES}
-    task = registry.task_type(recipe.task).restore(files, recipe)
+    task = registry.task_type(recipe.task)(recipe, Assets(files))
     with isolated(recipe.seed):
-        model = task.build(recipe.seed)
+        model = task.build()
     name, tensors, metadata = evaluated(saved)
     load_weights(model, tensors, metadata, str(saved.folder / name))
     return task.predictor(model.eval())

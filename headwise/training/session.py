@@ -1,25 +1,24 @@
 """All that changes while a model trains, how it becomes the files of a checkpoint, and how it comes back from them."""
 
-import functools
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 
 from headwise.config import to_toml
-from headwise.data.buckets import token_batches
-from headwise.errors import ConfigError
+from headwise.data.sources import Limits, Source
+from headwise.errors import ConfigError, DataError
 from headwise.tasks.task import Task
-from headwise.training import randomness
+from headwise.training import numerics, randomness
 from headwise.training.commits import Writable, canonical
 from headwise.training.ema import RunningMean
 from headwise.training.numerics import check_finite
+from headwise.training.objective import Objective
 from headwise.training.optimizers import build_optimizer, optimizer_tensors, restore_optimizer
 from headwise.training.progress import Progress
 from headwise.training.publish import CONFIG, EMA, MODEL, OPTIMIZER, OWN_FILES, TRAINER
 from headwise.training.reading import Saved
 from headwise.training.recipe import Recipe
-from headwise.training.sampler import Sampler
 from headwise.training.tensors import TensorFile
 from headwise.training.weights import load_weights, weights_file
 
@@ -27,18 +26,34 @@ from headwise.training.weights import load_weights, weights_file
 class Session:
     """Model, optimizer, running mean, order of batches and counters of one run."""
 
-    def __init__(self, task: Task, recipe: Recipe) -> None:
+    def __init__(self, task: Task[Any], recipe: Recipe) -> None:
         training = recipe.training
         self.task = task
         self.recipe = recipe
-        self.model = task.build(recipe.seed)
+        self.device = numerics.device(training.device)
+        torch.manual_seed(recipe.seed)
+        self.model = task.build().to(self.device)
+        self.objective = Objective(task, self.model)
         self.optimizer = build_optimizer(self.model, training)
         self.mean = RunningMean(self.model, training.ema_decay) if training.ema_decay else None
-        self.sampler = Sampler(self._draw, seed=recipe.seed)
+        self.source = self._training_source()
         self.progress = Progress()
-        self.validates = len(task.lengths("valid")) > 0
+        self.validates = self.source_of("valid") is not None
         # the random numbers of training follow the seed, whatever building the model drew
         torch.manual_seed(recipe.seed)
+
+    def begin(self) -> list[str]:
+        """Puts weights that come from elsewhere into the new model; returns what to tell about them."""
+        notes = self.task.initialise(self.model, self.recipe.seed)
+        if self.mean is not None:
+            self.mean.restart()
+        return notes
+
+    def source_of(self, split: str, examples: int | None = None) -> Source[Any] | None:
+        """The batches of a split, or of its first examples; None where there is no such split."""
+        training = self.recipe.training
+        limits = Limits(training.batch_tokens, training.batch_sentences, training.budget, self.recipe.seed, examples)
+        return self.task.source(split, limits)
 
     def averaged(self) -> AbstractContextManager[None]:
         """Inside, the model has the weights to validate and publish: the running mean where there is one."""
@@ -53,7 +68,7 @@ class Session:
 
     def model_files(self) -> dict[str, Writable]:
         """What prediction needs besides the weights."""
-        files = self.task.files()
+        files = self.task.assets.files
         if clash := OWN_FILES & files.keys():
             raise ConfigError(f"the task's file '{min(clash)}' has the name of a file of the run folder")
         return {CONFIG: to_toml(self.recipe).encode(), **files}
@@ -75,37 +90,29 @@ class Session:
         if self.mean is not None:
             self.mean.restore(*saved.file(EMA), str(saved.folder / EMA))
         self.progress = Progress.from_json(facts.get("progress"), place)
-        self.sampler.restore(facts["sampler"])
-        randomness.restore(facts["randomness"])
+        self.source.restore(facts["sampler"])
+        randomness.restore(facts["randomness"], self.device)
 
     def _facts(self) -> dict[str, Any]:
         return {
             "progress": self.progress.as_json(),
-            "sampler": self.sampler.state(),
-            "randomness": randomness.capture(),
-            "machine": machine(),
-            "data": self.task.fingerprint(),
+            "sampler": self.source.state(),
+            "randomness": randomness.capture(self.device),
+            "machine": machine(self.device),
+            "data": dict(self.task.assets.digests),
         }
 
-    @functools.cached_property
-    def _lengths(self) -> Any:
-        return self.task.lengths("train")
-
-    def _draw(self, seed: int, epoch: int) -> list[list[int]]:
-        training = self.recipe.training
-        return token_batches(
-            self._lengths,
-            max_tokens=training.batch_tokens,
-            max_sentences=training.batch_sentences,
-            count=training.budget,
-            seed=seed,
-            epoch=epoch,
-        )
+    def _training_source(self) -> Source[Any]:
+        source = self.source_of("train")
+        if source is None:
+            raise DataError("there is no example to train on")
+        return source
 
 
-def machine() -> dict[str, Any]:
-    """What decides the last bits of a result: threads, torch, instruction set, matrix-product precision."""
+def machine(device: torch.device) -> dict[str, Any]:
+    """What decides the last bits of a result: device, threads, torch, instruction set, matrix-product precision."""
     return {
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "capability": torch.backends.cpu.get_cpu_capability(),

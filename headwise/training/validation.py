@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict
-from typing import Any
 
 import torch
 from torch import nn
@@ -13,12 +11,10 @@ from headwise.training.randomness import isolated
 from headwise.training.recipe import TrainingConfig
 from headwise.training.session import Session
 
-_SMALLER_IS_BETTER = {"loss", "perplexity"}
-_SPLIT = "valid"
 Guard = Callable[[], AbstractContextManager[None]]
 
 
-def validate(session: Session, guard: Guard) -> tuple[dict[str, float], list[dict[str, Any]]]:
+def validate(session: Session, guard: Guard) -> tuple[dict[str, float], list[str]]:
     """Metrics on the validation data, and sample outputs.
 
     Args:
@@ -28,12 +24,15 @@ def validate(session: Session, guard: Guard) -> tuple[dict[str, float], list[dic
         return scores(session, guard, limit=session.recipe.training.valid_limit, samples=True)
 
 
-def scores(session: Session, guard: Guard, *, limit: int | None, samples: bool) -> tuple[dict[str, float], list[Any]]:
+def scores(session: Session, guard: Guard, *, limit: int | None, samples: bool) -> tuple[dict[str, float], list[str]]:
     """The same of the model's weights as they are."""
-    with at_rest(session.model, session.recipe.seed), guard():
-        metrics = session.task.evaluate(session.model, _SPLIT, limit=limit)
-        shown = [asdict(sample) for sample in session.task.samples(session.model)] if samples else []
-    return {name: float(value) for name, value in metrics.items()}, shown
+    task, model = session.task, session.model
+    with at_rest(model, session.recipe.seed, session.device), guard():
+        source = session.source_of("valid", limit)
+        assert source is not None, "a run without validation data is not validated"
+        stats = task.measure(model, (batch.to(session.device) for batch in source.once()))
+        shown = task.samples(model) if samples else []
+    return {name: float(value) for name, value in task.summarise(stats).items()}, shown
 
 
 def check_monitor(session: Session, guard: Guard) -> None:
@@ -49,18 +48,21 @@ def monitored(config: TrainingConfig, metrics: dict[str, float]) -> float:
     return metrics[config.monitor]
 
 
-def smaller_is_better(config: TrainingConfig) -> bool:
-    """Which way the monitored metric improves."""
-    return config.mode == "min" or (config.mode == "auto" and config.monitor in _SMALLER_IS_BETTER)
+def smaller_is_better(session: Session) -> bool:
+    """Which way the monitored metric improves: as the recipe says, or else the task."""
+    config = session.recipe.training
+    if config.mode != "auto":
+        return config.mode == "min"
+    return {metric.name: metric.better for metric in session.task.metrics}.get(config.monitor) == "low"
 
 
 @contextmanager
-def at_rest(model: nn.Module, seed: int) -> Iterator[None]:
+def at_rest(model: nn.Module, seed: int, device: torch.device) -> Iterator[None]:
     """Evaluation mode without gradients, and random numbers of its own; afterwards all is as before."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
-        with torch.no_grad(), isolated(seed):
+        with torch.no_grad(), isolated(seed, device):
             yield
     finally:
         for module in training:

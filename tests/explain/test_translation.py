@@ -10,7 +10,7 @@ from headwise.explain.translation import Explanation, align, explain_translation
 from headwise.models.recurrent import RecurrentConfig, build_recurrent
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig
-from headwise.tasks._translator import Translator
+from headwise.predictors.translator import Translator
 
 SOURCES, TARGETS = ["the cat sleeps .", "a cat ."], ["le chat dort bien .", "un chat ."]
 

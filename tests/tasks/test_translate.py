@@ -8,13 +8,15 @@ import torch
 from torch import nn
 
 from headwise.config import build as validated
+from headwise.data.sources import Limits
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.layers import packed
+from headwise.metrics import bleu
+from headwise.predictors.translator import Translator
 from headwise.records import record
 from headwise.tasks import registry
-from headwise.tasks._translator import Translator
-from headwise.tasks.task import Sample, Task
+from headwise.tasks.task import Assets, Task
 from headwise.tasks.translate import Translate, TranslateConfig
 
 PAIRS = [
@@ -53,13 +55,33 @@ def make(pairs_file):
             "model": model,
             "decoding": {"beam_size": 3, "max_len": 13},
         }
-        return Translate(validated(TranslateConfig, values | fields, "recipe"))
+        config = validated(TranslateConfig, values | fields, "recipe")
+        return Translate(config, Translate.prepare(config))
 
     return made
 
 
+GREEDY = DecodingConfig(method="greedy", max_len=13)
+
+
+def built_of(task, seed=3):
+    torch.manual_seed(seed)
+    model = task.build()
+    task.initialise(model, seed)
+    return model
+
+
+def batches_of(task, split, examples=None):
+    return list(task.source(split, Limits(1000, examples=examples)).once())
+
+
+def scores_of(task, model, split, examples=None):
+    with torch.no_grad():
+        return task.summarise(task.measure(model, batches_of(task, split, examples)))
+
+
 def all_of(task, split="train"):
-    return task.collate(split, list(range(len(task.lengths(split)))))
+    return task.collate(split, list(range(len(task.split(split).pairs))))
 
 
 def log_probs(model, batch, tgt_in=None):
@@ -73,10 +95,10 @@ def test_builds_what_fits_its_tokenizers(make, model, joint):
     task = make(model, {"joint": joint})
     source, target = task.tokenizers
     assert (source is target) == joint
-    built = task.build(3)
+    built = built_of(task)
     assert built.decoder.output.weight.shape[0] == target.vocab_size
     assert built.encoder.embedding.weight.shape[0] == source.vocab_size
-    same, other = task.build(3), task.build(4)
+    same, other = built_of(task), built_of(task, 4)
     assert all(torch.equal(a, b) for a, b in zip(built.parameters(), same.parameters(), strict=True))
     assert not all(torch.equal(a, b) for a, b in zip(built.parameters(), other.parameters(), strict=True))
 
@@ -92,8 +114,8 @@ def test_is_found_by_name():
 
 def test_splits_never_share_a_source(make):
     task = make()
-    sources = [{pair.source for pair in pairs} for pairs in task.pairs.values()]
-    assert sum(map(len, task.pairs.values())) == len(PAIRS)
+    sources = [{pair.source for pair in found.pairs} for found in task.assets.data.values()]
+    assert sum(len(found.pairs) for found in task.assets.data.values()) == len(PAIRS)
     assert not sources[0] & sources[1]
     assert not (sources[0] | sources[1]) & sources[2]
 
@@ -101,13 +123,12 @@ def test_splits_never_share_a_source(make):
 def test_lengths_count_what_a_batch_holds(make):
     task = make()
     batch = all_of(task)
-    lengths = task.lengths("train")
-    assert np.array_equal(lengths[:, 0], batch.src_lens.numpy())
-    assert np.array_equal(lengths[:, 1], batch.tgt_lens.numpy())
-    assert batch.num_tokens == lengths[:, 1].sum() == batch.num_target_tokens
-    assert batch.indices == list(range(len(lengths)))
-    empty = make(data={"valid_fraction": 0.0})
-    assert empty.lengths("valid").shape == (0, 2)
+    found = task.split("train")
+    assert np.array_equal(found.sources.lengths + 1, batch.src_lens.numpy())
+    assert np.array_equal(found.targets.lengths + 1, batch.tgt_lens.numpy())
+    assert batch.num_tokens == batch.tgt_lens.sum() == batch.num_target_tokens
+    assert batch.indices == list(range(len(found.pairs)))
+    assert make(data={"valid_fraction": 0.0}).source("valid", Limits(99)) is None
 
 
 def test_decoder_reads_the_target_behind_its_begin(make):
@@ -115,7 +136,7 @@ def test_decoder_reads_the_target_behind_its_begin(make):
     source, target = task.tokenizers
     batch = task.collate("train", [2, 0])
     for row, place in enumerate([2, 0]):
-        pair = task.pairs["train"][place]
+        pair = task.split("train").pairs[place]
         y = [*target.encode(pair.target), target.eos_id]
         n = len(y)
         assert batch.tgt_out[row].tolist()[:n] == y
@@ -128,7 +149,7 @@ def test_decoder_reads_the_target_behind_its_begin(make):
 @pytest.mark.parametrize("model", [TRANSFORMER, RECURRENT])
 def test_loss_is_the_sum_over_real_target_tokens(make, model, smoothing):
     task = make(model, label_smoothing=smoothing)
-    built, batch = task.build(3).double().eval(), all_of(task)
+    built, batch = built_of(task).double().eval(), all_of(task)
     odds = log_probs(built, batch)
     total = 0.0
     for row, length in enumerate(batch.tgt_lens.tolist()):
@@ -143,19 +164,20 @@ def test_loss_is_the_sum_over_real_target_tokens(make, model, smoothing):
 
 def test_loss_without_padding_is_the_same_sum(make):
     task = make()
-    built, batch = task.build(3).double().eval(), task.collate("train", [1, 1])
+    built, batch = built_of(task).double().eval(), task.collate("train", [1, 1])
     assert batch.num_tokens == batch.tgt_out.numel()
     torch.testing.assert_close(
         task.loss(built, batch), 2 * task.loss(built, task.collate("train", [1])), rtol=1e-10, atol=1e-10
     )
 
 
-def test_evaluate_is_perplexity_of_the_references(make):
-    task = make(validation_sentences=2)
-    built = task.build(3).eval()
-    for limit, rows in ((None, None), (3, [0, 1, 2])):
-        scores = task.evaluate(built, "train", limit=limit)
-        batch = all_of(task) if rows is None else task.collate("train", rows)
+def test_scores_are_perplexity_and_bleu_over_the_same_examples(make):
+    task = make()
+    built = built_of(task).eval()
+    for limit, rows in ((None, range(10)), (3, range(3))):
+        chosen = [row for row in rows if row < len(task.split("valid").pairs)]
+        scores = scores_of(task, built, "valid", limit)
+        batch = task.collate("valid", chosen)
         odds = log_probs(built, batch)
         real = torch.arange(batch.tgt_out.shape[1]) < batch.tgt_lens[:, None]
         gold = odds.gather(-1, batch.tgt_out.unsqueeze(-1)).squeeze(-1)[real]
@@ -164,15 +186,35 @@ def test_evaluate_is_perplexity_of_the_references(make):
         assert scores["perplexity"] >= 1
         hits = (odds.argmax(-1) == batch.tgt_out)[real].double().mean()
         assert scores["accuracy"] == pytest.approx(float(hits))
-        assert 0 <= scores["bleu"] <= 100
-    assert make(data={"valid_fraction": 0.0}).evaluate(built, "valid") == {}
+        pairs = [task.split("valid").pairs[row] for row in chosen]
+        outputs = task.predictor(built).translate([pair.source for pair in pairs], config=GREEDY)
+        assert scores["bleu"] == pytest.approx(bleu(outputs, [pair.target for pair in pairs]).value)
+        assert set(scores) == {metric.name for metric in task.metrics}
 
 
-def test_evaluate_and_samples_leave_the_model_as_it_was(make):
+def test_counts_of_batches_add_up(make):
     task = make()
-    built = task.build(3).eval()
+    built, batches = built_of(task).eval(), batches_of(task, "valid")
+    with torch.no_grad():
+        parts = [task.measure(built, [batch]) for batch in batches]
+    together = {name: sum(part[name] for part in parts) for name in parts[0]}
+    assert task.summarise(together) == pytest.approx(scores_of(task, built, "valid"))
+
+
+def test_bleu_meets_references_in_the_case_of_the_outputs(make):
+    task = make(tokenizer={"lowercase": True}, bleu={"tokenize": "char"})
+    translator = task.predictor(built_of(task).eval())
+    assert translator.bleu_options() == {"tokenize": "char", "lowercase": True}
+    assert translator.evaluate(task.split("valid").pairs)["bleu_signature"].startswith(
+        "nrefs:1|case:lc|eff:no|tok:char"
+    )
+
+
+def test_measuring_and_samples_leave_the_model_as_it_was(make):
+    task = make()
+    built = built_of(task).eval()
     before = {name: value.clone() for name, value in built.state_dict().items()}
-    task.evaluate(built, "valid")
+    scores_of(task, built, "valid")
     task.samples(built)
     assert all(torch.equal(before[name], value) for name, value in built.state_dict().items())
     assert all(parameter.grad is None for parameter in built.parameters())
@@ -180,24 +222,33 @@ def test_evaluate_and_samples_leave_the_model_as_it_was(make):
 
 def test_samples_are_those_named_or_the_first(make):
     shown = make(show=["i'm home .", "never seen ."])
-    samples = shown.samples(shown.build(3).eval())
-    assert [sample.source for sample in samples] == ["i'm home .", "never seen ."]
-    assert samples[0].reference in {"je suis chez moi .", "je suis à la maison ."}
-    assert samples[1].reference == ""
-    assert all(isinstance(sample, Sample) for sample in samples)
+    samples = shown.samples(built_of(shown).eval())
+    assert [sample.partition("  →  ")[0] for sample in samples] == ["i'm home .", "never seen ."]
+    assert samples[0].endswith(("    (je suis chez moi .)", "    (je suis à la maison .)"))
+    assert not samples[1].endswith(")")
     first = make(num_shown=2)
-    sources = [sample.source for sample in first.samples(first.build(3).eval())]
-    assert sources == [pair.source for pair in first.pairs["valid"][:2]]
+    sources = [sample.partition("  →  ")[0] for sample in first.samples(built_of(first).eval())]
+    assert sources == [pair.source for pair in first.split("valid").pairs[:2]]
+
+
+def test_what_is_left_out_is_told(make, pairs_file, tmp_path):
+    task = make(data={"max_source_len": 5, "valid": str(pairs_file), "test_fraction": 0.0})
+    assert task.assets.notes[0].startswith("valid: 12 of 12 held-out sources are in the training part")
+    assert task.assets.notes[1:] == (
+        "train: 1 of 12 pairs are longer than max_source_len 5, max_target_len 256",
+        "valid: 1 of 12 pairs are longer than max_source_len 5, max_target_len 256",
+    )
+    assert len(task.split("train").pairs) == 11
 
 
 @pytest.mark.parametrize("joint", [True, False])
 def test_files_restore_a_predictor(make, joint):
     task = make(tokenizer={"joint": joint})
-    built = task.build(3).eval()
-    files = task.files()
+    built = built_of(task).eval()
+    files = task.assets.files
     assert list(files) == (["source.tokenizer.json"] if joint else ["source.tokenizer.json", "target.tokenizer.json"])
-    again = Translate.restore(files, task.config)
-    empty = again.build(99).eval()
+    again = Translate(task.config, Assets(files))
+    empty = built_of(again, 99).eval()
     empty.load_state_dict(built.state_dict())
     sentences = ["i'm home .", "go ."]
     ours, theirs = task.predictor(built), again.predictor(empty)
@@ -206,15 +257,15 @@ def test_files_restore_a_predictor(make, joint):
         [t.tokens for t in found] for found in theirs.n_best(sentences)
     ]
     with pytest.raises(CheckpointError, match=r"source.tokenizer.json is missing from the run folder"):
-        Translate.restore({}, task.config)
+        Translate(task.config, Assets({}))
 
 
 def test_fingerprint_changes_with_the_data(make, pairs_file):
-    before = make().fingerprint()
+    before = make().assets.digests
     assert list(before) == [str(pairs_file)]
     assert len(before[str(pairs_file)]) == 64
     pairs_file.write_text(pairs_file.read_text(encoding="utf-8") + "new\tneuf\n", encoding="utf-8")
-    assert make().fingerprint() != before
+    assert make().assets.digests != before
 
 
 def test_card_tells_what_it_is(make):
@@ -237,7 +288,7 @@ def test_data_that_leave_nothing(make, pairs_file):
 @pytest.mark.parametrize("model", [TRANSFORMER, RECURRENT])
 def test_scheduled_sampling_replaces_inputs_by_guesses(make, model):
     task = make(model | {"dropout": 0.0}, scheduled_sampling=0.5)
-    built, batch = task.build(3).train(), all_of(task)
+    built, batch = built_of(task).train(), all_of(task)
     seen = []
     hidden = built.decoder.hidden
     built.decoder.hidden = lambda tokens, *rest: (
@@ -269,14 +320,18 @@ def test_pretrained_vectors(make, tmp_path, model, frozen):
     rows = [f"{word} " + " ".join(f"{x:.6f}" for x in row) for word, row in zip(words, numbers.tolist(), strict=True)]
     path.write_text("\n".join(rows) + "\n")
     task = make(model, {"joint": False}, vectors={"source": str(path), "frozen": frozen})
-    built, batch = task.build(3), all_of(task)
+    built, batch = task.build(), all_of(task)
+    (note,) = task.initialise(built, 3)
     embedding = built.encoder.embedding
     tokenizer = task.tokenizers[0]
     token = tokenizer.encode("home")[0]
     rows = embedding.weight[token] * getattr(embedding, "scale", 1.0)
     torch.testing.assert_close(rows.detach(), numbers[0], rtol=0, atol=1e-5)
     known = [word for word in words if tokenizer.unk_id not in tokenizer.encode(word)]
-    assert task.coverage.found == len(known)
+    assert f"vectors of 16 numbers for {len(known)} of" in note
+    # a run that is loaded reads no file of vectors
+    path.unlink()
+    assert Translate(task.config, Assets(task.assets.files)).build().encoder.embedding.weight.requires_grad != frozen
     assert embedding.weight.requires_grad != frozen
     before = embedding.weight.detach().clone()
     optimizer = torch.optim.SGD(built.parameters(), lr=0.1)
@@ -293,7 +348,7 @@ def test_vectors_of_another_width(make, tmp_path):
     path.write_text("home 1 2 3\n")
     task = make(vectors={"source": str(path)})
     with pytest.raises(ConfigError, match=r"vectors.txt has vectors of 3 numbers, the model's embeddings have 16"):
-        task.build(3)
+        built_of(task)
 
 
 SENTENCES = ["i'm home .", "", "go .", "the cat sleeps on the mat .", "   ", "home", "are we late ?", "go ."]
@@ -303,7 +358,7 @@ SENTENCES = ["i'm home .", "", "go .", "the cat sleeps on the mat .", "   ", "ho
 @pytest.mark.parametrize("method", ["greedy", "beam"])
 def test_translations_do_not_depend_on_neighbours_or_order(make, model, method):
     task = make(model)
-    built = task.build(3).double().eval()
+    built = built_of(task).double().eval()
     translator = task.predictor(built)
     config = DecodingConfig(method=method, beam_size=3, n_best=1 if method == "greedy" else 2, max_len=11)
     together = translator.n_best(SENTENCES, config)
@@ -325,7 +380,7 @@ def test_translations_are_those_of_the_weights_of_now(make, model, change, monke
     # every linear layer is packed, so a stale copy of weights would show
     monkeypatch.setattr(packed, "SMALLEST", 1)
     task = make(model)
-    built, other = task.build(3).eval(), task.build(4).eval()
+    built, other = built_of(task).eval(), built_of(task, 4).eval()
     translator, config = task.predictor(built), DecodingConfig(max_len=7)
     before = translator.n_best(SENTENCES, config)
     if change == "load":
@@ -345,7 +400,7 @@ def test_translations_are_those_of_the_weights_of_now(make, model, change, monke
 
 def test_looking_while_translating_changes_nothing(make):
     task = make()
-    built = task.build(3).eval()
+    built = built_of(task).eval()
     translator, config = task.predictor(built), DecodingConfig(max_len=7)
     plain = translator.n_best(SENTENCES, config)
     with record(built, "decoder.*.cross_attention") as trace:
@@ -356,7 +411,7 @@ def test_looking_while_translating_changes_nothing(make):
 
 def test_empty_inputs(make):
     task = make()
-    translator = task.predictor(task.build(3).eval())
+    translator = task.predictor(built_of(task).eval())
     assert translator.translate([]) == []
     assert translator.translate(["", " \u00a0"]) == ["", ""]
     with pytest.raises(DataError, match="there is nothing to score: no hypotheses"):
@@ -365,9 +420,9 @@ def test_empty_inputs(make):
 
 def test_beams_of_one_are_greedy_and_scores_are_those_of_the_model(make):
     task = make()
-    built = task.build(3).double().eval()
+    built = built_of(task).double().eval()
     translator = task.predictor(built)
-    sentences = [pair.source for pair in task.pairs["train"]]
+    sentences = [pair.source for pair in task.split("train").pairs]
     greedy = translator.n_best(sentences, DecodingConfig(method="greedy", max_len=11))
     single = translator.n_best(sentences, DecodingConfig(method="beam", beam_size=1, max_len=11))
     wide = translator.n_best(sentences, DecodingConfig(method="beam", beam_size=4, n_best=3, max_len=11))
@@ -389,7 +444,7 @@ def test_beams_of_one_are_greedy_and_scores_are_those_of_the_model(make):
 
 def test_sampling_repeats_with_its_seed(make):
     task = make()
-    translator = task.predictor(task.build(3).eval())
+    translator = task.predictor(built_of(task).eval())
     config = DecodingConfig(method="sample", num_samples=3, max_len=7)
     torch.manual_seed(5)
     first = translator.translate(["i'm home ."], config=config)
@@ -399,14 +454,14 @@ def test_sampling_repeats_with_its_seed(make):
 
 def test_evaluate_of_a_translator_has_signatures(make):
     task = make()
-    scores = task.predictor(task.build(3).eval()).evaluate(task.pairs["train"])
+    scores = task.predictor(built_of(task).eval()).evaluate(task.split("train").pairs)
     assert {"bleu", "bleu_signature", "chrf", "chrf_signature", "loss", "perplexity", "accuracy"} == set(scores)
     assert "nrefs:1" in scores["bleu_signature"]
 
 
 def learned(task, steps, learning_rate):
     """A model of the task after so many steps on all of its data."""
-    model = task.build(3)
+    model = built_of(task)
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate)
     batch = all_of(task)
     for _ in range(steps):
@@ -435,7 +490,7 @@ def test_learns_its_pairs_by_heart(make, model):
         wanted.setdefault(source, []).append(target)
     hits = [output in wanted[source] for (source, _), output in zip(PAIRS, outputs, strict=True)]
     assert sum(hits) == len(PAIRS)
-    scores = task.evaluate(translator.model, "train")
+    scores = scores_of(task, translator.model, "valid")
     # "i'm home ." has two translations, so not every token can be told
     assert scores["loss"] < 0.15
 
@@ -464,7 +519,7 @@ def test_learns_to_reverse_and_attention_is_what_helps(make, tmp_path):
     for name, model in (("attention", recurrent), ("none", recurrent | {"score": "none"})):
         task = make(model, **options)
         translator = task.predictor(learned(task, 70, 2e-2))
-        pairs = task.pairs["valid"]
+        pairs = task.split("valid").pairs
         outputs = translator.translate(
             [pair.source for pair in pairs], config=DecodingConfig(method="greedy", max_len=9)
         )

@@ -3,12 +3,14 @@
 import math
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 import torch
-from training_toy import ToyTask, recipe
+from training_toy import ToyTask, batch_of, recipe, toy
 
 from headwise.errors import ConfigError, DataError, Diverged, MachineError
+from headwise.tasks.task import Task
 from headwise.training import commits
 from headwise.training.checkpoints import Checkpoints
 from headwise.training.log import read_metrics
@@ -45,12 +47,12 @@ def _with_loss(monkeypatch, change):
 
 def test_accumulated_batches_are_one_batch(tmp_path):
     # without dropout, k batches of b rows and one of k b rows have the same gradient
-    task = ToyTask(read_recipe(recipe(dropout=0.0)))
-    model = task.build(1)
-    whole = task.collate("train", list(range(12)))
+    task = toy(read_recipe(recipe(dropout=0.0)))
+    model = task.build()
+    whole = batch_of(task, range(12))
     (task.loss(model, whole) / whole.num_tokens).backward()
     expected = [parameter.grad.clone() for parameter in model.parameters()]
-    parts = [task.collate("train", list(range(start, start + 3))) for start in range(0, 12, 3)]
+    parts = [batch_of(task, range(start, start + 3)) for start in range(0, 12, 3)]
     tokens = sum(part.num_tokens for part in parts)
     assert tokens == whole.num_tokens
     model.zero_grad()
@@ -206,7 +208,7 @@ def test_nan_is_never_best_and_the_first_of_equal_ones_stays():
 
 
 def test_a_metric_that_is_nan_is_no_model(tmp_path, monkeypatch):
-    monkeypatch.setattr(ToyTask, "evaluate", lambda self, model, split, limit=None: {"loss": math.nan})
+    monkeypatch.setattr(ToyTask, "summarise", lambda self, stats: {"loss": math.nan})
     run = train(recipe({"max_steps": 6}), tmp_path / "run")
     assert (run.best, run.metrics) == (6, {})
     assert [event["metrics"] for event in _events(tmp_path / "run", "validation")] == [{"loss": None}] * 2
@@ -214,7 +216,7 @@ def test_a_metric_that_is_nan_is_no_model(tmp_path, monkeypatch):
 
 def test_the_best_model_is_published_not_the_last(tmp_path, monkeypatch):
     values = iter([9.0, 3.0, 1.0, 2.0, 4.0])
-    monkeypatch.setattr(ToyTask, "evaluate", lambda self, model, split, limit=None: {"loss": next(values)})
+    monkeypatch.setattr(ToyTask, "summarise", lambda self, stats: {"loss": next(values)})
     run = train(recipe({"max_steps": 20}), tmp_path / "run")
     assert (run.best, run.metrics) == (10, {"loss": 1.0})
     published = read_run(tmp_path / "run", pytest.fail, lambda saved: saved)
@@ -305,7 +307,7 @@ def test_or_stops_by_choice_and_always_at_the_end(tmp_path, monkeypatch):
 
 def test_a_best_model_that_could_not_be_kept_is_none(tmp_path, monkeypatch):
     values = iter([9.0, 3.0, 1.0, 2.0])
-    monkeypatch.setattr(ToyTask, "evaluate", lambda self, model, split, limit=None: {"loss": next(values)})
+    monkeypatch.setattr(ToyTask, "summarise", lambda self, stats: {"loss": next(values)})
     _full_disk(monkeypatch, 2, 2)
     assert train(recipe({"max_steps": 15}), tmp_path / "run").best == 15
 
@@ -324,9 +326,11 @@ def test_random_numbers_outside_are_left_alone(tmp_path, untyped):
 
 
 def test_a_task_may_not_take_a_name_of_the_run_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(ToyTask, "files", lambda self: {"config.toml": b""})
+    real = ToyTask.prepare
+    monkeypatch.setattr(ToyTask, "prepare", lambda config: replace(real(config), files={"config.toml": b""}))
+    monkeypatch.setattr(ToyTask, "__init__", Task.__init__)
     with pytest.raises(ConfigError, match=r"the task's file 'config.toml' has the name of a file of the run folder"):
-        Session(ToyTask(read_recipe(recipe())), read_recipe(recipe())).model_files()
+        Session(toy(read_recipe(recipe())), read_recipe(recipe())).model_files()
 
 
 def test_learns_its_task(tmp_path):
@@ -337,15 +341,15 @@ def test_learns_its_task(tmp_path):
 
 def test_a_signal_while_an_average_is_scored_loses_nothing(tmp_path, monkeypatch):
     made = recipe({"max_steps": 10, "average_last": 2})
-    real, calls = ToyTask.evaluate, []
+    real, calls = ToyTask.measure, []
 
-    def evaluate(self, model, split, *, limit=None):
+    def measure(self, model, batches):
         calls.append(1)
         if len(calls) == 4:
             os.kill(os.getpid(), signal.SIGTERM)
-        return real(self, model, split, limit=limit)
+        return real(self, model, batches)
 
-    monkeypatch.setattr(ToyTask, "evaluate", evaluate)
+    monkeypatch.setattr(ToyTask, "measure", measure)
     from headwise.training.signals import Stopped
 
     with pytest.raises(Stopped, match="stopped by SIGTERM"):

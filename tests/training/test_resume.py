@@ -1,16 +1,18 @@
 """Exact resume: stopped after any step, at any micro-batch, several times, the result has the same bits."""
 
+import json
 import os
 import signal
+from dataclasses import replace
 
 import pytest
-from training_toy import ToyTask, final_digest, recipe
+from training_toy import VOCABULARY, ToyTask, final_digest, recipe
 
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.training.checkpoints import Checkpoints
 from headwise.training.log import read_metrics
+from headwise.training.loop import Loop
 from headwise.training.runs import train
-from headwise.training.sampler import Sampler
 from headwise.training.signals import Stopped
 
 # 20 steps of two batches: an epoch has three steps, so stops fall inside and between epochs, before and after
@@ -25,12 +27,15 @@ def _recipe(**training):
 
 def _train_with_stops(made, folder, stops, monkeypatch, *, late=0):
     """Trains to the end with a SIGTERM inside each step of `stops`; `late` is the micro-batch it falls into."""
-    real_loss, real_take = ToyTask.loss, Sampler.take
+    real_loss, real_step = ToyTask.loss, Loop._step
     left = []
 
-    def take(self, count):
-        left.append(min(late, len(batches := real_take(self, count)) - 1))
-        return batches
+    def step(self):
+        left.append(late)
+        real_step(self)
+        if len(left) == steps_to_stop and left[-1] >= 0:
+            # the last step of an epoch has fewer batches
+            os.kill(os.getpid(), signal.SIGTERM)
 
     def loss(self, model, batch):
         if model.training and len(left) == steps_to_stop:
@@ -39,7 +44,7 @@ def _train_with_stops(made, folder, stops, monkeypatch, *, late=0):
             left[-1] -= 1
         return real_loss(self, model, batch)
 
-    monkeypatch.setattr(Sampler, "take", take)
+    monkeypatch.setattr(Loop, "_step", step)
     monkeypatch.setattr(ToyTask, "loss", loss)
     for stop in stops:
         left.clear()
@@ -50,7 +55,7 @@ def _train_with_stops(made, folder, stops, monkeypatch, *, late=0):
         assert _steps_done(folder) == stop
     steps_to_stop = 0
     run = train(made, folder)
-    monkeypatch.setattr(Sampler, "take", real_take)
+    monkeypatch.setattr(Loop, "_step", real_step)
     monkeypatch.setattr(ToyTask, "loss", real_loss)
     return run
 
@@ -160,7 +165,9 @@ def test_another_recipe_is_refused_with_its_keys(tmp_path):
 
 def test_changed_data_is_refused_unless_allowed(tmp_path, monkeypatch):
     train(recipe({"max_steps": 2}), tmp_path / "run")
-    monkeypatch.setattr(ToyTask, "fingerprint", lambda self: {"train": "0" * 64, "extra": "1"})
+    real = ToyTask.prepare
+    other = {"train": "0" * 64, "extra": "1"}
+    monkeypatch.setattr(ToyTask, "prepare", lambda config: replace(real(config), digests=other))
     with pytest.raises(DataError, match=r"the data has changed since this run began: extra, train; put the files back"):
         train(recipe({"max_steps": 4}), tmp_path / "run")
     assert train(recipe({"max_steps": 4}), tmp_path / "run", allow_data_change=True).steps == 4
@@ -169,7 +176,9 @@ def test_changed_data_is_refused_unless_allowed(tmp_path, monkeypatch):
 
 def test_other_labels_are_refused(tmp_path, monkeypatch):
     train(recipe({"max_steps": 2}), tmp_path / "run")
-    monkeypatch.setattr(ToyTask, "files", lambda self: {"labels.json": b"[]"})
+    real, labels = ToyTask.prepare, list(range(VOCABULARY))[::-1]
+    files = {"labels.json": json.dumps(labels).encode()}
+    monkeypatch.setattr(ToyTask, "prepare", lambda config: replace(real(config), files=files))
     with pytest.raises(
         CheckpointError, match=r"labels.json: is not what the task makes of its data now; the model was"
     ):

@@ -7,7 +7,7 @@ import shutil
 import pytest
 import torch
 from torch import nn
-from training_toy import ToyConfig, ToyModel, ToyTask, digest_of_weights, recipe
+from training_toy import ToyConfig, ToyModel, ToyTask, batch_of, digest_of_weights, recipe, toy
 
 from headwise.errors import CheckpointError, ConfigError, MachineError, RunBusy
 from headwise.training import publish as publishing
@@ -189,6 +189,12 @@ def test_only_one_trains_a_folder(tmp_path):
     assert caught.value.exit_code == 7
 
 
+def _valid_loss(model):
+    task = toy()
+    with torch.no_grad():
+        return task.summarise(task.measure(model, [batch_of(task, range(5), "valid")]))["loss"]
+
+
 def test_the_running_mean_is_validated_and_published(tmp_path):
     run = train(recipe({"max_steps": 10, "ema_decay": 0.9}), tmp_path / "run").folder
     saved = Checkpoints(run).newest(print)
@@ -196,7 +202,7 @@ def test_the_running_mean_is_validated_and_published(tmp_path):
     published = load(run).state_dict()
     assert torch.equal(published["mix.weight"], mean["mix.weight"])
     assert not torch.equal(published["mix.weight"], raw["mix.weight"])
-    loss = ToyTask(ToyConfig()).evaluate(load(run), "valid")["loss"]
+    loss = _valid_loss(load(run))
     assert loss == pytest.approx(saved.json("trainer.json")["progress"]["best_metrics"]["loss"], rel=1e-6)
 
 
@@ -205,7 +211,7 @@ def test_the_average_is_kept_only_if_it_is_better(tmp_path, monkeypatch):
     values = {"run": [9.0, 5.0, 4.0, 3.0, 2.0], "worse": [9.0, 5.0, 4.0, 3.0, 7.0]}
     for name, metrics in values.items():
         scores = iter(metrics)
-        monkeypatch.setattr(ToyTask, "evaluate", lambda *_, limit=None, scores=scores: {"loss": next(scores)})
+        monkeypatch.setattr(ToyTask, "summarise", lambda *_, scores=scores: {"loss": next(scores)})
         run = train(made, tmp_path / name)
         models = [Checkpoints(run.folder).at(step).file("model.safetensors")[0] for step in (5, 10, 15)]
         mean = torch.stack([model["mix.weight"].double() for model in models]).mean(0).float()
@@ -214,7 +220,7 @@ def test_the_average_is_kept_only_if_it_is_better(tmp_path, monkeypatch):
     assert "average of steps 5, 10, 15" in (tmp_path / "run" / "README.md").read_text()
     # a checkpoint that is gone is left out of the average
     shutil.rmtree(tmp_path / "worse" / "state" / "step-00000005")
-    monkeypatch.setattr(ToyTask, "evaluate", lambda *_, limit=None: {"loss": 2.5})
+    monkeypatch.setattr(ToyTask, "summarise", lambda *_: {"loss": 2.5})
     assert train(made, tmp_path / "worse").metrics == {"loss": 2.5}
     assert "there is no checkpoint of step 5; left out of the average" in (tmp_path / "worse" / "log.txt").read_text()
 

@@ -74,18 +74,20 @@ def test_other_threads_train_without_signals():
 
 def test_validation_is_broken_off_and_done_again(tmp_path, monkeypatch):
     train(LONG, tmp_path / "whole")
-    real = ToyTask.evaluate
+    real = ToyTask.measure
     broken = []
 
-    def evaluate(self, model, split, *, limit=None):
-        if limit is None and not broken:
+    def measure(self, model, batches):
+        # the one before training starts looks at an example alone
+        batches = list(batches)
+        if sum(len(batch.indices) for batch in batches) > 1 and not broken:
             broken.append(model.training)
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(10)
             pytest.fail("not reached")
-        return real(self, model, split, limit=limit)
+        return real(self, model, batches)
 
-    monkeypatch.setattr(ToyTask, "evaluate", evaluate)
+    monkeypatch.setattr(ToyTask, "measure", measure)
     with pytest.raises(Stopped, match="after step 4; everything is saved"):
         train(LONG, tmp_path / "run")
     assert broken == [False]
@@ -94,11 +96,11 @@ def test_validation_is_broken_off_and_done_again(tmp_path, monkeypatch):
 
 
 def test_stopped_while_data_is_read(tmp_path, monkeypatch):
-    def slow(self, config):
+    def slow(config):
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(10)
 
-    monkeypatch.setattr(ToyTask, "__init__", slow)
+    monkeypatch.setattr(ToyTask, "prepare", slow)
     with pytest.raises(Stopped, match="stopped by SIGINT") as caught:
         train(LONG, tmp_path / "run")
     assert caught.value.exit_code == 130

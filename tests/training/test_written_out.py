@@ -3,7 +3,7 @@
 import pytest
 import torch
 from torch import nn
-from training_toy import ToyTask, recipe
+from training_toy import batch_of, recipe, toy
 
 from headwise.training.checkpoints import Checkpoints
 from headwise.training.ema import RunningMean
@@ -27,10 +27,11 @@ PLAIN = {
 
 def test_steps_of_plain_descent_are_those_of_a_loop(tmp_path):
     made = recipe(PLAIN, dropout=0.0)
-    task = ToyTask(read_recipe(made))
-    model = task.build(made["seed"])
+    task = toy(read_recipe(made))
+    torch.manual_seed(made["seed"])
+    model = task.build()
     # all examples are one batch
-    batch = task.collate("train", list(range(23)))
+    batch = batch_of(task, range(23))
     for _ in range(3):
         gradients = torch.autograd.grad(task.loss(model, batch) / batch.num_tokens, list(model.parameters()))
         with torch.no_grad():
@@ -63,7 +64,7 @@ def test_a_model_at_rest_drops_nothing_and_draws_nothing():
     model = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5))
     model[0].eval()
     before = torch.get_rng_state()
-    with at_rest(model, 1):
+    with at_rest(model, 1, torch.device("cpu")):
         assert not any(module.training for module in model.modules())
         assert not torch.is_grad_enabled()
         torch.rand(3)

@@ -2,8 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from headwise.config import Config
+from headwise.data.sources import Limits, Source, bucketed
 from headwise.tasks import registry
-from headwise.tasks.task import Sample, Task
+from headwise.tasks.task import Assets, Metric, Stats, Task
 
 VOCABULARY = 11
 
@@ -42,6 +44,9 @@ class ToyBatch:
     def num_tokens(self) -> int:
         return int((self.targets >= 0).sum())
 
+    def to(self, device: Any) -> "ToyBatch":
+        return replace(self, **{name: getattr(self, name).to(device) for name in ("source", "inputs", "targets")})
+
 
 class ToyModel(nn.Module):
     """Embedding, mean of the other side, norm, dropout, output over the same table."""
@@ -61,34 +66,45 @@ class ToyModel(nn.Module):
         return self.output(self.dropout(self.norm(self.mix(self.embedding(inputs) + context))))
 
 
-class ToyTask(Task):
+Rows = list[list[int]]
+
+
+class ToyTask(Task[dict[str, Rows]]):
     """Learns token -> (3 token + 1) mod 11."""
 
     name: ClassVar[str] = "toy"
     config_type: ClassVar[type[Config]] = ToyConfig
+    metrics: ClassVar[tuple[Metric, ...]] = (Metric("loss", "low"), Metric("accuracy", "high"))
     config: ToyConfig
 
-    def __init__(self, config: ToyConfig) -> None:
-        super().__init__(config)
+    @classmethod
+    def prepare(cls, config: ToyConfig) -> Assets[dict[str, Rows]]:
         rng = np.random.default_rng(5)
         count = {"train": config.examples, "valid": config.valid_examples}
-        self._rows = {
+        rows = {
             split: [rng.integers(0, VOCABULARY, rng.integers(1, 8)).tolist() for _ in range(size)]
             for split, size in count.items()
         }
         for place in range(config.without_tokens):
-            self._rows["train"][place] = []
+            rows["train"][place] = []
+        digest = hashlib.sha256(str(rows["train"]).encode()).hexdigest()
+        return Assets({"labels.json": json.dumps(list(range(VOCABULARY))).encode()}, rows, {"train": digest})
 
-    def build(self, seed: int) -> nn.Module:
-        torch.manual_seed(seed)
+    def __init__(self, config: ToyConfig, assets: Assets[dict[str, Rows]]) -> None:
+        super().__init__(config, assets)
+        assert len(json.loads(assets.file("labels.json"))) == VOCABULARY
+
+    def build(self) -> nn.Module:
         return ToyModel(self.config)
 
-    def lengths(self, split: str) -> np.ndarray:
-        sizes = [[len(row) + 1 + side for side in range(self.config.sides)] for row in self._rows.get(split, [])]
-        return np.array(sizes, dtype=np.int64).reshape(len(sizes), self.config.sides)
+    def source(self, split: str, limits: Limits) -> Source[ToyBatch] | None:
+        rows = (self.assets.data or {}).get(split, [])
+        sizes = [[len(row) + 1 + side for side in range(self.config.sides)] for row in rows]
+        lengths = np.array(sizes, dtype=np.int64).reshape(len(sizes), self.config.sides)
+        return bucketed(lengths, partial(self.collate, rows), limits, shuffle=split == "train") if rows else None
 
-    def collate(self, split: str, indices: list[int]) -> ToyBatch:
-        rows = [self._rows[split][index] for index in indices]
+    def collate(self, every: Rows, indices: list[int]) -> ToyBatch:
+        rows = [every[index] for index in indices]
         longest = max(1, max(map(len, rows)))
         inputs = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
         targets = torch.tensor(
@@ -101,33 +117,37 @@ class ToyTask(Task):
         logits = model(batch.source, batch.inputs).float()
         return nn.functional.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), reduction="sum")
 
-    def evaluate(self, model: nn.Module, split: str, *, limit: int | None = None) -> dict[str, float]:
-        batch = self.collate(split, list(range(len(self._rows[split])))[:limit])
-        right = model(batch.source, batch.inputs).argmax(-1) == batch.targets
-        loss = self.loss(model, batch).item() / batch.num_tokens
-        return {"loss": loss, "accuracy": right.sum().item() / batch.num_tokens}
+    def measure(self, model: nn.Module, batches: Iterable[ToyBatch]) -> Stats:
+        stats = {"loss": 0.0, "right": 0.0, "tokens": 0.0}
+        for batch in batches:
+            stats["loss"] += self.loss(model, batch).item()
+            stats["right"] += (model(batch.source, batch.inputs).argmax(-1) == batch.targets).sum().item()
+            stats["tokens"] += batch.num_tokens
+        return stats
 
-    def samples(self, model: nn.Module) -> list[Sample]:
-        output = model(torch.tensor([[2]]), torch.tensor([[2]])).argmax(-1).item()
-        return [Sample("2 →", "7", str(output))]
+    def summarise(self, stats: Stats) -> dict[str, float]:
+        return {"loss": stats["loss"] / stats["tokens"], "accuracy": stats["right"] / stats["tokens"]}
 
-    def files(self) -> dict[str, bytes]:
-        return {"labels.json": json.dumps(list(range(VOCABULARY))).encode()}
-
-    def fingerprint(self) -> dict[str, str]:
-        return {"train": hashlib.sha256(str(self._rows["train"]).encode()).hexdigest()}
-
-    @classmethod
-    def restore(cls, files: Mapping[str, bytes], config: Any) -> "ToyTask":
-        task = cls(config)
-        assert len(json.loads(files["labels.json"])) == VOCABULARY
-        return task
+    def samples(self, model: nn.Module) -> list[str]:
+        return [f"2 → {model(torch.tensor([[2]]), torch.tensor([[2]])).argmax(-1).item()} (7)"]
 
     def predictor(self, model: nn.Module) -> nn.Module:
         return model
 
     def card(self, metrics: Mapping[str, float]) -> str:
         return "# Toy\n\nMultiplies by three."
+
+
+def toy(config: Any = None) -> ToyTask:
+    """The task of a recipe, its data read."""
+    config = ToyConfig() if config is None else config
+    return ToyTask(config, ToyTask.prepare(config))
+
+
+def batch_of(task: ToyTask, indices: Iterable[int], split: str = "train") -> ToyBatch:
+    """These examples."""
+    assert task.assets.data is not None
+    return task.collate(task.assets.data[split], list(indices))
 
 
 def install() -> None:

@@ -1,14 +1,18 @@
 """A trained translator: applies a model to sentences, many at a time, and scores it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from headwise import metrics
 from headwise.attention.mechanisms.mechanism import Mechanism
+from headwise.config import Config
 from headwise.data.batches import PairBatch, Ragged, collate, pair_lengths, token_batches
 from headwise.data.readers import Pair
 from headwise.data.tokenizers import Tokenizer
@@ -21,6 +25,15 @@ from headwise.records.watching import watched
 
 # source tokens that are decoded together, padding included
 DECODING_TOKENS = 1024
+
+
+class BleuConfig(Config):
+    """How BLEU is computed: sacreBLEU's options."""
+
+    tokenize: Literal["13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores200", "none"] = Field(
+        "13a", description="sacreBLEU's tokenizer: zh for Chinese, ja-mecab for Japanese, char for any script"
+    )
+    lowercase: bool = Field(False, description="compare small letters; so it is too where the target is lowercased")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +52,22 @@ class Translator:
     Args:
         model: in `eval()` while it translates.
         decoding: how to search unless told otherwise.
+        bleu: how BLEU is computed.
     """
 
     def __init__(
-        self, model: Seq2Seq, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer, decoding: DecodingConfig
+        self,
+        model: Seq2Seq,
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer,
+        decoding: DecodingConfig,
+        bleu: BleuConfig | None = None,
     ):
         self.model = model
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.decoding = decoding
+        self.bleu = bleu or BleuConfig()
         self._twin: tuple[Precision, Seq2Seq] | None = None
 
     def translate(self, sentences: Sequence[str], *, config: DecodingConfig | None = None) -> list[str]:
@@ -71,51 +91,59 @@ class Translator:
         found = self._search(sources, config or self.decoding)
         outputs = [translations[0].text if translations else "" for translations in found]
         references = [pair.target for pair in pairs]
-        bleu, chrf = metrics.bleu(outputs, references), metrics.chrf(outputs, references)
+        bleu, chrf = metrics.bleu(outputs, references, **self.bleu_options()), metrics.chrf(outputs, references)
         scores: dict[str, float | str] = {"bleu": bleu.value, "bleu_signature": bleu.signature}
         scores |= {"chrf": chrf.value, "chrf_signature": chrf.signature}
         return scores | self.likelihood(sources, targets)
 
+    def bleu_options(self) -> dict[str, Any]:
+        """Options of `metrics.bleu`: outputs of a tokenizer without capitals meet references without them."""
+        lowercase = self.bleu.lowercase or self.target_tokenizer.config.lowercase
+        return {"tokenize": self.bleu.tokenize, "lowercase": lowercase}
+
+    @torch.inference_mode()
+    def of_batch(self, batch: PairBatch, config: DecodingConfig) -> list[list[Translation]]:
+        """The best translations of the sources of a batch, best first; none of an empty one."""
+        found = self._found(batch, config, None)
+        # the end token is all that an empty source has
+        return [list_ if length > 1 else [] for list_, length in zip(found, batch.src_lens.tolist(), strict=True)]
+
     @torch.inference_mode()
     def likelihood(self, sources: Ragged, targets: Ragged) -> dict[str, float]:
         """Loss in nats per target token, perplexity and token accuracy of the targets under teacher forcing."""
-        total, correct, tokens = 0.0, 0, 0
+        stats: Counter[str] = Counter()
         for indices in self._batches(pair_lengths(sources, targets)):
-            batch = self._collate(sources, targets, indices)
-            hidden, wanted = real_states(self.model, batch, batch.tgt_in)
-            output = self.model.decoder.output
-            total += float(output_loss(output, hidden, wanted))
-            correct += int((output(hidden).argmax(-1) == wanted).sum())
-            tokens += batch.num_tokens
-        loss = total / max(1, tokens)
-        perplexity = metrics.perplexity(total, tokens) if tokens else float("nan")
-        return {"loss": loss, "perplexity": perplexity, "accuracy": correct / max(1, tokens)}
+            stats.update(likelihood(self.model, self._collate(sources, targets, indices)))
+        return likelihood_scores(stats)
 
     @torch.inference_mode()
     def _search(self, sources: Ragged, config: DecodingConfig) -> list[list[Translation]]:
         results: list[list[Translation]] = [[] for _ in range(len(sources))]
         real = [index for index in range(len(sources)) if sources.lengths[index]]
-        lengths, model = pair_lengths(sources, sources), self._decoding_model(config.precision)
+        lengths = pair_lengths(sources, sources)
         generator = torch.Generator().manual_seed(torch.initial_seed()) if config.method == "sample" else None
-        chosen = lengths[real]
-        for places in self._batches(chosen):
+        for places in self._batches(lengths[real]):
             indices = [real[place] for place in places]
-            batch = self._collate(sources, sources, indices)
-            memory = model.encoder(batch.src, batch.src_lens)
-            tokenizer = self.target_tokenizer
-            found = search(
-                model.decoder,
-                model.decoder.start(memory, batch.src_lens),
-                config,
-                bos_id=tokenizer.bos_id,
-                eos_id=tokenizer.eos_id,
-                src_lens=batch.src_lens.tolist(),
-                banned=(tokenizer.pad_id, tokenizer.bos_id, tokenizer.unk_id),
-                generator=generator,
-            )
-            for index, hypotheses in zip(indices, found, strict=True):
-                results[index] = [self._translation(hypothesis) for hypothesis in hypotheses]
+            found = self._found(self._collate(sources, sources, indices), config, generator)
+            for index, translations in zip(indices, found, strict=True):
+                results[index] = translations
         return results
+
+    def _found(
+        self, batch: PairBatch, config: DecodingConfig, generator: torch.Generator | None
+    ) -> list[list[Translation]]:
+        model, tokenizer = self._decoding_model(config.precision), self.target_tokenizer
+        found = search(
+            model.decoder,
+            model.decoder.start(model.encoder(batch.src, batch.src_lens), batch.src_lens),
+            config,
+            bos_id=tokenizer.bos_id,
+            eos_id=tokenizer.eos_id,
+            src_lens=batch.src_lens.tolist(),
+            banned=(tokenizer.pad_id, tokenizer.bos_id, tokenizer.unk_id),
+            generator=generator,
+        )
+        return [[self._translation(hypothesis) for hypothesis in hypotheses] for hypotheses in found]
 
     def _decoding_model(self, precision: Precision) -> Seq2Seq:
         """The model's inference twin, made anew when weights changed; the model itself while it is watched."""
@@ -140,6 +168,22 @@ class Translator:
         device = self.model.decoder.output.weight.device
         rows = list(indices)
         return collate(sources, targets, rows, pad_id=ids.pad_id, bos_id=ids.bos_id, eos_id=ids.eos_id).to(device)
+
+
+def likelihood(model: Seq2Seq, batch: PairBatch) -> dict[str, float]:
+    """Negative log-likelihood in nats, right tokens and number of tokens of a batch under teacher forcing."""
+    hidden, wanted = real_states(model, batch, batch.tgt_in)
+    output = model.decoder.output
+    right = int((output(hidden).argmax(-1) == wanted).sum())
+    return {"nll": float(output_loss(output, hidden, wanted)), "right": right, "tokens": batch.num_tokens}
+
+
+def likelihood_scores(counts: Mapping[str, float]) -> dict[str, float]:
+    """Loss in nats per target token, perplexity and token accuracy of summed counts."""
+    nll, tokens = counts.get("nll", 0.0), int(counts.get("tokens", 0))
+    perplexity = metrics.perplexity(nll, tokens) if tokens else float("nan")
+    right = counts.get("right", 0.0)
+    return {"loss": nll / max(1, tokens), "perplexity": perplexity, "accuracy": right / max(1, tokens)}
 
 
 def real_states(model: Seq2Seq, batch: PairBatch, tgt_in: Tensor) -> tuple[Tensor, Tensor]:

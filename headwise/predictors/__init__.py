@@ -1,0 +1,1 @@
+"""What applies a trained model to new inputs: one file a kind."""
