@@ -1,4 +1,4 @@
-"""A trained model applied to new inputs: what `headwise.load` returns, and what every verb of the command line drives."""
+"""A trained model applied to new inputs: what `headwise.load` returns, and what the command line drives."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
