@@ -11,8 +11,11 @@ _HALF = (torch.bfloat16, torch.float16)
 
 
 def wide(tensor: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
-    """The tensor in the type that scores are computed in: float32 in place of half precision."""
-    return tensor.float() if tensor.dtype in _HALF else tensor
+    """The tensor in the type that scores are computed in: float32 in place of half precision, in order of its axes.
+
+    In order, since products of heads that lie across memory would copy them once more.
+    """
+    return tensor.to(torch.float32, memory_format=torch.contiguous_format) if tensor.dtype in _HALF else tensor
 
 
 def autocast_dtype(device: torch.device) -> torch.dtype | None:
