@@ -22,9 +22,10 @@ LEVELS = [
     {"models", "testing", "adoption"},
     {"data"},
     {"decoding", "metrics"},
+    {"explain"},
     {"predictors"},
     {"tasks", "textbook"},
-    {"training", "explain"},
+    {"training"},
     {"cli"},
 ]
 

@@ -19,7 +19,6 @@ def demo(run: Annotated[Path, typer.Option(help="Run folder.")] = Path("runs/dem
     from headwise.data.corpus import load_corpus
     from headwise.explain.canvas import save
     from headwise.explain.curves import training_curve
-    from headwise.explain.translation import explain_translation
     from headwise.training import recipes
     from headwise.training.log import read_metrics
 
@@ -33,7 +32,7 @@ def demo(run: Annotated[Path, typer.Option(help="Run folder.")] = Path("runs/dem
     for source, output in zip(SENTENCES, translator.translate(SENTENCES), strict=True):
         typer.echo(f"{source:<12} → {output}")
     typer.echo()
-    found = explain_translation(translator, EXPLAINED)
+    found = translator.explain(EXPLAINED)
     describe(found, None, top=3)
     figures = run / "figures"
     paths = found.write(figures) if found.cross() else []

@@ -1,6 +1,7 @@
-"""`headwise evaluate`: the scores of a run on a file of sentence pairs."""
+"""`headwise evaluate`: the scores of a run on its own held-out part, or on a file of examples."""
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -9,28 +10,33 @@ import typer
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
-    data: Annotated[Path, typer.Option(help="TSV or JSON lines of pairs, plain or gzip.")],
+    split: Annotated[str, typer.Option(help="Part of the run's own data: test, valid or train.")] = "test",
+    data: Annotated[Path | None, typer.Option(help="A file of examples in place of the run's own.")] = None,
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
     columns: Annotated[tuple[int, int] | None, typer.Option(help="Source and target column of a TSV, from 0.")] = None,
     source_key: Annotated[str | None, typer.Option(help="Source field, or language, of JSON lines.")] = None,
     target_key: Annotated[str | None, typer.Option(help="Target field, or language, of JSON lines.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first pairs.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first examples.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Score translations: BLEU and chrF by sacreBLEU with their signatures, perplexity, token accuracy."""
+    """Score a run: the held-out part of its own data, or the examples of --data."""
     import headwise
     from headwise import runtime
-    from headwise.data.readers import read_pairs
+    from headwise.training.runs import examples
 
+    given: dict[str, object] = {"source_key": source_key, "target_key": target_key, "columns": columns}
+    if data is not None:
+        split = "test"
+        # a file of its own is read as it stands, not as the recipe's files are
+        given |= {"test": os.path.abspath(data), "format": "auto"}
+        given |= {"test_target": target_data and os.path.abspath(target_data)}
     runtime.apply(fast_products=False)
-    pairs = read_pairs(
-        data, target_path=target_data, columns=columns, source_key=source_key, target_key=target_key, limit=limit
-    )
-    scores = headwise.load(run).evaluate(pairs)
+    found = examples(run, split, {name: value for name, value in given.items() if value is not None})[:limit]
+    scores = headwise.load(run).evaluate(found)
     if as_json:
-        typer.echo(json.dumps({"pairs": len(pairs), **scores}, ensure_ascii=False))
+        typer.echo(json.dumps({"examples": len(found), **scores}, ensure_ascii=False))
         return
-    show(scores, f"{run} on {len(pairs):,} pairs of {data}")
+    show(scores, f"{run} on {len(found):,} examples of {data or f'its {split} part'}")
 
 
 def show(scores: dict[str, float | str], title: str) -> None:

@@ -1,148 +1,113 @@
-"""`headwise predict`: sentences, a file or standard input through a trained model, in order."""
+"""`headwise predict`: inputs from arguments, files or standard input through a trained model, in order."""
 
+import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Iterator
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headwise.cli.output import opened
-from headwise.errors import ConfigError
-from headwise.labels import visible
+from headwise.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from headwise.decoding.search import DecodingConfig
-    from headwise.predictors.translator import Translation, Translator
+    from headwise.predictors.predictor import Predictor
 
 STDIN = "-"
+_FOLDER_MARKS = ("/", os.sep)
 
 
 def predict(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
-    inputs: Annotated[list[str], typer.Argument(help="Sentences, files, or - for standard input.", metavar="INPUT...")],
+    inputs: Annotated[
+        list[str] | None, typer.Argument(help="Texts, files, or - for standard input.", metavar="[INPUT]...")
+    ] = None,
+    file: Annotated[list[Path] | None, typer.Option(help="A file of inputs; may be given several times.")] = None,
+    text: Annotated[list[str] | None, typer.Option(help="A text, even if it looks like the name of a file.")] = None,
     output: Annotated[Path | None, typer.Option(help="Write to this file instead of the screen.")] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Lines to read before translating.")] = 256,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each input.")] = False,
+    batch: Annotated[int, typer.Option(min=1, help="Inputs to read before predicting.")] = 256,
     method: Annotated[str | None, typer.Option(help="beam, greedy or sample.")] = None,
     beam: Annotated[int | None, typer.Option(min=1, help="Beam size.")] = None,
-    n_best: Annotated[int, typer.Option(min=1, help="Translations of each sentence.")] = 1,
+    n_best: Annotated[int | None, typer.Option(min=1, help="Outputs for each input.")] = None,
     length_penalty: Annotated[float | None, typer.Option(min=0, help="0 ranks by probability, 1 by its mean.")] = None,
+    max_len: Annotated[int | None, typer.Option(min=1, help="Longest output, in tokens.")] = None,
     temperature: Annotated[float | None, typer.Option(help="Of sampling: below 1 is safer.")] = None,
     top_k: Annotated[int | None, typer.Option(min=0, help="Sample from the k likeliest tokens only.")] = None,
     top_p: Annotated[float | None, typer.Option(help="Sample from the likeliest tokens with this mass only.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Of sampling.")] = None,
-    scores: Annotated[bool, typer.Option("--scores", help="Put the score before each translation.")] = False,
+    scores: Annotated[bool, typer.Option("--scores", help="Put the score before each output.")] = False,
     alignments: Annotated[bool, typer.Option("--alignments", help="Add word links (source-target), Pharaoh.")] = False,
 ) -> None:
-    """Translate sentences, files or standard input, one line a sentence, in order.
+    """Apply a trained model to texts, files or standard input, in order: one line of output for each input.
 
-    An empty line stays empty. With --n-best the line number, from 0, comes first; columns are separated by tabs.
-    Control characters are written as escapes, such as \\x1b.
+    With --n-best the number of the input, from 0, comes first; columns are separated by tabs. Control characters are
+    written as escapes, such as \\x1b.
     """
     import torch
 
     import headwise
     from headwise import runtime
 
+    given: dict[str, Any] = {"method": method, "beam_size": beam, "n_best": n_best, "length_penalty": length_penalty}
+    given |= {"max_len": max_len, "temperature": temperature, "top_k": top_k, "top_p": top_p}
+    given |= {"scores": scores or None, "alignments": alignments or None}
+    places = sources(inputs or [], file or [], text or [])
     runtime.apply(fast_products=False)
     if seed is not None:
         torch.manual_seed(seed)
-    translator = headwise.load(run)
-    given = {"beam_size": beam, "length_penalty": length_penalty}
-    given |= {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-    config = decoding_config(translator.decoding, method, given, n_best)
+    predictor: Predictor[Any, Any, Any] = headwise.load(run)
+    options = predictor.options({name: value for name, value in given.items() if value is not None})
     chunk = 1 if inputs == [STDIN] and sys.stdin.isatty() else batch
-    sentences = enumerate(read(inputs))
+    items = chain.from_iterable(read(predictor, place, is_file) for place, is_file in places)
+    numbered, number = (n_best or 1) > 1 and not as_json, 0
     with opened(output) as stream:
-        while taken := list(islice(sentences, chunk)):
-            found = translator.n_best([sentence for _, sentence in taken], config)
-            rows = [row for place, list_ in zip(taken, found, strict=True) for row in ranked(place, list_, n_best)]
-            links = word_links(translator, rows) if alignments else None
-            stream.writelines(lines(rows, links, numbered=n_best > 1, scores=scores))
+        while taken := list(islice(items, chunk)):
+            for item, found in zip(taken, predictor.predict(taken, options), strict=True):
+                lines = predictor.write(item, found, "json" if as_json else "text", options)
+                stream.writelines(f"{number}\t{line}".rstrip() + "\n" if numbered else f"{line}\n" for line in lines)
+                number += 1
             stream.flush()
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One line of the output: the number and text of the sentence, and one of its translations, if it has any."""
+def sources(inputs: list[str], files: list[Path], texts: list[str]) -> list[tuple[str, bool]]:
+    """What to read, in this order, and whether it is a file.
 
-    number: int
-    sentence: str
-    translation: "Translation | None"
-
-
-def ranked(place: tuple[int, str], found: "list[Translation]", n_best: int) -> list[Row]:
-    """The rows of a sentence, best first; an empty sentence has one row without a translation."""
+    Raises:
+        ConfigError: nothing is given, or what looks like a file is not there.
+        DataError: a folder in place of a file.
+    """
+    found = [(name, _is_file(name)) for name in inputs]
+    found += [(os.fspath(path), True) for path in files] + [(line, False) for line in texts]
     if not found:
-        return [Row(*place, None)]
-    return [Row(*place, translation) for translation in found[:n_best]]
-
-
-def lines(rows: list[Row], links: list[str] | None, *, numbered: bool, scores: bool) -> Iterator[str]:
-    """The rows as text, columns separated by tabs: number, score, translation, links; an empty row is an empty line."""
-    for place, row in enumerate(rows):
-        columns = [str(row.number)] if numbered else []
-        if row.translation is not None:
-            columns += [f"{row.translation.score:.4f}"] if scores else []
-            columns += [visible(row.translation.text)]
-            columns += [links[place]] if links is not None else []
-        yield "\t".join(columns) + "\n"
-
-
-def word_links(translator: "Translator", rows: list[Row]) -> list[str]:
-    """Pharaoh links of each row; none for a row without a translation."""
-    from headwise.explain.translation import align
-
-    real = [
-        (place, row.sentence, row.translation.text) for place, row in enumerate(rows) if row.translation is not None
-    ]
-    found = [""] * len(rows)
-    if real:
-        places, sentences, texts = zip(*real, strict=True)
-        for place, links in zip(places, align(translator, sentences, texts), strict=True):
-            found[place] = links
+        raise ConfigError("there is nothing to predict: give texts, --file FILE, or - for standard input")
+    for name, is_file in found:
+        if is_file and os.path.isdir(name):
+            raise DataError(f"{name}: is a folder; name the files in it")
     return found
 
 
-def decoding_config(
-    base: "DecodingConfig", method: str | None, given: Mapping[str, int | float | None], n_best: int
-) -> "DecodingConfig":
-    """The run's own decoding with the options of the command line; options of sampling imply it.
+def _is_file(name: str) -> bool:
+    """Whether an argument names a file: one that is there, or a pipe; what only looks like one is refused."""
+    if name == STDIN or os.path.exists(name):
+        return True
+    looks = not any(letter.isspace() for letter in name) and bool(name)
+    ending = Path(name).suffix
+    if looks and (any(mark in name for mark in _FOLDER_MARKS) or (1 < len(ending) < 7 and ending[1:].isalnum())):
+        raise ConfigError(f"{name}: no such file; if these are the words themselves, write --text {json.dumps(name)}")
+    return False
 
-    Raises:
-        ConfigError: for options that belong to another method, or values that are not allowed.
-    """
-    from headwise.config import build
-    from headwise.decoding.search import DecodingConfig
 
-    options = {name: value for name, value in given.items() if value is not None}
-    of_sampling = [name for name in ("temperature", "top_k", "top_p") if name in options]
-    chosen = method or ("sample" if of_sampling else "beam" if "beam_size" in options or n_best > 1 else base.method)
-    if of_sampling and chosen != "sample":
-        raise ConfigError(f"--{of_sampling[0].replace('_', '-')} needs --method sample, not {chosen}")
-    if "beam_size" in options and chosen != "beam":
-        raise ConfigError(f"--beam needs --method beam, not {chosen}")
-    if chosen == "greedy" and n_best > 1:
-        raise ConfigError("--n-best needs --method beam or sample; greedy finds one translation")
-    values = {**base.model_dump(), **options, "method": chosen, "n_best": 1, "num_samples": 1}
-    if chosen == "sample":
-        values["num_samples"] = n_best
+def read(predictor: "Predictor[Any, Any, Any]", place: str, is_file: bool) -> Iterator[Any]:
+    """The inputs of one place."""
+    from headwise.data.files import decode_lines
+
+    if not is_file:
+        yield predictor.parse(place)
+    elif place == STDIN:
+        yield from (predictor.parse(line) for _, line in decode_lines(sys.stdin.buffer, "standard input"))
     else:
-        values |= {"n_best": n_best, "beam_size": max(n_best, int(options.get("beam_size", base.beam_size)))}
-    return build(DecodingConfig, values, "options")
-
-
-def read(inputs: list[str]) -> Iterator[str]:
-    """The sentences: arguments as they are, the lines of files, the lines of standard input for `-`."""
-    from headwise.data.files import decode_lines, read_lines
-
-    for text in inputs:
-        if text == STDIN:
-            yield from (line for _, line in decode_lines(sys.stdin.buffer, "standard input"))
-        elif os.path.isfile(text):
-            yield from (line for _, line in read_lines(text))
-        else:
-            yield text
+        yield from predictor.read(Path(place))

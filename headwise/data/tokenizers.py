@@ -200,6 +200,10 @@ class Tokenizer:
             raise DataError(f"token {token} is not in the vocabulary of {self.vocab_size} tokens")
         return self._pieces[token].strip() if token < len(_SPECIALS) else self._pieces[token]
 
+    def shown(self, token: int) -> str:
+        """A token as figures show it: without the mark of a space, unless it is nothing else."""
+        return self.piece(token).strip(SPACE_MARK) or SPACE_MARK
+
     def pieces(self) -> list[str]:
         """All vocabulary entries in the order of their numbers."""
         return [self.piece(token) for token in range(self.vocab_size)]

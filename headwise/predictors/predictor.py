@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
-from headwise.errors import ConfigError, Unsupported, unknown
+from headwise.errors import ConfigError, Unsupported
 
-I = TypeVar("I")  # noqa: E741 (an input)
-O = TypeVar("O")  # noqa: E741 (an output)
+# inputs, outputs, and examples with the answer that is right
+I = TypeVar("I")  # noqa: E741
+O = TypeVar("O")  # noqa: E741
 E = TypeVar("E")
 
 Form = Literal["text", "json"]
@@ -34,11 +35,11 @@ class Predictor(ABC, Generic[I, O, E]):
         """
 
     @abstractmethod
-    def write(self, item: I, output: O, form: Form) -> str:
-        """An output as text for people, or as one line of JSON with the input beside it; without a line end."""
+    def write(self, item: I, output: O, form: Form, options: Any = None) -> list[str]:
+        """An output as lines of text, or as one line of JSON with the input beside it; without line ends."""
 
     @abstractmethod
-    def evaluate(self, examples: Sequence[E], options: Any = None) -> dict[str, float | str]:
+    def evaluate(self, examples: Sequence[E], *, options: Any = None) -> dict[str, float | str]:
         """The field's scores of labelled examples; texts are signatures that say how a score was computed."""
 
     def options(self, given: Mapping[str, Any]) -> Any:
@@ -47,9 +48,12 @@ class Predictor(ABC, Generic[I, O, E]):
         Raises: ConfigError naming an option that means nothing here.
         """
         if given:
-            raise ConfigError(unknown("option", f"--{next(iter(given)).replace('_', '-')}", ()))
+            raise ConfigError(f"--{next(iter(given)).replace('_', '-')} means nothing to this model; leave it out")
         return None
 
-    def explain(self, item: I) -> Any:
-        """Where the model looks. Raises: Unsupported if there is nothing to look at."""
-        raise Unsupported(f"{type(self).__name__} has no attention to explain")
+    def explain(self, item: I, target: str | None = None) -> Any:
+        """Where the model looks as it answers, or as it is made to give `target` for an answer.
+
+        Raises: Unsupported if there is nothing to look at.
+        """
+        raise Unsupported("this model has no attention to explain")

@@ -1,8 +1,11 @@
 """A trained translator: applies a model to sentences, many at a time, and scores it."""
 
+import json
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -14,13 +17,20 @@ from headwise import metrics
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.config import Config
 from headwise.data.batches import PairBatch, Ragged, collate, pair_lengths, token_batches
+from headwise.data.files import read_lines
 from headwise.data.readers import Pair
 from headwise.data.tokenizers import Tokenizer
 from headwise.decoding.hypotheses import Hypothesis
+from headwise.decoding.options import asked
 from headwise.decoding.search import DecodingConfig, search
+from headwise.errors import ConfigError
+from headwise.explain.explanation import Explanation
+from headwise.labels import visible
 from headwise.layers.decoding import Precision, for_inference, is_current
 from headwise.layers.loss import output_loss
 from headwise.models.protocols import Seq2Seq
+from headwise.predictors import looking
+from headwise.predictors.predictor import Form, Predictor
 from headwise.records.watching import watched
 
 # source tokens that are decoded together, padding included
@@ -38,21 +48,32 @@ class BleuConfig(Config):
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """One translation: its text, the score it is ranked by, its log-probability and its token numbers."""
+    """One translation: its text, the score it is ranked by, its log-probability, its token numbers, and word links."""
 
     text: str
     score: float
     log_prob: float
     tokens: list[int]
+    links: str | None = None
 
 
-class Translator:
-    """A model with its tokenizers.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What `predict` is told: how to search, and what to write beside each translation."""
+
+    decoding: DecodingConfig
+    scores: bool = False
+    alignments: bool = False
+
+
+class Translator(Predictor[str, list[Translation], Pair]):
+    """A model with its tokenizers. An empty sentence has no translation.
 
     Args:
         model: in `eval()` while it translates.
         decoding: how to search unless told otherwise.
         bleu: how BLEU is computed.
+        longest: source tokens at most; of a longer source the rest is left out, with a warning.
     """
 
     def __init__(
@@ -62,35 +83,100 @@ class Translator:
         target_tokenizer: Tokenizer,
         decoding: DecodingConfig,
         bleu: BleuConfig | None = None,
+        longest: int | None = None,
     ):
         self.model = model
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.decoding = decoding
         self.bleu = bleu or BleuConfig()
+        self.longest = longest
         self._twin: tuple[Precision, Seq2Seq] | None = None
 
-    def translate(self, sentences: Sequence[str], *, config: DecodingConfig | None = None) -> list[str]:
+    def translate(self, sentences: Sequence[str] | str, *, config: DecodingConfig | None = None) -> list[str]:
         """The best translation of each sentence, in the order given; of an empty sentence the empty string."""
+        sentences = [sentences] if isinstance(sentences, str) else sentences
         return [found[0].text if found else "" for found in self.n_best(sentences, config)]
 
     def n_best(self, sentences: Sequence[str], config: DecodingConfig | None = None) -> list[list[Translation]]:
         """The best translations of each sentence, best first; how many is the configuration's `n_best`."""
-        rows = Ragged.of(self.source_tokenizer.encode_batch(sentences))
-        return self._search(rows, config or self.decoding)
+        return self._search(self._read(sentences), config or self.decoding)
+
+    def parse(self, text: str) -> str:
+        return text
+
+    def read(self, path: Path) -> Iterator[str]:
+        return (line for _, line in read_lines(path))
+
+    def options(self, given: Mapping[str, Any]) -> Asked:
+        shown = {name: bool(given[name]) for name in ("scores", "alignments") if name in given}
+        return Asked(asked(self.decoding, {name: given[name] for name in given if name not in shown}), **shown)
+
+    def predict(self, items: Sequence[str], options: Asked | None = None) -> list[list[Translation]]:
+        options = options or Asked(self.decoding)
+        found = self.n_best(items, options.decoding)
+        return self._linked(items, found) if options.alignments else found
+
+    def write(self, item: str, output: list[Translation], form: Form, options: Asked | None = None) -> list[str]:
+        if form == "json":
+            answers = [{key: value for key, value in asdict(one).items() if value is not None} for one in output]
+            return [json.dumps({"source": item, "translations": answers}, ensure_ascii=False)]
+        lines = []
+        for one in output:
+            columns = [f"{one.score:.4f}"] if options is not None and options.scores else []
+            columns += [visible(one.text), *([] if one.links is None else [one.links])]
+            lines.append("\t".join(columns))
+        return lines or [""]
+
+    def explain(self, item: str, target: str | None = None) -> Explanation:
+        """The attention of every layer while the model reads a sentence and writes a translation of it."""
+        if not item.strip():
+            raise ConfigError("the sentence is empty; there is nothing to look at")
+        if target is None:
+            found = self.n_best([item], None)[0]
+            text, tokens = (found[0].text, found[0].tokens) if found else ("", [])
+        else:
+            text, tokens = target, self.target_tokenizer.encode(target)
+        batch = self._collate(self._read([item]), Ragged.of([tokens]), [0])
+        weights, kinds = looking.attended(self.model, batch)
+        attention = {name: values[0] for name, values in weights.items()}
+        return Explanation(
+            source=item,
+            output=text,
+            source_tokens=looking.source_labels(self.source_tokenizer, item, int(batch.src_lens[0])),
+            target_tokens=[*map(self.target_tokenizer.shown, tokens), looking.EOS],
+            attention=attention,
+            kinds=kinds,
+            row_error=max(float(np.abs(values.sum(axis=-1) - 1.0).max()) for values in attention.values()),
+        )
+
+    def align(self, sources: Sequence[str], targets: Sequence[Sequence[int]], *, mutual: bool = False) -> list[str]:
+        """Word alignments of sentences and tokens of their translations, in Pharaoh format.
+
+        Words are what stands between spaces; the weights of their tokens are merged, the end token is left out.
+
+        Raises:
+            Unsupported: if the model has no attention from target to source.
+        """
+        batch = self._collate(self._read(sources), Ragged.of(targets), range(len(sources)))
+        attention, kinds = looking.attended(self.model, batch)
+        lens = batch.src_lens.tolist()
+        read = [looking.source_words(self.source_tokenizer, *pair) for pair in zip(sources, lens, strict=True)]
+        written = [looking.target_words(self.target_tokenizer, tokens) for tokens in targets]
+        return looking.links(attention, kinds, read, written, mutual=mutual)
 
     def batch(self, sources: Sequence[str], targets: Sequence[str]) -> PairBatch:
         """Sentence pairs as the model reads them in training."""
         encoded = self.source_tokenizer.encode_batch(sources), self.target_tokenizer.encode_batch(targets)
         return self._collate(Ragged.of(encoded[0]), Ragged.of(encoded[1]), range(len(sources)))
 
-    def evaluate(self, pairs: Sequence[Pair], *, config: DecodingConfig | None = None) -> dict[str, float | str]:
+    def evaluate(self, examples: Sequence[Pair], *, options: Asked | None = None) -> dict[str, float | str]:
         """BLEU and chrF with their signatures, and loss, perplexity and token accuracy of the references."""
-        sources = Ragged.of(self.source_tokenizer.encode_batch([pair.source for pair in pairs]))
-        targets = Ragged.of(self.target_tokenizer.encode_batch([pair.target for pair in pairs]))
-        found = self._search(sources, config or self.decoding)
+        sources = self._read([pair.source for pair in examples])
+        targets = Ragged.of(self.target_tokenizer.encode_batch([pair.target for pair in examples]))
+        found = self._search(sources, self.decoding if options is None else options.decoding)
         outputs = [translations[0].text if translations else "" for translations in found]
-        references = [pair.target for pair in pairs]
+        references = [pair.target for pair in examples]
         bleu, chrf = metrics.bleu(outputs, references, **self.bleu_options()), metrics.chrf(outputs, references)
         scores: dict[str, float | str] = {"bleu": bleu.value, "bleu_signature": bleu.signature}
         scores |= {"chrf": chrf.value, "chrf_signature": chrf.signature}
@@ -104,7 +190,7 @@ class Translator:
     @torch.inference_mode()
     def of_batch(self, batch: PairBatch, config: DecodingConfig) -> list[list[Translation]]:
         """The best translations of the sources of a batch, best first; none of an empty one."""
-        found = self._found(batch, config, None)
+        found = self._found(batch, config)
         # the end token is all that an empty source has
         return [list_ if length > 1 else [] for list_, length in zip(found, batch.src_lens.tolist(), strict=True)]
 
@@ -121,17 +207,34 @@ class Translator:
         results: list[list[Translation]] = [[] for _ in range(len(sources))]
         real = [index for index in range(len(sources)) if sources.lengths[index]]
         lengths = pair_lengths(sources, sources)
-        generator = torch.Generator().manual_seed(torch.initial_seed()) if config.method == "sample" else None
         for places in self._batches(lengths[real]):
             indices = [real[place] for place in places]
-            found = self._found(self._collate(sources, sources, indices), config, generator)
+            found = self._found(self._collate(sources, sources, indices), config)
             for index, translations in zip(indices, found, strict=True):
                 results[index] = translations
         return results
 
-    def _found(
-        self, batch: PairBatch, config: DecodingConfig, generator: torch.Generator | None
-    ) -> list[list[Translation]]:
+    def _read(self, sentences: Sequence[str]) -> Ragged:
+        """The tokens of sources, cut to what the model can read."""
+        rows = Ragged.of(self.source_tokenizer.encode_batch(sentences))
+        if self.longest is None or not len(rows) or int(rows.lengths.max()) <= self.longest:
+            return rows
+        place = int(rows.lengths.argmax())
+        warnings.warn(
+            f"'{sentences[place][:40]}...' has {rows.lengths[place]:,} tokens; only the first {self.longest:,} are"
+            " read, since this model was trained on shorter ones: split it into sentences",
+            stacklevel=3,
+        )
+        return rows.cut(self.longest)
+
+    def _linked(self, sources: Sequence[str], found: list[list[Translation]]) -> list[list[Translation]]:
+        flat = [(source, one) for source, every in zip(sources, found, strict=True) for one in every]
+        if not flat:
+            return found
+        lines = iter(self.align([source for source, _ in flat], [one.tokens for _, one in flat]))
+        return [[replace(one, links=next(lines)) for one in every] for every in found]
+
+    def _found(self, batch: PairBatch, config: DecodingConfig) -> list[list[Translation]]:
         model, tokenizer = self._decoding_model(config.precision), self.target_tokenizer
         found = search(
             model.decoder,
@@ -141,7 +244,6 @@ class Translator:
             eos_id=tokenizer.eos_id,
             src_lens=batch.src_lens.tolist(),
             banned=(tokenizer.pad_id, tokenizer.bos_id, tokenizer.unk_id),
-            generator=generator,
         )
         return [[self._translation(hypothesis) for hypothesis in hypotheses] for hypotheses in found]
 

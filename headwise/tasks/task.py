@@ -85,6 +85,11 @@ class Task(ABC, Generic[D]):
     def prepare(cls, config: Any) -> Assets[Any]:
         """Reads the data files and trains what has to be trained on them, such as tokenizers."""
 
+    @classmethod
+    @abstractmethod
+    def examples(cls, config: Any, split: str) -> list[Any]:
+        """The labelled examples of a split as its files have them, for the predictor's `evaluate`."""
+
     @abstractmethod
     def build(self) -> nn.Module:
         """A new model with random weights; needs no file, and works on the meta device."""

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from headwise import metrics
 from headwise.config import Config
 from headwise.data.batches import PairBatch, Ragged, collate, fit_lengths, pair_lengths
-from headwise.data.corpus import DataConfig, load_corpus
+from headwise.data.corpus import DataConfig, load_corpus, read_part
 from headwise.data.readers import Pair
 from headwise.data.sources import Limits, Source, bucketed
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
@@ -107,6 +107,14 @@ class Translate(Task[dict[str, Pairs]]):
             files[TARGET_FILE] = target.to_bytes()
         return Assets(files, data, corpus.files, tuple(notes))
 
+    @classmethod
+    def examples(cls, config: TranslateConfig, split: str) -> list[Pair]:
+        own = read_part(config.data, split, config.tokenizer.normalize)
+        if own is not None and split != "train":
+            return own
+        parts: list[Pair] = getattr(load_corpus(config.data, config.tokenizer.normalize), split)
+        return parts
+
     def build(self) -> Seq2Seq:
         model = build_model(self.config.model, *self.tokenizers)
         for path, embedding, _ in self._vectors(model):
@@ -180,7 +188,11 @@ class Translate(Task[dict[str, Pairs]]):
 
     def predictor(self, model: nn.Module) -> Translator:
         assert isinstance(model, Seq2Seq)
-        return Translator(model, *self.tokenizers, self.config.decoding, self.config.bleu)
+        # beyond several times what it was trained on, a model only costs more
+        longest = 4 * self.config.data.max_source_len
+        if isinstance(self.config.model, TransformerConfig) and self.config.model.position == "learned":
+            longest = min(longest, self.config.model.max_len - 1)
+        return Translator(model, *self.tokenizers, self.config.decoding, self.config.bleu, longest)
 
     def card(self, metrics: Mapping[str, float]) -> str:
         scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())

@@ -1,5 +1,6 @@
 """A run from recipe to model, and a run folder back to something that predicts: `train` and `load`."""
 
+import json
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headwise.config import to_toml
-from headwise.errors import CheckpointError, ConfigError, DataError
+from headwise.errors import CheckpointError, ConfigError, DataError, unknown
 from headwise.models.summary import parts
 from headwise.tasks import registry
 from headwise.tasks.task import Assets, Task
@@ -33,6 +34,7 @@ from headwise.training.validation import check_monitor
 from headwise.training.weights import load_weights
 
 Resume = Literal["auto", "never", "must"]
+SPLITS = ("train", "valid", "test")
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,37 @@ def load(folder: str | os.PathLike[str]) -> Any:
     Raises: CheckpointError naming the file when nothing good is left.
     """
     return read_run(Path(folder), lambda text: warnings.warn(text, stacklevel=2), _predictor)
+
+
+def examples(folder: str | os.PathLike[str], split: str = "test", data: Mapping[str, Any] | None = None) -> list[Any]:
+    """The labelled examples of a run's recipe, for its predictor's `evaluate`.
+
+    Args:
+        folder: the run folder.
+        split: "train", "valid" or "test".
+        data: keys of the recipe's `[data]` to put in place of its own, such as `{"test": "other.tsv"}`.
+
+    Raises:
+        CheckpointError: no recipe in the folder, or none of this program.
+        ConfigError: keys that the recipe's data does not have.
+        DataError: files that are not there or are wrong, or no such split.
+    """
+    if split not in SPLITS:
+        raise ConfigError(unknown("split", split, SPLITS))
+    path = Path(folder) / CONFIG
+    if not path.is_file():
+        raise CheckpointError(f"{folder}: no such run folder" if not path.parent.is_dir() else f"{path}: missing")
+    recipe = parse_recipe(path.read_bytes(), str(path))
+    if data:
+        recipe = as_recipe(recipe, [f"data.{key}={_toml(value)}" for key, value in data.items()])
+    found = registry.task_type(recipe.task).examples(recipe, split)
+    if not found:
+        raise DataError(f"{path}: the recipe has no {split} part; name a file of examples")
+    return found
+
+
+def _toml(value: Any) -> str:
+    return json.dumps(value if isinstance(value, str | int) else list(value))
 
 
 def _train(

@@ -1,14 +1,21 @@
 """Train, predict, evaluate, explain and init on a tiny run."""
 
 import json
+import os
+import threading
 import tomllib
 
 import pytest
 
 import headwise as package
-from headwise.cli.predict import decoding_config
+from headwise.decoding.options import asked
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError
+
+
+def _given(method, given, n_best):
+    return {**given, **({} if method is None else {"method": method}), **({} if n_best == 1 else {"n_best": n_best})}
+
 
 SENTENCES = b"one and two .\n\nsix and seven .\r\nthree and four ."
 
@@ -125,7 +132,7 @@ def test_sampling_is_repeatable_by_seed(headwise, trained):
     ],
 )
 def test_options_choose_the_method(method, given, n_best, expected):
-    config = decoding_config(DecodingConfig(method="greedy"), method, given, n_best)
+    config = asked(DecodingConfig(method="greedy"), _given(method, given, n_best))
     assert {name: getattr(config, name) for name in expected} == expected
 
 
@@ -135,14 +142,14 @@ def test_options_choose_the_method(method, given, n_best, expected):
         ("beam", {"temperature": 2.0}, 1, "--temperature needs --method sample, not beam"),
         ("greedy", {"top_k": 2}, 1, "--top-k needs --method sample, not greedy"),
         ("sample", {"beam_size": 2}, 1, "--beam needs --method beam, not sample"),
-        ("greedy", {}, 2, "--n-best needs --method beam or sample; greedy finds one translation"),
+        ("greedy", {}, 2, "--n-best needs --method beam or sample; greedy finds one output"),
         ("bem", {}, 1, "options: method: Input should be 'beam', 'greedy' or 'sample'"),
         (None, {"top_p": 2.0}, 1, "options: top_p: Input should be less than or equal to 1"),
     ],
 )
 def test_options_that_do_not_fit_are_named(method, given, n_best, message):
     with pytest.raises(ConfigError, match=message):
-        decoding_config(DecodingConfig(), method, given, n_best)
+        asked(DecodingConfig(), _given(method, given, n_best))
 
 
 def test_a_folder_that_is_no_run_is_exit_4(headwise, tmp_path):
@@ -155,7 +162,7 @@ def test_a_folder_that_is_no_run_is_exit_4(headwise, tmp_path):
 def test_evaluation_prints_scores_and_signatures(headwise, trained, pairs_file):
     code, out, _ = headwise("evaluate", trained, "--data", pairs_file, "--limit", 11)
     assert code == 0
-    assert "11 pairs" in out.replace("\n", "")
+    assert "11 examples" in out.replace("\n", "")
     for word in ("bleu", "chrf", "perplexity", "accuracy", "nrefs:1|case:mixed"):
         assert word in out
 
@@ -168,13 +175,13 @@ def test_evaluation_as_json(headwise, trained, pairs_file, tmp_path):
     parallel = headwise("evaluate", trained, "--data", tmp_path / "en", "--target-data", tmp_path / "fr", "--json")
     scores = json.loads(whole[1])
     assert whole == parallel
-    assert scores["pairs"] == 7
+    assert scores["examples"] == 7
     assert {"bleu", "chrf", "perplexity", "accuracy", "bleu_signature"} <= set(scores)
 
 
 @pytest.mark.slow
 def test_explain_draws_figures_and_a_table(headwise, trained, tmp_path):
-    options = ["--output-text", "un et deux .", "--folder", tmp_path, "--format", "svg", "--layer", 1]
+    options = ["--target", "un et deux .", "--folder", tmp_path, "--format", "svg", "--layer", 1]
     code, out, err = headwise("explain", trained, "one and two .", *options)
     assert (code, err) == (0, "")
     assert "one and two . → un et deux ." in out
@@ -251,3 +258,74 @@ def test_the_doctor_reports_versions_fonts_and_data(headwise, monkeypatch):
     for section in ("versions", "machine", "extras", "fonts", "data"):
         assert f"{section}\n" in out
     assert "/nowhere is not there  (recipes look for data there; set HEADWISE_DATA" in out
+
+
+def test_what_looks_like_a_file_is_not_predicted_as_words(headwise, trained, tmp_path):
+    for name in ("tset.txt", "data/tset", str(tmp_path / "no.tsv.gz")):
+        code, out, err = headwise("predict", trained, name)
+        assert (code, out) == (2, "")
+        assert f"{name}: no such file; if these are the words themselves, write --text" in err
+    code, _, err = headwise("predict", trained, tmp_path)
+    assert code == 3
+    assert f"{tmp_path}: is a folder; name the files in it" in err
+    assert headwise("predict", trained)[0] == 2
+    assert headwise("predict", trained, "--text", "tset.txt")[0] == 0
+    assert headwise("predict", trained, "one .")[1] == headwise("predict", trained, "--text", "one .")[1]
+
+
+def test_files_pipes_and_texts_are_read_in_order(headwise, trained, tmp_path):
+    path, pipe = tmp_path / "in.txt", tmp_path / "pipe"
+    path.write_bytes(SENTENCES)
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(b"six and seven .\n",))
+    writer.start()
+    code, out, _ = headwise("predict", trained, pipe, "--file", path, "--text", "three and four .")
+    writer.join()
+    assert code == 0
+    wanted = ["six and seven .", "one and two .", "", "six and seven .", "three and four .", "three and four ."]
+    assert out.splitlines() == package.load(trained).translate(wanted)
+
+
+def test_predictions_as_json(headwise, trained):
+    code, out, _ = headwise("predict", trained, "one and two .", "", "--json", "--n-best", 2, "--alignments")
+    first, second = map(json.loads, out.splitlines())
+    assert code == 0
+    assert first["source"] == "one and two ."
+    assert [set(found) for found in first["translations"]] == [{"text", "score", "log_prob", "tokens", "links"}] * 2
+    assert second == {"source": "", "translations": []}
+
+
+def test_samples_of_equal_lines_differ_over_batches(headwise, trained):
+    arguments = ["--temperature", 3.0, "--seed", 1, "--batch", 2]
+    code, out, _ = headwise("predict", trained, *["one and two ."] * 8, *arguments)
+    assert code == 0
+    assert len(set(out.splitlines())) > 2
+    assert headwise("predict", trained, *["one and two ."] * 8, *arguments)[1] == out
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_source_beyond_what_the_model_knows_is_cut_aloud(headwise, trained):
+    longest = package.load(trained).longest
+    code, out, err = headwise("predict", trained, "one " * (longest + 9))
+    assert code == 0
+    assert out.count("\n") == 1
+    assert f"has {longest + 9:,} tokens; only the first {longest:,} are read" in err
+
+
+def test_the_held_out_part_is_scored_without_naming_it(headwise, trained):
+    code, out, _ = headwise("evaluate", trained, "--json")
+    assert code == 0
+    valid = headwise("evaluate", trained, "--split", "valid", "--json")[1]
+    assert json.loads(out)["examples"] > 0
+    assert json.loads(valid)["loss"] != json.loads(out)["loss"]
+    code, _, err = headwise("evaluate", trained, "--split", "tset")
+    assert code == 2
+    assert "unknown split 'tset'; did you mean 'test'?" in err
+
+
+def test_the_table_of_an_explanation_alone(headwise, trained, tmp_path):
+    folder = tmp_path / "figures"
+    code, out, _ = headwise("explain", trained, "one and two .", "--table", "--folder", folder)
+    assert code == 0
+    assert "mean of its heads" in out
+    assert not folder.exists()

@@ -94,6 +94,12 @@ class ToyTask(Task[dict[str, Rows]]):
         super().__init__(config, assets)
         assert len(json.loads(assets.file("labels.json"))) == VOCABULARY
 
+    @classmethod
+    def examples(cls, config: ToyConfig, split: str) -> Rows:
+        data = cls.prepare(config).data
+        assert data is not None
+        return data[split]
+
     def build(self) -> nn.Module:
         return ToyModel(self.config)
 

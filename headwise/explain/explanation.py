@@ -1,23 +1,16 @@
-"""Where a translation model looks: its attention for one sentence and translation, and word alignments for many."""
+"""Where a model looked: its attention while it read one input and wrote one output, as numbers, table and pictures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 from jaxtyping import Float
-from torch import Tensor, nn
 
-from headwise.attention.mechanisms.mechanism import Mechanism
-from headwise.data.batches import PairBatch
-from headwise.data.tokenizers import Tokenizer
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain import figures
-from headwise.explain.alignment import focus, merge, pharaoh, table, words
+from headwise.explain.alignment import focus, table
 from headwise.explain.canvas import FORMATS, Picture, save
-from headwise.predictors.translator import Translator
-from headwise.records import record
 
 BOS, EOS = "<bos>", "<eos>"
 
@@ -145,98 +138,6 @@ class Explanation:
 
     def _is_causal(self, name: str) -> bool:
         return self.kinds[name] == "self" and not name.startswith("encoder")
-
-
-def explain_translation(
-    translator: Translator, source: str, output: str | None = None, *, layers: Sequence[str] | None = None
-) -> Explanation:
-    """Runs the model once over a sentence and a translation of it, and gathers the weights of its attention.
-
-    The weights belong to the calculation that ran; nothing about it is changed by looking.
-
-    Args:
-        output: the translation to look at; the model's own if None.
-        layers: names of the attention layers to gather; all if None.
-
-    Raises:
-        ConfigError: for a layer that the model does not have.
-        Unsupported: if the model has no attention.
-    """
-    written = translator.translate([source])[0] if output is None else output
-    batch = translator.batch([source], [written])
-    weights, kinds = _gather(translator.model, batch, layers)
-    attention = {name: values[0] for name, values in weights.items()}
-    return Explanation(
-        source=source,
-        output=written,
-        source_tokens=_labels(translator.source_tokenizer, source, int(batch.src_lens[0])),
-        target_tokens=_labels(translator.target_tokenizer, written, int(batch.tgt_lens[0])),
-        attention=attention,
-        kinds=kinds,
-        row_error=max(float(np.abs(values.sum(axis=-1) - 1.0).max()) for values in attention.values()),
-    )
-
-
-def align(translator: Translator, sources: Sequence[str], outputs: Sequence[str], *, mutual: bool = False) -> list[str]:
-    """Word alignments of sentences and their translations in Pharaoh format, from the most focused layer of each.
-
-    Words are what stands between spaces; the weights of their tokens are merged, the end token is left out.
-
-    Args:
-        mutual: only links that are strongest in both directions.
-
-    Raises:
-        Unsupported: if the model has no attention from target to source.
-    """
-    batch = translator.batch(list(sources), list(outputs))
-    weights, kinds = _gather(translator.model, batch, None)
-    cross = [values.mean(axis=1) for name, values in weights.items() if kinds[name] == "cross"]
-    if not cross:
-        raise Unsupported("this model has no attention from target to source, so it gives no alignments")
-    lines = []
-    for row, (source, output) in enumerate(zip(sources, outputs, strict=True)):
-        keys = _words(translator.source_tokenizer, source, int(batch.src_lens[row]))
-        queries = _words(translator.target_tokenizer, output, int(batch.tgt_lens[row]))
-        maps = [values[row, : len(queries), : len(keys)] for values in cross]
-        lines.append(pharaoh(merge(max(maps, key=focus), queries, keys), mutual=mutual))
-    return lines
-
-
-def _gather(
-    model: nn.Module, batch: PairBatch, layers: Sequence[str] | None
-) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Weights (batch, heads, queries, keys) and kind of each attention layer in one pass with the target given."""
-    if not any(isinstance(module, Mechanism) for module in model.modules()):
-        raise Unsupported("this model has no attention to look at; a recurrent model has it where model.score is set")
-    was_training = model.training
-    model.eval()
-    try:
-        with torch.no_grad(), record(model) as trace:
-            model(batch.src, batch.src_lens, batch.tgt_in)
-        names = trace.names()
-        for name in layers or ():
-            if name not in names:
-                raise ConfigError(unknown("attention layer", name, names))
-        chosen = [name for name in names if layers is None or name in layers]
-        return {name: _numbers(trace[name].weights()) for name in chosen}, {name: trace[name].kind for name in chosen}
-    finally:
-        model.train(was_training)
-
-
-def _numbers(weights: Tensor) -> np.ndarray:
-    values: np.ndarray = weights.double().cpu().numpy()
-    return values
-
-
-def _labels(tokenizer: Tokenizer, text: str, length: int) -> list[str]:
-    """The tokens of a text as the model got them: cut to its longest, with the end token if it was given one."""
-    tokens = tokenizer.tokens(text)
-    return [*tokens[: length - 1], EOS] if length != len(tokens) else tokens
-
-
-def _words(tokenizer: Tokenizer, text: str, length: int) -> list[int]:
-    numbers = words(tokenizer.clean(text), tokenizer.offsets(text))
-    return [*numbers[: length - 1], -1] if length != len(numbers) else numbers
 
 
 def _heads(weights: np.ndarray) -> str:

@@ -6,10 +6,11 @@ from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError, Unsupported
 from headwise.explain.alignment import focus
-from headwise.explain.translation import Explanation, align, explain_translation
+from headwise.explain.explanation import Explanation
 from headwise.models.recurrent import RecurrentConfig, build_recurrent
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig
+from headwise.predictors.looking import target_words
 from headwise.predictors.translator import Translator
 
 SOURCES, TARGETS = ["the cat sleeps .", "a cat ."], ["le chat dort bien .", "un chat ."]
@@ -33,7 +34,7 @@ def translator(model="transformer", **options):
 @pytest.fixture(scope="module")
 def explanation():
     torch.manual_seed(0)
-    return explain_translation(translator(), SOURCES[0], TARGETS[0])
+    return translator().explain(SOURCES[0], TARGETS[0])
 
 
 def made(attention, kinds):
@@ -65,7 +66,7 @@ def test_rows_sum_to_one_and_no_query_sees_a_later_token(explanation):
 
 def test_the_model_is_as_it_was_and_runs_without_dropout():
     looked_at = translator()
-    first, second = (explain_translation(looked_at, SOURCES[0], TARGETS[0]) for _ in range(2))
+    first, second = (looked_at.explain(SOURCES[0], TARGETS[0]) for _ in range(2))
     assert looked_at.model.training
     for name, values in first.attention.items():
         np.testing.assert_array_equal(values, second.attention[name])
@@ -74,17 +75,7 @@ def test_the_model_is_as_it_was_and_runs_without_dropout():
 def test_without_an_output_the_models_own_is_explained():
     looked_at = translator()
     looked_at.model.eval()
-    assert explain_translation(looked_at, SOURCES[0]).output == looked_at.translate([SOURCES[0]])[0]
-
-
-def test_only_some_layers_can_be_gathered():
-    name = "decoder.blocks.1.cross_attention"
-    found = explain_translation(translator(), SOURCES[0], TARGETS[0], layers=[name])
-    assert list(found.attention) == [name]
-    with pytest.raises(
-        ConfigError, match=r"unknown attention layer 'decoder\.blocks\.7\.cross_attention'; did you mean"
-    ):
-        explain_translation(translator(), SOURCES[0], TARGETS[0], layers=["decoder.blocks.7.cross_attention"])
+    assert looked_at.explain(SOURCES[0]).output == looked_at.translate([SOURCES[0]])[0]
 
 
 def test_the_alignment_is_of_the_most_focused_layer_unless_chosen(explanation):
@@ -138,7 +129,7 @@ def test_an_unknown_format_is_refused_before_anything_is_written(explanation, tm
 
 
 def test_a_recurrent_model_has_a_row_for_each_step():
-    found = explain_translation(translator("recurrent"), SOURCES[0], TARGETS[0])
+    found = translator("recurrent").explain(SOURCES[0], TARGETS[0])
     assert found.cross() == list(found.attention)
     assert found.alignment().shape == (6, 5)
     assert found.row_error < 1e-6
@@ -147,7 +138,7 @@ def test_a_recurrent_model_has_a_row_for_each_step():
 def test_a_model_without_attention_has_nothing_to_show():
     looked_at = translator("recurrent", score="none")
     with pytest.raises(Unsupported, match="this model has no attention to look at"):
-        explain_translation(looked_at, SOURCES[0], TARGETS[0])
+        looked_at.explain(SOURCES[0], TARGETS[0])
     found = made({"encoder.0": np.ones((1, 3, 3)) / 3}, {"encoder.0": "self"})
     with pytest.raises(Unsupported, match="this model has no attention from target to source, so there is no"):
         found.alignment()
@@ -155,8 +146,9 @@ def test_a_model_without_attention_has_nothing_to_show():
 
 def test_links_of_many_sentences_are_those_of_each_alone():
     looked_at = translator()
-    together = align(looked_at, SOURCES, TARGETS)
-    assert together == [align(looked_at, [s], [t])[0] for s, t in zip(SOURCES, TARGETS, strict=True)]
+    written = looked_at.target_tokenizer.encode_batch(TARGETS)
+    together = looked_at.align(SOURCES, written)
+    assert together == [looked_at.align([s], [t])[0] for s, t in zip(SOURCES, written, strict=True)]
     for line, source, target in zip(together, SOURCES, TARGETS, strict=True):
         pairs = [tuple(map(int, link.split("-"))) for link in line.split()]
         assert [t for _, t in sorted(pairs, key=lambda pair: pair[1])] == list(range(len(target.split())))
@@ -165,7 +157,20 @@ def test_links_of_many_sentences_are_those_of_each_alone():
 
 def test_mutual_links_are_some_of_the_links():
     looked_at = translator()
-    for all_links, mutual in zip(
-        align(looked_at, SOURCES, TARGETS), align(looked_at, SOURCES, TARGETS, mutual=True), strict=True
-    ):
+    written = looked_at.target_tokenizer.encode_batch(TARGETS)
+    lines = looked_at.align(SOURCES, written), looked_at.align(SOURCES, written, mutual=True)
+    for all_links, mutual in zip(*lines, strict=True):
         assert set(mutual.split()) <= set(all_links.split())
+
+
+def test_links_and_labels_are_of_the_tokens_that_were_written():
+    # pieces that the text, cut anew, would not give: "dormir" is one piece, but was written letter by letter
+    texts = ["il va dormir bientot", "dormir dormir dormir"]
+    tokenizer = Tokenizer.train(texts * 9, TokenizerConfig(kind="bpe", vocab_size=60))
+    letters = [next(t for t in range(4, tokenizer.vocab_size) if tokenizer.piece(t) == letter) for letter in "dormir"]
+    written = [*tokenizer.encode("il va"), tokenizer.pieces().index("▁"), *letters]
+    assert tokenizer.decode(written) == "il va dormir"
+    assert len(written) > len(tokenizer.encode("il va dormir"))
+    numbers = target_words(tokenizer, written)
+    assert numbers == [*numbers[: -len(letters) - 1], *[2] * len(letters), -1]
+    assert numbers[0] == 0
