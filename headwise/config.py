@@ -24,13 +24,25 @@ class Config(BaseModel):
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Reads a TOML file. Raises: ConfigError naming the file, and the line where the syntax breaks."""
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return parsed(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; `headwise list recipes` names the recipes that ship") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ConfigError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def parsed(text: str) -> dict[str, Any]:
+    """The values of TOML. Raises: ConfigError with the line where the syntax breaks."""
+    try:
+        values = tomllib.loads(text)
+        _refuse_huge(values, "")
+    except RecursionError:
+        raise ConfigError("sections or lists are nested too deep") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(str(error)) from None
+    return values
 
 
 def override(values: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
@@ -70,15 +82,29 @@ def to_toml(config: Config) -> str:
     return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
 
 
+def _refuse_huge(values: Any, place: str) -> None:
+    """TOML knows no number beyond 64 bits, but Python's reader does, and sizes would be made of it."""
+    if isinstance(values, Mapping):
+        for key, value in values.items():
+            _refuse_huge(value, f"{place}.{key}" if place else key)
+    elif isinstance(values, list):
+        for value in values:
+            _refuse_huge(value, place)
+    elif isinstance(values, int) and not -(2**63) <= values < 2**63:
+        raise ConfigError(f"{place}: a number beyond 64 bits")
+
+
 def _copied(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: _copied(value) if isinstance(value, Mapping) else value for key, value in values.items()}
 
 
 def _value(text: str) -> Any:
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except (tomllib.TOMLDecodeError, RecursionError):
         return text
+    _refuse_huge(value, text)
+    return value
 
 
 def _problem(kind: type[BaseModel], detail: ErrorDetails) -> str:

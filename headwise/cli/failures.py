@@ -6,6 +6,7 @@ from typing import Protocol, runtime_checkable
 from headwise.errors import HeadwiseError, MachineError
 
 INTERRUPTED = 130
+_LONGEST = 2000
 
 
 @runtime_checkable
@@ -58,4 +59,6 @@ def _system(error: OSError) -> tuple[str, int]:
 def _one_line(message: str) -> str:
     from headwise.labels import visible
 
-    return visible(" ".join(message.split("\n")))
+    line = visible(" ".join(message.split("\n")))
+    # what a file holds may be of any length, and so may be what is said of it
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} ... {line[-_LONGEST // 4 :]}"

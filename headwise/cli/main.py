@@ -13,6 +13,7 @@ from headwise.cli import check, data, demo, doctor, evaluate, explain, init, pre
 from headwise.cli import list as catalogue
 from headwise.cli import plan as planning
 from headwise.cli.failures import describe
+from headwise.errors import MachineError
 
 app = typer.Typer(
     name="headwise",
@@ -57,6 +58,7 @@ def run() -> None:
     # read once, when PyTorch is loaded: idle threads sleep instead of spinning, which on a shared machine can cost
     # several times the work itself
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    _open_what_is_closed()
     sys.exit(main(sys.argv[1:]))
 
 
@@ -66,6 +68,7 @@ def main(arguments: list[str]) -> int:
     debug = "--debug" in own
     _speak_utf8()
     try:
+        _check_folder()
         with warnings.catch_warnings():
             warnings.showwarning = _warning_line
             own = [argument for argument in own if argument != "--debug"]
@@ -86,6 +89,25 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
     """What stands before `--`, and the rest, which is text and never an option."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     return arguments[:end], arguments[end:]
+
+
+def _open_what_is_closed() -> None:
+    """A stream that was closed before the start (`>&-`) reads and writes nothing, and its number is nobody else's."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            handle = os.open(os.devnull, os.O_RDWR)
+            if handle != number:
+                os.dup2(handle, number)
+                os.close(handle)
+            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8"))  # noqa: SIM115
+
+
+def _check_folder() -> None:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        # libraries fail without a word of why
+        raise MachineError("the folder that this command was started in is gone; change to another one") from None
 
 
 def _speak_utf8() -> None:

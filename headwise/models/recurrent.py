@@ -144,9 +144,9 @@ class RecurrentConfig(Config):
 
     kind: Literal["recurrent"] = Field("recurrent", description="the family of the model")
     cell: Literal["gru", "lstm"] = Field("gru", description="the recurrent cell of both sides")
-    embed_dim: int = Field(32, ge=1, description="width of the embeddings")
+    embed_dim: int = Field(32, ge=1, le=2**20, description="width of the embeddings")
     hidden_dim: int = Field(
-        32, ge=1, description="width of the hidden states, of each direction, and of the additive score"
+        32, ge=1, le=2**20, description="width of the hidden states, of each direction, and of the additive score"
     )
     num_layers: int = Field(2, ge=1, description="layers of the encoder and of the decoder")
     bidirectional: bool = Field(False, description="the encoder reads in both directions")

@@ -17,8 +17,8 @@ class TransformerConfig(Config):
     """Sizes and parts of a Transformer; the defaults are the "base" model of Vaswani et al. 2017, table 3."""
 
     kind: Literal["transformer"] = Field("transformer", description="the family of the model")
-    d_model: int = Field(512, ge=1, description="width of the embeddings and of every block")
-    d_ff: int = Field(2048, ge=1, description="width inside the feed-forward network")
+    d_model: int = Field(512, ge=1, le=2**20, description="width of the embeddings and of every block")
+    d_ff: int = Field(2048, ge=1, le=2**20, description="width inside the feed-forward network")
     num_heads: int = Field(8, ge=1, description="attention heads; a divisor of d_model")
     num_kv_heads: int | None = Field(
         None, ge=1, description="heads of key and value: a divisor of num_heads; all if absent"

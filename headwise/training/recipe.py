@@ -2,13 +2,12 @@
 
 import functools
 import os
-import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, cast
 
 from pydantic import Field, create_model, model_validator
 
-from headwise.config import Config, build, override, read_toml
+from headwise.config import Config, build, override, parsed, read_toml
 from headwise.errors import CheckpointError, ConfigError
 from headwise.tasks import registry
 
@@ -178,8 +177,8 @@ def as_recipe(source: Recipe | str | os.PathLike[str] | Mapping[str, Any], overr
 def parse_recipe(data: bytes, name: str) -> Recipe:
     """The recipe of a run folder's config.toml. Raises: CheckpointError when it is none."""
     try:
-        return read_recipe(tomllib.loads(data.decode()))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, ConfigError) as error:
+        return read_recipe(parsed(data.decode()))
+    except (UnicodeDecodeError, ConfigError) as error:
         raise CheckpointError(f"{name}: {error}") from None
 
 

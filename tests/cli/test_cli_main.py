@@ -131,3 +131,52 @@ def test_output_is_utf8_whatever_the_locale_says():
     environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, check=True)
     assert result.stdout.decode("utf-8") == f"{package.__version__}\né 你\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a" + ".a" * 5000 + " = 1", "nested too deep"),
+        ("x = " + "[" * 5000 + "]" * 5000, "nested too deep"),
+        ('task = "translate"\nseed = 99999999999999999999', "seed: a number beyond 64 bits"),
+        ('task = "tr\\u001b[31m"', "unknown task 'tr\\x1b[31m'"),
+    ],
+)
+def test_recipes_made_to_harm_are_refused_in_a_line(headwise, tmp_path, content, message):
+    path = tmp_path / "recipe.toml"
+    path.write_text(content)
+    code, out, err = headwise("train", path)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_line_of_an_error_ends(headwise, tmp_path):
+    path = tmp_path / "recipe.toml"
+    path.write_text('task = "' + "x" * 100_000 + '"')
+    code, _, err = headwise("train", path)
+    assert code == 2
+    assert len(err) < 3000
+
+
+def test_sizes_that_no_machine_has_are_refused_at_once(headwise, tmp_path):
+    code, _, err = headwise("train", "phrasebook", "model.d_model=99999999999", "--run", tmp_path / "run")
+    assert code == 2
+    assert "model.d_model: Input should be less than or equal to 1048576" in err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", [">&-", "<&-", ">&- 2>&- <&-"])
+def test_closed_streams_are_no_fault(closed):
+    command = f"{sys.executable} -c 'from headwise.cli.main import run; run()' list scores {closed}"
+    assert subprocess.run(["sh", "-c", command], check=False).returncode == 0
+
+
+@pytest.mark.slow
+def test_a_folder_that_is_gone(tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    command = f"cd {gone} && rmdir {gone} && {sys.executable} -c 'from headwise.cli.main import run; run()' list scores"
+    done = subprocess.run(["sh", "-c", command], check=False, capture_output=True, text=True)
+    assert done.returncode == 5
+    assert done.stderr == "error: the folder that this command was started in is gone; change to another one\n"
