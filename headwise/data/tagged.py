@@ -52,7 +52,7 @@ class TaggedConfig(Config):
     valid_fraction: float = Field(0.05, ge=0, lt=1, description="part of train's sentences held out to validate")
     test_fraction: float = Field(0.05, ge=0, lt=1, description="part of train's sentences held out to test")
     split_seed: int = Field(0, description="another seed gives another split")
-    max_len: int = Field(256, ge=1, description="longest sentence, in tokens; longer ones are left out")
+    max_len: int = Field(256, ge=1, description="longest sentence, in words; longer ones are left out")
     max_line_bytes: int = Field(MAX_LINE_BYTES, ge=1, description="longer lines are refused")
 
 

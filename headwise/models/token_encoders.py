@@ -46,6 +46,7 @@ class AloneEncoder(TokenEncoder):
     def forward(
         self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
     ) -> Float[Tensor, "batch length width"]:
+        x = zeroed_beyond(x, valid_lens)
         joined: Tensor = self.residual(x, self.feed_forward(self.residual.before(x)))
         return joined
 
@@ -92,6 +93,7 @@ class ConvolutionEncoder(TokenEncoder):
     def forward(
         self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
     ) -> Float[Tensor, "batch length width"]:
+        x = zeroed_beyond(x, valid_lens)
         for convolution, residual in zip(self.convolutions, self.residuals, strict=True):
             assert isinstance(residual, Residual)
             inside = zeroed_beyond(residual.before(x), valid_lens)
@@ -118,7 +120,6 @@ class BidirectionalEncoder(TokenEncoder):
         self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
     ) -> Float[Tensor, "batch length width"]:
         with uncast(x):
-            # recurrence goes by steps: they come first
             states = zeroed_beyond(x, valid_lens).transpose(0, 1)
             for number, directions in enumerate(self.layers):
                 assert isinstance(directions, nn.ModuleList)

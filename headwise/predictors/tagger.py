@@ -13,8 +13,7 @@ from torch import Tensor
 from headwise import metrics
 from headwise.data.batches import token_batches
 from headwise.data.tagged import Tagged, TaggedConfig, read_words
-from headwise.data.tokenizers import Tokenizer
-from headwise.data.words import NO_TAG, collate_words, encode_words
+from headwise.data.words import NO_TAG, WordTokenizer, collate_words, encode_words
 from headwise.errors import DataError
 from headwise.models.token_tagger import TokenTagger
 from headwise.predictors.predictor import Form, Predictor
@@ -36,7 +35,7 @@ class Tagger(Predictor[Tagged, list[str], Tagged]):
     def __init__(
         self,
         model: TokenTagger,
-        tokenizer: Tokenizer,
+        tokenizer: WordTokenizer,
         tags: Sequence[str],
         words: Mapping[str, str],
         data: TaggedConfig,
@@ -50,7 +49,7 @@ class Tagger(Predictor[Tagged, list[str], Tagged]):
 
     def read(self, path: Path) -> Iterator[Tagged]:
         """The sentences of a CoNLL-U file, of JSON lines, or of plain text with words between spaces, one a line."""
-        return read_words(path, self.data, self.tokenizer.config.normalize)
+        return read_words(path, self.data, self.tokenizer.pieces.config.normalize)
 
     def tag(self, sentences: Sequence[str]) -> list[list[str]]:
         """The tags of sentences of words between spaces."""
@@ -65,7 +64,7 @@ class Tagger(Predictor[Tagged, list[str], Tagged]):
         longest = int(rows.lengths().max(initial=0))
         device = self.model.head.weight.device
         for batch in token_batches(rows.lengths(), max_tokens=max(PREDICTION_TOKENS, longest), shuffle=False):
-            made = collate_words(rows, batch, self.tokenizer.pad_id).to(device)
+            made = collate_words(rows, batch).to(device)
             best = self.model(made.tokens, made.pieces).argmax(-1)
             for row, place in zip(best.tolist(), batch, strict=True):
                 item = items[real[place]]
@@ -156,6 +155,7 @@ def _by_tag(said: Sequence[str], gold: Sequence[str]) -> tuple[float, str]:
     predicted, wanted = Counter(said), Counter(gold)
     right = Counter(tag for tag, other in zip(said, gold, strict=True) if tag == other)
     tags = sorted(predicted | wanted, key=lambda tag: (-wanted[tag], tag))
-    counts = [[counter[tag] for tag in tags] for counter in (right, predicted, wanted)]
-    each = [f"{tag} {metrics.f1(right[tag], predicted[tag], wanted[tag]):.4f} ({wanted[tag]:,})" for tag in tags]
+    counts = [[float(counter[tag]) for tag in tags] for counter in (right, predicted, wanted)]
+    scores = [metrics.f1(*found) for found in zip(*counts, strict=True)]
+    each = [f"{tag} {score:.4f} ({wanted[tag]:,})" for tag, score in zip(tags, scores, strict=True)]
     return metrics.macro_f1(*counts), ", ".join(each)

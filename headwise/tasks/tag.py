@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -24,14 +24,15 @@ from headwise.data.splits import overlap, split_by
 from headwise.data.tagged import Tagged, TaggedConfig, read_tagged
 from headwise.data.text import Normalize
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
-from headwise.data.words import NO_TAG, WordBatch, WordRows, collate_words, encode_words
+from headwise.data.words import NO_TAG, SpellingConfig, WordBatch, WordRows, WordTokenizer, collate_words, encode_words
 from headwise.errors import CheckpointError, DataError
 from headwise.models.token_encoders import EncoderConfig
 from headwise.models.token_tagger import PoolingConfig, TokenTagger, build_token_tagger
 from headwise.predictors.tagger import Tagger, count_scores, counted, most_frequent
 from headwise.tasks.task import Assets, Metric, Stats, Task
 
-TOKENIZER_FILE, TAGS_FILE, WORDS_FILE = "tokenizer.json", "tags.json", "words.json"
+TOKENIZER_FILE, SPELLING_FILE = "tokenizer.json", "spelling.tokenizer.json"
+TAGS_FILE, WORDS_FILE = "tags.json", "words.json"
 SPLITS = ("train", "valid", "test")
 
 
@@ -40,6 +41,7 @@ class TagConfig(Config):
 
     data: TaggedConfig = Field(description="the tagged sentences")
     tokenizer: TokenizerConfig = Field(TokenizerConfig(), description="how a word becomes tokens")
+    spelling: SpellingConfig = Field(SpellingConfig(), description="tokens that tell how a word is spelled")
     model: EncoderConfig = Field(description="the encoder: token, window, cnn, rnn or attention")
     pooling: PoolingConfig = Field(PoolingConfig(), description="how the tokens of a word become one vector")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the target spread over the tags")
@@ -47,6 +49,12 @@ class TagConfig(Config):
         default=[], description="sentences, words between spaces, tagged at each validation; the first ones if empty"
     )
     num_shown: int = Field(4, ge=0, description="how many sentences are shown if none are named")
+
+    @model_validator(mode="after")
+    def _spelling_is_pooled_first(self) -> "TagConfig":
+        if self.spelling.longest and (self.pooling.place, self.pooling.kind) != ("before", "mean"):
+            raise ValueError('spelling has no order to read: set pooling.place = "before" and pooling.kind = "mean"')
+        return self
 
 
 @dataclass(frozen=True)
@@ -71,25 +79,31 @@ class Tag(Task[dict[str, Sentences]]):
 
     def __init__(self, config: TagConfig, assets: Assets[dict[str, Sentences]]):
         super().__init__(config, assets)
-        self.tokenizer = Tokenizer.from_bytes(assets.file(TOKENIZER_FILE), TOKENIZER_FILE)
+        pieces = Tokenizer.from_bytes(assets.file(TOKENIZER_FILE), TOKENIZER_FILE)
+        longest = config.spelling.longest
+        spelling = Tokenizer.from_bytes(assets.file(SPELLING_FILE), SPELLING_FILE) if longest else None
+        self.tokenizer = WordTokenizer(pieces, spelling, longest)
         self.tags, self.words = _tags(assets), _words(assets)
 
     @classmethod
     def prepare(cls, config: TagConfig) -> Assets[dict[str, Sentences]]:
         parts, digests, notes = _read(config.data, config.tokenizer.normalize)
         train = parts["train"]
-        tokenizer = Tokenizer.train((word for sentence in train for word in sentence.words), config.tokenizer)
+        words = [word for sentence in train for word in sentence.words]
+        tokenizer = WordTokenizer.train(words, config.tokenizer, config.spelling)
         tags = sorted({tag for sentence in train for tag in sentence.tags or ()})
-        words = most_frequent(train)
+        frequent = most_frequent(train)
         data = {}
         for split, sentences in parts.items():
             data[split] = _encoded(sentences, tokenizer, tags, config.data.max_len)
-            notes += _told(split, sentences, data[split], tags, words, config.data.max_len)
+            notes += _told(split, sentences, data[split], tags, frequent, config.data.max_len)
         if not data["train"].sentences:
             raise DataError(
                 f"{config.data.train}: every sentence is longer than max_len {config.data.max_len}; raise the limit"
             )
-        files = {TOKENIZER_FILE: tokenizer.to_bytes(), TAGS_FILE: _bytes(tags), WORDS_FILE: _bytes(words)}
+        files = {TOKENIZER_FILE: tokenizer.pieces.to_bytes(), TAGS_FILE: _bytes(tags), WORDS_FILE: _bytes(frequent)}
+        if tokenizer.spelling is not None:
+            files[SPELLING_FILE] = tokenizer.spelling.to_bytes()
         return Assets(files, data, digests, tuple(notes))
 
     def build(self) -> TokenTagger:
@@ -108,7 +122,7 @@ class Tag(Task[dict[str, Sentences]]):
 
     def collate(self, split: str, indices: list[int]) -> WordBatch:
         """The examples at these places as a batch."""
-        return collate_words(self.split(split).rows, indices, self.tokenizer.pad_id)
+        return collate_words(self.split(split).rows, indices)
 
     def loss(self, model: nn.Module, batch: WordBatch) -> Float[Tensor, ""]:
         assert isinstance(model, TokenTagger)
@@ -184,13 +198,13 @@ def _pairs(sentences: list[Tagged]) -> list[Pair]:
     return [Pair(sentence.text, " ".join(sentence.tags or ()), sentence.line) for sentence in sentences]
 
 
-def _encoded(sentences: list[Tagged], tokenizer: Tokenizer, tags: list[str], max_len: int) -> Sentences:
+def _encoded(sentences: list[Tagged], tokenizer: WordTokenizer, tags: list[str], max_len: int) -> Sentences:
     """The sentences within the limit of length, and their numbers; tags that training lacks are numbered behind."""
     others = sorted({tag for sentence in sentences for tag in sentence.tags or ()} - set(tags))
     number = {tag: place for place, tag in enumerate([*tags, *others])}
     wanted = [[number[tag] for tag in sentence.tags or ()] for sentence in sentences]
     rows = encode_words([sentence.words for sentence in sentences], tokenizer, wanted)
-    kept = np.flatnonzero(rows.tokens.lengths <= max_len)
+    kept = np.flatnonzero(rows.pieces.lengths <= max_len)
     return Sentences([sentences[place] for place in kept], rows.take(kept))
 
 
