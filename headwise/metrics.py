@@ -1,4 +1,4 @@
-"""Scores of translations and predictions: pure functions; BLEU and chrF are sacrebleu's."""
+"""Scores of translations, tags and predictions: pure functions; BLEU and chrF are sacrebleu's."""
 
 import math
 from collections import Counter
@@ -130,6 +130,25 @@ def token_accuracy(correct: int, tokens: int) -> float:
     """
     _some(tokens)
     return correct / tokens
+
+
+def f1(right: float, predicted: float, gold: float) -> float:
+    """2 right / (predicted + gold), from 0 to 1: the harmonic mean of precision and recall; 0 where there is neither.
+
+    >>> f1(right=2, predicted=4, gold=4)
+    0.5
+    """
+    return 2 * right / (predicted + gold) if predicted + gold else 0.0
+
+
+def macro_f1(right: Sequence[float], predicted: Sequence[float], gold: Sequence[float]) -> float:
+    """The mean F1 of the classes that occur, predicted or gold, every class alike; NaN where there is none.
+
+    >>> macro_f1(right=[2, 0, 0], predicted=[4, 0, 1], gold=[4, 1, 0])
+    0.16666666666666666
+    """
+    found = [f1(*counts) for counts in zip(right, predicted, gold, strict=True) if counts[1] + counts[2]]
+    return math.fsum(found) / len(found) if found else math.nan
 
 
 def _grams(tokens: list[str], n: int) -> Counter[tuple[str, ...]]:

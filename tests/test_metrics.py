@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from headwise.errors import DataError
-from headwise.metrics import bleu, chrf, perplexity, textbook_bleu, token_accuracy
+from headwise.metrics import bleu, chrf, f1, macro_f1, perplexity, textbook_bleu, token_accuracy
 
 
 @pytest.mark.parametrize(
@@ -76,3 +76,19 @@ def test_a_mean_over_nothing_is_an_error(mean, total):
 def test_importing_metrics_imports_neither_torch_nor_sacrebleu():
     code = "import sys, headwise.metrics; sys.exit('torch' in sys.modules or 'sacrebleu' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("right", "predicted", "gold"), [(2, 4, 3), (1, 1, 1), (0, 2, 3), (5, 7, 11)])
+def test_f1_is_the_harmonic_mean_of_precision_and_recall(right, predicted, gold):
+    precision, recall = right / predicted, right / gold
+    expected = 2 * precision * recall / (precision + recall) if right else 0.0
+    assert f1(float(right), float(predicted), float(gold)) == pytest.approx(expected)
+
+
+def test_macro_f1_is_over_classes_that_occur():
+    assert f1(0.0, 0.0, 0.0) == 0.0
+    # the third class occurs nowhere, the fourth is only predicted
+    assert macro_f1([2.0, 1.0, 0.0, 0.0], [4.0, 1.0, 0.0, 3.0], [4.0, 1.0, 0.0, 0.0]) == pytest.approx(
+        (0.5 + 1 + 0) / 3
+    )
+    assert math.isnan(macro_f1([0.0], [0.0], [0.0]))

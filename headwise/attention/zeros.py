@@ -1,7 +1,7 @@
 """Zeros, or other numbers, in place of what is hidden, NaN included."""
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 
@@ -16,6 +16,17 @@ def zeroed(x: Float[Tensor, "*shape"], keep: Bool[Tensor, "..."]) -> Float[Tenso
     # the gradient of a ReLU: x where `keep` is above 0
     found: Tensor = torch.ops.aten.threshold_backward(x, keep.to(x.dtype), 0)
     return found
+
+
+def zeroed_beyond(
+    x: Float[Tensor, "batch length width"], lens: Int[Tensor, "batch"]
+) -> Float[Tensor, "batch length width"]:
+    """x with zeros at every place from the length of its row on.
+
+    >>> zeroed_beyond(torch.ones(2, 2, 1), torch.tensor([1, 2])).flatten().tolist()
+    [1.0, 0.0, 1.0, 1.0]
+    """
+    return zeroed(x, (torch.arange(x.shape[1], device=x.device) < lens[:, None]).unsqueeze(-1))
 
 
 def hide(

@@ -19,6 +19,7 @@ __all__ = [
     "Ragged",
     "collate",
     "fit_lengths",
+    "padded",
     "padding_waste",
     "pair_lengths",
     "token_batches",
@@ -155,10 +156,10 @@ def collate(
     source, target = _chosen(sources, indices), _chosen(targets, indices)
     tgt_lens = target.lengths + 1
     return PairBatch(
-        src=_padded(source, pad_id, last=eos_id if source_eos else None),
+        src=padded(source, pad_id, last=eos_id if source_eos else None),
         src_lens=torch.from_numpy(source.lengths + source_eos),
-        tgt_in=_padded(target, pad_id, first=bos_id),
-        tgt_out=_padded(target, pad_id, last=eos_id),
+        tgt_in=padded(target, pad_id, first=bos_id),
+        tgt_out=padded(target, pad_id, last=eos_id),
         tgt_lens=torch.from_numpy(tgt_lens),
         indices=list(indices),
         num_target_tokens=int(tgt_lens.sum()),
@@ -176,7 +177,10 @@ def _chosen(rows: Ragged | Sequence[Sequence[int]], indices: Sequence[int]) -> R
     return Ragged.of([rows[index] for index in indices])
 
 
-def _padded(rows: Ragged, pad_id: int, *, first: int | None = None, last: int | None = None) -> Tensor:
+def padded(
+    rows: Ragged, pad_id: int, *, first: int | None = None, last: int | None = None
+) -> Int[Tensor, "rows width"]:
+    """The rows as one int64 tensor, with `first` before and `last` behind each."""
     begin = int(first is not None)
     width = int(rows.lengths.max()) + begin + int(last is not None)
     table = np.full((len(rows), width), pad_id, dtype=np.int64)

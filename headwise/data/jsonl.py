@@ -1,4 +1,4 @@
-"""Strict JSON lines: one object a line, with the two fields of a pair flat or under Hugging Face's "translation"."""
+"""Strict JSON lines: one object a line; the two fields of a pair, flat or under Hugging Face's "translation"; lists."""
 
 import json
 from typing import Any, NoReturn
@@ -44,6 +44,22 @@ def parse_object(text: str) -> dict[str, Any]:
     return value
 
 
+def texts(record: dict[str, Any], key: str) -> list[str]:
+    """A field that is an array of texts. Raises: DataError without its place.
+
+    >>> texts({"words": ["a", "saw"]}, "words")
+    ['a', 'saw']
+    """
+    values = _field(record, key)
+    if not isinstance(values, list):
+        raise DataError(f"the field {key!r} must be an array of texts, got {_kind(values)}")
+    for number, value in enumerate(values, 1):
+        if not isinstance(value, str):
+            raise DataError(f"the field {key!r} must be an array of texts, but entry {number} is {_kind(value)}")
+        _refuse_nul(value, key)
+    return values
+
+
 def _unique(items: list[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(items)
     if len(record) < len(items):
@@ -71,16 +87,24 @@ def _refuse_guess(record: dict[str, Any], source_key: str | None, target_key: st
 
 
 def _text(record: dict[str, Any], key: str) -> str:
-    if key not in record:
-        if not record:
-            raise DataError(f"missing field {key!r}: the object is empty")
-        raise DataError(f"missing field {key!r}: {unknown('field', key, record)}")
-    value = record[key]
+    value = _field(record, key)
     if not isinstance(value, str):
         raise DataError(f"the field {key!r} must be text, got {_kind(value)}")
+    _refuse_nul(value, key)
+    return value
+
+
+def _field(record: dict[str, Any], key: str) -> Any:
+    if key in record:
+        return record[key]
+    if not record:
+        raise DataError(f"missing field {key!r}: the object is empty")
+    raise DataError(f"missing field {key!r}: {unknown('field', key, record)}")
+
+
+def _refuse_nul(value: str, key: str) -> None:
     if "\0" in value:
         raise DataError(f"the field {key!r} contains the NUL character \\u0000")
-    return value
 
 
 def _kind(value: Any) -> str:

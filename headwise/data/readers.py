@@ -115,7 +115,7 @@ def _single(
     for number, text in read_lines(name, max_line_bytes=max_line_bytes):
         if not text or text.isspace():
             continue
-        row = row or (json_row if _is_jsonl(name, text) else tsv_row)
+        row = row or (json_row if is_jsonl(name, text) else tsv_row)
         place = f"{name}:{number}"
         try:
             source, target = row(text)
@@ -124,7 +124,8 @@ def _single(
         yield place, number, source, target
 
 
-def _is_jsonl(name: str, first: str) -> bool:
+def is_jsonl(name: str, first: str) -> bool:
+    """Whether a file is JSON lines, by the ending of its name, else by its first line that is not blank."""
     suffixes = [suffix.lower() for suffix in PurePath(name).suffixes if suffix.lower() != ".gz"]
     if suffixes and suffixes[-1] in (".jsonl", ".ndjson", ".json"):
         return True

@@ -1,12 +1,15 @@
 """Training, validation and test parts that share no source sentence and do not move when data is added."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from headwise.data.readers import Pair
 from headwise.data.text import clean
 from headwise.errors import ConfigError, DataError
+
+T = TypeVar("T")
 
 
 def split_pairs(
@@ -29,18 +32,31 @@ def split_pairs(
     >>> [len(part) for part in split_pairs(pairs, 0.1, 0.1, seed=1)]
     [795, 95, 110]
     """
+    return split_by(pairs, lambda pair: pair.source, (valid, test), seed, "pairs")
+
+
+def split_by(
+    items: Sequence[T], source: Callable[[T], str], fractions: tuple[float, float], seed: int, noun: str
+) -> tuple[list[T], list[T], list[T]]:
+    """As `split_pairs`, for anything that has a source text.
+
+    Args:
+        fractions: of validation and test.
+        noun: what the items are, for the error.
+    """
+    valid, test = fractions
     if min(valid, test) < 0 or valid + test >= 1:
         raise ConfigError(
             f"valid_fraction ({valid}) and test_fraction ({test}) must be 0 or more and together less than 1"
         )
-    parts: tuple[list[Pair], list[Pair], list[Pair]] = ([], [], [])
-    for pair in pairs:
-        place = source_place(pair.source, seed)
-        parts[2 if place < test else 1 if place < test + valid else 0].append(pair)
+    parts: tuple[list[T], list[T], list[T]] = ([], [], [])
+    for item in items:
+        place = source_place(source(item), seed)
+        parts[2 if place < test else 1 if place < test + valid else 0].append(item)
     for part, fraction, name in zip(parts, (1.0, valid, test), ("training", "validation", "test"), strict=True):
         if fraction > 0 and not part:
             raise DataError(
-                f"the split of {len(pairs)} pairs leaves none for {name}; "
+                f"the split of {len(items)} {noun} leaves none for {name}; "
                 f"change the fractions or the seed, or name a file for each part"
             )
     return parts

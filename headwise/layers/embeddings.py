@@ -1,4 +1,4 @@
-"""Token numbers to vectors that know their position."""
+"""Token numbers, or vectors, to vectors that know their position."""
 
 import math
 
@@ -47,6 +47,21 @@ class TokenEmbedding(nn.Module):
 
     def extra_repr(self) -> str:
         return f"vocab_size={self.weight.shape[0]}, d_model={self.weight.shape[1]}"
+
+
+class Placed(nn.Module):
+    """position(x): vectors that get to know where they stand.
+
+    Args:
+        position: adds or changes nothing, sines, or a learned table.
+    """
+
+    def __init__(self, position: Position):
+        super().__init__()
+        self.position = position
+
+    def forward(self, x: Float[Tensor, "batch length d_model"]) -> Float[Tensor, "batch length d_model"]:
+        return self.position.embed(x, 0)
 
 
 def _outside(tokens: Tensor, vocab_size: int) -> str:

@@ -3,6 +3,9 @@
 Models keep them in float32 under autocast: states that are rounded at every step drift.
 """
 
+from collections.abc import Iterable
+from typing import Any, cast
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -55,6 +58,15 @@ def read(
     states = _states(layer, reversed_within(x, lens) if back else x)
     hidden = states[..., : layer.hidden_size]
     return (reversed_within(hidden, lens) if back else hidden), last_state(states, lens)
+
+
+def read_both(
+    directions: Iterable[nn.Module], x: Float[Tensor, "steps batch input_dim"], lens: Int[Tensor, "batch"]
+) -> tuple[Float[Tensor, "steps batch width"], Float[Tensor, "batch state_dim"]]:
+    """As `read`, by one layer for each direction, forwards first: their states side by side."""
+    found = [read(cast(Any, layer), x, lens, bool(back)) for back, layer in enumerate(directions)]
+    hidden, last = zip(*found, strict=True)
+    return torch.cat(hidden, -1), torch.cat(last, -1)
 
 
 def _states(layer: nn.GRU | nn.LSTMCell, x: Tensor) -> Tensor:

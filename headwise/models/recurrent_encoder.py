@@ -1,14 +1,12 @@
 """The recurrent encoder: layers in one direction or in both over the source."""
 
-from typing import Any, cast
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headwise.attention.dropout import drop
 from headwise.attention.precision import uncast
-from headwise.layers.recurrent import embedded, read
+from headwise.layers.recurrent import embedded, read_both
 from headwise.models.protocols import Encoder, Memory
 
 
@@ -41,10 +39,6 @@ class RecurrentEncoder(Encoder):
             if number:
                 x = drop(x, self.dropout if self.training else 0.0)
             assert isinstance(directions, nn.ModuleList)
-            hidden, last = zip(
-                *(read(cast(Any, layer), x, lens, bool(back)) for back, layer in enumerate(directions)), strict=True
-            )
-            x = torch.cat(hidden, -1) if len(hidden) > 1 else hidden[0]
-            state = torch.cat(last, -1)
+            x, state = read_both(directions, x, lens)
             summary.append(torch.tanh(self.bridges[number](state)) if self.bridges else state)
         return Memory(x.transpose(0, 1), torch.stack(summary))

@@ -10,7 +10,7 @@ from headwise.attention import mechanisms, normalizers, scores
 from headwise.attention.masks import Causal, Mask, Padding, Shifts
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.mechanisms.scored import Scored
-from headwise.attention.zeros import zeroed
+from headwise.attention.zeros import zeroed_beyond
 from headwise.caches import Ancestry, AttentionStep, Cache, KeyValues, Segments, States
 from headwise.errors import ConfigError
 from headwise.layers.attention import MultiHeadAttention
@@ -21,7 +21,7 @@ from headwise.layers.feed_forward import FeedForward
 from headwise.layers.initializers import initialize
 from headwise.layers.reversible import ReversibleEncoder
 from headwise.models.protocols import Decoder, Encoder, Memory, Seq2Seq
-from headwise.models.transformer_config import TransformerConfig
+from headwise.models.transformer_config import BlocksConfig, TransformerConfig
 from headwise.positions import Position
 from headwise.positions import build as build_position
 
@@ -30,6 +30,7 @@ class TransformerEncoder(Encoder):
     """Embeddings below a stack of encoder blocks; a reversible stack is one block.
 
     Args:
+        embedding: makes vectors of what is read: of token numbers, or of vectors that do not know their places yet.
         norm: closes a pre-norm stack.
         mask: which pairs may meet besides what the lengths say; None: all.
         segment: tokens that are read at once, each seeing the inputs of the segment before too; None: all.
@@ -37,7 +38,7 @@ class TransformerEncoder(Encoder):
 
     def __init__(
         self,
-        embedding: TokenEmbedding,
+        embedding: nn.Module,
         blocks: Sequence[EncoderBlock | ReversibleEncoder],
         norm: nn.Module,
         mask: Mask | None = None,
@@ -47,10 +48,13 @@ class TransformerEncoder(Encoder):
         self.embedding, self.blocks, self.norm = embedding, nn.ModuleList(blocks), norm
         self.mask, self.segment = mask, segment
 
-    def forward(self, inputs: Int[Tensor, "batch src_len"], valid_lens: Int[Tensor, "batch"]) -> Memory:
-        x = self.embedding(inputs)
+    def forward(
+        self,
+        inputs: Int[Tensor, "batch src_len"] | Float[Tensor, "batch src_len width"],
+        valid_lens: Int[Tensor, "batch"],
+    ) -> Memory:
         # zeros beyond the lengths, so that nothing there reaches a gradient
-        x = zeroed(x, (torch.arange(inputs.shape[1], device=x.device) < valid_lens[:, None]).unsqueeze(-1))
+        x = zeroed_beyond(self.embedding(inputs), valid_lens)
         return Memory(self.norm(self._read(x, valid_lens) if self.segment is None else self._extended(x, valid_lens)))
 
     def _read(self, x: Tensor, valid_lens: Tensor) -> Tensor:
@@ -172,11 +176,7 @@ def build_transformer(config: TransformerConfig, src_vocab: int, tgt_vocab: int,
     target = TokenEmbedding(tgt_vocab, config.d_model, position, config.dropout)
     if joint and config.tie_embeddings:
         target.weight = source.weight
-    blocks = [_encoder_block(config, position) for _ in range(config.encoder_layers)]
-    steps = tuple(head - config.num_heads // 2 for head in range(config.num_heads))
-    mask = Shifts(steps) if config.convolution_heads else None
-    stack = [ReversibleEncoder(blocks)] if config.reversible else blocks
-    encoder = TransformerEncoder(source, stack, _closing(config), mask, config.segment)
+    encoder = build_encoder(config, source, position)
     output = nn.Linear(config.d_model, tgt_vocab, bias=False)
     writers = [_decoder_block(config, position) for _ in range(config.decoder_layers)]
     model = Seq2Seq(encoder, TransformerDecoder(target, writers, _closing(config), output))
@@ -186,16 +186,25 @@ def build_transformer(config: TransformerConfig, src_vocab: int, tgt_vocab: int,
     return model
 
 
-def _closing(config: TransformerConfig) -> nn.Module:
+def build_encoder(config: BlocksConfig, embedding: nn.Module, position: Position) -> TransformerEncoder:
+    """The encoder of a configuration, its weights not yet initialised; `position` acts inside its attention."""
+    blocks = [_encoder_block(config, position) for _ in range(config.encoder_layers)]
+    steps = tuple(head - config.num_heads // 2 for head in range(config.num_heads))
+    mask = Shifts(steps) if config.convolution_heads else None
+    stack = [ReversibleEncoder(blocks)] if config.reversible else blocks
+    return TransformerEncoder(embedding, stack, _closing(config), mask, config.segment)
+
+
+def _closing(config: BlocksConfig) -> nn.Module:
     return nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
 
 
-def _residual(config: TransformerConfig) -> Residual:
+def _residual(config: BlocksConfig) -> Residual:
     make = Residual.pre_norm if config.norm == "pre" else Residual.post_norm
     return make(config.d_model, config.dropout)
 
 
-def _mechanism(config: TransformerConfig, name: str) -> Mechanism:
+def _mechanism(config: BlocksConfig, name: str) -> Mechanism:
     head_dim = config.d_model // config.num_heads
     dropout = config.dropout if config.attention_dropout is None else config.attention_dropout
     if name == "scored":
@@ -206,7 +215,7 @@ def _mechanism(config: TransformerConfig, name: str) -> Mechanism:
 
 
 def _attention(
-    config: TransformerConfig, position: Position | None, name: str, memory_dim: int | None = None
+    config: BlocksConfig, position: Position | None, name: str, memory_dim: int | None = None
 ) -> MultiHeadAttention:
     acting = position if position is not None and position.acts_in_attention() else None
     return MultiHeadAttention(
@@ -224,12 +233,12 @@ def _attention(
     )
 
 
-def _feed_forward(config: TransformerConfig) -> FeedForward:
+def _feed_forward(config: BlocksConfig) -> FeedForward:
     dropout = config.dropout if config.activation_dropout is None else config.activation_dropout
     return FeedForward(config.d_model, config.d_ff, config.activation, dropout)
 
 
-def _encoder_block(config: TransformerConfig, position: Position) -> EncoderBlock:
+def _encoder_block(config: BlocksConfig, position: Position) -> EncoderBlock:
     own = _attention(config, position, config.mechanism)
     return EncoderBlock(own, _feed_forward(config), _residual(config), _residual(config))
 

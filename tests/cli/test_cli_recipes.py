@@ -5,10 +5,10 @@ from headwise.errors import ConfigError, DataError
 from headwise.training import recipes
 from headwise.training.recipe import read_recipe
 
-NAMES = ["bahdanau-fra-eng", "multi30k-base", "multi30k-tiny", "phrasebook"]
+NAMES = ["bahdanau-fra-eng", "ewt-upos", "multi30k-base", "multi30k-tiny", "phrasebook"]
 
 
-def test_four_recipes_ship_with_a_line_about_each():
+def test_five_recipes_ship_with_a_line_about_each():
     assert list(recipes.shipped()) == NAMES
     assert all(line.endswith(".") for line in recipes.catalogue().values())
 
@@ -37,6 +37,12 @@ def test_the_sizes_of_the_multi30k_recipes(name, sizes):
     m = recipe.model
     assert (m.encoder_layers, m.decoder_layers, m.d_model, m.d_ff, m.num_heads, m.dropout) == sizes
     assert (recipe.tokenizer.kind, recipe.tokenizer.vocab_size, recipe.tokenizer.joint) == ("bpe", 8000, True)
+
+
+def test_the_sizes_of_the_tagging_recipe():
+    recipe = read_recipe(recipes.find("ewt-upos"))
+    assert (recipe.model.kind, recipe.model.d_model, recipe.model.hidden_dim) == ("rnn", 128, 128)
+    assert (recipe.tokenizer.kind, recipe.spelling.longest, recipe.pooling.place) == ("bpe", 4, "before")
 
 
 def test_the_phrasebook_needs_no_file_of_the_user():

@@ -14,6 +14,8 @@ from headwise.attention.masks import Causal, Padding, Window
 from headwise.attention.mechanisms.scored import Scored
 from headwise.layers.attention import MultiHeadAttention
 from headwise.models.recurrent import RecurrentConfig, build_recurrent
+from headwise.models.token_encoders import AloneConfig, AttentionConfig, ConvolutionConfig, WindowConfig
+from headwise.models.token_tagger import PoolingConfig, build_token_tagger
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig
 from headwise.positions.rotary import Rotary
@@ -195,3 +197,24 @@ def test_without_numbers(name):
 
 def test_what_is_refused_is_documented():
     assert documented.refused("model") == set(REFUSED)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("config", "place"),
+    [
+        (AloneConfig(d_model=8), "after"),
+        (WindowConfig(d_model=8), "before"),
+        (ConvolutionConfig(d_model=8), "after"),
+        (AttentionConfig(d_model=8, encoder_layers=1), "before"),
+    ],
+    ids=["token", "window", "cnn", "attention"],
+)
+def test_one_program_tags_sentences_of_every_length(config, place):
+    torch.compiler.reset()
+    model = build_token_tagger(config, PoolingConfig(place=place), 23, 5).eval()
+    program = torch.compile(model, fullgraph=True, dynamic=True, backend="eager")
+    for pieces in ([[2, 1, 3], [1, 0, 0]], [[1, 2, 1, 1, 4]], [[3, 1], [2, 2], [1, 0]]):
+        counts = torch.tensor(pieces)
+        tokens = torch.randint(4, 23, (len(pieces), int(counts.sum(1).max())))
+        torch.testing.assert_close(program(tokens, counts), model(tokens, counts))

@@ -105,7 +105,7 @@ def test_builds_what_fits_its_tokenizers(make, model, joint):
 
 def test_is_found_by_name():
     assert registry.task_type("translate") is Translate
-    assert list(registry.task_names()) == ["translate"]
+    assert "translate" in registry.task_names()
     with pytest.raises(ConfigError, match=r"unknown task 'translat'; did you mean 'translate'\?"):
         registry.task_type("translat")
     assert issubclass(Translate, Task)
@@ -490,7 +490,7 @@ def test_learns_its_pairs_by_heart(make, model):
         wanted.setdefault(source, []).append(target)
     hits = [output in wanted[source] for (source, _), output in zip(PAIRS, outputs, strict=True)]
     assert sum(hits) == len(PAIRS)
-    scores = scores_of(task, translator.model, "valid")
+    scores = translator.evaluate(task.split("train").pairs)
     # "i'm home ." has two translations, so not every token can be told
     assert scores["loss"] < 0.15
 

@@ -1,0 +1,211 @@
+"""Sentences of words with a tag each: from CoNLL-U or JSON lines, plain or gzip, with errors by line; their options."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Literal, get_args
+
+from pydantic import Field
+
+from headwise.config import Config
+from headwise.data.files import MAX_LINE_BYTES, read_lines
+from headwise.data.jsonl import parse_object, texts
+from headwise.data.readers import is_jsonl
+from headwise.data.text import Normalize, clean
+from headwise.errors import ConfigError, DataError, unknown
+
+TaggedFormat = Literal["auto", "conllu", "jsonl"]
+Column = Literal["upos", "xpos", "feats", "deprel"]
+
+# CoNLL-U: https://universaldependencies.org/format.html
+_COLUMNS = 10
+_FORM = 1
+_PLACES: dict[str, int] = {"upos": 3, "xpos": 4, "feats": 5, "deprel": 7}
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """The words of a sentence, their tags where they are known, and the line (from 1) of the file it begins at."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...] | None
+    line: int
+
+    @property
+    def text(self) -> str:
+        """The words between spaces."""
+        return " ".join(self.words)
+
+
+class TaggedConfig(Config):
+    """Which tagged sentences to read, and how."""
+
+    train: str = Field(description="file of tagged sentences, CoNLL-U or JSON lines")
+    valid: str | None = Field(None, description="validation file; without it a part of train is held out")
+    test: str | None = Field(None, description="test file; without it a part of train is held out")
+    format: TaggedFormat = Field("auto", description="auto (by name, else by content), conllu or jsonl")
+    column: Column = Field("upos", description="what the tags are in CoNLL-U: upos, xpos, feats or deprel")
+    words_key: str = Field("words", description="field of the words in JSON lines")
+    tags_key: str = Field("tags", description="field of the tags in JSON lines")
+    limit: int | None = Field(None, ge=1, description="use only the first sentences of train")
+    valid_fraction: float = Field(0.05, ge=0, lt=1, description="part of train's sentences held out to validate")
+    test_fraction: float = Field(0.05, ge=0, lt=1, description="part of train's sentences held out to test")
+    split_seed: int = Field(0, description="another seed gives another split")
+    max_len: int = Field(256, ge=1, description="longest sentence, in words; longer ones are left out")
+    max_line_bytes: int = Field(MAX_LINE_BYTES, ge=1, description="longer lines are refused")
+
+
+def read_tagged(path: str | os.PathLike[str], config: TaggedConfig, normalize: Normalize = "nfc") -> list[Tagged]:
+    """The sentences of a file to train on or to score: every word has a tag.
+
+    Words are cleaned (see `clean`). In CoNLL-U, comments, multiword tokens (`1-2`) and empty nodes (`1.1`) are skipped.
+
+    Args:
+        config: format, column and keys; its paths are not read.
+
+    Raises:
+        DataError: `file:line: ...`, what is wrong there; no sentences at all.
+    """
+    name = os.fspath(path)
+    found = list(_sentences(name, config, normalize, required=True))
+    if not found:
+        raise DataError(f"{name}: no sentences in it")
+    return found
+
+
+def read_words(path: str | os.PathLike[str], config: TaggedConfig, normalize: Normalize = "nfc") -> Iterator[Tagged]:
+    """The sentences of a file to tag, one after another: as `read_tagged`, or plain text with words between spaces.
+
+    Tags may be missing. A blank line of plain text is a sentence without words.
+
+    Raises:
+        DataError: `file:line: ...`, what is wrong there.
+    """
+    return _sentences(os.fspath(path), config, normalize, required=False)
+
+
+def _sentences(name: str, config: TaggedConfig, normalize: Normalize, required: bool) -> Iterator[Tagged]:
+    if config.format not in get_args(TaggedFormat):
+        raise ConfigError(unknown("format", config.format, get_args(TaggedFormat)))
+    kind = _kind(name, config) if config.format == "auto" else config.format
+    lines = read_lines(name, max_line_bytes=config.max_line_bytes)
+    if kind == "text" and required:
+        raise DataError(
+            f"{name}: neither CoNLL-U nor JSON lines, so there are no tags in it; give a .conllu or .jsonl file, or set"
+            " format to conllu or jsonl to see what is wrong with this one"
+        )
+    if kind == "text":
+        return (Tagged(tuple(clean(text, normalize).split()), None, number) for number, text in lines)
+    if kind == "jsonl":
+        return _of_json(name, lines, config, normalize, required)
+    return _of_conllu(name, lines, config.column, normalize, required)
+
+
+def _kind(name: str, config: TaggedConfig) -> str:
+    """The format, by the ending of the name, else by the first line that is not blank."""
+    suffixes = [suffix.lower() for suffix in PurePath(name).suffixes if suffix.lower() != ".gz"]
+    ending = suffixes[-1] if suffixes else ""
+    if ending in (".conllu", ".conll"):
+        return "conllu"
+    if ending == ".txt":
+        return "text"
+    lines = read_lines(name, max_line_bytes=config.max_line_bytes)
+    first = next((text for _, text in lines if text and not text.isspace()), "")
+    if is_jsonl(name, first):
+        return "jsonl"
+    return "conllu" if first.startswith("# ") or first.count("\t") == _COLUMNS - 1 else "text"
+
+
+def _of_json(
+    name: str, lines: Iterator[tuple[int, str]], config: TaggedConfig, normalize: Normalize, required: bool
+) -> Iterator[Tagged]:
+    for number, text in lines:
+        if not text or text.isspace():
+            continue
+        place = f"{name}:{number}"
+        try:
+            record = parse_object(text)
+            words = texts(record, config.words_key)
+            tags = texts(record, config.tags_key) if required or config.tags_key in record else None
+        except DataError as error:
+            raise DataError(f"{place}: {error}") from None
+        if not words:
+            raise DataError(f"{place}: the sentence is empty; give it words or remove the line")
+        if tags is not None and len(tags) != len(words):
+            raise DataError(f"{place}: {len(words)} words but {len(tags)} tags; give every word one tag")
+        if tags is not None and not all(tags):
+            raise DataError(f"{place}: tag {tags.index('') + 1} is empty; give every word a tag")
+        cleaned = tuple(_cleaned(place, word, normalize) for word in words)
+        yield Tagged(cleaned, None if tags is None else tuple(tags), number)
+
+
+def _of_conllu(
+    name: str, lines: Iterator[tuple[int, str]], column: str, normalize: Normalize, required: bool
+) -> Iterator[Tagged]:
+    words: list[str] = []
+    tags: list[str] = []
+    # the first line of the sentence, comments and skipped lines included; 0 between sentences
+    begun = number = 0
+    for number, text in lines:
+        if not text or text.isspace():
+            if begun:
+                yield _ended(name, begun, words, tags)
+            begun, words, tags = 0, [], []
+            continue
+        if text.startswith("#"):
+            continue
+        begun = begun or number
+        place = f"{name}:{number}"
+        cells = _cells(place, text, len(words) + 1)
+        if cells is not None:
+            words.append(_cleaned(place, cells[_FORM], normalize))
+            tags.append(_tag(place, cells[_PLACES[column]], column, required))
+    if begun:
+        yield _ended(name, begun, words, tags)
+
+
+def _cells(place: str, text: str, expected: int) -> list[str] | None:
+    """The columns of a word's line; None for a line that is no word."""
+    cells = text.split("\t", _COLUMNS)
+    if len(cells) != _COLUMNS:
+        count = text.count("\t") + 1
+        hint = "; columns are separated by tabs, not by spaces" if count == 1 else ""
+        raise DataError(f"{place}: {count} column{'s' if count > 1 else ''}, CoNLL-U has {_COLUMNS}{hint}")
+    number = cells[0]
+    if number.isdecimal():
+        if int(number[:9]) != expected:
+            raise DataError(
+                f"{place}: word {number[:9]} where word {expected} is due; number the words of a sentence 1, 2, ... and"
+                " put a blank line after each sentence"
+            )
+        return cells
+    first, mark, second = number.partition("-") if "-" in number else number.partition(".")
+    if not (mark and first.isdecimal() and second.isdecimal()):
+        raise DataError(f"{place}: {number[:20]!r} is no word number; the first column is a number, 1-2 or 1.1")
+    return None
+
+
+def _tag(place: str, tag: str, column: str, required: bool) -> str:
+    # "_" says that there is nothing, which is a value of feats alone
+    missing = not tag or (tag == "_" and column != "feats")
+    if missing and required:
+        others = ", ".join(other for other in _PLACES if other != column)
+        raise DataError(f"{place}: no {column}; fill the column, or set column to one of {others}")
+    return "" if missing else tag
+
+
+def _ended(name: str, line: int, words: list[str], tags: list[str]) -> Tagged:
+    if not words:
+        raise DataError(f"{name}:{line}: the sentence is empty; give it words or remove it")
+    return Tagged(tuple(words), tuple(tags) if all(tags) else None, line)
+
+
+def _cleaned(place: str, word: str, normalize: Normalize) -> str:
+    try:
+        found = clean(word, normalize)
+    except DataError as error:
+        raise DataError(f"{place}: {error}") from None
+    if not found:
+        raise DataError(f"{place}: a word is empty; write the word or remove it")
+    return found

@@ -1,0 +1,183 @@
+"""Words as tokens: pieces and spelling, which tokens belong to which word of a sentence, batches of sentences."""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from pydantic import Field
+from torch import Tensor
+
+from headwise.config import Config
+from headwise.data.batches import Ragged, padded
+from headwise.data.tokenizers import Tokenizer, TokenizerConfig
+from headwise.errors import ShapeError
+
+# in place of the tag of padding, and of a word whose tag is not known
+NO_TAG = -1
+
+
+class SpellingConfig(Config):
+    """Tokens of a word that tell how it is spelled: its beginnings and endings, itself in small letters, its shape."""
+
+    longest: int = Field(0, ge=0, description="characters of the longest beginning and ending; 0: no such tokens")
+    vocab_size: int = Field(8000, ge=8, description="such tokens at most, the most frequent ones")
+    min_frequency: int = Field(2, ge=1, description="rarer ones are unknown")
+
+
+class WordTokenizer:
+    """Words to token numbers: their pieces, and behind these their spelling.
+
+    Args:
+        pieces: cuts a word into subwords.
+        spelling: knows beginnings, endings, words and shapes; None: pieces only.
+        longest: characters of the longest beginning and ending.
+    """
+
+    def __init__(self, pieces: Tokenizer, spelling: Tokenizer | None, longest: int):
+        self.pieces, self.spelling, self.longest = pieces, spelling, longest
+        self.vocab_size = pieces.vocab_size + (0 if spelling is None else spelling.vocab_size)
+
+    @classmethod
+    def train(cls, words: Sequence[str], pieces: TokenizerConfig, spelling: SpellingConfig) -> "WordTokenizer":
+        """Learns from the words of the training data, each as often as it occurs."""
+        learned = Tokenizer.train(words, pieces)
+        if not spelling.longest:
+            return cls(learned, None, 0)
+        config = TokenizerConfig(
+            kind="word",
+            vocab_size=spelling.vocab_size,
+            min_frequency=spelling.min_frequency,
+            normalize=pieces.normalize,
+            split_punctuation=False,
+        )
+        spelled = (spelling_of(word, spelling.longest) for word in words)
+        return cls(learned, Tokenizer.train(spelled, config), spelling.longest)
+
+    def encode(self, words: Iterable[str]) -> list[list[int]]:
+        """The token numbers of each word; a word that gives none becomes the unknown token."""
+        known = list(words)
+        found = [ids or [self.pieces.unk_id] for ids in self.pieces.encode_batch(known)]
+        if self.spelling is None:
+            return found
+        spelled = self.spelling.encode_batch(spelling_of(word, self.longest) for word in known)
+        first = self.pieces.vocab_size
+        return [ids + [first + number for number in more] for ids, more in zip(found, spelled, strict=True)]
+
+    def clean(self, text: str) -> str:
+        """The text as it is read."""
+        return self.pieces.clean(text)
+
+
+def spelling_of(word: str, longest: int) -> str:
+    """Beginnings, endings and the whole of a word in small letters, and its shape, between spaces.
+
+    The shape has X, x and 0 for runs of capitals, other letters and digits.
+
+    >>> spelling_of("McGee3", 2)
+    '^m ^mc 3$ e3$ ^mcgee3$ =XxXx0'
+    """
+    small, sizes = "_".join(word.lower().split()), range(1, longest + 1)
+    kinds = ("X" if c.isupper() else "x" if c.isalpha() else "0" if c.isdigit() else c for c in word if c != " ")
+    shape = "".join(kind for kind, _ in itertools.groupby(kinds))
+    parts = [*(f"^{small[:size]}" for size in sizes), *(f"{small[-size:]}$" for size in sizes)]
+    return " ".join([*parts, f"^{small}$", f"={shape}"])
+
+
+@dataclass(frozen=True, slots=True)
+class WordRows:
+    """Sentences as tokens, and how many of these each word has, at least one.
+
+    `tags` are numbers, one for each word; `NO_TAG` where it is not known.
+    """
+
+    tokens: Ragged
+    pieces: Ragged
+    tags: Ragged
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def take(self, rows: np.ndarray) -> "WordRows":
+        """These sentences, in this order."""
+        return WordRows(self.tokens.take(rows), self.pieces.take(rows), self.tags.take(rows))
+
+    def lengths(self) -> np.ndarray:
+        """(sentences, 2): the tokens and the words of each, as `token_batches` wants them."""
+        return np.stack([self.tokens.lengths, self.pieces.lengths], axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class WordBatch:
+    """Padded sentences: their tokens, how many of them each word has (0: no word), and the tags of the words."""
+
+    tokens: Int[Tensor, "batch length"]
+    pieces: Int[Tensor, "batch words"]
+    tags: Int[Tensor, "batch words"]
+    indices: list[int]
+    num_tags: int
+
+    @property
+    def num_tokens(self) -> int:
+        """Words whose tag is known."""
+        return self.num_tags
+
+    def to(self, device: torch.device | str) -> "WordBatch":
+        """The same batch on another device."""
+        names = ("tokens", "pieces", "tags")
+        return replace(self, **{name: getattr(self, name).to(device, non_blocking=True) for name in names})
+
+
+def encode_words(
+    sentences: Sequence[Sequence[str]], tokenizer: WordTokenizer, tags: Sequence[Sequence[int]] | None = None
+) -> WordRows:
+    """Cuts every word alone, each different one once.
+
+    Args:
+        tags: numbers, one for each word; None: not known.
+
+    Raises:
+        ShapeError: a sentence with another number of tags than words.
+
+    >>> letters = WordTokenizer.train(["ab"], TokenizerConfig(kind="char"), SpellingConfig())
+    >>> rows = encode_words([["ab", "a"], ["b"]], letters)
+    >>> rows.tokens[0].tolist(), rows.pieces[0].tolist(), rows.tokens.lengths.tolist()
+    ([4, 5, 4], [2, 1], [3, 1])
+    """
+    number: dict[str, int] = {}
+    flat = [number.setdefault(word, len(number)) for sentence in sentences for word in sentence]
+    table = Ragged.of(tokenizer.encode(number))
+    lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
+    words = table.take(np.asarray(flat, dtype=np.int64))
+    pieces = Ragged(words.lengths, lengths)
+    # tokens before each word, and behind the last one
+    before = np.concatenate([[0], np.cumsum(words.lengths)])
+    tokens = Ragged(words.values, before[pieces.starts + lengths] - before[pieces.starts])
+    if tags is None:
+        known = Ragged(np.full(len(flat), NO_TAG, dtype=np.int64), lengths)
+    else:
+        values = np.fromiter(itertools.chain.from_iterable(tags), dtype=np.int64)
+        known = Ragged(values, np.fromiter(map(len, tags), dtype=np.int64, count=len(tags)))
+        if not np.array_equal(known.lengths, lengths):
+            raise ShapeError("every word needs one tag: words and tags of a sentence differ in number")
+    return WordRows(tokens, pieces, known)
+
+
+def collate_words(rows: WordRows, indices: Sequence[int]) -> WordBatch:
+    """Pads the sentences at `indices` to one batch of int64 tensors; no Python work per token.
+
+    Raises:
+        ShapeError: no indices.
+    """
+    if not len(indices):
+        raise ShapeError("a batch needs at least one example")
+    chosen = rows.take(np.asarray(indices, dtype=np.int64))
+    return WordBatch(
+        tokens=padded(chosen.tokens, Tokenizer.pad_id),
+        pieces=padded(chosen.pieces, 0),
+        tags=padded(chosen.tags, NO_TAG),
+        indices=list(indices),
+        num_tags=int((chosen.tags.values != NO_TAG).sum()),
+    )

@@ -1,0 +1,230 @@
+"""Encoders that hand a vector of each place on, one for each name in a recipe, and how they are built."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from jaxtyping import Float, Int
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from headwise.attention.dropout import drop
+from headwise.attention.precision import uncast
+from headwise.attention.zeros import zeroed_beyond
+from headwise.config import Config
+from headwise.layers.blocks import Residual
+from headwise.layers.embeddings import Placed
+from headwise.layers.feed_forward import FeedForward
+from headwise.layers.initializers import Scheme
+from headwise.layers.recurrent import build_layer, read_both
+from headwise.models.transformer import TransformerEncoder, build_encoder
+from headwise.models.transformer_config import BlocksConfig
+from headwise.positions import build as build_position
+
+
+class TokenEncoder(nn.Module, ABC):
+    """Reads a sequence of vectors and says something about each; `width` is that of its output."""
+
+    width: int
+
+    @abstractmethod
+    def forward(
+        self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
+    ) -> Float[Tensor, "batch length width"]:
+        """What is said of the places beyond `valid_lens` means nothing, and what stands there changes nothing."""
+
+
+class AloneEncoder(TokenEncoder):
+    """Each vector alone: x + dropout(feed_forward(norm(x))). It knows no context: what others gain is theirs."""
+
+    def __init__(self, feed_forward: FeedForward, residual: Residual):
+        super().__init__()
+        self.feed_forward, self.residual = feed_forward, residual
+        self.width = feed_forward.outer.out_features
+
+    def forward(
+        self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
+    ) -> Float[Tensor, "batch length width"]:
+        x = zeroed_beyond(x, valid_lens)
+        joined: Tensor = self.residual(x, self.feed_forward(self.residual.before(x)))
+        return joined
+
+
+class WindowEncoder(TokenEncoder):
+    """W [x_{i-r}; ...; x_{i+r}] through a feed-forward network; beyond the ends of a sequence stand zeros.
+
+    Args:
+        join: from the 2r + 1 vectors of a window side by side.
+        alone: what follows.
+    Source: Collobert et al. 2011, "Natural Language Processing (Almost) from Scratch", section 3.2.1.
+    """
+
+    def __init__(self, join: nn.Linear, alone: AloneEncoder, radius: int):
+        super().__init__()
+        self.join, self.alone, self.radius, self.width = join, alone, radius, alone.width
+
+    def forward(
+        self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
+    ) -> Float[Tensor, "batch length width"]:
+        framed = F.pad(zeroed_beyond(x, valid_lens), (0, 0, self.radius, self.radius))
+        # (batch, length, d_model, window), the window before the vectors it is made of
+        windows = framed.unfold(1, 2 * self.radius + 1, 1).mT
+        read: Tensor = self.alone(self.join(windows.flatten(2)), valid_lens)
+        return read
+
+
+class ConvolutionEncoder(TokenEncoder):
+    """Blocks of x + dropout(relu(convolution(norm(x)))); beyond the ends of a sequence every layer reads zeros.
+
+    Each layer sees as much further as its filter reaches.
+
+    Args:
+        convolutions: of an odd size, padded to keep the length.
+        residuals: one for each.
+        norm: closes the stack.
+    """
+
+    def __init__(self, convolutions: Sequence[nn.Conv1d], residuals: Sequence[Residual], norm: nn.LayerNorm):
+        super().__init__()
+        self.convolutions, self.residuals = nn.ModuleList(convolutions), nn.ModuleList(residuals)
+        self.norm, self.width = norm, convolutions[0].out_channels
+
+    def forward(
+        self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
+    ) -> Float[Tensor, "batch length width"]:
+        x = zeroed_beyond(x, valid_lens)
+        for convolution, residual in zip(self.convolutions, self.residuals, strict=True):
+            assert isinstance(residual, Residual)
+            inside = zeroed_beyond(residual.before(x), valid_lens)
+            x = residual(x, F.relu(convolution(inside.mT).mT))
+        normed: Tensor = self.norm(x)
+        return normed
+
+
+class BidirectionalEncoder(TokenEncoder):
+    """Recurrent layers that read in both directions; the states of both stand side by side.
+
+    Args:
+        layers: from the first to the last, one reader for each direction.
+        dropout: on the output of every layer but the last, while training.
+    Source: Graves and Schmidhuber 2005, "Framewise phoneme classification with bidirectional LSTM".
+    """
+
+    def __init__(self, layers: list[list[nn.GRU | nn.LSTMCell]], dropout: float):
+        super().__init__()
+        self.layers, self.dropout = nn.ModuleList(nn.ModuleList(directions) for directions in layers), dropout
+        self.width = sum(layer.hidden_size for layer in layers[-1])
+
+    def forward(
+        self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
+    ) -> Float[Tensor, "batch length width"]:
+        with uncast(x):
+            states = zeroed_beyond(x, valid_lens).transpose(0, 1)
+            for number, directions in enumerate(self.layers):
+                assert isinstance(directions, nn.ModuleList)
+                if number:
+                    states = drop(states, self.dropout if self.training else 0.0)
+                states = read_both(directions, states, valid_lens)[0]
+            return states.transpose(0, 1)
+
+
+class AttentionEncoder(TokenEncoder):
+    """The encoder of a Transformer over vectors: each place attends to all."""
+
+    def __init__(self, encoder: TransformerEncoder, width: int):
+        super().__init__()
+        self.encoder, self.width = encoder, width
+
+    def forward(
+        self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
+    ) -> Float[Tensor, "batch length width"]:
+        states: Tensor = self.encoder(zeroed_beyond(x, valid_lens), valid_lens).states
+        return states
+
+
+class AloneConfig(Config):
+    """Each token alone: what context is worth is the difference from this."""
+
+    kind: Literal["token"] = Field("token", description="the family of the encoder")
+    d_model: int = Field(128, ge=1, description="width of the embeddings")
+    d_ff: int = Field(256, ge=1, description="width inside the feed-forward network")
+    dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings, inside the network and on its output")
+    initializer: Scheme = Field("xavier", description="of the linear layers")
+
+    def encoder(self) -> TokenEncoder:
+        """A new encoder, its weights not yet initialised."""
+        return _alone(self.d_model, self.d_ff, self.dropout)
+
+
+class WindowConfig(Config):
+    """Neighbours side by side."""
+
+    kind: Literal["window"] = Field("window", description="the family of the encoder")
+    d_model: int = Field(128, ge=1, description="width of the embeddings and of the encoder")
+    d_ff: int = Field(256, ge=1, description="width inside the feed-forward network")
+    radius: int = Field(2, ge=0, description="neighbours that are seen on either side")
+    dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings, inside the network and on its output")
+    initializer: Scheme = Field("xavier", description="of the linear layers")
+
+    def encoder(self) -> TokenEncoder:
+        """A new encoder, its weights not yet initialised."""
+        join = nn.Linear((2 * self.radius + 1) * self.d_model, self.d_model)
+        return WindowEncoder(join, _alone(self.d_model, self.d_ff, self.dropout), self.radius)
+
+
+class ConvolutionConfig(Config):
+    """A stack of convolutions."""
+
+    kind: Literal["cnn"] = Field("cnn", description="the family of the encoder")
+    d_model: int = Field(128, ge=1, description="width of the embeddings and of every layer")
+    num_layers: int = Field(3, ge=1, description="convolutions, each of which sees further")
+    radius: int = Field(1, ge=0, description="neighbours that a filter reads on either side")
+    dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings and on the output of every layer")
+    initializer: Scheme = Field("xavier", description="of the linear layer of the output")
+
+    def encoder(self) -> TokenEncoder:
+        """A new encoder, its weights not yet initialised."""
+        width, numbers = self.d_model, range(self.num_layers)
+        stack = [nn.Conv1d(width, width, 2 * self.radius + 1, padding=self.radius) for _ in numbers]
+        residuals = [Residual.pre_norm(width, self.dropout) for _ in numbers]
+        return ConvolutionEncoder(stack, residuals, nn.LayerNorm(width))
+
+
+class BidirectionalConfig(Config):
+    """Recurrent layers in both directions."""
+
+    kind: Literal["rnn"] = Field("rnn", description="the family of the encoder")
+    cell: Literal["gru", "lstm"] = Field("gru", description="the recurrent cell; gru is the faster one")
+    d_model: int = Field(128, ge=1, description="width of the embeddings")
+    hidden_dim: int = Field(128, ge=1, description="width of the hidden states of each direction")
+    num_layers: int = Field(1, ge=1, description="recurrent layers")
+    dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings, between layers and on the output")
+    initializer: Scheme = Field("xavier", description="of the matrices of linear and recurrent layers")
+
+    def encoder(self) -> TokenEncoder:
+        """A new encoder, its weights not yet initialised."""
+        sizes = [self.d_model] + [2 * self.hidden_dim] * (self.num_layers - 1)
+        layers = [[build_layer(self.cell, size, self.hidden_dim) for _ in range(2)] for size in sizes]
+        return BidirectionalEncoder(layers, self.dropout)
+
+
+class AttentionConfig(BlocksConfig):
+    """The encoder of a Transformer."""
+
+    kind: Literal["attention"] = Field("attention", description="the family of the encoder")
+
+    def encoder(self) -> TokenEncoder:
+        """A new encoder, its weights not yet initialised."""
+        head_dim = self.d_model // self.num_heads
+        position = build_position(self.position, self.d_model, head_dim, self.num_heads, self.max_len)
+        return AttentionEncoder(build_encoder(self, Placed(position), position), self.d_model)
+
+
+EncoderConfig = Annotated[
+    AloneConfig | WindowConfig | ConvolutionConfig | BidirectionalConfig | AttentionConfig, Field(discriminator="kind")
+]
+
+
+def _alone(d_model: int, d_ff: int, dropout: float) -> AloneEncoder:
+    return AloneEncoder(FeedForward(d_model, d_ff, dropout=dropout), Residual.pre_norm(d_model, dropout))

@@ -1,0 +1,162 @@
+"""A trained tagger: applies a model to sentences of words, many at a time, and scores it."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headwise import metrics
+from headwise.data.batches import token_batches
+from headwise.data.tagged import Tagged, TaggedConfig, read_words
+from headwise.data.words import NO_TAG, WordTokenizer, collate_words, encode_words
+from headwise.errors import DataError
+from headwise.labels import visible
+from headwise.models.token_tagger import TokenTagger
+from headwise.predictors.predictor import Form, Predictor
+
+# tokens that are read together, padding included
+PREDICTION_TOKENS = 4096
+
+
+class Tagger(Predictor[Tagged, list[str], Tagged]):
+    """A model with its tokenizer and tags.
+
+    Args:
+        model: in `eval()` while it tags.
+        tags: by their numbers.
+        words: every word of training and its most frequent tag there.
+        data: how files are read.
+    """
+
+    def __init__(
+        self,
+        model: TokenTagger,
+        tokenizer: WordTokenizer,
+        tags: Sequence[str],
+        words: Mapping[str, str],
+        data: TaggedConfig,
+    ):
+        self.model, self.tokenizer, self.data = model, tokenizer, data
+        self.tags, self.words = list(tags), words
+
+    def parse(self, text: str) -> Tagged:
+        """A sentence of words between spaces."""
+        return Tagged(tuple(self.tokenizer.clean(text).split()), None, 1)
+
+    def read(self, path: Path) -> Iterator[Tagged]:
+        """The sentences of a CoNLL-U file, of JSON lines, or of plain text with words between spaces, one a line."""
+        return read_words(path, self.data, self.tokenizer.pieces.config.normalize)
+
+    def tag(self, sentences: Sequence[str]) -> list[list[str]]:
+        """The tags of sentences of words between spaces."""
+        return self.predict([self.parse(sentence) for sentence in sentences])
+
+    @torch.inference_mode()
+    def predict(self, items: Sequence[Tagged], options: Any = None) -> list[list[str]]:
+        """A tag for each word of each sentence, in their order; `options` are none."""
+        found: list[list[str]] = [[] for _ in items]
+        real = [place for place, item in enumerate(items) if item.words]
+        rows = encode_words([items[place].words for place in real], self.tokenizer)
+        longest = int(rows.lengths().max(initial=0))
+        device = self.model.head.weight.device
+        for batch in token_batches(rows.lengths(), max_tokens=max(PREDICTION_TOKENS, longest), shuffle=False):
+            made = collate_words(rows, batch).to(device)
+            best = self.model(made.tokens, made.pieces).argmax(-1)
+            for row, place in zip(best.tolist(), batch, strict=True):
+                item = items[real[place]]
+                found[real[place]] = [self.tags[number] for number in row[: len(item.words)]]
+        return found
+
+    def write(self, item: Tagged, output: list[str], form: Form, options: Any = None) -> list[str]:
+        """`word/TAG word/TAG`, or a line of JSON that can be read again as data."""
+        if form == "text":
+            return [visible(" ".join(f"{word}/{tag}" for word, tag in zip(item.words, output, strict=True)))]
+        fields = {self.data.words_key: item.words, self.data.tags_key: output}
+        return [json.dumps(fields, ensure_ascii=False)]
+
+    def evaluate(self, examples: Sequence[Tagged], *, options: Any = None) -> dict[str, float | str]:
+        """Accuracy and macro-F1; of words that training has and has not; of the most frequent tag of each word.
+
+        `per_tag` is the F1 of each tag with how often it occurs. `baseline` gives each word its most frequent tag in
+        training, and other words the most frequent tag of those that occur there once. Shares of nothing are NaN.
+
+        Raises:
+            DataError: no words, or words without a tag.
+        """
+        gold = [tag for example in examples for tag in example.tags or ()]
+        words = [self.tokenizer.clean(word) for example in examples for word in example.words]
+        if not words:
+            raise DataError("there is nothing to score: no words")
+        if len(gold) != len(words):
+            line = next(example.line for example in examples if len(example.tags or ()) != len(example.words))
+            raise DataError(f"the sentence of line {line} has no tags to compare with; tag all of its words")
+        said = [tag for tags in self.predict(examples) for tag in tags]
+        right = np.array([a == b for a, b in zip(said, gold, strict=True)])
+        seen = np.array([word in self.words for word in words])
+        guesses = [self.words.get(word, self.words.get("", "")) for word in words]
+        scores: dict[str, float | str] = {"accuracy": float(right.mean()), "macro_f1": 0.0}
+        scores |= {"accuracy_seen": _mean(right[seen]), "accuracy_unseen": _mean(right[~seen])}
+        scores["unseen"] = float(1 - seen.mean())
+        scores["baseline"] = _mean(np.array([a == b for a, b in zip(guesses, gold, strict=True)]))
+        scores["macro_f1"], scores["per_tag"] = _by_tag(said, gold)
+        return scores
+
+
+def counted(said: Tensor, gold: Tensor, num_tags: int) -> dict[str, float]:
+    """How often each tag is right, predicted and gold, by its number; counts of several batches add up.
+
+    Args:
+        gold: `NO_TAG` where there is nothing to compare with; numbers from `num_tags` on are tags that training lacks.
+    """
+    known = gold != NO_TAG
+    pairs = {"predicted": said[known], "gold": gold[known], "right": gold[known & (said == gold)]}
+    stats: dict[str, float] = {}
+    for name, numbers in pairs.items():
+        # all tags that training lacks are one, which is never right
+        found = torch.bincount(numbers.clamp(max=num_tags), minlength=num_tags + 1).tolist()
+        stats |= {f"{name}_{number}": float(count) for number, count in enumerate(found)}
+    return stats
+
+
+def count_scores(stats: Mapping[str, float], num_tags: int) -> dict[str, float]:
+    """Accuracy and macro-F1 of summed counts; all tags that training lacks are one class."""
+    names = ("right", "predicted", "gold")
+    right, predicted, gold = ([stats.get(f"{name}_{tag}", 0.0) for tag in range(num_tags + 1)] for name in names)
+    return {"accuracy": sum(right) / max(1.0, sum(gold)), "macro_f1": metrics.macro_f1(right, predicted, gold)}
+
+
+def most_frequent(sentences: Iterable[Tagged]) -> dict[str, str]:
+    """The most frequent tag of every word, of equally frequent ones the first; under "" that of words that occur once.
+
+    >>> most_frequent([Tagged(("a", "saw"), ("DET", "NOUN"), 1), Tagged(("saw",), ("NOUN",), 2)])
+    {'a': 'DET', 'saw': 'NOUN', '': 'DET'}
+    """
+    tags: dict[str, Counter[str]] = {}
+    for sentence in sentences:
+        for word, tag in zip(sentence.words, sentence.tags or (), strict=True):
+            tags.setdefault(word, Counter())[tag] += 1
+    once = Counter(next(iter(found)) for found in tags.values() if found.total() == 1)
+    all_tags = sum(tags.values(), Counter[str]())
+    best = {word: found.most_common(1)[0][0] for word, found in tags.items()}
+    rare = (once or all_tags).most_common(1)
+    return best | ({"": rare[0][0]} if rare else {})
+
+
+def _mean(right: np.ndarray) -> float:
+    return float(right.mean()) if len(right) else float("nan")
+
+
+def _by_tag(said: Sequence[str], gold: Sequence[str]) -> tuple[float, str]:
+    """Macro-F1, and the F1 of each tag with its count, the most frequent first."""
+    predicted, wanted = Counter(said), Counter(gold)
+    right = Counter(tag for tag, other in zip(said, gold, strict=True) if tag == other)
+    tags = sorted(predicted | wanted, key=lambda tag: (-wanted[tag], tag))
+    counts = [[float(counter[tag]) for tag in tags] for counter in (right, predicted, wanted)]
+    scores = [metrics.f1(*found) for found in zip(*counts, strict=True)]
+    each = [f"{tag} {score:.4f} ({wanted[tag]:,})" for tag, score in zip(tags, scores, strict=True)]
+    return metrics.macro_f1(*counts), ", ".join(each)

@@ -1,0 +1,257 @@
+"""Tagging: words in, a tag for each; parts of speech, or whatever the data calls its tags."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import PurePath
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Float
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from headwise.attention.precision import wide
+from headwise.config import Config
+from headwise.data.corpus import resolve
+from headwise.data.files import sha256
+from headwise.data.readers import Pair
+from headwise.data.sources import Limits, Source, bucketed
+from headwise.data.splits import overlap, split_by
+from headwise.data.tagged import Tagged, TaggedConfig, read_tagged
+from headwise.data.text import Normalize
+from headwise.data.tokenizers import Tokenizer, TokenizerConfig
+from headwise.data.words import NO_TAG, SpellingConfig, WordBatch, WordRows, WordTokenizer, collate_words, encode_words
+from headwise.errors import CheckpointError, DataError
+from headwise.models.token_encoders import EncoderConfig
+from headwise.models.token_tagger import PoolingConfig, TokenTagger, build_token_tagger
+from headwise.predictors.tagger import Tagger, count_scores, counted, most_frequent
+from headwise.tasks.task import Assets, Metric, Stats, Task
+
+TOKENIZER_FILE, SPELLING_FILE = "tokenizer.json", "spelling.tokenizer.json"
+TAGS_FILE, WORDS_FILE = "tags.json", "words.json"
+SPLITS = ("train", "valid", "test")
+
+
+class TagConfig(Config):
+    """What to tag, with which tokens and model, and how to train it to."""
+
+    data: TaggedConfig = Field(description="the tagged sentences")
+    tokenizer: TokenizerConfig = Field(TokenizerConfig(), description="how a word becomes tokens")
+    spelling: SpellingConfig = Field(SpellingConfig(), description="tokens that tell how a word is spelled")
+    model: EncoderConfig = Field(description="the encoder: token, window, cnn, rnn or attention")
+    pooling: PoolingConfig = Field(PoolingConfig(), description="how the tokens of a word become one vector")
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the target spread over the tags")
+    show: list[str] = Field(
+        default=[], description="sentences, words between spaces, tagged at each validation; the first ones if empty"
+    )
+    num_shown: int = Field(4, ge=0, description="how many sentences are shown if none are named")
+
+    @model_validator(mode="after")
+    def _spelling_is_pooled_first(self) -> "TagConfig":
+        if self.spelling.longest and (self.pooling.place, self.pooling.kind) != ("before", "mean"):
+            raise ValueError('spelling has no order to read: set pooling.place = "before" and pooling.kind = "mean"')
+        return self
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """The examples of a split: the sentences that are kept, and their numbers."""
+
+    sentences: list[Tagged]
+    rows: WordRows
+
+
+class Tag(Task[dict[str, Sentences]]):
+    """Tagging of words, each of which has one tag."""
+
+    name: ClassVar[str] = "tag"
+    config_type: ClassVar[type[Config]] = TagConfig
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("loss", "low"),
+        Metric("accuracy", "high"),
+        Metric("macro_f1", "high"),
+    )
+    config: TagConfig
+
+    def __init__(self, config: TagConfig, assets: Assets[dict[str, Sentences]]):
+        super().__init__(config, assets)
+        pieces = Tokenizer.from_bytes(assets.file(TOKENIZER_FILE), TOKENIZER_FILE)
+        longest = config.spelling.longest
+        spelling = Tokenizer.from_bytes(assets.file(SPELLING_FILE), SPELLING_FILE) if longest else None
+        self.tokenizer = WordTokenizer(pieces, spelling, longest)
+        self.tags, self.words = _tags(assets), _words(assets)
+
+    @classmethod
+    def prepare(cls, config: TagConfig) -> Assets[dict[str, Sentences]]:
+        parts, digests, notes = _read(config.data, config.tokenizer.normalize)
+        train = parts["train"]
+        words = [word for sentence in train for word in sentence.words]
+        tokenizer = WordTokenizer.train(words, config.tokenizer, config.spelling)
+        tags = sorted({tag for sentence in train for tag in sentence.tags or ()})
+        frequent = most_frequent(train)
+        data = {}
+        for split, sentences in parts.items():
+            data[split] = _encoded(sentences, tokenizer, tags, config.data.max_len)
+            notes += _told(split, sentences, data[split], tags, frequent, config.data.max_len)
+        if not data["train"].sentences:
+            raise DataError(
+                f"{config.data.train}: every sentence is longer than max_len {config.data.max_len}; raise the limit"
+            )
+        files = {TOKENIZER_FILE: tokenizer.pieces.to_bytes(), TAGS_FILE: _bytes(tags), WORDS_FILE: _bytes(frequent)}
+        if tokenizer.spelling is not None:
+            files[SPELLING_FILE] = tokenizer.spelling.to_bytes()
+        return Assets(files, data, digests, tuple(notes))
+
+    @classmethod
+    def examples(cls, config: TagConfig, split: str) -> list[Tagged]:
+        return _read(config.data, config.tokenizer.normalize)[0][split]
+
+    def build(self) -> TokenTagger:
+        return build_token_tagger(self.config.model, self.config.pooling, self.tokenizer.vocab_size, len(self.tags))
+
+    def source(self, split: str, limits: Limits) -> Source[WordBatch] | None:
+        rows = self.split(split).rows
+        if not len(rows):
+            return None
+        return bucketed(rows.lengths(), partial(self.collate, split), limits, shuffle=split == "train")
+
+    def split(self, split: str) -> Sentences:
+        """The examples of a split; none in a run that is loaded."""
+        found = None if self.assets.data is None else self.assets.data.get(split)
+        return Sentences([], encode_words([], self.tokenizer)) if found is None else found
+
+    def collate(self, split: str, indices: list[int]) -> WordBatch:
+        """The examples at these places as a batch."""
+        return collate_words(self.split(split).rows, indices)
+
+    def loss(self, model: nn.Module, batch: WordBatch) -> Float[Tensor, ""]:
+        assert isinstance(model, TokenTagger)
+        return self._loss(model(batch.tokens, batch.pieces), batch.tags, self.config.label_smoothing)
+
+    def measure(self, model: nn.Module, batches: Iterable[WordBatch]) -> Stats:
+        """Log-likelihood of the tags that the model knows, and how often each tag is right, predicted and gold."""
+        assert isinstance(model, TokenTagger)
+        stats: Counter[str] = Counter()
+        nll = 0.0
+        for batch in batches:
+            logits = model(batch.tokens, batch.pieces)
+            nll += float(self._loss(logits, batch.tags, 0.0))
+            stats["tokens"] += int(((batch.tags != NO_TAG) & (batch.tags < len(self.tags))).sum())
+            stats.update(counted(logits.argmax(-1), batch.tags, len(self.tags)))
+        return {"nll": nll, **stats}
+
+    def summarise(self, stats: Stats) -> dict[str, float]:
+        loss = stats.get("nll", 0.0) / max(1.0, stats.get("tokens", 0.0))
+        return {"loss": loss} | count_scores(stats, len(self.tags))
+
+    def samples(self, model: nn.Module) -> list[str]:
+        tagger = self.predictor(model)
+        shown = [tagger.parse(text) for text in self.config.show]
+        if not shown:
+            shown = (self.split("valid").sentences or self.split("train").sentences)[: self.config.num_shown]
+        return [line for pair in zip(shown, tagger.predict(shown), strict=True) for line in tagger.write(*pair, "text")]
+
+    def predictor(self, model: nn.Module) -> Tagger:
+        assert isinstance(model, TokenTagger)
+        return Tagger(model, self.tokenizer, self.tags, self.words, self.config.data)
+
+    def card(self, metrics: Mapping[str, float]) -> str:
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        return (
+            f"# Tagger trained on {PurePath(self.config.data.train).name}\n\n"
+            f"An encoder of kind {self.config.model.kind} over {self.config.tokenizer.kind} tokens that gives each word"
+            f" one of {len(self.tags)} tags, trained with Headwise on {len(self.split('train').sentences)} sentences."
+            f" Validation: {scores or 'none'}.\n\n"
+            '    headwise predict RUN "words between spaces"\n    headwise evaluate RUN --data sentences.conllu\n\n'
+            "`RUN` is this folder. It is complete and can be moved.\n"
+        )
+
+    def _loss(self, logits: Tensor, tags: Tensor, smoothing: float) -> Tensor:
+        # a tag that training lacks has no logit; there is none in training itself
+        wanted = tags.masked_fill(tags >= len(self.tags), NO_TAG).flatten()
+        rows = wide(logits).flatten(0, 1)
+        return F.cross_entropy(rows, wanted, ignore_index=NO_TAG, reduction="sum", label_smoothing=smoothing)
+
+
+def _read(data: TaggedConfig, normalize: Normalize) -> tuple[dict[str, list[Tagged]], dict[str, str], list[str]]:
+    """The sentences of each split, the SHA-256 of each file by its split, and what is odd about them."""
+    paths = {split: resolve(path) for split in SPLITS if (path := getattr(data, split)) is not None}
+    given = {split: read_tagged(path, data, normalize) for split, path in paths.items()}
+    fractions = (
+        0.0 if "valid" in given else data.valid_fraction,
+        0.0 if "test" in given else data.test_fraction,
+    )
+    train = given.pop("train")[: data.limit]
+    taken = split_by(train, lambda sentence: sentence.text, fractions, data.split_seed, "sentences")
+    parts = dict(zip(SPLITS, taken, strict=True)) | given
+    notes = []
+    for split in given:
+        if (seen := overlap(_pairs(parts["train"]), _pairs(given[split]))).source_lines:
+            notes.append(
+                f"{split}: {len(seen.source_lines):,} of {seen.held_out:,} held-out sentences are in the training part,"
+                f" {len(seen.pair_lines):,} with the same tags"
+            )
+    return parts, {split: sha256(path) for split, path in paths.items()}, notes
+
+
+def _pairs(sentences: list[Tagged]) -> list[Pair]:
+    return [Pair(sentence.text, " ".join(sentence.tags or ()), sentence.line) for sentence in sentences]
+
+
+def _encoded(sentences: list[Tagged], tokenizer: WordTokenizer, tags: list[str], max_len: int) -> Sentences:
+    """The sentences within the limit of length, and their numbers; tags that training lacks are numbered behind."""
+    others = sorted({tag for sentence in sentences for tag in sentence.tags or ()} - set(tags))
+    number = {tag: place for place, tag in enumerate([*tags, *others])}
+    wanted = [[number[tag] for tag in sentence.tags or ()] for sentence in sentences]
+    rows = encode_words([sentence.words for sentence in sentences], tokenizer, wanted)
+    kept = np.flatnonzero(rows.pieces.lengths <= max_len)
+    return Sentences([sentences[place] for place in kept], rows.take(kept))
+
+
+def _told(
+    split: str, sentences: list[Tagged], kept: Sentences, tags: list[str], words: Mapping[str, str], max_len: int
+) -> list[str]:
+    """What was left out of a split, and what of it training lacks."""
+    notes = []
+    if lost := len(sentences) - len(kept.sentences):
+        notes.append(f"{split}: {lost:,} of {len(sentences):,} sentences are longer than max_len {max_len}")
+    if split == "train" or not kept.sentences:
+        return notes
+    total = len(kept.rows.tags.values)
+    unseen = sum(word not in words for sentence in kept.sentences for word in sentence.words)
+    notes.append(f"{split}: {unseen / total:.1%} of {total:,} words are not in the training part")
+    others = Counter(tag for sentence in kept.sentences for tag in sentence.tags or () if tag not in tags)
+    if others:
+        named = ", ".join(f"{tag} ({count:,})" for tag, count in others.most_common(5))
+        more = ", ..." if len(others) > 5 else ""
+        notes.append(f"{split}: tags that training lacks, so that they cannot be got right: {named}{more}")
+    return notes
+
+
+def _bytes(value: list[str] | dict[str, str]) -> bytes:
+    return (json.dumps(value, ensure_ascii=False, sort_keys=True) + "\n").encode()
+
+
+def _tags(assets: Assets[dict[str, Sentences]]) -> list[str]:
+    found = _json(assets, TAGS_FILE)
+    if not isinstance(found, list) or not found:
+        raise CheckpointError(f"{TAGS_FILE}: not a list of tags; restore it from a copy of the run")
+    return found
+
+
+def _words(assets: Assets[dict[str, Sentences]]) -> dict[str, str]:
+    found = _json(assets, WORDS_FILE)
+    if not isinstance(found, dict):
+        raise CheckpointError(f"{WORDS_FILE}: not a table of words; restore it from a copy of the run")
+    return found
+
+
+def _json(assets: Assets[dict[str, Sentences]], name: str) -> object:
+    try:
+        return json.loads(assets.file(name))
+    except ValueError:
+        return None

@@ -1,0 +1,236 @@
+"""Tagged sentences from CoNLL-U and JSON lines, their errors by line, and words as subwords."""
+
+import gzip
+
+import numpy as np
+import pytest
+import torch
+
+from headwise.config import build
+from headwise.data.tagged import Tagged, TaggedConfig, read_tagged, read_words
+from headwise.data.tokenizers import TokenizerConfig
+from headwise.data.words import NO_TAG, SpellingConfig, WordTokenizer, collate_words, encode_words, spelling_of
+from headwise.errors import ConfigError, DataError, ShapeError
+
+
+def row(number, form, upos="NOUN", xpos="NN", feats="_", deprel="root"):
+    return f"{number}\t{form}\t{form}\t{upos}\t{xpos}\t{feats}\t0\t{deprel}\t_\t_"
+
+
+SAMPLE = "\n".join(
+    [
+        "# sent_id = 1",
+        "# text = I don't saw",
+        row(1, "I", "PRON", "PRP", "Case=Nom", "nsubj"),
+        row("2-3", "don't", "_", "_"),
+        row(2, "do", "AUX", "VBP", deprel="aux"),
+        row(3, "n't", "PART", "RB", deprel="advmod"),
+        row("3.1", "ghost", "VERB", "VB"),
+        row(4, "saw", "VERB", "VB"),
+        "",
+        "",
+        "# text = Ja",
+        row(1, "Ja", "INTJ", "UH"),
+    ]
+)
+
+
+@pytest.fixture
+def write(tmp_path):
+    def written(text, name="data.conllu"):
+        path = tmp_path / name
+        data = text.encode()
+        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        return path
+
+    return written
+
+
+def config(**fields):
+    return build(TaggedConfig, {"train": "unread"} | fields, "recipe")
+
+
+@pytest.mark.parametrize("name", ["data.conllu", "data.conllu.gz", "data.CONLL", "without-ending"])
+@pytest.mark.parametrize("end", ["", "\n", "\n\n"])
+def test_words_of_conllu(write, name, end):
+    found = read_tagged(write(SAMPLE + end, name), config())
+    assert found == [
+        Tagged(("I", "do", "n't", "saw"), ("PRON", "AUX", "PART", "VERB"), 3),
+        Tagged(("Ja",), ("INTJ",), 12),
+    ]
+    assert found[0].text == "I do n't saw"
+
+
+@pytest.mark.parametrize(
+    ("column", "tags"),
+    [
+        ("xpos", ("PRP", "VBP", "RB", "VB")),
+        ("feats", ("Case=Nom", "_", "_", "_")),
+        ("deprel", ("nsubj", "aux", "advmod", "root")),
+    ],
+)
+def test_the_column_of_the_tags_is_chosen(write, column, tags):
+    assert read_tagged(write(SAMPLE), config(column=column))[0].tags == tags
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1\tI\tI", r"data.conllu:1: 3 columns, CoNLL-U has 10$"),
+        ("1 I I PRON", r"data.conllu:1: 1 column, CoNLL-U has 10; columns are separated by tabs, not by spaces"),
+        (row(1, "I") + "\tmore", "data.conllu:1: 11 columns, CoNLL-U has 10"),
+        (row("x", "I"), "data.conllu:1: 'x' is no word number; the first column is a number, 1-2 or 1.1"),
+        (row("1-", "I"), "data.conllu:1: '1-' is no word number"),
+        (row(1, "I") + "\n" + row(3, "saw"), "data.conllu:2: word 3 where word 2 is due; .* a blank line after each"),
+        (row(1, "I") + "\n\n" + row(1, "I", "_"), "data.conllu:3: no upos; .* set column to one of xpos, feats, depre"),
+        (row(1, "\u00a0"), "data.conllu:1: a word is empty; write the word or remove it"),
+        (row(1, "a" + "\u0301" * 300), "data.conllu:1: more than 256 combining marks in a row"),
+        ("# c\n" + row("1-2", "don't") + "\n\n", "data.conllu:2: the sentence is empty; give it words or remove it"),
+        ("# nothing\n", "data.conllu: no sentences in it"),
+        (row(1, "x" * 200), "data.conllu:1: the line is longer than 100 bytes"),
+    ],
+)
+def test_errors_of_conllu_name_the_line(write, text, message):
+    with pytest.raises(DataError, match=message):
+        read_tagged(write(text), config(max_line_bytes=100 if "x" * 200 in text else 9999))
+
+
+def test_not_utf8_is_an_error_by_line(tmp_path):
+    (tmp_path / "data.conllu").write_bytes(row(1, "a").encode() + b"\n\n" + row(1, "\xe9").encode("latin-1"))
+    with pytest.raises(DataError, match=r"data.conllu:3: byte \d+ \(0xe9\) is not UTF-8: perhaps Latin-1"):
+        read_tagged(tmp_path / "data.conllu", config())
+
+
+@pytest.mark.parametrize("name", ["data.jsonl", "data.jsonl.gz", "unnamed"])
+def test_words_of_json_lines(write, name):
+    text = '{"words": ["I", "saw\\u00a0it"], "tags": ["PRON", "VERB"]}\n\n{"words": ["Ja"], "tags": ["INTJ"], "n": 3}\n'
+    assert read_tagged(write(text, name), config()) == [
+        Tagged(("I", "saw it"), ("PRON", "VERB"), 1),
+        Tagged(("Ja",), ("INTJ",), 3),
+    ]
+
+
+def test_the_keys_of_json_lines_are_chosen(write):
+    path = write('{"tokens": ["I"], "ner": ["O"]}\n', "data.jsonl")
+    assert read_tagged(path, config(words_key="tokens", tags_key="ner")) == [Tagged(("I",), ("O",), 1)]
+    with pytest.raises(DataError, match=r"data.jsonl:1: missing field 'words': unknown field 'words'; known: ner, to"):
+        read_tagged(path, config())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"words": ["a", "b"], "tags": ["X"]}', "2 words but 1 tags; give every word one tag"),
+        ('{"words": [], "tags": []}', "the sentence is empty; give it words or remove the line"),
+        ('{"words": "a b", "tags": []}', "the field 'words' must be an array of texts, got text"),
+        ('{"words": ["a", 3], "tags": []}', "the field 'words' must be an array of texts, but entry 2 is a number"),
+        ('{"words": ["a"], "tags": [""]}', "tag 1 is empty; give every word a tag"),
+        ('{"words": [" "], "tags": ["X"]}', "a word is empty; write the word or remove it"),
+        ('{"words": ["\\u0000"], "tags": ["X"]}', "the field 'words' contains the NUL character"),
+        ('{"words": ["\\ud800"], "tags": ["X"]}', r"lone surrogate U\+D800"),
+        ('{"words": ["a"]}', "missing field 'tags'"),
+        ('{"words"', "not valid JSON"),
+        ("[1]", "expected a JSON object, got an array"),
+    ],
+)
+def test_errors_of_json_lines_name_the_line(write, text, message):
+    with pytest.raises(DataError, match=f"data.jsonl:2: {message}"):
+        read_tagged(write(f'{{"words": ["a"], "tags": ["X"]}}\n{text}\n', "data.jsonl"), config())
+
+
+def test_plain_text_has_no_tags_to_train_on(write):
+    path = write("I saw\n", "data.text")
+    with pytest.raises(DataError, match="neither CoNLL-U nor JSON lines, so there are no tags in it"):
+        read_tagged(path, config())
+    with pytest.raises(DataError, match=r"data.text:1: 1 column, CoNLL-U has 10"):
+        read_tagged(path, config(format="conllu"))
+    with pytest.raises(ConfigError, match=r"data|format"):
+        config(format="tsv")
+
+
+def test_what_is_to_be_tagged_needs_no_tags(write):
+    untagged = SAMPLE.replace("VERB", "_")
+    assert [item.tags for item in read_words(write(untagged), config())] == [None, ("INTJ",)]
+    lines = read_words(write('{"words": ["I"]}\n{"words": ["I"], "tags": ["X"]}\n', "a.jsonl"), config())
+    assert [item.tags for item in lines] == [None, ("X",)]
+    with pytest.raises(DataError, match="1 words but 2 tags"):
+        list(read_words(write('{"words": ["I"], "tags": ["X", "Y"]}\n', "a.jsonl"), config()))
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.text", "a"])
+def test_lines_of_words_between_spaces(write, name):
+    found = list(read_words(write("I  saw\u00a0it\n\na\n", name), config()))
+    assert found == [Tagged(("I", "saw", "it"), None, 1), Tagged((), None, 2), Tagged(("a",), None, 3)]
+
+
+def test_reading_is_lazy(write):
+    lines = read_words(write(row(1, "I") + "\n\n\n" + row(1, "b") + "\n\nwrong\n"), config())
+    assert [next(lines).words, next(lines).words] == [("I",), ("b",)]
+    with pytest.raises(DataError, match=r"data.conllu:6"):
+        next(lines)
+
+
+@pytest.fixture(scope="module")
+def letters():
+    return WordTokenizer.train(["abc", "de"], TokenizerConfig(kind="char"), SpellingConfig())
+
+
+def test_every_word_keeps_its_tokens(letters):
+    sentences = [("abc", "d"), (), ("e", "abc", "zz", "de")]
+    rows = encode_words(sentences, letters, [(0, 1), (), (2, 0, 1, 5)])
+    for place, words in enumerate(sentences):
+        tokens, pieces = rows.tokens[place].tolist(), rows.pieces[place].tolist()
+        ends = np.cumsum(pieces)
+        found = [tokens[end - count : end] for end, count in zip(ends, pieces, strict=True)]
+        assert found == letters.encode(words)
+    assert rows.lengths().tolist() == [[4, 2], [0, 0], [8, 4]]
+    assert [list(tags) for tags in rows.tags] == [[0, 1], [], [2, 0, 1, 5]]
+
+
+def test_a_word_without_tokens_is_unknown(letters):
+    rows = encode_words([("a", "\u200b", "")], letters)
+    assert rows.pieces[0].tolist() == [1, 1, 1]
+    assert rows.tokens[0].tolist() == [4, 3, 3]
+
+
+def test_spelling_stands_behind_the_pieces():
+    words = ["saw", "Saws", "was", "saw"]
+    both = WordTokenizer.train(words, TokenizerConfig(kind="char"), SpellingConfig(longest=2, min_frequency=1))
+    plain = WordTokenizer.train(words, TokenizerConfig(kind="char"), SpellingConfig())
+    assert both.pieces.to_bytes() == plain.pieces.to_bytes()
+    assert both.vocab_size == both.pieces.vocab_size + both.spelling.vocab_size
+    for word, found, pieces in zip(words, both.encode(words), plain.encode(words), strict=True):
+        assert found[: len(pieces)] == pieces
+        spelled = [both.spelling.piece(number - both.pieces.vocab_size) for number in found[len(pieces) :]]
+        assert spelled == spelling_of(word, 2).split()
+    # of a word never seen the ending is known
+    last = [both.spelling.piece(number - both.pieces.vocab_size) for number in both.encode(["laws"])[0][4:]]
+    assert last == ["<unk>", "<unk>", "s$", "ws$", "<unk>", "=x"]
+
+
+@pytest.mark.parametrize(
+    ("word", "spelled"),
+    [
+        ("I", "^i ^i ^i i$ i$ i$ ^i$ =X"),
+        ("Ünï-12ab", "^ü ^ün ^ünï b$ ab$ 2ab$ ^ünï-12ab$ =Xx-0x"),
+        ("10 000", "^1 ^10 ^10_ 0$ 00$ 000$ ^10_000$ =0"),
+        ("...", "^. ^.. ^... .$ ..$ ...$ ^...$ =."),
+    ],
+)
+def test_how_a_word_is_spelled(word, spelled):
+    assert spelling_of(word, 3) == spelled
+
+
+def test_a_batch_is_padded_and_counted(letters):
+    rows = encode_words([("abc", "d"), ("e",), ("a", "b", "c")], letters, [(0, 1), (2,), (NO_TAG, 3, 4)])
+    batch = collate_words(rows, [1, 0])
+    assert batch.tokens.tolist() == [[8, 0, 0, 0], [4, 5, 6, 7]]
+    assert batch.pieces.tolist() == [[1, 0], [3, 1]]
+    assert batch.tags.tolist() == [[2, NO_TAG], [0, 1]]
+    assert (batch.indices, batch.num_tokens) == ([1, 0], 3)
+    assert collate_words(rows, [2]).num_tokens == 2
+    assert batch.to("cpu").tokens.dtype == torch.int64
+    with pytest.raises(ShapeError, match="at least one example"):
+        collate_words(rows, [])
+    with pytest.raises(ShapeError, match="words and tags of a sentence differ in number"):
+        encode_words([("a", "b")], letters, [(0,)])

@@ -1,0 +1,138 @@
+"""The tagger: sentences in, tags out, as text and JSON; its scores on a small treebank."""
+
+import json
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from headwise.data.tagged import Tagged, TaggedConfig
+from headwise.data.tokenizers import TokenizerConfig
+from headwise.data.words import SpellingConfig, WordTokenizer
+from headwise.errors import ConfigError, DataError, Unsupported
+from headwise.models.token_encoders import WindowConfig
+from headwise.models.token_tagger import PoolingConfig, build_token_tagger
+from headwise.predictors.predictor import Predictor
+from headwise.predictors.tagger import Tagger, count_scores, counted, most_frequent
+
+TAGS = ["DET", "NOUN", "VERB"]
+TRAIN = [
+    Tagged(("a", "saw"), ("DET", "NOUN"), 1),
+    Tagged(("dogs", "saw"), ("NOUN", "VERB"), 2),
+    Tagged(("the", "saw"), ("DET", "NOUN"), 3),
+    Tagged(("the", "cats"), ("DET", "NOUN"), 4),
+]
+
+
+@pytest.fixture
+def tagger():
+    torch.manual_seed(0)
+    tokenizer = WordTokenizer.train(["saw", "the", "dog", "cat"], TokenizerConfig(kind="char"), SpellingConfig())
+    config = WindowConfig(d_model=10, d_ff=7)
+    model = build_token_tagger(config, PoolingConfig(), tokenizer.vocab_size, len(TAGS)).eval()
+    data = TaggedConfig(train="unread", tags_key="pos")
+    return Tagger(model, tokenizer, TAGS, most_frequent(TRAIN), data)
+
+
+def always(tagger, tag):
+    """The tagger with a model that says one thing."""
+    nn.init.zeros_(tagger.model.head.weight)
+    nn.init.zeros_(tagger.model.head.bias)
+    tagger.model.head.bias.data[TAGS.index(tag)] = 1.0
+    return tagger
+
+
+def test_every_word_has_a_tag_in_the_order_given(tagger):
+    assert isinstance(tagger, Predictor)
+    texts = ["the dogs saw a cat", "", "a", " \u00a0", "dogs  saw\u00a0zz"]
+    found = tagger.tag(texts)
+    assert list(map(len, found)) == [5, 0, 1, 0, 3]
+    assert found == [tagger.tag([text])[0] for text in texts]
+    assert {tag for tags in found for tag in tags} <= set(TAGS)
+    assert tagger.predict([]) == []
+    assert tagger.predict([tagger.parse("")]) == [[]]
+
+
+def test_many_sentences_are_tagged_in_several_batches(tagger):
+    texts = ["a saw the dogs " * (place % 97 + 1) for place in range(60)]
+    assert tagger.tag(texts)[41] == tagger.tag([texts[41]])[0]
+
+
+def test_what_is_written(tagger):
+    item = tagger.parse("déjà  vu/x")
+    assert item.words == ("déjà", "vu/x")
+    assert tagger.write(item, ["DET", "NOUN"], "text") == ["déjà/DET vu/x/NOUN"]
+    (line,) = tagger.write(item, ["DET", "NOUN"], "json")
+    assert "déjà" in line
+    assert json.loads(line) == {"words": ["déjà", "vu/x"], "pos": ["DET", "NOUN"]}
+
+
+def test_what_is_written_can_be_read(tagger, tmp_path):
+    items = [tagger.parse("a saw"), tagger.parse("dogs")]
+    lines = [tagger.write(item, tags, "json")[0] for item, tags in zip(items, tagger.predict(items), strict=True)]
+    (tmp_path / "out.jsonl").write_text("\n".join(lines))
+    found = list(tagger.read(tmp_path / "out.jsonl"))
+    assert [item.words for item in found] == [("a", "saw"), ("dogs",)]
+    assert [list(item.tags) for item in found] == tagger.predict(items)
+    (tmp_path / "in.txt").write_text("a saw\n\ndogs\n")
+    assert [item.words for item in tagger.read(tmp_path / "in.txt")] == [("a", "saw"), (), ("dogs",)]
+
+
+def test_scores_are_those_counted_by_hand(tagger):
+    examples = [
+        Tagged(("the", "saw"), ("DET", "NOUN"), 1),
+        Tagged(("a", "zebra", "saw"), ("DET", "NOUN", "VERB"), 2),
+        Tagged(("lions",), ("X",), 3),
+    ]
+    scores = always(tagger, "NOUN").evaluate(examples)
+    assert scores["accuracy"] == pytest.approx(2 / 6)
+    # the, saw, a, saw were seen: one is a noun; zebra and lions were not: one is
+    assert (scores["accuracy_seen"], scores["accuracy_unseen"]) == (0.25, 0.5)
+    assert scores["unseen"] == pytest.approx(2 / 6)
+    # the, saw, a and zebra are right; words that occur once are nouns more often than not
+    assert scores["baseline"] == pytest.approx(4 / 6)
+    # NOUN: 2 right of 6 predicted and 2 gold; the three others 0
+    assert scores["macro_f1"] == pytest.approx(0.5 / 4)
+    assert scores["per_tag"] == "DET 0.0000 (2), NOUN 0.5000 (2), VERB 0.0000 (1), X 0.0000 (1)"
+
+
+def test_shares_of_nothing_are_nan(tagger):
+    scores = always(tagger, "DET").evaluate([Tagged(("the", "a"), ("DET", "DET"), 1)])
+    assert (scores["accuracy"], scores["macro_f1"], scores["unseen"]) == (1.0, 1.0, 0.0)
+    assert math.isnan(scores["accuracy_unseen"])
+
+
+def test_what_cannot_be_scored(tagger):
+    with pytest.raises(DataError, match="there is nothing to score: no words"):
+        tagger.evaluate([])
+    with pytest.raises(DataError, match="the sentence of line 7 has no tags to compare with; tag all of its words"):
+        tagger.evaluate([Tagged(("a",), ("DET",), 6), Tagged(("a",), None, 7)])
+    with pytest.raises(ConfigError, match="--beam-size"):
+        tagger.options({"beam_size": 3})
+    with pytest.raises(Unsupported, match="this model has no attention to explain"):
+        tagger.explain(tagger.parse("a"))
+
+
+def test_the_most_frequent_tag_of_each_word():
+    assert most_frequent(TRAIN) == {
+        "a": "DET", "saw": "NOUN", "dogs": "NOUN", "the": "DET", "cats": "NOUN", "": "NOUN",
+    }  # fmt: skip
+    assert most_frequent([]) == {}
+    assert most_frequent([TRAIN[0], TRAIN[0]])[""] == "DET"
+
+
+def test_counts_of_batches_add_up_and_leave_padding_out():
+    said, gold = torch.tensor([[0, 1, 2], [1, 1, 0]]), torch.tensor([[0, 2, -1], [1, 3, 4]])
+    counts = counted(said, gold, 3)
+    assert counts == {
+        "predicted_0": 2, "predicted_1": 3, "predicted_2": 0, "predicted_3": 0,
+        "gold_0": 1, "gold_1": 1, "gold_2": 1, "gold_3": 2,
+        "right_0": 1, "right_1": 1, "right_2": 0, "right_3": 0,
+    }  # fmt: skip
+    parts = [counted(said[[row]], gold[[row]], 3) for row in range(2)]
+    assert {name: parts[0][name] + parts[1][name] for name in counts} == counts
+    scores = count_scores(counts, 3)
+    assert scores["accuracy"] == pytest.approx(2 / 5)
+    # F1 of the four classes that occur: 2/3, 2/4, 0, and 0 for the tags that training lacks
+    assert scores["macro_f1"] == pytest.approx((2 / 3 + 2 / 4) / 4)

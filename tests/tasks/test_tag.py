@@ -1,0 +1,228 @@
+"""The tagging task on a tiny treebank: from files to batches, losses, scores, run folders and back to a tagger."""
+
+import json
+
+import pytest
+import torch
+
+import headwise
+from headwise.config import build as validated
+from headwise.data.sources import Limits
+from headwise.errors import CheckpointError, ConfigError, DataError
+from headwise.predictors.tagger import Tagger
+from headwise.tasks import registry
+from headwise.tasks.tag import Tag, TagConfig
+from headwise.tasks.task import Assets, Task
+from headwise.training.runs import train
+
+DETERMINERS, NOUNS, VERBS = ["a", "the", "this"], ["saw", "dog", "cat", "walk"], ["saw", "walk", "sees"]
+MODEL = {"kind": "window", "d_model": 12, "d_ff": 17, "radius": 1, "dropout": 0.0}
+
+
+def treebank():
+    """Sentences in which the word before tells whether "saw" and "walk" are nouns or verbs."""
+    places = [(d, n, v) for d in range(3) for n in range(4) for v in range(3)]
+    rows = []
+    for d, n, v in places:
+        words = [DETERMINERS[d], NOUNS[n], VERBS[v], DETERMINERS[(d + v) % 3], NOUNS[(n + v) % 4]]
+        rows.append((words, ["DET", "NOUN", "VERB", "DET", "NOUN"]))
+    return rows
+
+
+def conllu(rows):
+    line = "{}\t{}\t_\t{}\t_\t_\t_\t_\t_\t_\n"
+    texts = ["".join(line.format(i, *pair) for i, pair in enumerate(zip(*row, strict=True), 1)) for row in rows]
+    return "\n".join(texts)
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "train.conllu").write_text(conllu(treebank()))
+    held_out = [(["this", "bird", "sees"], ["DET", "NOUN", "VERB"]), (["Oh", "dog"], ["INTJ", "NOUN"]), treebank()[0]]
+    lines = [json.dumps({"words": words, "tags": tags}) for words, tags in held_out]
+    (tmp_path / "valid.jsonl").write_text("\n".join(lines))
+    return tmp_path
+
+
+@pytest.fixture
+def make(files):
+    def made(model=MODEL, data=None, **fields):
+        values = {
+            "data": {"train": str(files / "train.conllu"), "valid_fraction": 0.2, "test_fraction": 0.1} | (data or {}),
+            "tokenizer": {"kind": "bpe", "vocab_size": 40},
+            "model": model,
+        }
+        config = validated(TagConfig, values | fields, "recipe")
+        return Tag(config, Tag.prepare(config))
+
+    return made
+
+
+def built_of(task, seed=3):
+    torch.manual_seed(seed)
+    return task.build()
+
+
+def all_of(task, split="train"):
+    return task.collate(split, list(range(len(task.split(split).sentences))))
+
+
+def scores_of(task, model, split):
+    batches = task.source(split, Limits(1000)).once()
+    with torch.no_grad():
+        return task.summarise(task.measure(model, batches))
+
+
+def test_is_found_by_name():
+    assert registry.task_type("tag") is Tag
+    assert issubclass(Tag, Task)
+    assert "tag" in registry.task_names()
+
+
+def test_splits_never_share_a_sentence(make):
+    task = make()
+    texts = [{item.text for item in found.sentences} for found in task.assets.data.values()]
+    assert sum(map(len, texts)) == len({" ".join(words) for words, _ in treebank()})
+    assert not texts[0] & texts[1]
+    assert not (texts[0] | texts[1]) & texts[2]
+    assert make(data={"valid_fraction": 0.0}).source("valid", Limits(99)) is None
+    assert len(make(data={"limit": 20, "test_fraction": 0.0}).split("test").sentences) == 0
+    assert list(task.assets.digests) == ["train"]
+
+
+def test_notes_tell_what_was_left_out_and_what_training_lacks(make, files):
+    task = make(data={"valid": str(files / "valid.jsonl"), "test_fraction": 0.0, "max_len": 5})
+    assert task.assets.notes == (
+        "valid: 1 of 3 held-out sentences are in the training part, 1 with the same tags",
+        "valid: 20.0% of 10 words are not in the training part",
+        "valid: tags that training lacks, so that they cannot be got right: INTJ (1)",
+    )
+    assert list(task.assets.digests) == ["train", "valid"]
+    assert all(len(digest) == 64 for digest in task.assets.digests.values())
+    path = str(files / "valid.jsonl")
+    short = make(data={"train": path, "valid": path, "test_fraction": 0.0, "max_len": 3})
+    assert short.assets.notes[1] == "train: 1 of 3 sentences are longer than max_len 3"
+    with pytest.raises(DataError, match="every sentence is longer than max_len 4; raise the limit"):
+        make(data={"max_len": 4})
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_loss_is_the_sum_over_words_whose_tag_is_known(make, files, smoothing):
+    task = make(data={"valid": str(files / "valid.jsonl"), "test_fraction": 0.0}, label_smoothing=smoothing)
+    model, batch = built_of(task).double().eval(), all_of(task, "valid")
+    odds = model(batch.tokens, batch.pieces).log_softmax(-1)
+    total, known = 0.0, 0
+    for row, item in enumerate(task.split("valid").sentences):
+        for word, tag in enumerate(item.tags):
+            if tag in task.tags:
+                gold = odds[row, word, task.tags.index(tag)]
+                total, known = total - (1 - smoothing) * gold - smoothing * odds[row, word].mean(), known + 1
+    torch.testing.assert_close(task.loss(model, batch), total, rtol=1e-12, atol=1e-12)
+    singles = [task.loss(model, task.collate("valid", [row])) for row in batch.indices]
+    torch.testing.assert_close(task.loss(model, batch), sum(singles), rtol=1e-12, atol=1e-12)
+    assert (known, batch.num_tokens) == (9, 10)
+    if not smoothing:
+        assert scores_of(task, model, "valid")["loss"] == pytest.approx(float(total.detach()) / known)
+
+
+def test_scores_are_those_of_the_tagger(make, files):
+    task = make(data={"valid": str(files / "valid.jsonl"), "test_fraction": 0.0})
+    model = built_of(task).eval()
+    scores, told = scores_of(task, model, "valid"), task.predictor(model).evaluate(task.split("valid").sentences)
+    assert scores["accuracy"] == pytest.approx(told["accuracy"])
+    assert scores["macro_f1"] == pytest.approx(told["macro_f1"])
+    assert list(scores) == [metric.name for metric in task.metrics]
+
+
+def test_samples_are_those_named_or_the_first(make):
+    task = make(show=["the saw", "never seen"])
+    lines = task.samples(built_of(task).eval())
+    assert [[pair.split("/")[0] for pair in line.split()] for line in lines] == [["the", "saw"], ["never", "seen"]]
+    first = make(num_shown=2)
+    assert len(first.samples(built_of(first).eval())) == 2
+
+
+@pytest.mark.parametrize("longest", [0, 3])
+def test_files_restore_a_tagger(make, longest):
+    task = make(spelling={"longest": longest, "min_frequency": 1}, pooling={"place": "before"})
+    names = ["spelling.tokenizer.json", "tags.json", "tokenizer.json", "words.json"]
+    assert sorted(task.assets.files) == names[0 if longest else 1 :]
+    model = built_of(task).eval()
+    again = Tag(task.config, Assets(task.assets.files))
+    empty = built_of(again, 99).eval()
+    empty.load_state_dict(model.state_dict())
+    texts = ["a saw saw the saw", "birds zzz"]
+    assert again.predictor(empty).tag(texts) == task.predictor(model).tag(texts)
+    assert again.split("train").sentences == []
+    assert again.source("train", Limits(10)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("tags.json", b"{}", "tags.json: not a list of tags; restore it from a copy of the run"),
+        ("tags.json", b"[", "tags.json: not a list of tags"),
+        ("words.json", b"[]", "words.json: not a table of words; restore it"),
+    ],
+)
+def test_damaged_files_are_named(make, name, data, message):
+    task = make()
+    with pytest.raises(CheckpointError, match=message):
+        Tag(task.config, Assets({**task.assets.files, name: data}))
+    with pytest.raises(CheckpointError, match=f"{name} is missing from the run folder"):
+        Tag(task.config, Assets({key: value for key, value in task.assets.files.items() if key != name}))
+
+
+def test_spelling_needs_pooling_before_the_encoder(make):
+    with pytest.raises(ConfigError, match=r'spelling has no order to read: set pooling.place = "before" and pooling.k'):
+        make(spelling={"longest": 2})
+
+
+def test_card_tells_what_it_is(make):
+    card = make().card({"accuracy": 0.98765})
+    assert "headwise predict RUN" in card
+    assert "accuracy 0.9877" in card
+    assert "kind window over bpe tokens that gives each word one of 3 tags" in card
+
+
+@pytest.mark.parametrize("kind", ["token", "window"])
+def test_context_tells_nouns_from_verbs(make, kind):
+    model = {"kind": kind, "d_model": 12, "d_ff": 17, "dropout": 0.0}
+    task = make(model, data={"valid_fraction": 0.3, "test_fraction": 0.0})
+    built, batch = built_of(task), all_of(task)
+    optimizer = torch.optim.Adam(built.parameters(), lr=2e-2)
+    for _ in range(60):
+        optimizer.zero_grad()
+        (task.loss(built, batch) / batch.num_tokens).backward()
+        optimizer.step()
+    accuracy = scores_of(task, built.eval(), "valid")["accuracy"]
+    assert accuracy == 1.0 if kind == "window" else accuracy < 0.9
+
+
+def recipe(files, steps):
+    return {
+        "task": "tag",
+        "data": {"train": str(files / "train.conllu"), "valid": str(files / "valid.jsonl"), "test_fraction": 0.0},
+        "tokenizer": {"kind": "char"},
+        "model": {"kind": "rnn", "d_model": 7, "hidden_dim": 5, "dropout": 0.2},
+        "training": {
+            "max_steps": steps, "max_epochs": 0, "batch_tokens": 99, "warmup_steps": 2, "validate_every_epochs": 0,
+            "validate_every": 4, "monitor": "accuracy",
+        },
+    }  # fmt: skip
+
+
+def test_a_run_is_trained_resumed_and_loaded(files, tmp_path):
+    whole = train(recipe(files, 8), tmp_path / "whole")
+    assert set(whole.metrics) == {"loss", "accuracy", "macro_f1"}
+    part = train(recipe(files, 4), tmp_path / "part")
+    assert part.steps == 4
+    resumed = train(recipe(files, 8), tmp_path / "part", resume="must")
+    assert (resumed.steps, resumed.metrics) == (8, whole.metrics)
+    one, two = headwise.load(tmp_path / "whole"), headwise.load(tmp_path / "part")
+    assert isinstance(one, Tagger)
+    for a, b in zip(one.model.parameters(), two.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+    assert one.tag(["a dog saw"]) == two.tag(["a dog saw"])
+    told = one.evaluate(list(one.read(files / "valid.jsonl")))
+    assert told["accuracy"] == pytest.approx(whole.metrics["accuracy"])
