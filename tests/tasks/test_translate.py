@@ -105,7 +105,7 @@ def test_builds_what_fits_its_tokenizers(make, model, joint):
 
 def test_is_found_by_name():
     assert registry.task_type("translate") is Translate
-    assert list(registry.task_names()) == ["translate"]
+    assert "translate" in registry.task_names()
     with pytest.raises(ConfigError, match=r"unknown task 'translat'; did you mean 'translate'\?"):
         registry.task_type("translat")
     assert issubclass(Translate, Task)
