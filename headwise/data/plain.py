@@ -68,11 +68,12 @@ def portions(config: TextConfig) -> dict[str, Portion]:
     train, valid, test = _cut(config.train, shares, config.max_line_bytes)
     own = {part: _cut(path, [0.0, 0.0], config.max_line_bytes)[0] for part, path in given.items() if path}
     found: dict[str, Portion] = {"train": train, "valid": valid, "test": test} | own
-    if not train.chars:
+    if not train.chars + valid.chars + test.chars:
         raise DataError(f"{config.train}: no text to train on")
-    for part, share in zip(("valid", "test"), shares, strict=True):
-        if share and not found[part].chars:
-            raise DataError(f"{config.train}: too few lines to hold out {part}_fraction {share:g}; give a {part} file")
+    wanted = [1.0 - sum(shares), *shares]
+    if any(share and not part.chars for share, part in zip(wanted, (train, valid, test), strict=True)):
+        advice = "give valid and test files, or set valid_fraction and test_fraction to 0"
+        raise DataError(f"{config.train}: too few lines to hold out a part; {advice}")
     return found
 
 

@@ -22,7 +22,7 @@ class Text:
     """
 
     tokens: np.ndarray
-    chars: float
+    chars: int | float
 
     def __len__(self) -> int:
         """Tokens of the text."""
@@ -59,7 +59,7 @@ class TextBatch:
     targets: Int[Tensor, "rows length"]
     lens: Int[Tensor, "rows"]
     num_tokens: int
-    chars: float
+    chars: int | float
     indices: list[int]
     carry: Carry | None = field(default=None, compare=False)
 
@@ -102,9 +102,9 @@ def windows(text: Text, length: int, rows: int, *, seed: int = 0, shuffle: bool 
             starts = np.arange(0, count, length)
         else:
             room = max(1, min(length, count - length + 1))
-            # a stream of its own, so that the cut tells nothing of the order
-            offset = int(permutation(room, seed, -1 - epoch)[0])
-            starts = offset + length * permutation(max(1, (count - offset) // length), seed, epoch)
+            # numbers of their own, so that the cut tells nothing of the order
+            offset = int(permutation(room, seed, 2 * epoch + 1)[0])
+            starts = offset + length * permutation(max(1, (count - offset) // length), seed, 2 * epoch)
         return [starts[place : place + rows].tolist() for place in range(0, len(starts), rows)]
 
     def collate(starts: list[int]) -> TextBatch:

@@ -192,7 +192,7 @@ def likelihood(model: DecoderOnly, batches: Iterable[TextBatch]) -> dict[str, fl
     """Negative log-likelihood in nats, tokens, and characters of the raw text."""
     counts: Counter[str] = Counter()
     for batch in batches:
-        counts.update({"nll": float(text_loss(model, batch)), "tokens": batch.num_tokens, "chars": batch.chars})
+        counts.update({"nll": float(text_loss(model, batch)), "tokens": batch.num_tokens, "chars": float(batch.chars)})
     return dict(counts)
 
 
