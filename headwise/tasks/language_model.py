@@ -58,7 +58,12 @@ class LanguageModelConfig(Config):
 
 
 class LanguageModel(Task[dict[str, Text]]):
-    """Writing on from the tokens before, trained on plain text."""
+    """Writing on from the tokens before, trained on plain text.
+
+    With `model.memory_len` the rows of a batch go on from those before, and what the layers remember is in the `Carry`
+    of the batches and nowhere else; it is not part of a checkpoint, so a resumed run begins with an empty memory and
+    is then not the uninterrupted one bit for bit.
+    """
 
     name: ClassVar[str] = "language-model"
     config_type: ClassVar[type[Config]] = LanguageModelConfig
@@ -86,6 +91,8 @@ class LanguageModel(Task[dict[str, Text]]):
                 notes.append(f"{part}: {lost:,} tokens are unknown; bits_per_char takes them for cheaper than they are")
         if len(data["train"]) < config.length:
             notes.append(f"train: the text has {len(data['train']):,} tokens, less than one window ({config.length})")
+        if config.model.memory_len:
+            notes.append("a run that is resumed begins with an empty memory, so it does not repeat bit for bit")
         names = (config.data.train, config.data.valid, config.data.test)
         digests = {name: sha256(resolve(name)) for name in names if name is not None}
         return Assets({TOKENIZER_FILE: tokenizer.to_bytes()}, data, digests, tuple(notes))
