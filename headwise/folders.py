@@ -24,16 +24,18 @@ class Folder(Generic[T]):
         kind: the class that those of the files extend.
         noun: what one of them is called in messages.
         base: file names that are no members.
+        hyphens: names have hyphens where the files have underscores; both are understood.
     """
 
-    def __init__(self, package: str, kind: type[T], noun: str, base: tuple[str, ...]):
-        self.package, self.kind, self.noun, self.base = package, kind, noun, base
+    def __init__(self, package: str, kind: type[T], noun: str, base: tuple[str, ...], *, hyphens: bool = False):
+        self.package, self.kind, self.noun, self.base, self.hyphens = package, kind, noun, base, hyphens
 
     def names(self) -> tuple[str, ...]:
         """All members, in alphabetical order."""
         path = importlib.import_module(self.package).__path__
         found = (module.name for module in pkgutil.iter_modules(path))
-        return tuple(sorted(name for name in found if name not in self.base and not name.startswith("_")))
+        members = (name for name in found if name not in self.base and not name.startswith("_"))
+        return tuple(sorted(name.replace("_", "-") if self.hyphens else name for name in members))
 
     def find(self, name: str) -> type[T]:
         """The class in the file of this name, or the one named `module:Class`.
@@ -45,10 +47,11 @@ class Folder(Generic[T]):
             if not (isinstance(own, type) and issubclass(own, self.kind)):
                 raise ConfigError(f"'{name}' is no {self.noun}: a class that extends {self.kind.__name__}")
             return own
+        name = name.replace("_", "-") if self.hyphens else name
         if name not in self.names():
             advice = f"; one of your own is named module:Class, such as my_module:My{self.kind.__name__}"
             raise ConfigError(unknown(self.noun, name, self.names()) + advice)
-        module = importlib.import_module(f"{self.package}.{name}")
+        module = importlib.import_module(f"{self.package}.{name.replace('-', '_') if self.hyphens else name}")
         for found in vars(module).values():
             if isinstance(found, type) and issubclass(found, self.kind) and found.__module__ == module.__name__:
                 return found

@@ -122,6 +122,20 @@ def perplexity(nll_sum: float, tokens: int) -> float:
         return math.inf
 
 
+def bits_per_char(nll_sum: float, chars: float) -> float:
+    """Mean information of a character of the raw text, which compares models whatever their tokens are.
+
+    Args:
+        nll_sum: negative log-likelihood in nats, summed over the tokens that the characters became
+
+    >>> round(bits_per_char(3 * math.log(8), 3), 6)
+    3.0
+    """
+    if chars <= 0:
+        raise DataError(f"a mean over {chars:g} characters is not defined; the text is empty")
+    return nll_sum / math.log(2) / chars
+
+
 def token_accuracy(correct: int, tokens: int) -> float:
     """The share of tokens predicted right, from 0 to 1.
 

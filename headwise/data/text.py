@@ -33,15 +33,22 @@ def clean(text: str, normalize: Normalize = "nfc") -> str:
     >>> clean("  Va\u202f!\u00a0 Oui\t")
     'Va ! Oui'
     """
-    if not text.isascii():
-        _refuse_surrogates(text)
-        # normalising sorts each run of combining marks in quadratic time
-        if len(text) > _MAX_COMBINING_RUN:
-            _refuse_long_runs(text)
-        if normalize != "none":
-            text = unicodedata.normalize(_FORMS[normalize], text)
-        text = text.replace(SPACE_MARK, "_")
-    return " ".join(text.split())
+    return " ".join(normalized(text, normalize).replace(SPACE_MARK, "_").split())
+
+
+def normalized(text: str, normalize: Normalize = "nfc") -> str:
+    """The Unicode form alone: white space stays as it stands.
+
+    Raises:
+        DataError: for a lone surrogate, or more than 256 combining marks in a row.
+    """
+    if text.isascii():
+        return text
+    _refuse_surrogates(text)
+    # normalising sorts each run of combining marks in quadratic time
+    if len(text) > _MAX_COMBINING_RUN:
+        _refuse_long_runs(text)
+    return text if normalize == "none" else unicodedata.normalize(_FORMS[normalize], text)
 
 
 def script(character: str) -> str | None:

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer as Backend
 
 from headwise.config import Config
 from headwise.data.spacing import Spacing
-from headwise.data.text import SPACE_MARK, Normalize, clean
+from headwise.data.text import SPACE_MARK, Normalize, clean, normalized
 from headwise.data.unigram import train_unigram
 from headwise.errors import DataError
 
@@ -30,6 +30,9 @@ _SPACING_EXAMPLES = 20_000
 # One mark of punctuation, but not within "i'm", "chez-moi", "e.g", "10.5" or "10:30".
 _MARK = r"(?:(?<!\w)['’.\-]|['’.\-](?!\w)|(?<!\d)[,:]|[,:](?!\d)|[^\w\s'’.,:\-▁]|_)"
 
+# with spaces kept: words with the one space before them, other white space by itself, so none reaches over a line end
+_KEPT, _KEPT_MARKS = r" ?\S+|\s", r" ?\w+| ?[^\w\s]|\s"
+
 
 class TokenizerConfig(Config):
     """How text is cut into tokens."""
@@ -41,6 +44,10 @@ class TokenizerConfig(Config):
     lowercase: bool = Field(False, description="read capitals as small letters")
     normalize: Normalize = Field("nfc", description="Unicode form of every text: none, nfc or nfkc")
     split_punctuation: bool = Field(True, description="punctuation never shares a token with a word (not for char)")
+    spaces: Literal["joined", "kept"] = Field(
+        "joined",
+        description="joined: white space only parts words; kept: every space, tab and line end is text",
+    )
 
 
 class Tokenizer:
@@ -76,7 +83,7 @@ class Tokenizer:
         Raises:
             DataError: there is no text.
         """
-        cleaned = [clean(text, config.normalize) for text in texts]
+        cleaned = [_cleaned(text, config) for text in texts]
         if not any(cleaned):
             raise DataError("no text to train a tokenizer on: every line is empty")
         backend = _untrained(config)
@@ -84,7 +91,7 @@ class Tokenizer:
         described = json.loads(backend.to_str())
         # registered special tokens would be found inside texts; here they are plain entries of the vocabulary
         described["added_tokens"] = []
-        spacing = _learned_spacing(backend, cleaned) if config.kind == "word" else Spacing()
+        spacing = _learned_spacing(backend, cleaned) if _is_spaced(config) else Spacing()
         document = {
             "format": _FORMAT,
             "version": 1,
@@ -143,7 +150,7 @@ class Tokenizer:
 
     def clean(self, text: str) -> str:
         """The text as it is read: the normalisation of the configuration, capitals untouched."""
-        return clean(text, self.config.normalize)
+        return _cleaned(text, self.config)
 
     def encode(self, text: str) -> list[int]:
         """The token numbers of a text, without begin and end."""
@@ -157,16 +164,18 @@ class Tokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token numbers; padding, begin and end are left out, unknown shows as <unk>.
 
-        The inverse of `encode` for characters and pieces; for words, spaces around punctuation follow the habit of the
-        training text.
+        The inverse of `encode` for characters and pieces, and for words where spaces are kept; else spaces around
+        punctuation follow the habit of the training text.
 
         Raises:
             DataError: a number outside the vocabulary.
         """
         pieces = [self.piece(token) for token in ids if token not in (self.pad_id, self.bos_id, self.eos_id)]
-        if self.config.kind == "word":
+        if _is_spaced(self.config):
             return self._spacing.join(pieces)
         joined = "".join(pieces)
+        if self.config.spaces == "kept":
+            return joined
         if self.config.kind != "char":
             joined = joined.replace(SPACE_MARK, " ")
         return " ".join(joined.split())
@@ -186,7 +195,9 @@ class Tokenizer:
         encoding = self._backend.encode(cleaned, add_special_tokens=False)
         spans: list[tuple[int, int]] = []
         for piece, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True):
-            if piece == SPACE_MARK and cleaned[start:end] != " ":
+            if self.config.spaces == "kept":
+                pass
+            elif piece == SPACE_MARK and cleaned[start:end] != " ":
                 # the mark put before the first word covers nothing
                 end = start
             elif end - start > 1 and cleaned[start] == " ":
@@ -209,6 +220,15 @@ class Tokenizer:
         return [self.piece(token) for token in range(self.vocab_size)]
 
 
+def _cleaned(text: str, config: TokenizerConfig) -> str:
+    return normalized(text, config.normalize) if config.spaces == "kept" else clean(text, config.normalize)
+
+
+def _is_spaced(config: TokenizerConfig) -> bool:
+    """Whether the spaces of decoded text are learned, not read."""
+    return config.kind == "word" and config.spaces == "joined"
+
+
 def _untrained(config: TokenizerConfig) -> Any:
     unknown = _SPECIALS[3]
     if config.kind == "bpe":
@@ -227,6 +247,8 @@ def _cutter(config: TokenizerConfig) -> Any:
     """Cuts text into what tokens may not cross: characters, or words with or without their punctuation."""
     if config.kind == "char":
         return pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    if config.spaces == "kept":
+        return pre_tokenizers.Split(Regex(_KEPT_MARKS if config.split_punctuation else _KEPT), "isolated")
     words = pre_tokenizers.WhitespaceSplit() if config.kind == "word" else pre_tokenizers.Metaspace()
     if not config.split_punctuation:
         return words
@@ -263,7 +285,8 @@ def _train(backend: Any, texts: list[str], config: TokenizerConfig) -> None:
 
 def _word_counts(backend: Any, texts: Iterable[str], config: TokenizerConfig) -> Counter[str]:
     words = Counter[str]()
-    for word, count in Counter(word for text in texts for word in text.split()).items():
+    whole = config.spaces == "kept"
+    for word, count in Counter(word for text in texts for word in ([text] if whole else text.split())).items():
         lowered = backend.normalizer.normalize_str(word) if backend.normalizer else word
         for part, _ in backend.pre_tokenizer.pre_tokenize_str(lowered):
             words[part] += count

@@ -19,7 +19,7 @@ def beam_search(
     decoder: StepDecoder,
     cache: Cache,
     *,
-    bos_id: int,
+    bos_id: int | Sequence[int],
     eos_id: int,
     max_len: int | Sequence[int],
     beam_size: int,
@@ -45,6 +45,7 @@ def beam_search(
 
     Args:
         cache: what the decoder's `start` returned; it is used up
+        bos_id: the token that the first step reads, one for all sentences or one each
         max_len: most tokens of a hypothesis, prefix included; one that has them all is not asked for its end
         beam_size: hypotheses a sentence that go on, at least `n_best`
         length_penalty: 0 ranks by log-probability, 1 by its mean over tokens
@@ -130,7 +131,7 @@ class _Beams:
     def __post_init__(self) -> None:
         sentences = self.rules.sentences
         self.places, self.rows = np.arange(sentences), np.arange(sentences * self.size)
-        self.tokens = np.full(len(self.rows), self.rules.bos_id)
+        self.tokens = self.rules.bos_id.repeat(self.size)
         self.history = np.zeros((len(self.rows), self.rules.longest), dtype=np.int64)
         # all beams begin as one: only the first may be continued
         self.totals = np.full((sentences, self.size), float("-inf"))

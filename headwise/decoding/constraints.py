@@ -20,7 +20,7 @@ class Constraints:
     A forced beginning comes before every other rule: its tokens may be banned or repeated.
     """
 
-    bos_id: int
+    bos_id: Int[np.ndarray, "sentences"]
     eos_id: int
     min_len: Int[np.ndarray, "sentences"]
     max_len: Int[np.ndarray, "sentences"]
@@ -41,7 +41,8 @@ class Constraints:
     def keep(self, kept: Int[np.ndarray, "kept"]) -> "Constraints":
         """The rules of these sentences only."""
         prefix = [self.prefix[sentence] for sentence in kept]
-        return replace(self, min_len=self.min_len[kept], max_len=self.max_len[kept], prefix=prefix)
+        own = {name: getattr(self, name)[kept] for name in ("bos_id", "min_len", "max_len")}
+        return replace(self, prefix=prefix, **own)
 
     def check(self, logits: Float[Tensor, "rows vocab"], rows: int) -> None:
         """Raises: ShapeError if a step returned another number of rows, ConfigError for ids beyond the vocabulary."""
@@ -50,7 +51,7 @@ class Constraints:
         vocab = logits.shape[1]
         if vocab < 2:
             raise ConfigError("a vocabulary needs the end of sentence and at least one more token")
-        ids = [*self.banned, self.eos_id, self.bos_id, *(token for tokens in self.prefix for token in tokens)]
+        ids = [*self.banned, self.eos_id, *self.bos_id.tolist(), *(token for tokens in self.prefix for token in tokens)]
         wrong = [token for token in ids if not 0 <= token < vocab]
         if wrong:
             raise ConfigError(f"token {wrong[0]} is outside the vocabulary of {vocab} tokens")
@@ -59,7 +60,7 @@ class Constraints:
 def constraints(
     cache: Cache,
     *,
-    bos_id: int,
+    bos_id: int | Sequence[int],
     eos_id: int,
     max_len: int | Sequence[int],
     min_len: int | Sequence[int],
@@ -69,11 +70,11 @@ def constraints(
 ) -> Constraints:
     """Checks the rules and spreads them over the sentences.
 
-    The number of sentences is that of `max_len`, `min_len` or `prefix`, or else `cache.sentences`.
+    The number of sentences is that of `bos_id`, `max_len`, `min_len` or `prefix`, or else `cache.sentences`.
 
     Raises: ConfigError for lengths that contradict each other or the prefix.
     """
-    sentences = _sentences(cache, {"max_len": max_len, "min_len": min_len, "prefix": prefix})
+    sentences = _sentences(cache, {"bos_id": bos_id, "max_len": max_len, "min_len": min_len, "prefix": prefix})
     shortest, longest = _spread(min_len, sentences), _spread(max_len, sentences)
     forced = [list(tokens) for tokens in prefix] if prefix is not None else [[] for _ in range(sentences)]
     if no_repeat_ngram < 0:
@@ -88,7 +89,7 @@ def constraints(
             raise ConfigError(f"sentence {sentence}: the prefix has {len(tokens)} tokens, max_len allows {high}")
         if eos_id in tokens:
             raise ConfigError(f"sentence {sentence}: the prefix contains the end of sentence ({eos_id})")
-    return Constraints(bos_id, eos_id, shortest, longest, no_repeat_ngram, list(banned), forced)
+    return Constraints(_spread(bos_id, sentences), eos_id, shortest, longest, no_repeat_ngram, list(banned), forced)
 
 
 def allowed_log_probs(

@@ -16,7 +16,7 @@ def greedy(
     decoder: StepDecoder,
     cache: Cache,
     *,
-    bos_id: int,
+    bos_id: int | Sequence[int],
     eos_id: int,
     max_len: int | Sequence[int],
     min_len: int | Sequence[int] = 0,
@@ -31,6 +31,7 @@ def greedy(
 
     Args:
         cache: what the decoder's `start` returned; it is used up
+        bos_id: the token that the first step reads, one for all sentences or one each
         max_len: most tokens of a hypothesis, prefix included; one that has them all is not asked for its end
         min_len: fewest tokens, prefix included
         length_penalty: only the score depends on it

@@ -40,7 +40,7 @@ def follow(
     device = device_of(decoder)
     rows = _Rows.start(rules, per_sentence)
     results: dict[int, Hypothesis] = {}
-    tokens = np.full(len(rows.number), rules.bos_id)
+    tokens = rules.bos_id.repeat(per_sentence)
     if per_sentence > 1:
         cache.expand(per_sentence)
     for step in range(rules.longest):

@@ -23,7 +23,7 @@ def sample(
     decoder: StepDecoder,
     cache: Cache,
     *,
-    bos_id: int,
+    bos_id: int | Sequence[int],
     eos_id: int,
     max_len: int | Sequence[int],
     num_samples: int = 1,
@@ -45,6 +45,7 @@ def sample(
 
     Args:
         cache: what the decoder's `start` returned; it is used up
+        bos_id: the token that the first step reads, one for all sentences or one each
         max_len: most tokens of a hypothesis, prefix included; one that has them all is not asked for its end
         temperature: log-probabilities are divided by it; towards 0 this is greedy search
         top_k: only the k most probable tokens; 0 is all

@@ -64,7 +64,7 @@ def search(
     cache: Cache,
     config: DecodingConfig,
     *,
-    bos_id: int,
+    bos_id: int | Sequence[int],
     eos_id: int,
     src_lens: Sequence[int],
     banned: Sequence[int] = (),
@@ -75,6 +75,7 @@ def search(
 
     Args:
         cache: what the decoder's `start` returned; it is used up
+        bos_id: the token that the first step reads, one for all sentences or one each
         src_lens: source tokens of each sentence; they limit the length
         banned: tokens that are never chosen
         prefix: forced first tokens of each sentence

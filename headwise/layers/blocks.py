@@ -68,15 +68,18 @@ class EncoderBlock(nn.Module):
 
 
 class DecoderBlock(nn.Module):
-    """Self-attention, cross-attention to a memory and feed-forward, each inside a residual."""
+    """Self-attention, cross-attention to a memory and feed-forward, each inside a residual.
+
+    Without cross-attention and its residual (both None) it is the block of a model that only writes.
+    """
 
     def __init__(
         self,
         self_attention: MultiHeadAttention,
-        cross_attention: MultiHeadAttention,
+        cross_attention: MultiHeadAttention | None,
         feed_forward: FeedForward,
         self_residual: Residual,
-        cross_residual: Residual,
+        cross_residual: Residual | None,
         feed_forward_residual: Residual,
     ):
         super().__init__()
@@ -96,6 +99,7 @@ class DecoderBlock(nn.Module):
     ) -> Float[Tensor, "batch length d_model"]:
         """`memory` may be left out once the cross cache holds it."""
         x = self.self_residual(x, self.self_attention(self.self_residual.before(x), mask=mask, cache=self_cache))
-        query = self.cross_residual.before(x)
-        x = self.cross_residual(x, self.cross_attention(query, memory, mask=memory_mask, cache=cross_cache))
+        if self.cross_attention is not None and self.cross_residual is not None:
+            query = self.cross_residual.before(x)
+            x = self.cross_residual(x, self.cross_attention(query, memory, mask=memory_mask, cache=cross_cache))
         return self.feed_forward_residual(x, self.feed_forward(self.feed_forward_residual.before(x)))

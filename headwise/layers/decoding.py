@@ -65,12 +65,13 @@ class DecodingBlock(nn.Module):
         own, cross, feed_forward = block.self_attention, block.cross_attention, block.feed_forward
         self.block = block
         self._project, self._own_output = _product(own.projection), _product(own.output)
-        self._query, self._cross_output = _product(cross.projection), _product(cross.output)
         self._inner, self._outer = _product(feed_forward.inner), _product(feed_forward.outer)
-        self._norms = [_norms(residual) for residual in (block.self_residual, block.cross_residual)]
-        self._norms.append(_norms(block.feed_forward_residual))
+        residuals = (block.self_residual, block.cross_residual, block.feed_forward_residual)
+        self._norms = [_norms(residual) for residual in residuals]
         self._relu = feed_forward.activation == "relu"
-        self._own, self._cross = _Sizes(own), _Sizes(cross)
+        self._own, self._cross = _Sizes(own), None if cross is None else _Sizes(cross)
+        if cross is not None:
+            self._query, self._cross_output = _product(cross.projection), _product(cross.output)
 
     def forward(
         self,
@@ -83,15 +84,17 @@ class DecodingBlock(nn.Module):
         cross_cache: AttentionStep | None = None,
     ) -> Float[Tensor, "batch length d_model"]:
         """One cached step. Anything else goes to the block that this one was made of."""
-        if self_cache is None or cross_cache is None or mask is not None or not _is_filled(cross_cache):
+        filled = self._cross is None or _is_filled(cross_cache)
+        if self_cache is None or mask is not None or not filled:
             output: Tensor = self.block(
                 x, memory, mask=mask, memory_mask=memory_mask, self_cache=self_cache, cross_cache=cross_cache
             )
             return output
         before, after = self._norms[0]
         x = after(self._own_output(self._attend_own(before(x), self_cache)).add_(x))
-        before, after = self._norms[1]
-        x = after(self._cross_output(self._attend_memory(before(x), memory_mask, cross_cache)).add_(x))
+        if self._cross is not None and cross_cache is not None:
+            before, after = self._norms[1]
+            x = after(self._cross_output(self._attend_memory(before(x), memory_mask, cross_cache)).add_(x))
         before, after = self._norms[2]
         if not self._relu:
             return after(self.block.feed_forward(before(x)).add_(x))
@@ -113,6 +116,7 @@ class DecodingBlock(nn.Module):
 
     def _attend_memory(self, x: Tensor, mask: Mask | None, step: AttentionStep) -> Tensor:
         sizes = self._cross
+        assert sizes is not None
         assert isinstance(step.memory, KeyValues)
         query = self._query(x).view(*x.shape[:2], sizes.heads, sizes.head_dim).transpose(1, 2)
         key, value = step.memory.read()
@@ -148,12 +152,14 @@ def _bias(
     return bias.expand(-1, -1, query_len, key_len), empty if bool(empty.any()) else None
 
 
-def _is_filled(step: AttentionStep) -> bool:
-    return isinstance(step.memory, KeyValues) and step.memory.fixed
+def _is_filled(step: AttentionStep | None) -> bool:
+    return step is not None and isinstance(step.memory, KeyValues) and step.memory.fixed
 
 
 def _is_plain(block: DecoderBlock) -> bool:
     for attention in (block.self_attention, block.cross_attention):
+        if attention is None:
+            continue
         mechanism, position = attention.mechanism, attention.position
         if type(mechanism) is not Scored or type(mechanism.score) not in (ScaledDot, type(None)):
             return False
@@ -165,7 +171,7 @@ def _is_plain(block: DecoderBlock) -> bool:
             return False
         if not isinstance(attention.query_norm, nn.Identity):
             return False
-    return block.cross_attention.memory_projection is not None
+    return block.cross_attention is None or block.cross_attention.memory_projection is not None
 
 
 def _product(linear: nn.Module) -> Product:
@@ -176,7 +182,9 @@ def _product(linear: nn.Module) -> Product:
     return lambda x: F.linear(x, weight, bias)
 
 
-def _norms(residual: Residual) -> tuple[Product, Product]:
+def _norms(residual: Residual | None) -> tuple[Product, Product]:
+    if residual is None:
+        return _norm(nn.Identity()), _norm(nn.Identity())
     return _norm(residual.before), _norm(residual.after)
 
 

@@ -40,6 +40,25 @@ def output_loss(
     return torch.stack(losses).sum()
 
 
+def real_rows(
+    hidden: Float[Tensor, "batch length width"],
+    targets: Int[Tensor, "batch length"],
+    lens: Int[Tensor, "batch"],
+    num_tokens: int,
+) -> tuple[Float[Tensor, "tokens width"], Int[Tensor, "tokens"]]:
+    """States and targets of the real positions only: padding costs no vocabulary product.
+
+    Args:
+        num_tokens: how many positions are real.
+    """
+    rows, wanted = hidden.flatten(0, 1), targets.flatten()
+    if num_tokens == wanted.numel():
+        return rows, wanted
+    real = torch.arange(targets.shape[1], device=lens.device) < lens[:, None]
+    places = real.flatten().nonzero().squeeze(1)
+    return rows.index_select(0, places), wanted.index_select(0, places)
+
+
 def vocabulary_loss(
     hidden: Float[Tensor, "tokens width"],
     weight: Float[Tensor, "vocab width"],

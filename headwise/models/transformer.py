@@ -1,29 +1,27 @@
 """The Transformer encoder-decoder, and how it is built from its configuration."""
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from headwise.attention import mechanisms, normalizers, scores
 from headwise.attention.masks import Causal, Mask, Padding, Shifts
-from headwise.attention.mechanisms.mechanism import Mechanism
-from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.zeros import zeroed_beyond
 from headwise.caches import Ancestry, AttentionStep, Cache, KeyValues, Segments, States
 from headwise.errors import ConfigError
-from headwise.layers.attention import MultiHeadAttention
-from headwise.layers.blocks import DecoderBlock, EncoderBlock, Residual
+from headwise.layers.blocks import DecoderBlock, EncoderBlock
 from headwise.layers.decoding import DecodingBlock
 from headwise.layers.embeddings import TokenEmbedding
-from headwise.layers.feed_forward import FeedForward
-from headwise.layers.initializers import initialize
+from headwise.layers.initializers import Scheme, initialize
 from headwise.layers.reversible import ReversibleEncoder
 from headwise.models.protocols import Decoder, Encoder, Memory, Seq2Seq
-from headwise.models.transformer_config import BlocksConfig, TransformerConfig
+from headwise.models.transformer_config import BlocksConfig, StackConfig, TransformerConfig
+from headwise.models.transformer_parts import build_positions, closing_norm, decoder_block, encoder_block
 from headwise.positions import Position
-from headwise.positions import build as build_position
+
+M = TypeVar("M", bound=nn.Module)
 
 
 class TransformerEncoder(Encoder):
@@ -79,15 +77,22 @@ class TransformerEncoder(Encoder):
 
 
 class TransformerCache(Cache):
-    """Keys and values of every decoder layer, and which of them each beam descends from."""
+    """Keys and values of every decoder layer, and which of them each beam descends from.
 
-    def __init__(self, own: list[KeyValues | States], memory_lens: Int[Tensor, "batch"], placed: bool):
-        self.length, self.beams, self.sentences = 0, 1, memory_lens.shape[0]
+    Args:
+        own: what the self-attention of each layer keeps.
+        rows: one a sentence; how many they are and on which device is all that counts.
+        memory_lens: tokens of the memory of each sentence; None where there is no memory.
+        placed: whether a layer has to know where the stored keys stand.
+    """
+
+    def __init__(
+        self, own: list[KeyValues | States], rows: Tensor, memory_lens: Int[Tensor, "batch"] | None, placed: bool
+    ):
+        self.length, self.beams, self.sentences, self.device = 0, 1, rows.shape[0], rows.device
         self.layers = [(kept, KeyValues()) for kept in own]
-        self.memory_lens = memory_lens
-        self.memory_mask = Padding(memory_lens).shared()
+        self._remember(memory_lens)
         self.ancestry: Ancestry | None = None
-        # whether a layer has to know where the stored keys stand
         self.placed = placed
 
     def expand(self, beams: int) -> None:
@@ -96,7 +101,7 @@ class TransformerCache(Cache):
         for own, _ in self.layers:
             own.expand(beams)
         if beams > 1:
-            self.ancestry = Ancestry(self.sentences, beams, self.length, self.memory_lens.device)
+            self.ancestry = Ancestry(self.sentences, beams, self.length, self.device)
 
     def reorder(self, index: Int[Tensor, "rows"]) -> None:
         if self.ancestry is not None:
@@ -108,40 +113,64 @@ class TransformerCache(Cache):
         for own, cross in self.layers:
             own.keep(sentences)
             cross.keep(sentences)
-        self.memory_lens = self.memory_lens.index_select(0, sentences)
-        self.memory_mask = Padding(self.memory_lens).shared()
+        self._remember(None if self.memory_lens is None else self.memory_lens.index_select(0, sentences))
         self.sentences = sentences.shape[0]
         if self.ancestry is not None:
             self.ancestry.keep(sentences)
 
+    def _remember(self, memory_lens: Tensor | None) -> None:
+        self.memory_lens = memory_lens
+        self.memory_mask = None if memory_lens is None else Padding(memory_lens).shared()
+
 
 class TransformerDecoder(Decoder):
-    """Embeddings below a stack of decoder blocks, below the vocabulary."""
+    """Embeddings below a stack of decoder blocks, below the vocabulary; without cross-attention, no memory."""
 
     def __init__(self, embedding: TokenEmbedding, blocks: list[DecoderBlock], norm: nn.Module, output: nn.Linear):
         super().__init__()
         self.embedding, self.blocks, self.norm, self.output = embedding, nn.ModuleList(blocks), norm, output
 
     def hidden(
-        self, tokens: Int[Tensor, "batch tgt_len"], memory: Memory, memory_lens: Int[Tensor, "batch"]
+        self,
+        tokens: Int[Tensor, "batch tgt_len"],
+        memory: Memory | None,
+        memory_lens: Int[Tensor, "batch"] | None,
+        segments: Sequence[Segments] | None = None,
     ) -> Float[Tensor, "batch tgt_len width"]:
-        mask, memory_mask = Causal().shared(), Padding(memory_lens).shared()
+        """`segments`: what each layer remembers of the tokens before these, and takes these into."""
+        mask, memory_mask = Causal().shared(), None if memory_lens is None else Padding(memory_lens).shared()
+        states = None if memory is None else memory.states
         x = self.embedding(tokens)
-        for block in self.blocks:
-            x = block(x, memory.states, mask=mask, memory_mask=memory_mask)
+        for layer, block in enumerate(self.blocks):
+            before = None if segments is None else AttentionStep(segments[layer], 0)
+            x = block(x, states, mask=mask, memory_mask=memory_mask, self_cache=before)
         normed: Tensor = self.norm(x)
         return normed
 
     def start(self, memory: Memory, memory_lens: Int[Tensor, "batch"]) -> TransformerCache:
         """Projects the memory for every layer, once; beams share it."""
-        blocks = [_original(block) for block in self.blocks]
-        own = [block.self_attention.kept() for block in blocks]
-        positions = (block.self_attention.position for block in blocks)
-        placed = any(position is not None and position.acts_on_scores() for position in positions)
-        cache = TransformerCache(own, memory_lens, placed)
-        for block, (_, cross) in zip(blocks, cache.layers, strict=True):
-            cross.fill(*block.cross_attention.project_memory(memory.states))
+        cache = self.empty(memory.states, memory_lens)
+        for block, (_, cross) in zip(self.blocks, cache.layers, strict=True):
+            attention = _original(block).cross_attention
+            assert attention is not None
+            cross.fill(*attention.project_memory(memory.states))
         return cache
+
+    def empty(self, rows: Tensor, memory_lens: Int[Tensor, "batch"] | None = None) -> TransformerCache:
+        """A cache of one sentence a row that holds nothing yet."""
+        layers = [_original(block).self_attention for block in self.blocks]
+        positions = (layer.position for layer in layers)
+        placed = any(position is not None and position.acts_on_scores() for position in positions)
+        return TransformerCache([layer.kept() for layer in layers], rows, memory_lens, placed)
+
+    def extend(self, tokens: Int[Tensor, "batch new"], cache: TransformerCache) -> None:
+        """Takes many tokens into the cache in one pass, before the hypotheses part; they need no logits."""
+        assert cache.beams == 1, "the tokens of a prompt come before there are beams"
+        x, mask = self.embedding(tokens, cache.length), Causal().shared()
+        for block, (own, cross) in zip(self.blocks, cache.layers, strict=True):
+            steps = AttentionStep(own, cache.length), AttentionStep(cross, 0) if cross.fixed else None
+            x = block(x, None, mask=mask, memory_mask=cache.memory_mask, self_cache=steps[0], cross_cache=steps[1])
+        cache.length += tokens.shape[1]
 
     def step(self, tokens: Int[Tensor, "rows"], cache: Cache) -> Float[Tensor, "rows vocab"]:
         assert isinstance(cache, TransformerCache)
@@ -169,82 +198,40 @@ def build_transformer(config: TransformerConfig, src_vocab: int, tgt_vocab: int,
     """The model of a configuration; `joint`: source and target share one vocabulary."""
     if joint and config.tie_embeddings and src_vocab != tgt_vocab:
         raise ConfigError(f"a joint vocabulary has one size, got {src_vocab} and {tgt_vocab}")
-    position = build_position(
-        config.position, config.d_model, config.d_model // config.num_heads, config.num_heads, config.max_len
-    )
+    position = build_positions(config)
     source = TokenEmbedding(src_vocab, config.d_model, position, config.dropout)
     target = TokenEmbedding(tgt_vocab, config.d_model, position, config.dropout)
     if joint and config.tie_embeddings:
         target.weight = source.weight
     encoder = build_encoder(config, source, position)
-    output = nn.Linear(config.d_model, tgt_vocab, bias=False)
-    writers = [_decoder_block(config, position) for _ in range(config.decoder_layers)]
-    model = Seq2Seq(encoder, TransformerDecoder(target, writers, _closing(config), output))
-    initialize(model, config.initializer)
-    if config.tie_output:
-        output.weight = target.weight
-    return model
+    mechanism = config.decoder_mechanism or config.mechanism
+    model = Seq2Seq(encoder, build_writer(config, target, mechanism, config.decoder_layers, cross=True))
+    return finished(model, model.decoder, config.initializer, config.tie_output)
 
 
 def build_encoder(config: BlocksConfig, embedding: nn.Module, position: Position) -> TransformerEncoder:
     """The encoder of a configuration, its weights not yet initialised; `position` acts inside its attention."""
-    blocks = [_encoder_block(config, position) for _ in range(config.encoder_layers)]
+    blocks = [encoder_block(config, position) for _ in range(config.encoder_layers)]
     steps = tuple(head - config.num_heads // 2 for head in range(config.num_heads))
     mask = Shifts(steps) if config.convolution_heads else None
     stack = [ReversibleEncoder(blocks)] if config.reversible else blocks
-    return TransformerEncoder(embedding, stack, _closing(config), mask, config.segment)
+    return TransformerEncoder(embedding, stack, closing_norm(config), mask, config.segment)
 
 
-def _closing(config: BlocksConfig) -> nn.Module:
-    return nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
+def build_writer(
+    config: StackConfig, embedding: TokenEmbedding, mechanism: str, num_layers: int, *, cross: bool
+) -> TransformerDecoder:
+    """The stack that writes above these embeddings; `cross`: its blocks attend to a memory."""
+    vocab_size = embedding.weight.shape[0]
+    output = nn.Linear(config.d_model, vocab_size, bias=False)
+    blocks = [decoder_block(config, embedding.position, mechanism, cross=cross) for _ in range(num_layers)]
+    return TransformerDecoder(embedding, blocks, closing_norm(config), output)
 
 
-def _residual(config: BlocksConfig) -> Residual:
-    make = Residual.pre_norm if config.norm == "pre" else Residual.post_norm
-    return make(config.d_model, config.dropout)
-
-
-def _mechanism(config: BlocksConfig, name: str) -> Mechanism:
-    head_dim = config.d_model // config.num_heads
-    dropout = config.dropout if config.attention_dropout is None else config.attention_dropout
-    if name == "scored":
-        score = scores.build(config.score, head_dim, head_dim, head_dim, config.num_heads)
-        return Scored(score, normalizers.build(config.normalizer, config.num_heads), dropout)
-    kind = mechanisms.mechanism_type(name)
-    return kind.sized(head_dim=head_dim, num_heads=config.num_heads, max_len=config.max_len, dropout=dropout)
-
-
-def _attention(
-    config: BlocksConfig, position: Position | None, name: str, memory_dim: int | None = None
-) -> MultiHeadAttention:
-    acting = position if position is not None and position.acts_in_attention() else None
-    return MultiHeadAttention(
-        config.d_model,
-        config.num_heads,
-        _mechanism(config, name),
-        num_kv_heads=config.num_kv_heads,
-        value_dim=config.value_dim,
-        # queries and a memory cannot share a matrix
-        memory_dim=None if config.shared in ("qk", "qkv") else memory_dim,
-        position=acting,
-        norm=nn.RMSNorm if config.qk_norm else None,
-        shared=config.shared,
-        combine=config.combine,
-    )
-
-
-def _feed_forward(config: BlocksConfig) -> FeedForward:
-    dropout = config.dropout if config.activation_dropout is None else config.activation_dropout
-    return FeedForward(config.d_model, config.d_ff, config.activation, dropout)
-
-
-def _encoder_block(config: BlocksConfig, position: Position) -> EncoderBlock:
-    own = _attention(config, position, config.mechanism)
-    return EncoderBlock(own, _feed_forward(config), _residual(config), _residual(config))
-
-
-def _decoder_block(config: TransformerConfig, position: Position) -> DecoderBlock:
-    own = _attention(config, position, config.decoder_mechanism or config.mechanism)
-    # a memory is read by its definition: the other mechanisms are for long sequences that look at themselves
-    cross = _attention(config, None, "scored", config.d_model)
-    return DecoderBlock(own, cross, _feed_forward(config), _residual(config), _residual(config), _residual(config))
+def finished(model: M, decoder: Decoder, scheme: Scheme, tie_output: bool) -> M:
+    """The model with weights as the scheme starts them, and its output tied to the embedding if asked for."""
+    initialize(model, scheme)
+    if tie_output:
+        assert isinstance(decoder, TransformerDecoder)
+        decoder.output.weight = decoder.embedding.weight
+    return model

@@ -1,4 +1,4 @@
-"""Sizes and parts of a Transformer, as a recipe gives them."""
+"""Sizes and parts of Transformers, with and without an encoder, as a recipe gives them."""
 
 from typing import Literal
 
@@ -13,8 +13,8 @@ from headwise.positions import names as position_names
 from headwise.positions import position_type
 
 
-class BlocksConfig(Config):
-    """A stack of encoder blocks; the defaults are the "base" model of Vaswani et al. 2017, table 3."""
+class StackConfig(Config):
+    """What all stacks of blocks have; the defaults are the "base" model of Vaswani et al. 2017, table 3."""
 
     kind: str = Field(description="the family of the model")
     d_model: int = Field(512, ge=1, le=2**20, description="width of the embeddings and of every block")
@@ -23,21 +23,17 @@ class BlocksConfig(Config):
     num_kv_heads: int | None = Field(
         None, ge=1, description="heads of key and value: a divisor of num_heads; all if absent"
     )
-    encoder_layers: int = Field(6, ge=1, description="encoder blocks")
     norm: Literal["pre", "post"] = Field("pre", description="LayerNorm before each sublayer, or after the residual")
     activation: Literal["relu", "gelu", "swiglu"] = Field("relu", description="of the feed-forward network")
     position: str = Field("sinusoidal", description="where position enters; `headwise list positions`")
     max_len: int = Field(512, ge=1, description="positions of a learned table, in tokens")
     mechanism: str = Field("scored", description="what self-attention computes; `headwise list mechanisms`")
-    reversible: bool = Field(False, description="encoder blocks keep no activations for the gradient")
     score: str = Field("scaled_dot", description="how alike query and key are; `headwise list scores`")
     normalizer: str = Field("softmax", description="scores to weights; `headwise list normalizers`")
     qk_norm: bool = Field(False, description="root mean square norms of queries and keys before the position")
-    value_dim: int | None = Field(None, ge=1, description="width of a head's values; as its keys if absent")
+    value_dim: int | None = Field(None, ge=1, le=2**20, description="width of a head's values; as its keys if absent")
     shared: Shared = Field("none", description="projections that are one matrix: none, qk, kv or qkv")
     combine: Combine = Field("concat", description="heads are joined, or averaged")
-    convolution_heads: bool = Field(False, description="encoder head h sees one token, h - num_heads // 2 away")
-    segment: int | None = Field(None, ge=1, description="tokens the encoder reads at once, and sees of the ones before")
     dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings and on the output of every sublayer")
     attention_dropout: float | None = Field(None, ge=0, lt=1, description="on attention weights; as dropout if absent")
     activation_dropout: float | None = Field(
@@ -49,7 +45,45 @@ class BlocksConfig(Config):
         check_heads(self.d_model, self.num_heads, self.num_kv_heads)
         scores.check_name(self.score)
         normalizers.build(self.normalizer, self.num_heads)
-        self._check_mechanism(self.mechanism)
+        position = position_type(self.position)
+        for name in self.mechanisms():
+            if name != "scored" and (self.score, self.normalizer) != ("scaled_dot", "softmax"):
+                raise ConfigError(f"score and normalizer belong to mechanism 'scored', not to '{name}'")
+            facts = mechanisms.mechanism_type(name).facts
+            if position.where.startswith("scores") and not (facts.bias and facts.relative):
+                raise ConfigError(
+                    f"mechanism '{name}' has no scores that position '{self.position}' could enter; use 'scored'"
+                )
+
+    def mechanisms(self) -> tuple[str, ...]:
+        """The mechanisms of self-attention, that of the stack that writes last."""
+        return (self.mechanism,)
+
+    def check_steps(self, key: str) -> None:
+        """Raises: ConfigError if position or mechanism cannot write step by step; `key` sets the mechanism."""
+        if not position_type(self.position).steps:
+            fitting = ", ".join(name for name in position_names() if position_type(name).steps)
+            raise ConfigError(
+                f"position '{self.position}' cannot go step by step, as a decoder does; these can: {fitting}"
+            )
+        writer = self.mechanisms()[-1]
+        if not _writes(writer):
+            raise ConfigError(
+                f"mechanism '{writer}' cannot hide later tokens from a decoder that goes step by step; set"
+                f" {key} to one that can: {', '.join(filter(_writes, mechanisms.names()))}"
+            )
+
+
+class BlocksConfig(StackConfig):
+    """A stack of blocks that read."""
+
+    encoder_layers: int = Field(6, ge=1, description="encoder blocks")
+    reversible: bool = Field(False, description="encoder blocks keep no activations for the gradient")
+    convolution_heads: bool = Field(False, description="encoder head h sees one token, h - num_heads // 2 away")
+    segment: int | None = Field(None, ge=1, description="tokens the encoder reads at once, and sees of the ones before")
+
+    def model_post_init(self, context: object) -> None:
+        super().model_post_init(context)
         if self.segment is not None and (self.reversible or self.convolution_heads):
             raise ConfigError("segment reads the source piece by piece: leave out reversible and convolution_heads")
         if not _reads(self.mechanism):
@@ -58,18 +92,9 @@ class BlocksConfig(Config):
                 f" {', '.join(filter(_reads, mechanisms.names()))}"
             )
 
-    def _check_mechanism(self, name: str) -> None:
-        if name != "scored" and (self.score, self.normalizer) != ("scaled_dot", "softmax"):
-            raise ConfigError(f"score and normalizer belong to mechanism 'scored', not to '{name}'")
-        facts = mechanisms.mechanism_type(name).facts
-        if position_type(self.position).where.startswith("scores") and not (facts.bias and facts.relative):
-            raise ConfigError(
-                f"mechanism '{name}' has no scores that position '{self.position}' could enter; use 'scored'"
-            )
-
 
 class TransformerConfig(BlocksConfig):
-    """Sizes and parts of a Transformer: the blocks of both sides, and what only the decoder and both together have."""
+    """Sizes and parts of an encoder-decoder."""
 
     kind: Literal["transformer"] = Field("transformer", description="the family of the model")
     decoder_layers: int = Field(6, ge=1, description="decoder blocks")
@@ -79,18 +104,48 @@ class TransformerConfig(BlocksConfig):
 
     def model_post_init(self, context: object) -> None:
         super().model_post_init(context)
-        writer = self.decoder_mechanism or self.mechanism
-        self._check_mechanism(writer)
-        if not position_type(self.position).steps:
-            fitting = ", ".join(name for name in position_names() if position_type(name).steps)
+        self.check_steps("decoder_mechanism")
+
+    def mechanisms(self) -> tuple[str, ...]:
+        return self.mechanism, self.decoder_mechanism or self.mechanism
+
+
+class DecoderConfig(StackConfig):
+    """Sizes and parts of a decoder without an encoder: a language model."""
+
+    kind: Literal["decoder"] = Field("decoder", description="the family of the model")
+    num_layers: int = Field(6, ge=1, description="blocks of self-attention and feed-forward")
+    memory_len: int = Field(
+        0, ge=0, description="tokens before a training window that each layer remembers; 0 is no memory"
+    )
+    tie_output: bool = Field(True, description="the output matrix is the embedding")
+
+    def model_post_init(self, context: object) -> None:
+        super().model_post_init(context)
+        self.check_steps("mechanism")
+        if self.memory_len:
+            self._check_memory()
+
+    def places(self) -> int | None:
+        """The most tokens a text may have, where the model has a table of them."""
+        tabled = self.position == "learned" or mechanisms.mechanism_type(self.mechanism).facts.steps == "own"
+        return self.max_len if tabled else None
+
+    def _check_memory(self) -> None:
+        position, facts = position_type(self.position), mechanisms.mechanism_type(self.mechanism).facts
+        if position.where == "embeddings":
+            fitting = ", ".join(name for name in position_names() if _is_relative(name))
             raise ConfigError(
-                f"position '{self.position}' cannot go step by step, as a decoder does; these can: {fitting}"
+                f"memory_len needs a position that counts distances, since what is remembered has no place of its own;"
+                f" position '{self.position}' numbers the tokens; these fit: {fitting}"
             )
-        if not _writes(writer):
-            raise ConfigError(
-                f"mechanism '{writer}' cannot hide later tokens from a decoder that goes step by step; set"
-                f" decoder_mechanism to one that can: {', '.join(filter(_writes, mechanisms.names()))}"
-            )
+        if facts.recurrent or facts.steps != "shared":
+            raise ConfigError(f"mechanism '{self.mechanism}' cannot read keys of earlier segments; set memory_len to 0")
+
+
+def _is_relative(name: str) -> bool:
+    kind = position_type(name)
+    return kind.steps and kind.where != "embeddings"
 
 
 def _reads(name: str) -> bool:

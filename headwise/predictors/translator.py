@@ -27,7 +27,7 @@ from headwise.errors import ConfigError
 from headwise.explain.explanation import Explanation
 from headwise.labels import visible
 from headwise.layers.decoding import Precision, for_inference, is_current
-from headwise.layers.loss import output_loss
+from headwise.layers.loss import output_loss, real_rows
 from headwise.models.protocols import Seq2Seq
 from headwise.predictors import looking
 from headwise.predictors.predictor import Form, Predictor
@@ -289,11 +289,7 @@ def likelihood_scores(counts: Mapping[str, float]) -> dict[str, float]:
 
 
 def real_states(model: Seq2Seq, batch: PairBatch, tgt_in: Tensor) -> tuple[Tensor, Tensor]:
-    """(decoder states, targets) of the real target positions only: padding costs no vocabulary product."""
+    """(decoder states, targets) of the real target positions only."""
     memory = model.encoder(batch.src, batch.src_lens)
-    hidden = model.decoder.hidden(tgt_in, memory, batch.src_lens).flatten(0, 1)
-    if batch.num_tokens == batch.tgt_out.numel():
-        return hidden, batch.tgt_out.flatten()
-    real = torch.arange(batch.tgt_out.shape[1], device=batch.tgt_lens.device) < batch.tgt_lens[:, None]
-    places = real.flatten().nonzero().squeeze(1)
-    return hidden.index_select(0, places), batch.tgt_out.flatten().index_select(0, places)
+    hidden = model.decoder.hidden(tgt_in, memory, batch.src_lens)
+    return real_rows(hidden, batch.tgt_out, batch.tgt_lens, batch.num_tokens)

@@ -5,10 +5,10 @@ from headwise.errors import ConfigError, DataError
 from headwise.training import recipes
 from headwise.training.recipe import read_recipe
 
-NAMES = ["bahdanau-fra-eng", "ewt-upos", "multi30k-base", "multi30k-tiny", "phrasebook"]
+NAMES = ["bahdanau-fra-eng", "ewt-upos", "multi30k-base", "multi30k-tiny", "phrasebook", "tiny-shakespeare"]
 
 
-def test_five_recipes_ship_with_a_line_about_each():
+def test_recipes_ship_with_a_line_about_each():
     assert list(recipes.shipped()) == NAMES
     assert all(line.endswith(".") for line in recipes.catalogue().values())
 

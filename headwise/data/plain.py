@@ -1,0 +1,196 @@
+"""Plain text as token numbers: the files of a recipe, their parts, and token files for texts beyond memory."""
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from pathlib import Path
+
+import numpy as np
+from pydantic import Field
+
+from headwise.config import Config
+from headwise.data.corpus import data_cache, resolve
+from headwise.data.files import MAX_LINE_BYTES, read_lines, sha256
+from headwise.data.streams import Text
+from headwise.data.tokenizers import Tokenizer, TokenizerConfig
+from headwise.errors import DataError, MachineError
+
+# characters of a text whose tokens stay in memory; those of a longer one are mapped from a file
+IN_MEMORY_CHARS = 1 << 23
+# characters that a tokenizer is trained on at most
+TRAINED_CHARS = 1 << 26
+# characters that are encoded together
+_CHUNK_CHARS = 1 << 20
+# more lines than any file has
+_ALL = 1 << 62
+
+
+class TextConfig(Config):
+    """Which text to read, and what of it is held out."""
+
+    train: str = Field(description="text file; headwise:NAME is a file that ships with the package")
+    valid: str | None = Field(None, description="validation text; without it a part of train is held out")
+    test: str | None = Field(None, description="test text; without it the end of train is held out")
+    valid_fraction: float = Field(0.05, ge=0, lt=1, description="part of train before the test part, in characters")
+    test_fraction: float = Field(0.05, ge=0, lt=1, description="part of train at its end, in characters")
+    max_line_bytes: int = Field(MAX_LINE_BYTES, ge=1, description="longer lines are refused")
+
+
+@dataclass(frozen=True)
+class Portion:
+    """Consecutive lines of a text file, and how many characters they have, line ends included."""
+
+    path: str
+    start: int
+    stop: int
+    chars: int
+    max_line_bytes: int = MAX_LINE_BYTES
+
+    def lines(self) -> Iterator[str]:
+        r"""The lines with their ends; every line has one, `\n`."""
+        found = read_lines(resolve(self.path), max_line_bytes=self.max_line_bytes)
+        return (f"{text}\n" for _, text in islice(found, self.start, self.stop))
+
+
+def portions(config: TextConfig) -> dict[str, Portion]:
+    """The parts of a recipe's text; those without a file of their own are the last lines of the training file.
+
+    Raises: DataError where a file cannot be read, or leaves nothing to train on.
+    """
+    given = {"valid": config.valid, "test": config.test}
+    shares = [0.0 if config.valid else config.valid_fraction, 0.0 if config.test else config.test_fraction]
+    if sum(shares) >= 1:
+        raise DataError(f"valid_fraction and test_fraction ({sum(shares):g}) leave nothing of {config.train}")
+    train, valid, test = _cut(config.train, shares, config.max_line_bytes)
+    own = {part: _cut(path, [0.0, 0.0], config.max_line_bytes)[0] for part, path in given.items() if path}
+    found: dict[str, Portion] = {"train": train, "valid": valid, "test": test} | own
+    if not train.chars + valid.chars + test.chars:
+        raise DataError(f"{config.train}: no text to train on")
+    wanted = [1.0 - sum(shares), *shares]
+    if any(share and not part.chars for share, part in zip(wanted, (train, valid, test), strict=True)):
+        advice = "give valid and test files, or set valid_fraction and test_fraction to 0"
+        raise DataError(f"{config.train}: too few lines to hold out a part; {advice}")
+    return found
+
+
+def _cut(path: str, shares: list[float], max_line_bytes: int) -> list[Portion]:
+    """The file in parts: what is left of it, and a share of its characters each; cut at line ends."""
+
+    def lengths() -> Iterator[int]:
+        return map(len, Portion(path, 0, _ALL, 0, max_line_bytes).lines())
+
+    total = sum(lengths())
+    marks = [total * (1 - sum(shares)), total * (1 - shares[1])]
+    # (lines, characters) before each part; a line that a mark cuts belongs to the later part
+    cuts, read, number = [(0, 0)], 0, 0
+    for number, length in enumerate(lengths(), 1):
+        while len(cuts) <= len(marks) and read + length > round(marks[len(cuts) - 1]):
+            cuts.append((number - 1, read))
+        read += length
+    cuts += [(number, read)] * (len(marks) + 2 - len(cuts))
+    return [
+        Portion(path, first, stop, after - before, max_line_bytes) for (first, before), (stop, after) in pairwise(cuts)
+    ]
+
+
+def train_tokenizer(portion: Portion, config: TokenizerConfig) -> Tokenizer:
+    """A tokenizer trained on the first `TRAINED_CHARS` characters of a text."""
+    return Tokenizer.train(_beginning(portion), config)
+
+
+def _beginning(portion: Portion) -> Iterator[str]:
+    read = 0
+    for line in portion.lines():
+        if read >= TRAINED_CHARS:
+            return
+        read += len(line)
+        yield line
+
+
+def begin_id(tokenizer: Tokenizer) -> int:
+    """The token that stands before a text: the end of a line, or where that is no token, the begin."""
+    found = tokenizer.encode("\n")
+    return found[0] if len(found) == 1 and found[0] != tokenizer.unk_id else tokenizer.bos_id
+
+
+def text_of(lines: Iterable[str], tokenizer: Tokenizer) -> Text:
+    """Lines with their ends as a text in memory.
+
+    >>> letters = Tokenizer.train(["ab\\n"], TokenizerConfig(kind="char", spaces="kept"))
+    >>> letters.decode(text_of(["ab\\n", "b\\n"], letters).tokens[1:])
+    'ab\\nb\\n'
+    """
+    kept = list(lines)
+    return Text(np.concatenate(list(_encoded(kept, tokenizer))), sum(map(len, kept)))
+
+
+def encode(portion: Portion, tokenizer: Tokenizer) -> Text:
+    """A part of a text as tokens; those of a long one are written once, to the data cache, and mapped from there.
+
+    Raises: MachineError if the file cannot be written.
+    """
+    if portion.chars <= IN_MEMORY_CHARS:
+        return text_of(portion.lines(), tokenizer)
+    known = f"{sha256(resolve(portion.path))} {portion.start} {portion.stop} {tokenizer.digest()}"
+    dtype = _dtype(tokenizer)
+    path = data_cache() / "tokens" / f"{hashlib.sha256(known.encode()).hexdigest()}.{dtype.name}"
+    if not path.exists():
+        _write(path, _encoded(portion.lines(), tokenizer))
+    return Text(np.memmap(path, dtype=dtype, mode="r"), portion.chars)
+
+
+def unknown_tokens(text: Text, tokenizer: Tokenizer) -> int:
+    """How many tokens of a text are the unknown one."""
+    steps = range(0, len(text.tokens), _CHUNK_CHARS)
+    return sum(int((text.tokens[step : step + _CHUNK_CHARS] == tokenizer.unk_id).sum()) for step in steps)
+
+
+def _dtype(tokenizer: Tokenizer) -> np.dtype:
+    return np.dtype(np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.uint32)
+
+
+def _encoded(lines: Iterable[str], tokenizer: Tokenizer) -> Iterator[np.ndarray]:
+    """The tokens of a text piece by piece; no token reaches over a line end, so the pieces are those of the whole."""
+    dtype = _dtype(tokenizer)
+    yield np.array([begin_id(tokenizer)], dtype=dtype)
+    for chunk in _chunks(lines):
+        yield np.concatenate([np.array(ids, dtype=dtype) for ids in tokenizer.encode_batch(chunk)])
+
+
+def _chunks(lines: Iterable[str]) -> Iterator[list[str]]:
+    chunk: list[str] = []
+    size = 0
+    for line in lines:
+        chunk.append(line)
+        size += len(line)
+        if size >= _CHUNK_CHARS:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _write(path: Path, pieces: Iterator[np.ndarray]) -> None:
+    """Writes beside and renames, so that a file which is there is whole."""
+    temporary: str | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".tmp", delete=False) as file:
+            temporary = file.name
+            for piece in pieces:
+                file.write(piece.tobytes())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        temporary = None
+    except OSError as error:
+        advice = "set HEADWISE_DATA to a folder with room that can be written"
+        raise MachineError(f"{path}: cannot be written: {error.strerror}; {advice}") from None
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)

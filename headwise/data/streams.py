@@ -1,0 +1,165 @@
+"""Batches from one long text: windows of it in random order, or parallel streams that go on from step to step."""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from headwise.data.buckets import permutation
+from headwise.data.sources import Drawn, Source
+from headwise.errors import ConfigError, DataError
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text as token numbers, in memory or mapped from a file.
+
+    Args:
+        tokens: what stands before the text, such as a line end, and the tokens of the text.
+        chars: characters of the raw text.
+    """
+
+    tokens: np.ndarray
+    chars: int | float
+
+    def __len__(self) -> int:
+        """Tokens of the text."""
+        return len(self.tokens) - 1
+
+    def first(self, count: int) -> "Text":
+        """Its first tokens, and their share of the characters."""
+        kept = min(count, len(self))
+        return Text(self.tokens[: kept + 1], self.chars * kept / max(1, len(self)))
+
+
+@dataclass
+class Carry:
+    """What a model takes from one batch of a stream to the next; the stream hands it on and never looks inside.
+
+    It is empty at the beginning of a pass and after `restore`.
+    """
+
+    content: object = None
+
+
+@dataclass(frozen=True)
+class TextBatch:
+    """Windows of a text: each token of `inputs` stands before that of `targets`.
+
+    Args:
+        lens: real tokens of each row; 0 for a row whose text is at its end.
+        chars: characters of the raw text that the targets stand for.
+        indices: where in the text each row begins.
+        carry: of a stream, whose rows go on from those of the batch before.
+    """
+
+    inputs: Int[Tensor, "rows length"]
+    targets: Int[Tensor, "rows length"]
+    lens: Int[Tensor, "rows"]
+    num_tokens: int
+    chars: int | float
+    indices: list[int]
+    carry: Carry | None = field(default=None, compare=False)
+
+    def to(self, device: torch.device | str) -> "TextBatch":
+        """The batch on a device."""
+        inputs, targets, lens = (tensor.to(device) for tensor in (self.inputs, self.targets, self.lens))
+        return replace(self, inputs=inputs, targets=targets, lens=lens)
+
+
+def text_batch(text: Text, windows: list[tuple[int, int]], carry: Carry | None = None) -> TextBatch:
+    """Windows (start, stop) of a text as a batch; only what they hold is read.
+
+    >>> batch = text_batch(Text(np.array([1, 5, 6, 7]), chars=3), [(0, 2), (2, 3)])
+    >>> batch.inputs.tolist(), batch.targets.tolist(), batch.lens.tolist()
+    ([[1, 5], [6, 0]], [[5, 6], [7, 0]], [2, 1])
+    """
+    lens = [stop - start for start, stop in windows]
+    rows = np.zeros((2, len(windows), max(lens)), dtype=np.int64)
+    for row, (start, stop) in enumerate(windows):
+        rows[0, row, : stop - start] = text.tokens[start:stop]
+        rows[1, row, : stop - start] = text.tokens[start + 1 : stop + 1]
+    inputs, targets = torch.from_numpy(rows)
+    count = sum(lens)
+    starts = [start for start, _ in windows]
+    return TextBatch(inputs, targets, torch.tensor(lens), count, count * text.chars / max(1, len(text)), starts, carry)
+
+
+def windows(text: Text, length: int, rows: int, *, seed: int = 0, shuffle: bool = True) -> Drawn[TextBatch]:
+    """Windows of `length` tokens, `rows` in a batch, each seen by itself.
+
+    Args:
+        shuffle: every pass cuts the text at another place and takes the windows in another order, both by seed and
+            pass alone; what is left at the two ends is not seen in that pass. False: from the first token to the last
+            in order, the last window as long as it is.
+    """
+    count = len(text)
+
+    def draw(seed: int, epoch: int) -> list[list[int]]:
+        if not shuffle:
+            starts = np.arange(0, count, length)
+        else:
+            room = max(1, min(length, count - length + 1))
+            # numbers of their own, so that the cut tells nothing of the order
+            offset = int(permutation(room, seed, 2 * epoch + 1)[0])
+            starts = offset + length * permutation(max(1, (count - offset) // length), seed, 2 * epoch)
+        return [starts[place : place + rows].tolist() for place in range(0, len(starts), rows)]
+
+    def collate(starts: list[int]) -> TextBatch:
+        return text_batch(text, [(start, min(start + length, count)) for start in starts])
+
+    _check(text, length, rows)
+    return Drawn(draw, collate, seed=seed)
+
+
+class Stream(Source[TextBatch]):
+    """A text as `rows` parallel streams of consecutive windows: row i of a batch goes on where row i ended before.
+
+    A pass reads every token once. Processes share the rows. Nothing is read but the windows that are taken.
+
+    >>> stream = Stream(Text(np.arange(8), chars=7), length=2, rows=2)
+    >>> [batch.inputs.tolist() for batch in stream.take(2)]
+    [[[0, 1], [3, 4]], [[2, 0], [5, 6]]]
+    """
+
+    def __init__(self, text: Text, length: int, rows: int) -> None:
+        _check(text, length, rows)
+        self.text, self.length = text, length
+        # rows differ by one token at most
+        self.bounds = [len(text) * row // rows for row in range(rows + 1)]
+        self._carry = Carry()
+
+    def take(self, count: int, rank: int = 0, world: int = 1) -> list[TextBatch]:
+        rows = range(rank, len(self.bounds) - 1, world)
+        if not rows:
+            raise DataError(f"{len(self.bounds) - 1} rows cannot be shared by {world} processes; give larger batches")
+        end = min(self.position + count, self.size())
+        if self.position == 0:
+            self._carry = Carry()
+        taken = [text_batch(self.text, self._windows(step, rows), self._carry) for step in range(self.position, end)]
+        self.position = end
+        if self.position == self.size():
+            self.epoch, self.position = self.epoch + 1, 0
+        return taken
+
+    def size(self) -> int:
+        longest = max(stop - start for start, stop in zip(self.bounds, self.bounds[1:], strict=False))
+        return -(-longest // self.length)
+
+    def restore(self, state: dict[str, int]) -> None:
+        super().restore(state)
+        self._carry = Carry()
+
+    def _windows(self, step: int, rows: range) -> list[tuple[int, int]]:
+        ends = [self.bounds[row + 1] for row in rows]
+        starts = [min(self.bounds[row] + step * self.length, end) for row, end in zip(rows, ends, strict=True)]
+        return [(start, min(start + self.length, end)) for start, end in zip(starts, ends, strict=True)]
+
+
+def _check(text: Text, length: int, rows: int) -> None:
+    if length < 1 or rows < 1:
+        raise ConfigError(f"a batch needs at least one row ({rows}) of at least one token ({length})")
+    if not len(text):
+        raise DataError("the text has no token")

@@ -1,0 +1,78 @@
+"""The decoder-only Transformer: tokens in, the next token out; a language model."""
+
+from collections.abc import Sequence
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from headwise.caches import Cache, Segments
+from headwise.layers.embeddings import TokenEmbedding
+from headwise.models.transformer import TransformerCache, TransformerDecoder, build_writer, finished
+from headwise.models.transformer_config import DecoderConfig
+from headwise.models.transformer_parts import build_positions
+
+
+class DecoderOnly(nn.Module):
+    """A stack of causal self-attention that writes on from what stands before.
+
+    Args:
+        decoder: its blocks have no cross-attention.
+        memory_len: tokens that each layer remembers from one segment of a text to the next; 0 is none.
+    Source: Liu et al. 2018, arXiv:1801.10198; the memory: Dai et al. 2019, arXiv:1901.02860, section 3.2.
+
+    >>> import torch
+    >>> model = build_decoder(DecoderConfig(d_model=8, d_ff=16, num_heads=2, num_layers=1), vocab_size=11).eval()
+    >>> prompt = torch.tensor([[5, 4, 7]])
+    >>> cache = model.start(prompt[:, :-1])
+    >>> bool(torch.allclose(model.step(prompt[:, -1], cache), model(prompt)[:, -1], atol=1e-5))
+    True
+    """
+
+    def __init__(self, decoder: TransformerDecoder, memory_len: int = 0):
+        super().__init__()
+        self.decoder, self.memory_len = decoder, memory_len
+
+    @property
+    def output(self) -> nn.Linear:
+        """Maps hidden states to the vocabulary."""
+        return self.decoder.output
+
+    def hidden(
+        self, tokens: Int[Tensor, "batch length"], segments: Sequence[Segments] | None = None
+    ) -> Float[Tensor, "batch length width"]:
+        """States before the vocabulary; position t sees tokens 0..t, and what `segments` hold of those before.
+
+        Args:
+            segments: what `segments` made; the tokens are taken into them.
+        """
+        return self.decoder.hidden(tokens, None, None, segments)
+
+    def forward(
+        self, tokens: Int[Tensor, "batch length"], segments: Sequence[Segments] | None = None
+    ) -> Float[Tensor, "batch length vocab"]:
+        """Logits of the next token at every position."""
+        logits: Tensor = self.output(self.hidden(tokens, segments))
+        return logits
+
+    def segments(self) -> list[Segments] | None:
+        """The memory of every layer before the first segment of a text; None for a model without one."""
+        return [Segments(self.memory_len) for _ in self.decoder.blocks] if self.memory_len else None
+
+    def start(self, prompts: Int[Tensor, "sentences length"]) -> TransformerCache:
+        """The cache of a decoding loop behind these tokens, which are read in one pass; there may be none."""
+        cache = self.decoder.empty(prompts)
+        if prompts.shape[1]:
+            self.decoder.extend(prompts, cache)
+        return cache
+
+    def step(self, tokens: Int[Tensor, "rows"], cache: Cache) -> Float[Tensor, "rows vocab"]:
+        """Logits of the next token after one more token per row."""
+        return self.decoder.step(tokens, cache)
+
+
+def build_decoder(config: DecoderConfig, vocab_size: int) -> DecoderOnly:
+    """The model of a configuration."""
+    embedding = TokenEmbedding(vocab_size, config.d_model, build_positions(config), config.dropout)
+    decoder = build_writer(config, embedding, config.mechanism, config.num_layers, cross=False)
+    model = DecoderOnly(decoder, config.memory_len)
+    return finished(model, decoder, config.initializer, config.tie_output)

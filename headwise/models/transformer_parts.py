@@ -1,0 +1,80 @@
+"""What a Transformer is built of, from its configuration: attention, blocks, and the stack that writes."""
+
+from torch import nn
+
+from headwise.attention import mechanisms, normalizers, scores
+from headwise.attention.mechanisms.mechanism import Mechanism
+from headwise.attention.mechanisms.scored import Scored
+from headwise.layers.attention import MultiHeadAttention
+from headwise.layers.blocks import DecoderBlock, EncoderBlock, Residual
+from headwise.layers.feed_forward import FeedForward
+from headwise.models.transformer_config import StackConfig
+from headwise.positions import Position
+from headwise.positions import build as build_position
+
+
+def build_positions(config: StackConfig) -> Position:
+    """The position scheme of a configuration, for all of its stacks."""
+    return build_position(
+        config.position, config.d_model, config.d_model // config.num_heads, config.num_heads, config.max_len
+    )
+
+
+def closing_norm(config: StackConfig) -> nn.Module:
+    """What closes a stack: a norm after the last pre-norm block."""
+    return nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
+
+
+def _residual(config: StackConfig) -> Residual:
+    make = Residual.pre_norm if config.norm == "pre" else Residual.post_norm
+    return make(config.d_model, config.dropout)
+
+
+def _mechanism(config: StackConfig, name: str) -> Mechanism:
+    head_dim = config.d_model // config.num_heads
+    dropout = config.dropout if config.attention_dropout is None else config.attention_dropout
+    if name == "scored":
+        score = scores.build(config.score, head_dim, head_dim, head_dim, config.num_heads)
+        return Scored(score, normalizers.build(config.normalizer, config.num_heads), dropout)
+    kind = mechanisms.mechanism_type(name)
+    return kind.sized(head_dim=head_dim, num_heads=config.num_heads, max_len=config.max_len, dropout=dropout)
+
+
+def _attention(
+    config: StackConfig, position: Position | None, name: str, memory_dim: int | None = None
+) -> MultiHeadAttention:
+    acting = position if position is not None and position.acts_in_attention() else None
+    return MultiHeadAttention(
+        config.d_model,
+        config.num_heads,
+        _mechanism(config, name),
+        num_kv_heads=config.num_kv_heads,
+        value_dim=config.value_dim,
+        # queries and a memory cannot share a matrix
+        memory_dim=None if config.shared in ("qk", "qkv") else memory_dim,
+        position=acting,
+        norm=nn.RMSNorm if config.qk_norm else None,
+        shared=config.shared,
+        combine=config.combine,
+    )
+
+
+def _feed_forward(config: StackConfig) -> FeedForward:
+    dropout = config.dropout if config.activation_dropout is None else config.activation_dropout
+    return FeedForward(config.d_model, config.d_ff, config.activation, dropout)
+
+
+def encoder_block(config: StackConfig, position: Position) -> EncoderBlock:
+    """A block that reads."""
+    own = _attention(config, position, config.mechanism)
+    return EncoderBlock(own, _feed_forward(config), _residual(config), _residual(config))
+
+
+def decoder_block(config: StackConfig, position: Position, mechanism: str, *, cross: bool) -> DecoderBlock:
+    """A block that writes; `cross`: with attention to a memory."""
+    own = _attention(config, position, mechanism)
+    if not cross:
+        return DecoderBlock(own, None, _feed_forward(config), _residual(config), None, _residual(config))
+    # a memory is read by its definition: the other mechanisms are for long sequences that look at themselves
+    memory = _attention(config, None, "scored", config.d_model)
+    return DecoderBlock(own, memory, _feed_forward(config), _residual(config), _residual(config), _residual(config))

@@ -1,0 +1,214 @@
+"""A trained language model: writes on from a prompt, and tells how probable a text is."""
+
+import json
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headwise import metrics
+from headwise.caches import Segments
+from headwise.data.files import read_lines
+from headwise.data.plain import begin_id, text_of
+from headwise.data.sources import Source
+from headwise.data.streams import Stream, Text, TextBatch, windows
+from headwise.data.tokenizers import Tokenizer
+from headwise.decoding.options import asked
+from headwise.decoding.search import DecodingConfig, search
+from headwise.errors import ConfigError
+from headwise.labels import visible
+from headwise.layers.decoding import for_inference
+from headwise.layers.loss import output_loss, real_rows
+from headwise.models.decoder_only import DecoderOnly
+from headwise.predictors.predictor import Form, Predictor
+
+# tokens of prompts and continuations that are decoded together
+DECODING_TOKENS = 8192
+# windows that are scored together
+_SCORED_ROWS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """What was written: its text, the score it is ranked by, its log-probability and its token numbers."""
+
+    text: str
+    score: float
+    log_prob: float
+    tokens: list[int]
+
+
+class Continuer(Predictor[str, list[Continuation], str]):
+    """A language model with its tokenizer; an input is a prompt, an example is a line or several of a text.
+
+    Prompts are read in one pass, those of equal length together; a prompt stands at the beginning of a line unless it
+    was cut. Samples come from one stream of random numbers, which the first call seeds from PyTorch's seed, so no two
+    prompts share their draws. The text has no end, so a continuation is as long as `max_len` says; beyond `length`
+    tokens in all the model reads further back than it learned to.
+
+    Args:
+        model: in `eval()` while it writes.
+        decoding: how to search unless told otherwise.
+        length: tokens of a training window; of a longer prompt only the end is read.
+        places: the most tokens that prompt and continuation may have; None: any number.
+    """
+
+    def __init__(
+        self, model: DecoderOnly, tokenizer: Tokenizer, decoding: DecodingConfig, length: int, places: int | None = None
+    ):
+        self.model, self.tokenizer, self.decoding = model, tokenizer, decoding
+        self.length, self.places = length, places
+        self._generator: torch.Generator | None = None
+
+    def parse(self, text: str) -> str:
+        return text
+
+    def read(self, path: Path) -> Iterator[str]:
+        return (line for _, line in read_lines(path))
+
+    @torch.inference_mode()
+    def predict(self, items: Sequence[str], options: DecodingConfig | None = None) -> list[list[Continuation]]:
+        """Continuations of each prompt: the best ones, or those that were drawn; without the prompt itself.
+
+        Raises: ConfigError if the model has no room for continuations of this length.
+        """
+        config = continuing(options or self.decoding)
+        prompts = [self._prompt(text, config.max_len) for text in items]
+        groups: defaultdict[int, list[int]] = defaultdict(list)
+        for place, prompt in enumerate(prompts):
+            groups[len(prompt)].append(place)
+        if config.method == "sample" and self._generator is None:
+            self._generator = torch.Generator().manual_seed(torch.initial_seed())
+        found: dict[int, list[Continuation]] = {}
+        writer = for_inference(self.model, config.precision)
+        for length, places in groups.items():
+            size = max(1, DECODING_TOKENS // (length + config.max_len))
+            for start in range(0, len(places), size):
+                batch = places[start : start + size]
+                written = self._search(writer, [prompts[place] for place in batch], config)
+                found |= dict(zip(batch, written, strict=True))
+        return [found[place] for place in range(len(items))]
+
+    def write(self, item: str, output: list[Continuation], form: Form, options: Any = None) -> list[str]:
+        """Prompt and continuation in one, line ends and all."""
+        if form == "json":
+            written = [asdict(one) for one in output]
+            return [json.dumps({"prompt": item, "continuations": written}, ensure_ascii=False)]
+        return ["\n".join(map(visible, (item + one.text).split("\n"))) for one in output]
+
+    @torch.inference_mode()
+    def evaluate(self, examples: Sequence[str], *, options: DecodingConfig | None = None) -> dict[str, float | str]:
+        """Loss in nats per token, perplexity, and bits per character of a text.
+
+        Args:
+            examples: its lines or longer pieces; what has no line end gets one.
+            options: not used, since nothing is searched for.
+        """
+        text = text_of((piece for example in examples for piece in _lines(example)), self.tokenizer)
+        batches = scored(text, self.length, _SCORED_ROWS, memory=self.model.memory_len > 0).once()
+        device = self.model.output.weight.device
+        return {**likelihood_scores(likelihood(self.model, (batch.to(device) for batch in batches)))}
+
+    def options(self, given: Mapping[str, Any]) -> DecodingConfig | None:
+        if shown := [name for name in ("scores", "alignments") if name in given]:
+            raise ConfigError(f"--{shown[0]} is for translations; a continuation has none")
+        return continuing(asked(self.decoding, given)) if given else None
+
+    def _prompt(self, text: str, max_len: int) -> list[int]:
+        """The tokens that the model reads, the last so many of a long prompt."""
+        tokens = [begin_id(self.tokenizer), *self.tokenizer.encode(text)]
+        # what is written last is not read
+        room = self.length if self.places is None else min(self.length, self.places - max_len + 1)
+        if room < 1:
+            raise ConfigError(
+                f"max_len ({max_len}) leaves no room for a prompt: the model has {self.places} places; lower max_len"
+            )
+        if len(tokens) > room:
+            warnings.warn(
+                f"the prompt '{text[:20]}...' has {len(tokens)} tokens; only its last {room} are read", stacklevel=3
+            )
+        return tokens[-room:]
+
+    def _search(
+        self, writer: DecoderOnly, prompts: list[list[int]], config: DecodingConfig
+    ) -> list[list[Continuation]]:
+        ids = self.tokenizer
+        tokens = torch.tensor(prompts, device=self.model.output.weight.device)
+        found = search(
+            writer,
+            writer.start(tokens[:, :-1]),
+            config,
+            bos_id=[prompt[-1] for prompt in prompts],
+            eos_id=ids.eos_id,
+            src_lens=[len(prompt) for prompt in prompts],
+            banned=(ids.pad_id, ids.bos_id, ids.unk_id, ids.eos_id),
+            generator=self._generator,
+        )
+        return [
+            [Continuation(ids.decode(one.tokens), one.score, one.log_prob, one.tokens) for one in hypotheses]
+            for hypotheses in found
+        ]
+
+
+def continuing(config: DecodingConfig) -> DecodingConfig:
+    """How to decode where there is no source: `max_len` alone says how long.
+
+    Raises: ConfigError for limits by the length of a source.
+    """
+    for name in ("max_len_a", "max_len_b"):
+        if getattr(config, name) not in (DecodingConfig.model_fields[name].default, _UNLIMITED[name]):
+            raise ConfigError(f"{name} is for outputs with a source; max_len alone limits a continuation")
+    return config.model_copy(update=_UNLIMITED)
+
+
+_UNLIMITED = {"max_len_a": 0.0, "max_len_b": 1e9}
+
+
+def scored(text: Text, length: int, rows: int, *, memory: bool) -> Source[TextBatch]:
+    """Batches that hold every token of a text once: windows by themselves, or streams for a model with a memory."""
+    rows = min(rows, -(-len(text) // length))
+    return Stream(text, length, rows) if memory else windows(text, length, rows, shuffle=False)
+
+
+def remembered(model: DecoderOnly, batch: TextBatch) -> list[Segments] | None:
+    """The memory of the batch before this one in its stream; it lives in what the batches carry and nowhere else."""
+    if batch.carry is None:
+        return None
+    if batch.carry.content is None:
+        batch.carry.content = model.segments()
+    kept = batch.carry.content
+    assert kept is None or isinstance(kept, list)
+    return kept
+
+
+def text_loss(model: DecoderOnly, batch: TextBatch) -> torch.Tensor:
+    """Sum of the cross entropy over the real tokens of a batch, in nats."""
+    hidden = model.hidden(batch.inputs, remembered(model, batch))
+    return output_loss(model.output, *real_rows(hidden, batch.targets, batch.lens, batch.num_tokens))
+
+
+def likelihood(model: DecoderOnly, batches: Iterable[TextBatch]) -> dict[str, float]:
+    """Negative log-likelihood in nats, tokens, and characters of the raw text."""
+    counts: Counter[str] = Counter()
+    for batch in batches:
+        counts.update({"nll": float(text_loss(model, batch)), "tokens": batch.num_tokens, "chars": float(batch.chars)})
+    return dict(counts)
+
+
+def likelihood_scores(counts: Mapping[str, float]) -> dict[str, float]:
+    """Loss in nats per token, perplexity and bits per character of summed counts."""
+    nll, tokens = counts["nll"], int(counts["tokens"])
+    return {
+        "loss": nll / tokens,
+        "perplexity": metrics.perplexity(nll, tokens),
+        "bits_per_char": metrics.bits_per_char(nll, counts["chars"]),
+    }
+
+
+def _lines(text: str) -> list[str]:
+    lines = text.split("\n")
+    return [f"{line}\n" for line in (lines[:-1] if lines[-1] == "" and len(lines) > 1 else lines)]

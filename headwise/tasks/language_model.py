@@ -1,0 +1,157 @@
+"""Language modelling: plain text in, a decoder-only model that writes on from any beginning."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import PurePath
+from typing import Any, ClassVar
+
+from jaxtyping import Float
+from pydantic import Field, field_validator
+from torch import Tensor, nn
+
+from headwise.config import Config
+from headwise.data.corpus import resolve
+from headwise.data.files import sha256
+from headwise.data.plain import TRAINED_CHARS, TextConfig, encode, portions, train_tokenizer, unknown_tokens
+from headwise.data.sources import Limits, Source
+from headwise.data.streams import Stream, Text, TextBatch, windows
+from headwise.data.tokenizers import Tokenizer, TokenizerConfig
+from headwise.decoding.search import DecodingConfig
+from headwise.errors import ConfigError
+from headwise.models.decoder_only import DecoderOnly, build_decoder
+from headwise.models.transformer_config import DecoderConfig
+from headwise.predictors.continuer import (
+    Continuer,
+    continuing,
+    likelihood,
+    likelihood_scores,
+    scored,
+    text_loss,
+)
+from headwise.tasks.task import Assets, Metric, Stats, Task
+
+TOKENIZER_FILE = "text.tokenizer.json"
+
+
+class LanguageModelConfig(Config):
+    """Which text to learn, with which tokens and model."""
+
+    data: TextConfig = Field(description="the text")
+    tokenizer: TokenizerConfig = Field(TokenizerConfig(spaces="kept"), description="how the text becomes tokens")
+    model: DecoderConfig = Field(description="the network")
+    length: int = Field(256, ge=1, description="tokens of a training window")
+    decoding: DecodingConfig = Field(DecodingConfig(method="sample"), description="how a prompt is continued")
+    show: list[str] = Field(default=[""], description="prompts that are continued at each validation")
+    show_len: int = Field(80, ge=1, description="tokens of what is shown")
+
+    @field_validator("tokenizer", mode="before")
+    @classmethod
+    def _keeps_spaces(cls, value: Any) -> Any:
+        return {"spaces": "kept"} | value if isinstance(value, dict) else value
+
+    def model_post_init(self, context: object) -> None:
+        if self.tokenizer.spaces != "kept":
+            raise ConfigError('a language model writes spaces and line ends: set tokenizer.spaces to "kept"')
+        continuing(self.decoding)
+        places = self.model.places()
+        if places is not None and self.length > places:
+            raise ConfigError(f"length ({self.length}) is above the {places} places of the model; raise model.max_len")
+
+
+class LanguageModel(Task[dict[str, Text]]):
+    """Writing on from the tokens before, trained on plain text.
+
+    With `model.memory_len` the rows of a batch go on from those before, and what the layers remember is in the `Carry`
+    of the batches and nowhere else; it is not part of a checkpoint, so a resumed run begins with an empty memory and
+    is then not the uninterrupted one bit for bit.
+    """
+
+    name: ClassVar[str] = "language-model"
+    config_type: ClassVar[type[Config]] = LanguageModelConfig
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("loss", "low"),
+        Metric("perplexity", "low"),
+        Metric("bits_per_char", "low"),
+    )
+    config: LanguageModelConfig
+
+    def __init__(self, config: LanguageModelConfig, assets: Assets[dict[str, Text]]):
+        super().__init__(config, assets)
+        self.tokenizer = Tokenizer.from_bytes(assets.file(TOKENIZER_FILE), TOKENIZER_FILE)
+
+    @classmethod
+    def prepare(cls, config: LanguageModelConfig) -> Assets[dict[str, Text]]:
+        parts = portions(config.data)
+        tokenizer = train_tokenizer(parts["train"], config.tokenizer)
+        data: dict[str, Text] = {part: encode(portion, tokenizer) for part, portion in parts.items() if portion.chars}
+        notes = [f"{part}: {len(text):,} tokens of {text.chars:,} characters" for part, text in data.items()]
+        if parts["train"].chars > TRAINED_CHARS:
+            notes.append(f"the tokenizer is trained on the first {TRAINED_CHARS:,} characters of the text")
+        for part, text in data.items():
+            if lost := unknown_tokens(text, tokenizer):
+                notes.append(f"{part}: {lost:,} tokens are unknown; bits_per_char takes them for cheaper than they are")
+        if len(data["train"]) < config.length:
+            notes.append(f"train: the text has {len(data['train']):,} tokens, less than one window ({config.length})")
+        if config.model.memory_len:
+            notes.append("a run that is resumed begins with an empty memory, so it does not repeat bit for bit")
+        names = (config.data.train, config.data.valid, config.data.test)
+        digests = {name: sha256(resolve(name)) for name in names if name is not None}
+        return Assets({TOKENIZER_FILE: tokenizer.to_bytes()}, data, digests, tuple(notes))
+
+    @classmethod
+    def examples(cls, config: LanguageModelConfig, split: str) -> list[str]:
+        return list(portions(config.data)[split].lines())
+
+    def build(self) -> DecoderOnly:
+        return build_decoder(self.config.model, self.tokenizer.vocab_size)
+
+    def source(self, split: str, limits: Limits) -> Source[TextBatch] | None:
+        text = (self.assets.data or {}).get(split)
+        if text is None:
+            return None
+        length, memory = self.config.length, self.config.model.memory_len > 0
+        rows = limits.tokens // length
+        if not rows:
+            raise ConfigError(f"training.batch_tokens ({limits.tokens}) is less than one window: length is {length}")
+        rows = rows if limits.sentences is None else min(rows, limits.sentences)
+        if limits.examples is not None:
+            text = text.first(limits.examples * length)
+        if split != "train":
+            return scored(text, length, rows, memory=memory)
+        if memory:
+            return Stream(text, length, min(rows, len(text)))
+        return windows(text, length, rows, seed=limits.seed)
+
+    def loss(self, model: nn.Module, batch: TextBatch) -> Float[Tensor, ""]:
+        assert isinstance(model, DecoderOnly)
+        return text_loss(model, batch)
+
+    def measure(self, model: nn.Module, batches: Iterable[TextBatch]) -> Stats:
+        assert isinstance(model, DecoderOnly)
+        return likelihood(model, batches)
+
+    def summarise(self, stats: Stats) -> dict[str, float]:
+        return likelihood_scores(stats)
+
+    def samples(self, model: nn.Module) -> list[str]:
+        decoding = self.config.decoding
+        max_len = min(self.config.show_len, decoding.max_len)
+        shorter = decoding.model_copy(update={"max_len": max_len, "min_len": min(decoding.min_len, max_len)})
+        found = self.predictor(model).predict(self.config.show, shorter)
+        shown = zip(self.config.show, found, strict=True)
+        return [f"{prompt}  →  {written[0].text}".replace("\n", " ⏎ ") for prompt, written in shown]
+
+    def predictor(self, model: nn.Module) -> Continuer:
+        assert isinstance(model, DecoderOnly)
+        config = self.config
+        return Continuer(model, self.tokenizer, config.decoding, config.length, config.model.places())
+
+    def card(self, metrics: Mapping[str, float]) -> str:
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        count = len(self.assets.data["train"]) if self.assets.data else 0
+        return (
+            f"# Language model trained on {PurePath(self.config.data.train).name}\n\n"
+            f"A decoder-only model over {self.config.tokenizer.kind} tokens, trained with Headwise on {count:,} tokens."
+            f" Validation: {scores or 'none'}.\n\n"
+            '    headwise predict RUN "the beginning of a text"\n    headwise evaluate RUN --data text.txt\n\n'
+            "`RUN` is this folder. It is complete and can be moved.\n"
+        )
