@@ -14,7 +14,7 @@ from headwise.cli.output import opened
 from headwise.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from headwise.predictors.predictor import Predictor
+    from headwise.predictors.predictor import Form, Predictor
 
 STDIN = "-"
 _FOLDER_MARKS = ("/", os.sep)
@@ -47,30 +47,44 @@ def predict(
     With --n-best the number of the input, from 0, comes first; columns are separated by tabs. Control characters are
     written as escapes, such as \\x1b.
     """
+    given = {"method": method, "beam_size": beam, "n_best": n_best, "length_penalty": length_penalty}
+    given |= {"max_len": max_len, "temperature": temperature, "top_k": top_k, "top_p": top_p}
+    given |= {"scores": scores or None, "alignments": alignments or None}
+    places = sources(inputs or [], file or [], text or [])
+    predictor = loaded(run, seed)
+    options = predictor.options({name: value for name, value in given.items() if value is not None})
+    chunk = 1 if inputs == [STDIN] and sys.stdin.isatty() else batch
+    written = answers(predictor, places, options, chunk, "json" if as_json else "text")
+    numbered = (n_best or 1) > 1 and not as_json
+    with opened(output) as stream:
+        for number, lines in enumerate(written):
+            stream.writelines(f"{number}\t{line}".rstrip() + "\n" if numbered else f"{line}\n" for line in lines)
+            if (number + 1) % chunk == 0:
+                stream.flush()
+
+
+def loaded(run: Path, seed: int | None) -> "Predictor[Any, Any, Any]":
+    """The predictor of a run, in a process that draws its random numbers from this seed."""
     import torch
 
     import headwise
     from headwise import runtime
 
-    given: dict[str, Any] = {"method": method, "beam_size": beam, "n_best": n_best, "length_penalty": length_penalty}
-    given |= {"max_len": max_len, "temperature": temperature, "top_k": top_k, "top_p": top_p}
-    given |= {"scores": scores or None, "alignments": alignments or None}
-    places = sources(inputs or [], file or [], text or [])
     runtime.apply(fast_products=False)
     if seed is not None:
         torch.manual_seed(seed)
-    predictor: Predictor[Any, Any, Any] = headwise.load(run)
-    options = predictor.options({name: value for name, value in given.items() if value is not None})
-    chunk = 1 if inputs == [STDIN] and sys.stdin.isatty() else batch
+    found: Predictor[Any, Any, Any] = headwise.load(run)
+    return found
+
+
+def answers(
+    predictor: "Predictor[Any, Any, Any]", places: list[tuple[str, bool]], options: Any, chunk: int, form: "Form"
+) -> Iterator[list[str]]:
+    """The lines of each answer, in the order of the inputs."""
     items = chain.from_iterable(read(predictor, place, is_file) for place, is_file in places)
-    numbered, number = (n_best or 1) > 1 and not as_json, 0
-    with opened(output) as stream:
-        while taken := list(islice(items, chunk)):
-            for item, found in zip(taken, predictor.predict(taken, options), strict=True):
-                lines = predictor.write(item, found, "json" if as_json else "text", options)
-                stream.writelines(f"{number}\t{line}".rstrip() + "\n" if numbered else f"{line}\n" for line in lines)
-                number += 1
-            stream.flush()
+    while taken := list(islice(items, chunk)):
+        for item, found in zip(taken, predictor.predict(taken, options), strict=True):
+            yield predictor.write(item, found, form, options)
 
 
 def sources(inputs: list[str], files: list[Path], texts: list[str]) -> list[tuple[str, bool]]:

@@ -1,0 +1,181 @@
+"""Every task goes through the same verbs: train, resume, predict, evaluate; one from outside of the package too."""
+
+import json
+import textwrap
+
+import pytest
+
+TRAINING = """
+[training]
+max_steps = 3
+batch_tokens = 64
+validate_every_epochs = 0
+warmup_steps = 1
+"""
+TAGGED = (
+    'task = "tag"\n[data]\ntrain = "train.jsonl"\n[tokenizer]\nkind = "word"\n[model]\nkind = "window"\n' + TRAINING
+)
+TEXT = (
+    'task = "language-model"\nlength = 16\n[data]\ntrain = "text.txt"\n[tokenizer]\nkind = "char"\n'
+    '[model]\nkind = "decoder"\nd_model = 8\nd_ff = 8\nnum_heads = 2\nnum_layers = 1\n' + TRAINING
+)
+OUTSIDE = '''
+"""A task of somebody else: the sum of numbers between spaces."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from headwise.config import Config
+from headwise.data.sources import shuffled
+from headwise.predictors.predictor import Predictor
+from headwise.tasks.task import Assets, Metric, Task
+
+
+class Sums(Config):
+    train: str
+
+
+@dataclass
+class Rows:
+    numbers: torch.Tensor
+    sums: torch.Tensor
+    indices: list
+
+    @property
+    def num_tokens(self):
+        return len(self.sums)
+
+    def to(self, device):
+        return replace(self, numbers=self.numbers.to(device), sums=self.sums.to(device))
+
+
+class Summing(Task):
+    """Adds two numbers."""
+
+    name = "summing"
+    config_type = Sums
+    metrics = (Metric("mse", "low"),)
+
+    @classmethod
+    def prepare(cls, config):
+        return Assets({}, {"train": cls.examples(config, "train"), "valid": cls.examples(config, "valid")})
+
+    @classmethod
+    def examples(cls, config, split):
+        rows = [[float(part) for part in line.split()] for line in Path(config.train).read_text().splitlines()]
+        return rows[::2] if split == "train" else rows[1::2]
+
+    def build(self):
+        return nn.Linear(2, 1)
+
+    def source(self, split, limits):
+        rows = (self.assets.data or {}).get(split)
+        if not rows:
+            return None
+
+        def collate(indices):
+            numbers = torch.tensor([rows[index] for index in indices])
+            return Rows(numbers, numbers.sum(1), indices)
+
+        return shuffled(len(rows), 4, collate, seed=limits.seed, shuffle=split == "train")
+
+    def loss(self, model, batch):
+        return (model(batch.numbers).squeeze(1) - batch.sums).square().sum()
+
+    def measure(self, model, batches):
+        pairs = [(self.loss(model, batch).item(), batch.num_tokens) for batch in batches]
+        return {"error": sum(error for error, _ in pairs), "count": sum(count for _, count in pairs)}
+
+    def summarise(self, stats):
+        return {"mse": stats["error"] / stats["count"]}
+
+    def samples(self, model):
+        return [f"1 + 2 = {model(torch.tensor([1.0, 2.0])).item():.1f}"]
+
+    def predictor(self, model):
+        return Adder(model)
+
+    def card(self, metrics):
+        return "# Sums"
+
+
+class Adder(Predictor):
+    def __init__(self, model):
+        self.model = model
+
+    def parse(self, text):
+        return [float(part) for part in text.split()]
+
+    def read(self, path):
+        return map(self.parse, path.read_text().splitlines())
+
+    @torch.no_grad()
+    def predict(self, items, options=None):
+        return self.model(torch.tensor(items)).squeeze(1).tolist()
+
+    def write(self, item, output, form, options=None):
+        return [f"{output:.3f}"]
+
+    def evaluate(self, examples, *, options=None):
+        errors = [abs(found - sum(item)) for item, found in zip(examples, self.predict(examples), strict=True)]
+        return {"mae": float(np.mean(errors))}
+'''
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    sentences = [{"words": ["the", "cat", "sees", str(n)], "tags": ["D", "N", "V", "C"]} for n in range(60)]
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(sentence) + "\n" for sentence in sentences))
+    (tmp_path / "text.txt").write_text("a cat and a dog and a cat .\n" * 40)
+    (tmp_path / "sums.txt").write_text("".join(f"{n % 5} {n % 7}\n" for n in range(40)))
+    (tmp_path / "summing_outside.py").write_text(textwrap.dedent(OUTSIDE))
+    own = 'task = "summing_outside:Summing"\ntrain = "sums.txt"\n' + TRAINING.replace("max_steps = 3", "max_steps = 30")
+    for name, recipe in {"tag": TAGGED, "text": TEXT, "sums": own + 'monitor = "mse"\n'}.items():
+        (tmp_path / f"{name}.toml").write_text(recipe)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "scores"),
+    [
+        ("tag", "the cat sees 7", {"accuracy", "macro_f1"}),
+        ("text", "a cat", {"loss", "perplexity", "bits_per_char"}),
+        ("sums", "1 2", {"mae"}),
+    ],
+)
+def test_train_resume_predict_and_evaluate(headwise, folder, name, given, scores):
+    run = folder / "run"
+    code, out, err = headwise("train", f"{name}.toml", "--run", run)
+    assert code == 0, err
+    assert f"trained: {run}" in out
+    more = 33 if name == "sums" else 5
+    assert headwise("train", f"{name}.toml", f"training.max_steps={more}", "--run", run)[0] == 0
+    assert f"after {more} steps" in (run / "log.txt").read_text()
+    length = ["--max-len", 7] if name == "text" else []
+    code, out, err = headwise("predict", run, given, *length)
+    assert (code, err) == (0, ""), err
+    assert out.strip()
+    (folder / "in.txt").write_text(f"{given}\n{given}\n")
+    if name == "sums":
+        assert headwise("predict", run, "--file", "in.txt")[1] == 2 * out
+    code, out, err = headwise("evaluate", run, "--json")
+    assert (code, err) == (0, ""), err
+    assert scores <= set(json.loads(out))
+    assert headwise("predict", run, given, "--beam", 2)[0] == (0 if name == "text" else 2)
+
+
+def test_what_a_task_does_not_have_is_said(headwise, folder):
+    run = folder / "run"
+    assert headwise("train", "tag.toml", "--run", run)[0] == 0
+    code, _, err = headwise("predict", run, "a", "--top-k", 3)
+    assert (code, err) == (2, "error: --top-k means nothing to this model; leave it out\n")
+    code, _, err = headwise("explain", run, "the cat")
+    assert (code, err) == (2, "error: this model has no attention to explain\n")
+    code, _, err = headwise("evaluate", run, "--columns", 0, 1)
+    assert code == 2
+    assert "data.columns" in err
