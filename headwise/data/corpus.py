@@ -55,7 +55,7 @@ class DataConfig(Config):
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """The three parts, the SHA-256 of each file read, and held-out pairs that are in the training part too."""
+    """The three parts, the SHA-256 of each file by its key in the recipe, and held-out pairs that are trained on too."""
 
     train: list[Pair]
     valid: list[Pair]
@@ -79,8 +79,8 @@ def load_corpus(config: DataConfig, normalize: Normalize) -> Corpus:
         config.split_seed,
     )
     overlaps = {part: overlap(train, pairs) for part, pairs in given.items() if pairs is not None}
-    names = [config.train, config.train_target, config.valid, config.valid_target, config.test, config.test_target]
-    files = {name: sha256(resolve(name)) for name in names if name is not None}
+    named = {key: getattr(config, key) for part in ("train", "valid", "test") for key in (part, f"{part}_target")}
+    files = {key: sha256(resolve(path)) for key, path in named.items() if path is not None}
     return Corpus(
         train,
         given["valid"] or valid,

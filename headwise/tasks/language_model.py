@@ -93,8 +93,8 @@ class LanguageModel(Task[dict[str, Text]]):
             notes.append(f"train: the text has {len(data['train']):,} tokens, less than one window ({config.length})")
         if config.model.memory_len:
             notes.append("a run that is resumed begins with an empty memory, so it does not repeat bit for bit")
-        names = (config.data.train, config.data.valid, config.data.test)
-        digests = {name: sha256(resolve(name)) for name in names if name is not None}
+        paths = {part: getattr(config.data, part) for part in parts}
+        digests = {part: sha256(resolve(path)) for part, path in paths.items() if path is not None}
         return Assets({TOKENIZER_FILE: tokenizer.to_bytes()}, data, digests, tuple(notes))
 
     @classmethod

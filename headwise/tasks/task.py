@@ -49,7 +49,8 @@ class Assets(Generic[D]):
     Args:
         files: what prediction needs besides weights and configuration (tokenizers, labels), by file name.
         data: the examples; None in a run that is loaded to predict.
-        digests: SHA-256 of the data files as read, by name.
+        digests: SHA-256 of the data files as read, by their keys in the recipe: a run is known by what it was trained
+            on, wherever that lies.
         notes: what was left out of the data, or is odd about it; told at the start of a run.
     """
 

@@ -132,8 +132,11 @@ class Recipe(Config):
     training: TrainingConfig = Field(default=TrainingConfig(), description="how it is trained")
 
 
-# what may change when a run continues: where it ends and what is kept and told, but nothing that it computes
-MAY_CHANGE = frozenset(
+# keys of `[data]` that are paths: files may move, since a run is known by their digests
+DATA_KEYS = ("train", "train_target", "valid", "valid_target", "test", "test_target")
+# what may change when a run continues: where files lie, where it ends and what is kept and told, but nothing that it
+# computes
+MAY_CHANGE = frozenset(f"data.{name}" for name in DATA_KEYS) | frozenset(
     f"training.{name}"
     for name in (
         "max_steps",

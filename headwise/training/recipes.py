@@ -6,9 +6,7 @@ from pathlib import Path
 
 from headwise.data.corpus import SHIPPED, data_cache
 from headwise.errors import ConfigError, DataError, unknown
-from headwise.training.recipe import Recipe, read_recipe
-
-DATA_KEYS = ("train", "train_target", "valid", "valid_target", "test", "test_target")
+from headwise.training.recipe import DATA_KEYS, Recipe, read_recipe
 
 
 @cache

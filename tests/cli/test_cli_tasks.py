@@ -179,3 +179,16 @@ def test_what_a_task_does_not_have_is_said(headwise, folder):
     code, _, err = headwise("evaluate", run, "--columns", 0, 1)
     assert code == 2
     assert "data.columns" in err
+
+
+def test_data_that_moved_is_the_same_data_and_other_data_is_not(headwise, folder):
+    run = folder / "run"
+    assert headwise("train", "text.toml", "--run", run)[0] == 0
+    (folder / "text.txt").rename(folder / "moved.txt")
+    moved = ["text.toml", "data.train=moved.txt", "training.max_steps=5", "--run", run]
+    assert headwise("train", *moved)[0] == 0
+    assert str(folder) not in (run / "README.md").read_text()
+    (folder / "moved.txt").write_text("something else .\n" * 40)
+    code, _, err = headwise("train", *moved)
+    assert code == 3
+    assert "the data has changed since this run began: train" in err

@@ -32,8 +32,8 @@ def test_files_for_each_part(tmp_path):
     assert list(found.overlaps) == ["test"]
     assert found.overlaps["test"].source_lines == (1, 2, 3, 4)
     with open(names[0], "rb") as stream:
-        assert found.files[names[0]] == hashlib.sha256(stream.read()).hexdigest()
-    assert list(found.files) == names
+        assert found.files["train"] == hashlib.sha256(stream.read()).hexdigest()
+    assert list(found.files) == ["train", "valid", "test"]
 
 
 def test_one_file_given_the_other_held_out(tmp_path):

@@ -140,7 +140,7 @@ def test_what_is_shown_and_told(make, path):
     assert [line.partition("  →  ")[0] for line in shown] == ["ab", ""]
     assert not any("\n" in line for line in shown)
     assert task.assets.notes[0].startswith("train: ")
-    assert list(task.assets.digests) == [path]
+    assert list(task.assets.digests) == ["train"]
     card = task.card({"loss": 1.23456})
     assert "loss 1.235" in card
     assert "over char tokens" in card
