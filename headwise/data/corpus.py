@@ -55,7 +55,7 @@ class DataConfig(Config):
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """The three parts, the SHA-256 of each file by its key in the recipe, and held-out pairs that are trained on too."""
+    """The three parts, the SHA-256 of each file by its key, and held-out pairs that are trained on too."""
 
     train: list[Pair]
     valid: list[Pair]
