@@ -37,7 +37,7 @@ def _options(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Attention: train translators, use them, and see where they look."""
+    """Attention: train models on your files, use them, and see where they look."""
 
 
 app.command("init")(init.init)
