@@ -8,7 +8,6 @@ as they are; the decoder that the package lacks is written here after the book.
 """
 
 import argparse
-import gzip
 import importlib
 import importlib.machinery
 import os
@@ -17,6 +16,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from time import process_time
 from types import ModuleType
@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from headwise import runtime
 from headwise.data.buckets import token_batches
+from headwise.data.files import read_lines
 from headwise.decoding.greedy import greedy
 from headwise.layers.loss import output_loss
 from headwise.metrics import textbook_bleu
@@ -72,12 +73,10 @@ class Corpus:
 
     @classmethod
     def read(cls, path: Path) -> "Corpus":
-        opened = gzip.open if path.suffix == ".gz" else open
-        with opened(path, "rt", encoding="utf-8") as file:
-            pairs = [line.rstrip("\n").split("\t")[:2] for _, line in zip(range(PAIRS), file, strict=False)]
+        pairs = [line.split("\t")[:2] for _, line in islice(read_lines(path), PAIRS)]
         src, tgt = ([words(pair[side]) for pair in pairs] for side in (0, 1))
-        vocabularies = Vocabulary(src), Vocabulary(tgt)
-        return cls(*vocabularies, (*vocabularies[0].rows(src), *vocabularies[1].rows(tgt)))
+        source, target = Vocabulary(src), Vocabulary(tgt)
+        return cls(source, target, (*source.rows(src), *target.rows(tgt)))
 
     def batches(self, epoch: int, sorted_by_length: bool) -> Iterator[list[Tensor]]:
         """One epoch in random order, or of sentences of like length in batches of random order."""
@@ -174,16 +173,14 @@ class Book:
         self.d2l = d2l
         encoder = d2l.Seq2SeqEncoder(len(corpus.src_vocab.words), EMBED, HIDDEN, LAYERS, DROPOUT)
         self.model = d2l.EncoderDecoder(encoder, book_decoder(d2l, len(corpus.tgt_vocab.words)))
-        src, lens, tgt, _ = (array[:2] for array in corpus.arrays)
-        self.model(src, tgt, lens)
+        self.model(*(corpus.arrays[place][:2] for place in (0, 2, 1)))
         self.model.apply(d2l.init_seq2seq)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=RATE)
         self.loss = d2l.MaskedSoftmaxCELoss()
 
     def step(self, src: Tensor, src_lens: Tensor, tgt: Tensor, tgt_lens: Tensor) -> float:
         # as its users run it: runtime.apply may have chosen another path for the products, which is ours alone
-        before = torch.backends.mkldnn.matmul.fp32_precision
-        torch.backends.mkldnn.matmul.fp32_precision = "ieee"
+        before, torch.backends.mkldnn.matmul.fp32_precision = torch.backends.mkldnn.matmul.fp32_precision, "ieee"
         self.optimizer.zero_grad()
         bos = torch.tensor([BOS] * tgt.shape[0]).reshape(-1, 1)
         loss = self.loss(self.model(src, torch.cat([bos, tgt[:, :-1]], 1), src_lens), tgt, tgt_lens)
@@ -246,8 +243,8 @@ def compare(corpus: Corpus, rounds: int) -> None:
             seconds[name] += [spent] * (number > 0)
     for name, spent in seconds.items():
         median = statistics.median(spent)
-        rate, update = corpus.target_tokens / median, 1e3 * median / -(-PAIRS // BATCH)
-        line = f"{name:<23} {rate:7,.0f} target tokens / CPU s  {update:6.2f} ms / update"
+        update = 1e3 * median / -(-PAIRS // BATCH)
+        line = f"{name:<23} {corpus.target_tokens / median:7,.0f} target tokens / CPU s  {update:6.2f} ms / update"
         line += f"  {EPOCHS * median:5.1f} s / {EPOCHS} epochs  loss {losses[name]:.3f} after {rounds + 1}"
         if d2l is not None:
             ratio = statistics.median(b / a for a, b in zip(spent, seconds["d2l"], strict=True))

@@ -25,13 +25,15 @@ def evaluate(
     from headwise.training.runs import examples
 
     given: dict[str, object] = {"source_key": source_key, "target_key": target_key, "columns": columns}
-    if data is not None:
+    if data is None:
+        given = {name: value for name, value in given.items() if value is not None}
+    else:
+        # a file of its own is read as it stands: what the recipe says of its own files is of those alone
+        second = None if target_data is None else os.path.abspath(target_data)
+        given |= {"test": os.path.abspath(data), "test_target": second, "format": None}
         split = "test"
-        # a file of its own is read as it stands, not as the recipe's files are
-        given |= {"test": os.path.abspath(data), "format": "auto"}
-        given |= {"test_target": target_data and os.path.abspath(target_data)}
     runtime.apply(fast_products=False)
-    found = examples(run, split, {name: value for name, value in given.items() if value is not None})[:limit]
+    found = examples(run, split, given)[:limit]
     scores = headwise.load(run).evaluate(found)
     if as_json:
         typer.echo(json.dumps({"examples": len(found), **scores}, ensure_ascii=False))

@@ -30,7 +30,7 @@ def init(
 ) -> None:
     """Write a commented recipe.toml with sizes, tokenizer and lengths that suit the data."""
     if task not in TASKS:
-        raise ConfigError(unknown("task", task, TASKS))
+        raise ConfigError(f"{unknown('task', task, TASKS)}; for others begin with a recipe of `headwise list recipes`")
     if output.exists() and not force:
         raise ConfigError(f"{output} is there already; give another --output, or --force to replace it")
     from headwise.data.readers import read_pairs

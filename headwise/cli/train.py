@@ -31,7 +31,7 @@ def train(
     done = trained(wanted, run or Path("runs") / Path(recipe).stem, resume, allow_data_change)
     scores = ", ".join(f"{name} {value:.4g}" for name, value in done.metrics.items())
     typer.echo(f"trained: {done.folder} (step {done.best}{': ' if scores else ''}{scores})")
-    for verb, rest in (("predict", ' "..."'), ("evaluate", " --data FILE"), ("explain", ' "..."')):
+    for verb, rest in (("predict", ' "..."'), ("evaluate", ""), ("explain", ' "..."')):
         typer.echo(f"next:    headwise {verb} {done.folder}{rest}")
 
 

@@ -56,4 +56,4 @@ class Predictor(ABC, Generic[I, O, E]):
 
         Raises: Unsupported if there is nothing to look at.
         """
-        raise Unsupported("this model has no attention to explain")
+        raise Unsupported("only translations are drawn; headwise.record(model) gives the attention of any model")

@@ -118,7 +118,9 @@ class Translate(Task[dict[str, Pairs]]):
     def build(self) -> Seq2Seq:
         model = build_model(self.config.model, *self.tokenizers)
         for path, embedding, _ in self._vectors(model):
-            embedding.weight.requires_grad_(path is None or not self.config.vectors.frozen)
+            # a tied table is frozen by either side
+            if path is not None and self.config.vectors.frozen:
+                embedding.requires_grad_(False)
         return model
 
     def initialise(self, model: nn.Module, seed: int) -> list[str]:

@@ -1,6 +1,5 @@
 """A run from recipe to model, and a run folder back to something that predicts: `train` and `load`."""
 
-import json
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -26,7 +25,7 @@ from headwise.training.numerics import settled
 from headwise.training.publish import CONFIG, OWN_FILES, TRAINER, evaluated, read_run
 from headwise.training.randomness import isolated
 from headwise.training.reading import Saved
-from headwise.training.recipe import MAY_CHANGE, Recipe, as_recipe, differences, parse_recipe
+from headwise.training.recipe import MAY_CHANGE, Recipe, as_recipe, differences, parse_recipe, read_recipe
 from headwise.training.reporter import CpuClock
 from headwise.training.session import Session, machine
 from headwise.training.signals import StopSignal
@@ -112,7 +111,8 @@ def examples(folder: str | os.PathLike[str], split: str = "test", data: Mapping[
     Args:
         folder: the run folder.
         split: "train", "valid" or "test".
-        data: keys of the recipe's `[data]` to put in place of its own, such as `{"test": "other.tsv"}`.
+        data: keys of the recipe's `[data]` to put in place of its own, such as `{"test": "other.tsv"}`; None is the
+            key's default.
 
     Raises:
         CheckpointError: no recipe in the folder, or none of this program.
@@ -126,15 +126,14 @@ def examples(folder: str | os.PathLike[str], split: str = "test", data: Mapping[
         raise CheckpointError(f"{folder}: no such run folder" if not path.parent.is_dir() else f"{path}: missing")
     recipe = parse_recipe(path.read_bytes(), str(path))
     if data:
-        recipe = as_recipe(recipe, [f"data.{key}={_toml(value)}" for key, value in data.items()])
+        values = recipe.model_dump(mode="json", exclude_none=True)
+        changed = {**values.get("data", {}), **data}
+        values["data"] = {key: value for key, value in changed.items() if value is not None}
+        recipe = read_recipe(values)
     found = registry.task_type(recipe.task).examples(recipe, split)
     if not found:
         raise DataError(f"{path}: the recipe has no {split} part; name a file of examples")
     return found
-
-
-def _toml(value: Any) -> str:
-    return json.dumps(value if isinstance(value, str | int) else list(value))
 
 
 def _train(

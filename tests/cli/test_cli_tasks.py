@@ -175,7 +175,10 @@ def test_what_a_task_does_not_have_is_said(headwise, folder):
     code, _, err = headwise("predict", run, "a", "--top-k", 3)
     assert (code, err) == (2, "error: --top-k means nothing to this model; leave it out\n")
     code, _, err = headwise("explain", run, "the cat")
-    assert (code, err) == (2, "error: this model has no attention to explain\n")
+    assert (code, err) == (
+        2,
+        "error: only translations are drawn; headwise.record(model) gives the attention of any model\n",
+    )
     code, _, err = headwise("evaluate", run, "--columns", 0, 1)
     assert code == 2
     assert "data.columns" in err
@@ -192,3 +195,11 @@ def test_data_that_moved_is_the_same_data_and_other_data_is_not(headwise, folder
     code, _, err = headwise("train", *moved)
     assert code == 3
     assert "the data has changed since this run began: train" in err
+
+
+@pytest.mark.parametrize(("name", "file"), [("tag", "train.jsonl"), ("text", "text.txt")])
+def test_a_file_of_its_own_is_scored(headwise, folder, name, file):
+    assert headwise("train", f"{name}.toml", "--run", folder / "run")[0] == 0
+    code, out, err = headwise("evaluate", folder / "run", "--data", file, "--json")
+    assert (code, err) == (0, ""), err
+    assert json.loads(out)["examples"] in (60, 40)

@@ -235,7 +235,11 @@ def test_init_keeps_what_is_there_unless_forced(headwise, pairs_file, tmp_path):
 
 def test_init_knows_its_tasks(headwise, pairs_file):
     code, _, err = headwise("init", "transalte", "--data", pairs_file)
-    assert (code, err) == (2, "error: unknown task 'transalte'; did you mean 'translate'?\n")
+    assert (code, err) == (
+        2,
+        "error: unknown task 'transalte'; did you mean 'translate'?"
+        "; for others begin with a recipe of `headwise list recipes`\n",
+    )
 
 
 def test_the_data_report(headwise, pairs_file):
@@ -329,3 +333,17 @@ def test_the_table_of_an_explanation_alone(headwise, trained, tmp_path):
     assert code == 0
     assert "mean of its heads" in out
     assert not folder.exists()
+
+
+def test_a_file_is_scored_as_it_stands_whatever_the_recipe_says_of_its_own(headwise, pairs_file, tmp_path):
+    lines = [line.split("\t") for line in pairs_file.read_text().splitlines()]
+    for side, column in (("en", 0), ("fr", 1)):
+        (tmp_path / side).write_text("".join(f"{line[column]}\n" for line in lines))
+    recipe = pairs_file.parent / "recipe.toml"
+    sides = {"": tmp_path / "en", "_target": tmp_path / "fr"}
+    own = [f"data.{part}{end}={path}" for part in ("train", "test") for end, path in sides.items()]
+    assert headwise("train", recipe, *own, "training.max_steps=1", "--run", tmp_path / "run")[0] == 0
+    code, out, err = headwise("evaluate", tmp_path / "run", "--data", pairs_file, "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["examples"] == len(lines)
+    assert out == headwise("evaluate", tmp_path / "run", "--json")[1]

@@ -110,7 +110,7 @@ def test_what_cannot_be_scored(tagger):
         tagger.evaluate([Tagged(("a",), ("DET",), 6), Tagged(("a",), None, 7)])
     with pytest.raises(ConfigError, match="--beam-size"):
         tagger.options({"beam_size": 3})
-    with pytest.raises(Unsupported, match="this model has no attention to explain"):
+    with pytest.raises(Unsupported, match="only translations are drawn"):
         tagger.explain(tagger.parse("a"))
 
 

@@ -343,6 +343,15 @@ def test_pretrained_vectors(make, tmp_path, model, frozen):
     assert other.grad.abs().sum() > 0
 
 
+def test_a_table_of_both_sides_is_frozen_by_either(make, tmp_path):
+    path = tmp_path / "vectors.txt"
+    path.write_text("home " + "1 " * 15 + "1\n")
+    for side in ("source", "target"):
+        model = make(TRANSFORMER, {"joint": True}, vectors={side: str(path), "frozen": True}).build()
+        assert model.encoder.embedding.weight is model.decoder.output.weight
+        assert not model.encoder.embedding.weight.requires_grad
+
+
 def test_vectors_of_another_width(make, tmp_path):
     path = tmp_path / "vectors.txt"
     path.write_text("home 1 2 3\n")
