@@ -34,8 +34,8 @@ from headwise.data.tokenizers import Tokenizer
 from headwise.models.protocols import Seq2Seq
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig
+from headwise.training.loading import load
 from headwise.training.recipe import read_recipe
-from headwise.training.runs import load
 
 # (beams, sentences a batch, batches a round)
 CASES = [(5, 1, 12), (5, 32, 1), (1, 1, 12), (1, 64, 1)]

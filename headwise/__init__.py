@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from headwise.positions.position import Position
     from headwise.records import Hide, Mute, Replace, Swap, edit, record
     from headwise.runtime import apply as tune
-    from headwise.training.runs import load, train
+    from headwise.training.loading import load
+    from headwise.training.train import train
 
 __version__ = "0.1.0"
 
@@ -60,7 +61,8 @@ _HOMES = {
     "headwise.layers.attention": ("MultiHeadAttention",),
     "headwise.positions.position": ("Position",),
     "headwise.records": ("Hide", "Mute", "Replace", "Swap", "edit", "record"),
-    "headwise.training.runs": ("load", "train"),
+    "headwise.training.loading": ("load",),
+    "headwise.training.train": ("train",),
 }
 
 __all__ = [

@@ -27,7 +27,7 @@ def test_all_is_alphabetical_and_importable():
 def test_names_are_those_of_their_homes():
     from headwise.attention.masks import Causal
     from headwise.layers.attention import MultiHeadAttention
-    from headwise.training.runs import train
+    from headwise.training.train import train
 
     assert headwise.Causal is Causal
     assert headwise.MultiHeadAttention is MultiHeadAttention
@@ -88,7 +88,7 @@ def test_help_needs_no_torch():
         ("headwise.attention", {"matplotlib", "tokenizers", "pydantic"}),
         ("headwise.layers.attention", {"matplotlib", "tokenizers", "pydantic"}),
         ("headwise.tasks.translate", {"matplotlib", "rich", "tensorboard"}),
-        ("headwise.training.runs", {"matplotlib", "tensorboard"}),
+        ("headwise.training.train", {"matplotlib", "tensorboard"}),
     ],
 )
 def test_light_modules_stay_light(module, unwanted):

@@ -21,8 +21,9 @@ import torch
 import training_toy
 
 from headwise.errors import CheckpointError
-from headwise.training.checkpoints import Checkpoints
-from headwise.training.runs import load, train
+from headwise.runs.checkpoints import Checkpoints
+from headwise.training.loading import load
+from headwise.training.train import train
 
 RECIPE = training_toy.recipe({"max_steps": 10, "ema_decay": 0.9})
 

@@ -22,8 +22,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "training"))
 import torch
 import training_toy
 
-from headwise.training.checkpoints import Checkpoints
-from headwise.training.runs import load, train
+from headwise.runs.checkpoints import Checkpoints
+from headwise.training.loading import load
+from headwise.training.train import train
 
 RECIPE = training_toy.recipe(
     {"max_steps": 90, "validate_every": 6, "save_every": 2, "average_last": 3, "ema_decay": 0.9, "accumulate": 2}

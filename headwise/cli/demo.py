@@ -19,8 +19,8 @@ def demo(run: Annotated[Path, typer.Option(help="Run folder.")] = Path("runs/dem
     from headwise.data.corpus import load_corpus
     from headwise.explain.canvas import save
     from headwise.explain.curves import training_curve
+    from headwise.runs.log import read_metrics
     from headwise.training import recipes
-    from headwise.training.log import read_metrics
 
     runtime.apply()
     recipe: Any = recipes.read("phrasebook", [])

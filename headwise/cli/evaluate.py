@@ -22,7 +22,7 @@ def evaluate(
     """Score a run: the held-out part of its own data, or the examples of --data."""
     import headwise
     from headwise import runtime
-    from headwise.training.runs import examples
+    from headwise.training.loading import examples
 
     given: dict[str, object] = {"source_key": source_key, "target_key": target_key, "columns": columns}
     if data is None:

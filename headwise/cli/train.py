@@ -9,7 +9,7 @@ from headwise.errors import ConfigError, unknown
 
 if TYPE_CHECKING:
     from headwise.training.recipe import Recipe
-    from headwise.training.runs import Run
+    from headwise.training.train import Run
 
 
 def train(
@@ -37,8 +37,8 @@ def train(
 
 def trained(recipe: "Recipe", folder: Path, resume: str = "auto", allow_data_change: bool = False) -> "Run":
     """Trains into the folder."""
-    from headwise.training.runs import Resume
-    from headwise.training.runs import train as run
+    from headwise.training.train import Resume
+    from headwise.training.train import train as run
 
     if resume not in get_args(Resume):
         raise ConfigError(unknown("--resume", resume, get_args(Resume)))

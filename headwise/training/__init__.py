@@ -1,1 +1,1 @@
-"""Training: the loop, optimizers and schedules, batch order, checkpoints, run folders and logs."""
+"""Training: the loop, the objective, optimizers and schedules, validation; `train` and `load`."""

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from headwise.training.weights import load_weights
+from headwise.runs.weights import load_weights
 
 
 class RunningMean:

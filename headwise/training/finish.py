@@ -8,16 +8,16 @@ import torch
 from torch import Tensor
 
 from headwise.errors import CheckpointError
-from headwise.training.checkpoints import Checkpoints
-from headwise.training.commits import Writable, commit_file
+from headwise.runs.checkpoints import Checkpoints
+from headwise.runs.commits import Writable, commit_file
+from headwise.runs.log import RunLog
+from headwise.runs.publish import MODEL, evaluated, publish
+from headwise.runs.reading import read_folder
+from headwise.runs.tensors import TensorFile
+from headwise.runs.weights import load_weights
 from headwise.training.ema import average
-from headwise.training.log import RunLog
-from headwise.training.publish import MODEL, evaluated, publish
-from headwise.training.reading import read_folder
 from headwise.training.session import Session
-from headwise.training.tensors import TensorFile
 from headwise.training.validation import Guard, monitored, scores, smaller_is_better
-from headwise.training.weights import load_weights
 
 README = "README.md"
 

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 
 from headwise.errors import DataError, MachineError
+from headwise.runs.checkpoints import Checkpoints
+from headwise.runs.log import RunLog
+from headwise.runs.publish import MODEL, publish
 from headwise.training import numerics
-from headwise.training.checkpoints import Checkpoints
 from headwise.training.compiling import Loss, compiled
-from headwise.training.log import RunLog
 from headwise.training.optimizers import learning_rate, set_learning_rate
-from headwise.training.publish import MODEL, publish
 from headwise.training.reporter import CpuClock, Reporter
 from headwise.training.session import Session
 from headwise.training.signals import Stopped, StopSignal

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from headwise import runtime
 from headwise.errors import ConfigError, Diverged, MachineError
+from headwise.runs.tensors import not_finite
 from headwise.training.recipe import Recipe
-from headwise.training.tensors import not_finite
 
 # the two ways in which torch reports that memory is out on this kind of machine
 _OUT_OF_MEMORY = ("DefaultCPUAllocator", "not enough memory")

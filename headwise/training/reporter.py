@@ -3,7 +3,7 @@
 import time
 
 from headwise.labels import visible
-from headwise.training.log import TIMING, RunLog
+from headwise.runs.log import TIMING, RunLog
 from headwise.training.session import Session
 
 

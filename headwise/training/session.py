@@ -8,19 +8,19 @@ import torch
 from headwise.config import to_toml
 from headwise.data.sources import Limits, Source
 from headwise.errors import ConfigError, DataError
+from headwise.runs.commits import Writable, canonical
+from headwise.runs.publish import CONFIG, EMA, MODEL, OPTIMIZER, OWN_FILES, TRAINER
+from headwise.runs.reading import Saved
+from headwise.runs.tensors import TensorFile
+from headwise.runs.weights import load_weights, weights_file
 from headwise.tasks.task import Task
 from headwise.training import numerics, randomness
-from headwise.training.commits import Writable, canonical
 from headwise.training.ema import RunningMean
 from headwise.training.numerics import check_finite
 from headwise.training.objective import Objective
 from headwise.training.optimizers import build_optimizer, optimizer_tensors, restore_optimizer
 from headwise.training.progress import Progress
-from headwise.training.publish import CONFIG, EMA, MODEL, OPTIMIZER, OWN_FILES, TRAINER
-from headwise.training.reading import Saved
 from headwise.training.recipe import Recipe
-from headwise.training.tensors import TensorFile
-from headwise.training.weights import load_weights, weights_file
 
 
 class Session:

@@ -9,7 +9,8 @@ from typer.testing import CliRunner
 
 from headwise.attention import mechanisms
 from headwise.testing import certify
-from headwise.training.runs import load, train
+from headwise.training.loading import load
+from headwise.training.train import train
 
 PAGE = Path(__file__).parents[2] / "docs" / "check.md"
 FORMULA = "softmax(q k^T / sqrt(d) - |i - j| exp(rate)) v"

@@ -15,7 +15,7 @@ from headwise.predictors.continuer import Continuer
 from headwise.tasks import registry
 from headwise.tasks.language_model import LanguageModel, LanguageModelConfig
 from headwise.tasks.task import Assets
-from headwise.training.runs import train
+from headwise.training.train import train
 
 TEXT = "".join(f"{'abc' * (1 + line % 3)} has  {line % 7}.\n" for line in range(60))
 MODEL = {"d_model": 16, "d_ff": 23, "num_heads": 2, "num_layers": 2, "position": "rotary", "dropout": 0.0}

@@ -13,7 +13,7 @@ from headwise.predictors.tagger import Tagger
 from headwise.tasks import registry
 from headwise.tasks.tag import Tag, TagConfig
 from headwise.tasks.task import Assets, Task
-from headwise.training.runs import train
+from headwise.training.train import train
 
 DETERMINERS, NOUNS, VERBS = ["a", "the", "this"], ["saw", "dog", "cat", "walk"], ["saw", "walk", "sees"]
 MODEL = {"kind": "window", "d_model": 12, "d_ff": 17, "radius": 1, "dropout": 0.0}

@@ -8,7 +8,7 @@ from training_toy import recipe
 
 from headwise.training import compiling
 from headwise.training.compiling import compiled
-from headwise.training.runs import train
+from headwise.training.train import train
 
 
 def _loss(batch):

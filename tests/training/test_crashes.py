@@ -7,8 +7,9 @@ import pytest
 import torch
 from training_toy import final_digest, recipe
 
-from headwise.training.checkpoints import Checkpoints
-from headwise.training.runs import load, train
+from headwise.runs.checkpoints import Checkpoints
+from headwise.training.loading import load
+from headwise.training.train import train
 
 MADE = recipe({"max_steps": 4, "validate_every": 2, "save_every": 3, "average_last": 2, "ema_decay": 0.5})
 

@@ -10,9 +10,9 @@ import pytest
 from training_toy import recipe
 
 from headwise.errors import ConfigError
-from headwise.training.display import Display
-from headwise.training.log import RunLog, cut_metrics, read_metrics
-from headwise.training.runs import train
+from headwise.runs.display import Display
+from headwise.runs.log import RunLog, cut_metrics, read_metrics
+from headwise.training.train import train
 
 FACTS = {
     "step": 3,

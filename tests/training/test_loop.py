@@ -10,16 +10,17 @@ import torch
 from training_toy import ToyTask, batch_of, recipe, toy
 
 from headwise.errors import ConfigError, DataError, Diverged, MachineError
+from headwise.runs import commits
+from headwise.runs.checkpoints import Checkpoints
+from headwise.runs.log import read_metrics
+from headwise.runs.publish import read_run
 from headwise.tasks.task import Task
-from headwise.training import commits
-from headwise.training.checkpoints import Checkpoints
-from headwise.training.log import read_metrics
+from headwise.training.loading import load
 from headwise.training.numerics import clip, global_norm
 from headwise.training.progress import Progress
-from headwise.training.publish import read_run
 from headwise.training.recipe import read_recipe
-from headwise.training.runs import load, train
 from headwise.training.session import Session
+from headwise.training.train import train
 
 
 def _events(folder, kind):

@@ -6,7 +6,7 @@ from training_toy import recipe
 from headwise import runtime
 from headwise.errors import ConfigError
 from headwise.training.recipe import parse_recipe
-from headwise.training.runs import train
+from headwise.training.train import train
 
 
 def rates(monkeypatch, float32, bfloat16):

@@ -9,11 +9,11 @@ import pytest
 from training_toy import VOCABULARY, ToyTask, final_digest, recipe
 
 from headwise.errors import CheckpointError, ConfigError, DataError
-from headwise.training.checkpoints import Checkpoints
-from headwise.training.log import read_metrics
+from headwise.runs.checkpoints import Checkpoints
+from headwise.runs.log import read_metrics
 from headwise.training.loop import Loop
-from headwise.training.runs import train
 from headwise.training.signals import Stopped
+from headwise.training.train import train
 
 # 20 steps of two batches: an epoch has three steps, so stops fall inside and between epochs, before and after
 # validations (each 5) and lines of the log (each 3); everything that has a state is switched on

@@ -10,12 +10,13 @@ from torch import nn
 from training_toy import ToyConfig, ToyModel, ToyTask, batch_of, digest_of_weights, recipe, toy
 
 from headwise.errors import CheckpointError, ConfigError, MachineError, RunBusy
-from headwise.training import publish as publishing
-from headwise.training.checkpoints import Checkpoints
-from headwise.training.commits import seal
-from headwise.training.lock import RunLock
-from headwise.training.runs import load, train
-from headwise.training.weights import load_weights, ties, weights_file
+from headwise.runs import publish as publishing
+from headwise.runs.checkpoints import Checkpoints
+from headwise.runs.commits import seal
+from headwise.runs.lock import RunLock
+from headwise.runs.weights import load_weights, ties, weights_file
+from headwise.training.loading import load
+from headwise.training.train import train
 
 ROOT_FILES = ["config.toml", "labels.json", "manifest.json", "model.safetensors"]
 

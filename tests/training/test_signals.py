@@ -10,9 +10,9 @@ import pytest
 from training_toy import ToyTask, final_digest, recipe
 
 from headwise.errors import HeadwiseError
-from headwise.training.checkpoints import Checkpoints
-from headwise.training.runs import train
+from headwise.runs.checkpoints import Checkpoints
 from headwise.training.signals import Stopped, StopSignal
+from headwise.training.train import train
 
 LONG = recipe({"max_steps": 60, "validate_every": 4, "save_every": 3})
 

@@ -5,10 +5,10 @@ import torch
 from torch import nn
 from training_toy import batch_of, recipe, toy
 
-from headwise.training.checkpoints import Checkpoints
+from headwise.runs.checkpoints import Checkpoints
 from headwise.training.ema import RunningMean
 from headwise.training.recipe import read_recipe
-from headwise.training.runs import train
+from headwise.training.train import train
 from headwise.training.validation import at_rest
 
 PLAIN = {

@@ -191,8 +191,8 @@ def digest_of_weights(model: nn.Module) -> str:
 
 def final_digest(run: Any) -> dict[str, str]:
     """SHA-256 of everything that must be the same in an interrupted and in an uninterrupted run."""
-    from headwise.training.checkpoints import Checkpoints
-    from headwise.training.log import read_metrics
+    from headwise.runs.checkpoints import Checkpoints
+    from headwise.runs.log import read_metrics
 
     saved = Checkpoints(run).read(Checkpoints(run).entries()[0])
     progress = {key: value for key, value in saved.json("trainer.json").items() if key != "machine"}

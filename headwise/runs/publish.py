@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from headwise.errors import CheckpointError
-from headwise.training.checkpoints import Checkpoints
-from headwise.training.commits import MANIFEST, Writable, commit_file, seal
-from headwise.training.reading import FORMAT, Saved, read_folder
+from headwise.runs.checkpoints import Checkpoints
+from headwise.runs.commits import MANIFEST, Writable, commit_file, seal
+from headwise.runs.reading import FORMAT, Saved, read_folder
 
 MODEL = "model.safetensors"
 EMA = "ema.safetensors"

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headwise.errors import CheckpointError
-from headwise.training.commits import Writable, commit_file, commit_folder, make_folder, remove_folder, seal, sweep
-from headwise.training.reading import FORMAT, Saved, read_folder, read_sealed, verify
+from headwise.runs.commits import Writable, commit_file, commit_folder, make_folder, remove_folder, seal, sweep
+from headwise.runs.reading import FORMAT, Saved, read_folder, read_sealed, verify
 
 STATE = "state"
 BEST = "best.json"

@@ -11,8 +11,8 @@ from safetensors.torch import load as library_load
 from safetensors.torch import save as library_save
 
 from headwise.errors import CheckpointError
-from headwise.training.commits import commit_file
-from headwise.training.tensors import TensorFile, is_finite, not_finite, read_tensors
+from headwise.runs.commits import commit_file
+from headwise.runs.tensors import TensorFile, is_finite, not_finite, read_tensors
 
 TENSORS = {
     "b.weight": torch.randn(3, 5),

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from headwise.errors import MachineError, RunBusy
-from headwise.training.commits import refused
+from headwise.runs.commits import refused
 
 LOCK = ".lock"
 # record locks belong to the process: within one process this table answers; keys are (process, device, file)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from headwise.errors import ConfigError
-from headwise.training.commits import commit_file
-from headwise.training.display import Display
+from headwise.runs.commits import commit_file
+from headwise.runs.display import Display
 
 METRICS = "metrics.jsonl"
 TEXT = "log.txt"

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from headwise.errors import MachineError, RunBusy
-from headwise.training.lock import LOCK, RunLock
+from headwise.runs.lock import LOCK, RunLock
 
 
 def _child_holding(folder):

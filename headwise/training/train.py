@@ -1,7 +1,6 @@
-"""A run from recipe to model, and a run folder back to something that predicts: `train` and `load`."""
+"""A run from recipe to model: `train`."""
 
 import os
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -9,31 +8,29 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headwise.config import to_toml
-from headwise.errors import CheckpointError, ConfigError, DataError, unknown
+from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.models.summary import parts
+from headwise.runs.checkpoints import STATE, Checkpoints
+from headwise.runs.commits import MANIFEST, commit_file, probe
+from headwise.runs.display import Display
+from headwise.runs.lock import RunLock
+from headwise.runs.log import OnEvent, RunLog, cut_metrics
+from headwise.runs.publish import CONFIG, OWN_FILES, TRAINER
+from headwise.runs.reading import Saved
 from headwise.tasks import registry
-from headwise.tasks.task import Assets, Task
+from headwise.tasks.task import Task
 from headwise.training import recipes
-from headwise.training.checkpoints import STATE, Checkpoints
-from headwise.training.commits import MANIFEST, commit_file, probe
-from headwise.training.display import Display
 from headwise.training.finish import finish, publish_best
-from headwise.training.lock import RunLock
-from headwise.training.log import OnEvent, RunLog, cut_metrics
 from headwise.training.loop import Loop
 from headwise.training.numerics import settled
-from headwise.training.publish import CONFIG, OWN_FILES, TRAINER, evaluated, read_run
 from headwise.training.randomness import isolated
-from headwise.training.reading import Saved
-from headwise.training.recipe import MAY_CHANGE, Recipe, as_recipe, differences, parse_recipe, read_recipe
+from headwise.training.recipe import MAY_CHANGE, Recipe, as_recipe, differences, parse_recipe
 from headwise.training.reporter import CpuClock
 from headwise.training.session import Session, machine
 from headwise.training.signals import StopSignal
 from headwise.training.validation import check_monitor
-from headwise.training.weights import load_weights
 
 Resume = Literal["auto", "never", "must"]
-SPLITS = ("train", "valid", "test")
 
 
 @dataclass(frozen=True)
@@ -92,48 +89,6 @@ def train(
     probe(run)
     with RunLock(run), StopSignal() as stop, isolated(made.seed):
         return _train(made, run, resume, allow_data_change, on_event, stop, clock)
-
-
-def load(folder: str | os.PathLike[str]) -> Any:
-    """The predictor of a run folder, every file verified first.
-
-    Where the model is damaged, the best or else the newest good checkpoint takes its place, with a warning that names
-    the damaged file.
-
-    Raises: CheckpointError naming the file when nothing good is left.
-    """
-    return read_run(Path(folder), lambda text: warnings.warn(text, stacklevel=2), _predictor)
-
-
-def examples(folder: str | os.PathLike[str], split: str = "test", data: Mapping[str, Any] | None = None) -> list[Any]:
-    """The labelled examples of a run's recipe, for its predictor's `evaluate`.
-
-    Args:
-        folder: the run folder.
-        split: "train", "valid" or "test".
-        data: keys of the recipe's `[data]` to put in place of its own, such as `{"test": "other.tsv"}`; None is the
-            key's default.
-
-    Raises:
-        CheckpointError: no recipe in the folder, or none of this program.
-        ConfigError: keys that the recipe's data does not have.
-        DataError: files that are not there or are wrong, or no such split.
-    """
-    if split not in SPLITS:
-        raise ConfigError(unknown("split", split, SPLITS))
-    path = Path(folder) / CONFIG
-    if not path.is_file():
-        raise CheckpointError(f"{folder}: no such run folder" if not path.parent.is_dir() else f"{path}: missing")
-    recipe = parse_recipe(path.read_bytes(), str(path))
-    if data:
-        values = recipe.model_dump(mode="json", exclude_none=True)
-        changed = {**values.get("data", {}), **data}
-        values["data"] = {key: value for key, value in changed.items() if value is not None}
-        recipe = read_recipe(values)
-    found = registry.task_type(recipe.task).examples(recipe, split)
-    if not found:
-        raise DataError(f"{path}: the recipe has no {split} part; name a file of examples")
-    return found
 
 
 def _train(
@@ -259,14 +214,3 @@ def _check_files(task: Task[Any], saved: Saved) -> None:
                 f"{saved.folder / name}: is not what the task makes of its data now; "
                 "the model was trained with the file in the checkpoint"
             )
-
-
-def _predictor(saved: Saved) -> Any:
-    recipe = parse_recipe(saved.files.get(CONFIG, b""), str(saved.folder / CONFIG))
-    files = {name: data for name, data in saved.files.items() if name not in OWN_FILES}
-    task = registry.task_type(recipe.task)(recipe, Assets(files))
-    with isolated(recipe.seed):
-        model = task.build()
-    name, tensors, metadata = evaluated(saved)
-    load_weights(model, tensors, metadata, str(saved.folder / name))
-    return task.predictor(model.eval())

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import CheckpointError
-from headwise.training.tensors import TensorFile
+from headwise.runs.tensors import TensorFile
 
 _TIED = "tied"
 _SHOWN = 5

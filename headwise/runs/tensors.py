@@ -11,7 +11,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from headwise.errors import CheckpointError
-from headwise.training.commits import Sink
+from headwise.runs.commits import Sink
 
 _KINDS = {
     "F64": torch.float64,

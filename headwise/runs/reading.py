@@ -13,8 +13,8 @@ from typing import Any
 from torch import Tensor
 
 from headwise.errors import CheckpointError
-from headwise.training.commits import MANIFEST, canonical
-from headwise.training.tensors import not_finite, read_tensors
+from headwise.runs.commits import MANIFEST, canonical
+from headwise.runs.tensors import not_finite, read_tensors
 
 FORMAT = 1
 _MAX_SMALL_BYTES = 256 * 1024 * 1024

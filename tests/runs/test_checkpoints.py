@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from headwise.errors import CheckpointError, MachineError
-from headwise.training.checkpoints import Checkpoints
-from headwise.training.commits import commit_file
-from headwise.training.reading import verify
-from headwise.training.tensors import TensorFile
+from headwise.runs.checkpoints import Checkpoints
+from headwise.runs.commits import commit_file
+from headwise.runs.reading import verify
+from headwise.runs.tensors import TensorFile
 
 
 def _files(step):

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from headwise.errors import CheckpointError, MachineError
-from headwise.training.commits import commit_file, commit_folder, probe, remove_folder, seal, sweep
-from headwise.training.reading import read_folder, read_manifest, read_sealed, verify
-from headwise.training.tensors import TensorFile
+from headwise.runs.commits import commit_file, commit_folder, probe, remove_folder, seal, sweep
+from headwise.runs.reading import read_folder, read_manifest, read_sealed, verify
+from headwise.runs.tensors import TensorFile
 
 FACTS = {"format": 1, "kind": "checkpoint", "step": 3}
 

@@ -1,0 +1,71 @@
+"""A run folder back to something that predicts, and to the examples it is scored on: `load` and `examples`."""
+
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headwise.errors import CheckpointError, ConfigError, DataError, unknown
+from headwise.runs.publish import CONFIG, OWN_FILES, evaluated, read_run
+from headwise.runs.reading import Saved
+from headwise.runs.weights import load_weights
+from headwise.tasks import registry
+from headwise.tasks.task import Assets
+from headwise.training.randomness import isolated
+from headwise.training.recipe import parse_recipe, read_recipe
+
+SPLITS = ("train", "valid", "test")
+
+
+def load(folder: str | os.PathLike[str]) -> Any:
+    """The predictor of a run folder, every file verified first.
+
+    Where the model is damaged, the best or else the newest good checkpoint takes its place, with a warning that names
+    the damaged file.
+
+    Raises: CheckpointError naming the file when nothing good is left.
+    """
+    return read_run(Path(folder), lambda text: warnings.warn(text, stacklevel=2), _predictor)
+
+
+def examples(folder: str | os.PathLike[str], split: str = "test", data: Mapping[str, Any] | None = None) -> list[Any]:
+    """The labelled examples of a run's recipe, for its predictor's `evaluate`.
+
+    Args:
+        folder: the run folder.
+        split: "train", "valid" or "test".
+        data: keys of the recipe's `[data]` to put in place of its own, such as `{"test": "other.tsv"}`; None is the
+            key's default.
+
+    Raises:
+        CheckpointError: no recipe in the folder, or none of this program.
+        ConfigError: keys that the recipe's data does not have.
+        DataError: files that are not there or are wrong, or no such split.
+    """
+    if split not in SPLITS:
+        raise ConfigError(unknown("split", split, SPLITS))
+    path = Path(folder) / CONFIG
+    if not path.is_file():
+        raise CheckpointError(f"{folder}: no such run folder" if not path.parent.is_dir() else f"{path}: missing")
+    recipe = parse_recipe(path.read_bytes(), str(path))
+    if data:
+        values = recipe.model_dump(mode="json", exclude_none=True)
+        changed = {**values.get("data", {}), **data}
+        values["data"] = {key: value for key, value in changed.items() if value is not None}
+        recipe = read_recipe(values)
+    found = registry.task_type(recipe.task).examples(recipe, split)
+    if not found:
+        raise DataError(f"{path}: the recipe has no {split} part; name a file of examples")
+    return found
+
+
+def _predictor(saved: Saved) -> Any:
+    recipe = parse_recipe(saved.files.get(CONFIG, b""), str(saved.folder / CONFIG))
+    files = {name: data for name, data in saved.files.items() if name not in OWN_FILES}
+    task = registry.task_type(recipe.task)(recipe, Assets(files))
+    with isolated(recipe.seed):
+        model = task.build()
+    name, tensors, metadata = evaluated(saved)
+    load_weights(model, tensors, metadata, str(saved.folder / name))
+    return task.predictor(model.eval())
