@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headwise.errors import CheckpointError
-from headwise.runs.commits import Writable, commit_file, commit_folder, make_folder, remove_folder, seal, sweep
+from headwise.runs.commits import Writable, commit_file, commit_folder, make_folder, remove_folder, seal, sweep, sync_folder
 from headwise.runs.reading import FORMAT, Saved, read_folder, read_sealed, verify
 
 STATE = "state"
@@ -31,6 +31,7 @@ class Checkpoints:
         self.folder = run / STATE
         self._keep_last = keep_last
         self._verified: set[Path] = set()
+        self._damaged: dict[Path, str] = {}
 
     def sweep(self) -> list[str]:
         """Removes what an interrupted write left, here and in the run folder; returns the names."""
@@ -48,8 +49,16 @@ class Checkpoints:
         found = [Entry(int(match[1]), int(match[2] or 0), self.folder / name) for name, match in matches]
         return sorted(found, reverse=True)
 
-    def save(self, step: int, files: Mapping[str, Writable], protected: Collection[int] = ()) -> Path:
+    def save(
+        self,
+        step: int,
+        files: Mapping[str, Writable],
+        protected: Collection[int] = (),
+        note: Callable[[str], None] = lambda _: None,
+    ) -> Path:
         """Commits a checkpoint, then retires old ones; those of the `protected` steps stay.
+
+        Damaged ones are set aside under another name, which `note` is told: there may be something in them to rescue.
 
         Raises: MachineError when the disk refuses; then everything is as it was.
         """
@@ -59,15 +68,19 @@ class Checkpoints:
         path = self.folder / f"step-{step:08d}{suffix}"
         commit_folder(path, files, {"format": FORMAT, "kind": "checkpoint", "step": step})
         self._verified.add(path)
-        self._retire(protected)
+        self._retire(protected, note)
         return path
 
     def read(self, entry: Entry) -> Saved:
         """The verified content of one checkpoint. Raises: CheckpointError naming the bad file."""
-        self._refuse_links(entry.path)
-        saved = read_folder(entry.path)
-        if saved.facts.get("step") != entry.step:
-            raise CheckpointError(f"{entry.path}: holds step {saved.facts.get('step')}; it was renamed or mixed up")
+        try:
+            self._refuse_links(entry.path)
+            saved = read_folder(entry.path)
+            if saved.facts.get("step") != entry.step:
+                raise CheckpointError(f"{entry.path}: holds step {saved.facts.get('step')}; it was renamed or mixed up")
+        except CheckpointError as error:
+            self._damaged[entry.path] = str(error)
+            raise
         self._verified.add(entry.path)
         return saved
 
@@ -98,7 +111,7 @@ class Checkpoints:
             raise CheckpointError(f"{self.folder}: there is no checkpoint of step {step}")
         return found
 
-    def point_to_best(self, step: int, value: float) -> None:
+    def point_to_best(self, step: int, value: float | None) -> None:
         """Notes, for readers, which step is best."""
         commit_file(self.folder / BEST, seal({"format": FORMAT, "step": step, "value": value}))
 
@@ -128,33 +141,43 @@ class Checkpoints:
             raise CheckpointError(f"{problems[0]}; no other checkpoint in {self.folder} is good")
         return None
 
-    def _retire(self, protected: Collection[int]) -> None:
-        """Keeps the newest verified checkpoints and one of each protected step; damaged ones go."""
+    def _retire(self, protected: Collection[int], note: Callable[[str], None]) -> None:
+        """Keeps the newest verified checkpoints and one of each protected step."""
         kept, kept_steps = 0, set[int]()
         for entry in self.entries():
             repeated = entry.step in kept_steps
             wanted = not repeated and (kept < self._keep_last or entry.step in protected)
-            if wanted and self._is_good(entry):
+            if problem := self._problem(entry) if wanted else self._damaged.pop(entry.path, ""):
+                note(f"{problem}; set aside as {_set_aside(entry.path).name}")
+            elif wanted:
                 kept += 1
                 kept_steps.add(entry.step)
-            elif entry.path.is_symlink():
-                entry.path.unlink(missing_ok=True)
             else:
                 remove_folder(entry.path)
                 self._verified.discard(entry.path)
 
-    def _is_good(self, entry: Entry) -> bool:
+    def _problem(self, entry: Entry) -> str:
         if entry.path in self._verified:
-            return True
+            return ""
         try:
             self._refuse_links(entry.path)
             verify(entry.path)
-        except CheckpointError:
-            return False
+        except CheckpointError as error:
+            return str(error)
         self._verified.add(entry.path)
-        return True
+        return ""
 
     def _refuse_links(self, path: Path) -> None:
         for part in (self.folder, path):
             if part.is_symlink():
                 raise CheckpointError(f"{part}: is a link; checkpoints must lie inside the run folder")
+
+
+def _set_aside(path: Path) -> Path:
+    """The damaged folder or link under a name of its own."""
+    number = 0
+    while os.path.lexists(aside := path.with_name(f"damaged-{path.name}{f'.{number}' if number else ''}")):
+        number += 1
+    os.rename(path, aside)
+    sync_folder(path.parent)
+    return aside

@@ -105,7 +105,10 @@ def make_folder(path: Path) -> None:
 
 
 def remove_folder(path: Path) -> None:
-    """Removes a folder so that nobody ever sees half of it under its own name."""
+    """Removes a folder so that nobody ever sees half of it under its own name; a link goes, not what it leads to."""
+    if path.is_symlink():
+        path.unlink(missing_ok=True)
+        return
     hidden = path.with_name(f".{path.name}.removed.tmp")
     shutil.rmtree(hidden, ignore_errors=True)
     with contextlib.suppress(FileNotFoundError):

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors.torch import load
 from torch import Tensor
 
-from headwise.errors import CheckpointError
+from headwise.errors import CheckpointError, ConfigError
 from headwise.runs.commits import Sink
 
 _KINDS = {
@@ -25,6 +25,7 @@ _KINDS = {
     "U8": torch.uint8,
     "BOOL": torch.bool,
 }
+_NAMES = {kind: name for name, kind in _KINDS.items()}
 _METADATA, _OURS = "__metadata__", "headwise"
 _LENGTH_BYTES = 8
 _MAX_HEADER_BYTES = 50_000_000
@@ -40,13 +41,18 @@ class Source(Protocol):
 class TensorFile:
     """Tensors by name as the content of a safetensors file; `metadata` is text by name.
 
+    Written tensor by tensor: beside the tensors themselves, memory holds a copy of one of them, and of none that lies
+    on the processor in its order.
+
     >>> TensorFile({"weight": torch.zeros(2, 3)}, {}).size
     96
     """
 
     def __init__(self, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-        self._tensors, self._metadata = dict(tensors), dict(metadata)
-        self._written: bytes | None = None
+        # the widest first, as the format's own library writes them, so that each lies where its type may be read
+        self._tensors = dict(sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0])))
+        self._metadata = dict(metadata)
+        self._header = self._made_header()
 
     def copy(self) -> "TensorFile":
         """The same content, which later changes of the tensors do not touch."""
@@ -54,18 +60,28 @@ class TensorFile:
 
     @property
     def size(self) -> int:
-        return len(self._content())
+        return len(self._header) + sum(tensor.nbytes for tensor in self._tensors.values())
 
     def write_to(self, sink: Sink) -> None:
-        sink.write(self._content())
+        sink.write(self._header)
+        for tensor in self._tensors.values():
+            # as bytes: a view, without type
+            flat = tensor.detach().cpu().contiguous().reshape(-1)
+            sink.write(memoryview(flat.view(torch.uint8).numpy()))
 
-    def _content(self) -> bytes:
-        if self._written is None:
-            plain = {name: tensor.detach().cpu().contiguous() for name, tensor in self._tensors.items()}
-            # the library writes metadata in random order: as one entry the file has one form
-            entry = {_OURS: json.dumps(self._metadata, sort_keys=True)} if self._metadata else None
-            self._written = save(plain, entry)
-        return self._written
+    def _made_header(self) -> bytes:
+        # as one entry the metadata have one form, whatever order a reader or writer keeps
+        ours = {_OURS: json.dumps(self._metadata, sort_keys=True)} if self._metadata else {}
+        header: dict[str, Any] = {_METADATA: ours} if ours else {}
+        end = 0
+        for name, tensor in self._tensors.items():
+            begin, end = end, end + tensor.nbytes
+            if (kind := _NAMES.get(tensor.dtype)) is None:
+                raise ConfigError(f"'{name}' is {tensor.dtype}, a type that checkpoints do not hold")
+            header[name] = {"dtype": kind, "shape": list(tensor.shape), "data_offsets": [begin, end]}
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+        text += b" " * (-len(text) % _LENGTH_BYTES)
+        return len(text).to_bytes(_LENGTH_BYTES, "little") + text
 
 
 def read_tensors(source: Source, size: int, name: str) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -24,26 +24,35 @@ def weights_as_file(tensors: Mapping[str, Tensor], tied: Mapping[str, str]) -> T
 
 
 def ties(model: nn.Module) -> dict[str, str]:
-    """Names of tensors that are the same memory as an earlier one, with that one's name.
+    """Names of tensors that are the same parameter or buffer as an earlier one, with that one's name.
+
+    Told by identity, so that models on the meta device and models whose weights share one block of memory are read
+    alike; two parameters that are views of the same memory are two.
 
     >>> model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
     >>> model[1].weight = model[0].weight
     >>> ties(model)
     {'1.weight': '0.weight'}
     """
-    seen: dict[tuple[int, torch.Size, tuple[int, ...]], str] = {}
-    tied: dict[str, str] = {}
-    for name, tensor in model.state_dict().items():
-        if not tensor.numel():
-            continue
-        first = seen.setdefault((tensor.data_ptr(), tensor.shape, tensor.stride()), name)
-        if first != name:
-            tied[name] = first
-    return tied
+    first: dict[int, str] = {}
+    named = [(name, first.setdefault(id(tensor), name)) for name, tensor in model.state_dict(keep_vars=True).items()]
+    return {name: earlier for name, earlier in named if earlier != name}
 
 
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], name: str) -> None:
     """Copies tensors into the model when each fits exactly; otherwise nothing is changed.
+
+    Raises: CheckpointError naming the file and the first five differences.
+    """
+    with torch.no_grad():
+        for value, given in fitting(model, tensors, metadata, name):
+            value.copy_(given)
+
+
+def fitting(
+    model: nn.Module, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], name: str
+) -> list[tuple[Tensor, Tensor]]:
+    """Each tensor of the model with the one that was saved for it.
 
     Raises: CheckpointError naming the file and the first five differences.
     """
@@ -58,9 +67,7 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], metadata: Mapp
     if problems:
         more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         raise CheckpointError(f"{name}: the weights do not fit the model: {'; '.join(problems[:_SHOWN])}{more}")
-    with torch.no_grad():
-        for key, value in expected.items():
-            value.copy_(tensors[key])
+    return [(value, tensors[key]) for key, value in expected.items()]
 
 
 def _metadata(tied: Mapping[str, str]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """A running mean of the weights: one fused pass a step; validated and published in place of the weights themselves."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -33,26 +33,39 @@ class RunningMean:
         decay = min(self._decay, (1 + updates) / (10 + updates))
         torch._foreach_lerp_(self._mean, self._weights, 1.0 - decay)
 
-    @contextmanager
-    def applied(self) -> Iterator[None]:
+    def applied(self) -> AbstractContextManager[None]:
         """The model has the mean as its weights inside, and its own, bit for bit, afterwards."""
-        own = [weight.detach().clone() for weight in self._weights]
-        self._copy(self._mean)
-        try:
-            yield
-        finally:
-            self._copy(own)
+        return exchanged(zip(self._weights, self._mean, strict=True))
+
+    def weights(self) -> dict[str, Tensor]:
+        """The tensors of the model by name, the mean in place of the weights; nothing is copied."""
+        means = {id(weight): mean for weight, mean in zip(self._weights, self._mean, strict=True)}
+        tensors = self._model.state_dict(keep_vars=True)
+        return {name: means.get(id(tensor), tensor.detach()) for name, tensor in tensors.items()}
 
     def restore(self, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], name: str) -> None:
-        """Takes the mean from what was saved while it was applied. Raises: CheckpointError when it does not fit."""
-        own = [weight.detach().clone() for weight in self._weights]
-        load_weights(self._model, tensors, metadata, name)
-        self.restart()
-        self._copy(own)
+        """Takes the mean from a file of `weights`. Raises: CheckpointError when it does not fit."""
+        with self.applied():
+            load_weights(self._model, tensors, metadata, name)
 
-    @torch.no_grad()
-    def _copy(self, values: list[Tensor]) -> None:
-        torch._foreach_copy_(self._weights, values)
+
+@contextmanager
+def exchanged(pairs: Iterable[tuple[Tensor, Tensor]]) -> Iterator[None]:
+    """Inside, the two tensors of each pair have each other's values; memory: one tensor more, not a model."""
+    pairs = list(pairs)
+    _exchange(pairs)
+    try:
+        yield
+    finally:
+        _exchange(pairs)
+
+
+@torch.no_grad()
+def _exchange(pairs: list[tuple[Tensor, Tensor]]) -> None:
+    for one, other in pairs:
+        kept = one.clone()
+        one.copy_(other)
+        other.copy_(kept)
 
 
 def average(models: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:

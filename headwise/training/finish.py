@@ -14,8 +14,8 @@ from headwise.runs.log import RunLog
 from headwise.runs.publish import MODEL, evaluated, publish
 from headwise.runs.reading import read_folder
 from headwise.runs.tensors import TensorFile
-from headwise.runs.weights import load_weights
-from headwise.training.ema import average
+from headwise.runs.weights import fitting
+from headwise.training.ema import average, exchanged
 from headwise.training.session import Session
 from headwise.training.validation import Guard, monitored, scores, smaller_is_better
 
@@ -32,22 +32,30 @@ class Outcome:
 
 def finish(session: Session, checkpoints: Checkpoints, log: RunLog, guard: Guard, reason: str) -> Outcome:
     """Publishes the best model, or the average of the last ones if that is better, and writes the README."""
-    outcome = _publish_average(session, checkpoints, log, guard) or publish_best(session, checkpoints, log)
+    outcome = _publish_average(session, checkpoints, log, guard) or publish_best(session, checkpoints, log, guard)
     text = session.task.card(outcome.metrics).rstrip() + "\n\n" + _training_facts(session, outcome, reason)
     commit_file(checkpoints.run / README, text.encode())
     return outcome
 
 
-def publish_best(session: Session, checkpoints: Checkpoints, log: RunLog) -> Outcome:
-    """Publishes the best checkpoint unless it is; the last one where no validation chose a best."""
+def publish_best(session: Session, checkpoints: Checkpoints, log: RunLog, guard: Guard) -> Outcome:
+    """Publishes the best checkpoint unless it is; the last one where no validation chose a best.
+
+    Where the best is damaged, the newest good checkpoint takes its place under its own step, scored anew.
+    """
     progress = session.progress
-    step = progress.best_step or progress.step
-    if not _is_published(checkpoints, step, session.model_files()):
-        saved = checkpoints.newest(log.note, first=step)
+    wanted = progress.best_step or progress.step
+    if not _is_published(checkpoints, wanted, session.model_files()):
+        saved = checkpoints.newest(log.note, first=wanted)
         _, tensors, tied = evaluated(saved)
+        if (step := saved.facts["step"]) != wanted:
+            metrics = _scores_of(session, tensors, tied, guard) if session.validates else {}
+            value = monitored(session.recipe.training, metrics) if metrics else None
+            progress.replace_best(step, value, metrics)
+            log.note(f"the model of step {wanted}, the best, is lost; that of step {step} is published in its place")
         files = {**session.model_files(), MODEL: TensorFile(tensors, tied)}
         publish(checkpoints.run, files, {"step": step, "metrics": progress.best_metrics})
-    return Outcome([step], progress.best_metrics)
+    return Outcome([progress.best_step or progress.step], progress.best_metrics)
 
 
 def _publish_average(session: Session, checkpoints: Checkpoints, log: RunLog, guard: Guard) -> Outcome | None:
@@ -89,13 +97,8 @@ def _recent(
 def _scores_of(
     session: Session, tensors: Mapping[str, Tensor], tied: Mapping[str, str], guard: Guard
 ) -> dict[str, float]:
-    own = {name: tensor.clone() for name, tensor in session.model.state_dict().items()}
-    load_weights(session.model, tensors, tied, "the average")
-    try:
-        limit = session.recipe.training.valid_limit
-        return scores(session, guard, limit=limit, samples=False)[0]
-    finally:
-        session.model.load_state_dict(own)
+    with exchanged(fitting(session.model, tensors, tied, "the model to score")):
+        return scores(session, guard, limit=session.recipe.training.valid_limit, samples=False)[0]
 
 
 def _is_published(checkpoints: Checkpoints, step: int, files: Mapping[str, Writable]) -> bool:

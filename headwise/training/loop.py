@@ -10,6 +10,7 @@ from headwise.errors import DataError, MachineError
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.log import RunLog
 from headwise.runs.publish import MODEL, publish
+from headwise.runs.tensors import TensorFile
 from headwise.training import numerics
 from headwise.training.compiling import Loss, compiled
 from headwise.training.optimizers import learning_rate, set_learning_rate
@@ -43,6 +44,8 @@ class Loop:
         self._parameters = [parameter for parameter in session.model.parameters() if parameter.requires_grad]
         self._device = session.device
         self._saved: tuple[int, int] | None = None
+        # the best weights while they are not published
+        self._best: TensorFile | None = None
         self._without_tokens = 0
         self._report = Reporter(session, log, clock)
 
@@ -87,7 +90,7 @@ class Loop:
             # perhaps on the way to diverging: what was saved in better times must not be pushed out
             kept |= {entry.step for entry in self._checkpoints.entries()}
         try:
-            path = self._checkpoints.save(progress.step, self.session.files(), kept)
+            path = self._checkpoints.save(progress.step, self.session.files(), kept, self._log.note)
         except MachineError as error:
             if not retry:
                 raise
@@ -95,6 +98,9 @@ class Loop:
             return False
         self._saved = state
         self._log.tell({"event": "checkpoint", "step": progress.step, "path": str(path)})
+        best, self._best = self._best, None
+        if best is not None:
+            self._publish(best, retry=retry)
         return True
 
     def _finished(self) -> str | None:
@@ -195,25 +201,26 @@ class Loop:
 
     def _validate(self) -> None:
         progress, config = self.session.progress, self._config
-        former = (progress.best_step, progress.best_value, progress.best_metrics)
         metrics, samples = validate(self.session, self._stop.breakable)
         value = monitored(config, metrics)
         smaller = smaller_is_better(self.session)
         improved = progress.note_validation(metrics, value, smaller, config.average_last)
         self._report.validation(metrics, samples, improved)
-        if not self.save(retry=config.on_disk_full == "retry"):
-            # a best that could not be kept is none
-            progress.best_step, progress.best_value, progress.best_metrics = former
-        elif improved:
-            self._publish(value, metrics)
+        if improved:
+            self._best = self.session.published_weights()
+        saved = self.save(retry=config.on_disk_full == "retry")
+        if improved and not saved and self._best is not None:
+            # it goes to the disk as soon as that takes anything; until then training must not change it
+            self._best = self._best.copy()
 
-    def _publish(self, value: float, metrics: dict[str, float]) -> None:
-        step = self.session.progress.step
-        files = {**self.session.model_files(), MODEL: self.session.published_weights()}
+    def _publish(self, best: TensorFile, *, retry: bool) -> None:
+        progress = self.session.progress
+        files = {**self.session.model_files(), MODEL: best}
         try:
-            self._checkpoints.point_to_best(step, value)
-            publish(self._checkpoints.run, files, {"step": step, "metrics": metrics})
+            self._checkpoints.point_to_best(progress.best_step, progress.best_value)
+            publish(self._checkpoints.run, files, {"step": progress.best_step, "metrics": progress.best_metrics})
         except MachineError as error:
-            if self._config.on_disk_full == "stop":
+            if not retry:
                 raise
-            self._log.note(f"the best model, of step {step}, is in its checkpoint only: {error}")
+            self._log.note(f"the best model, of step {progress.best_step}, is not published yet: {error}")
+            self._best = best.copy()

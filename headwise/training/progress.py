@@ -59,6 +59,10 @@ class Progress:
         self.skipped += 1
         self.skipped_in_row += 1
 
+    def replace_best(self, step: int, value: float | None, metrics: dict[str, float]) -> None:
+        """Another model takes the place of a best one that is lost."""
+        self.best_step, self.best_value, self.best_metrics = step, value, dict(metrics)
+
     def take_window(self) -> dict[str, float]:
         """Mean loss a token and mean gradient norm since the last call; nothing when every step was skipped."""
         if not self.window_steps:

@@ -12,7 +12,7 @@ from headwise.runs.commits import Writable, canonical
 from headwise.runs.publish import CONFIG, EMA, MODEL, OPTIMIZER, OWN_FILES, TRAINER
 from headwise.runs.reading import Saved
 from headwise.runs.tensors import TensorFile
-from headwise.runs.weights import load_weights, weights_file
+from headwise.runs.weights import load_weights, ties, weights_as_file, weights_file
 from headwise.tasks.task import Task
 from headwise.training import numerics, randomness
 from headwise.training.ema import RunningMean
@@ -60,11 +60,10 @@ class Session:
         return self.mean.applied() if self.mean is not None else nullcontext()
 
     def published_weights(self) -> TensorFile:
-        """Those weights as the content of a file, which copies nothing that is not averaged."""
+        """Those weights as the content of a file: views of what training goes on to change."""
         if self.mean is None:
             return weights_file(self.model)
-        with self.averaged():
-            return weights_file(self.model).copy()
+        return weights_as_file(self.mean.weights(), ties(self.model))
 
     def model_files(self) -> dict[str, Writable]:
         """What prediction needs besides the weights."""

@@ -116,7 +116,7 @@ def _train(
         del saved
         if session.progress.step:
             clock.earlier_s = session.progress.cpu_s
-            publish_best(session, checkpoints, log)
+            publish_best(session, checkpoints, log, stop.breakable)
         else:
             for note in (*task.assets.notes, *session.begin()):
                 log.note(note)

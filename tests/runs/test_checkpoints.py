@@ -65,9 +65,11 @@ def test_the_same_step_again_replaces_nothing(tmp_path):
 def test_damaged_checkpoints_do_not_count_as_kept(tmp_path):
     _made(tmp_path, [5, 10, 15], keep_last=3)
     (tmp_path / "state" / "step-00000015" / "trainer.json").write_bytes(b"")
-    checkpoints = Checkpoints(tmp_path, keep_last=2)
-    checkpoints.save(20, _files(20))
-    assert _names(tmp_path) == ["step-00000010", "step-00000020"]
+    checkpoints, told = Checkpoints(tmp_path, keep_last=2), []
+    checkpoints.save(20, _files(20), note=told.append)
+    assert _names(tmp_path) == ["damaged-step-00000015", "step-00000010", "step-00000020"]
+    damaged = tmp_path / "state" / "step-00000015" / "trainer.json"
+    assert told == [f"{damaged}: damaged: 0 bytes instead of 9; set aside as damaged-step-00000015"]
 
 
 def test_nothing_there_is_none_and_nothing_good_is_an_error(tmp_path):
@@ -158,9 +160,10 @@ def test_links_lead_nowhere(tmp_path):
     assert _step_read(checkpoints, warnings) == 5
     assert all("is a link; checkpoints must lie inside the run folder" in warning for warning in warnings)
     assert len(warnings) == 2
-    # they are taken away by the next save, and what they lead to stays
+    # they are set aside by the next save, and what they lead to stays
     checkpoints.save(20, _files(20))
-    assert _names(tmp_path / "run") == ["step-00000005", "step-00000020"]
+    aside = ["damaged-step-00000010", "damaged-step-00000011"]
+    assert _names(tmp_path / "run") == [*aside, "step-00000005", "step-00000020"]
     verify(tmp_path / "other" / "state" / "step-00000010")
     (tmp_path / "third").mkdir()
     (tmp_path / "third" / "state").symlink_to(tmp_path / "other" / "state")

@@ -1,14 +1,9 @@
 """torch.compile by choice: the same numbers, and an ordinary call where it does not work."""
 
-import functools
-
-import pytest
 import torch
-from training_toy import recipe
 
 from headwise.training import compiling
 from headwise.training.compiling import compiled
-from headwise.training.train import train
 
 
 def _loss(batch):
@@ -42,15 +37,3 @@ def test_a_model_that_does_not_compile_goes_on_with_the_same_random_numbers(monk
     loss(None)
     assert len(calls) == 1
     assert notes == ["torch.compile failed on this model (cannot); training goes on without it"]
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_compiled_training_learns_the_same(tmp_path, monkeypatch):
-    # traced as for inductor, but not handed to the C++ compiler, which takes most of a minute
-    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
-    losses = []
-    for name, choice in (("plain", False), ("compiled", True)):
-        run = train(recipe({"max_steps": 6, "validate_every": 0, "compile": choice}, dropout=0.0), tmp_path / name)
-        losses.append(run.metrics["loss"])
-    assert losses[0] == pytest.approx(losses[1], rel=1e-4)

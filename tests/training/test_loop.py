@@ -1,5 +1,6 @@
 """What a step computes, bad numbers, limits, the choice of the best model, full disks."""
 
+import json
 import math
 import os
 import signal
@@ -7,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from training_toy import ToyTask, batch_of, recipe, toy
+from training_toy import ToyTask, batch_of, digest_of_weights, recipe, toy
 
 from headwise.errors import ConfigError, DataError, Diverged, MachineError
 from headwise.runs import commits
@@ -306,11 +307,35 @@ def test_or_stops_by_choice_and_always_at_the_end(tmp_path, monkeypatch):
         train(recipe({"max_steps": 6, "validate_every": 0}), tmp_path / "end")
 
 
-def test_a_best_model_that_could_not_be_kept_is_none(tmp_path, monkeypatch):
-    values = iter([9.0, 3.0, 1.0, 2.0])
-    monkeypatch.setattr(ToyTask, "summarise", lambda self, stats: {"loss": next(values)})
+def test_a_best_model_that_a_full_disk_refused_is_published_later(tmp_path, monkeypatch):
+    def values(self, stats):
+        return {"loss": next(losses)}
+
+    monkeypatch.setattr(ToyTask, "summarise", values)
+    losses = iter([9.0, 3.0, 1.0, 2.0, 4.0])
+    expected = train(recipe({"max_steps": 15}), tmp_path / "undisturbed")
+    losses = iter([9.0, 3.0, 1.0, 2.0, 4.0])
     _full_disk(monkeypatch, 2, 2)
-    assert train(recipe({"max_steps": 15}), tmp_path / "run").best == 15
+    run = train(recipe({"max_steps": 15}), tmp_path / "run")
+    assert run.best == expected.best == 10
+    assert run.metrics == expected.metrics == {"loss": 1.0}
+    assert digest_of_weights(load(run.folder)) == digest_of_weights(load(expected.folder))
+    assert json.loads((run.folder / "manifest.json").read_text())["step"] == 10
+
+
+def test_a_best_model_that_is_lost_is_replaced_under_a_true_label(tmp_path, monkeypatch):
+    monkeypatch.setattr(ToyTask, "summarise", lambda self, stats: {"loss": next(losses)})
+    losses = iter([9.0, 1.0, 3.0])
+    run = tmp_path / "run"
+    assert train(recipe({"max_steps": 10}), run).best == 5
+    (run / "state" / "step-00000005" / "model.safetensors").write_bytes(b"")
+    (run / "model.safetensors").write_bytes(b"")
+    losses = iter([3.0, 7.0])
+    assert train(recipe({"max_steps": 15}), run).best == 10
+    manifest = json.loads((run / "manifest.json").read_text())
+    assert (manifest["step"], manifest["metrics"]) == (10, {"loss": 3.0})
+    assert "step 5, the best, is lost; that of step 10 is published in its place" in (run / "log.txt").read_text()
+    assert (run / "state" / "damaged-step-00000005").is_dir()
 
 
 def test_random_numbers_outside_are_left_alone(tmp_path, untyped):

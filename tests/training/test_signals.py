@@ -160,7 +160,7 @@ SIGNALS = [[signal.SIGINT], [signal.SIGTERM], [signal.SIGTERM, signal.SIGINT]]
 
 
 @pytest.mark.slow
-def test_signals_at_random_moments(tmp_path):
+def test_signals_at_random_moments(tmp_path, untyped):
     whole = final_digest(train(LONG, tmp_path / "whole").folder)
     rng = random.Random(11)
     for round_ in range(6):
