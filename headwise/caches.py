@@ -186,6 +186,7 @@ class Segments:
 
     Args:
         length: tokens to keep.
+        inputs: those kept so far, (batch, kept, d_model).
     Source: Dai et al. 2019, arXiv:1901.02860, section 3.2.
 
     >>> memory = Segments(3)
@@ -193,9 +194,9 @@ class Segments:
     [2, 4, 5]
     """
 
-    def __init__(self, length: int):
+    def __init__(self, length: int, inputs: Float[Tensor, "batch kept d_model"] | None = None):
         self.length = length
-        self.inputs: Tensor | None = None
+        self.inputs = inputs
 
     def extend(self, x: Float[Tensor, "batch new d_model"]) -> Float[Tensor, "batch all d_model"]:
         """The kept inputs, without a graph, followed by the new ones; the last `length` of them are kept."""

@@ -1,11 +1,12 @@
 """Where batches come from: an endless order of them that any process can share and any place can be resumed from."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
 import numpy as np
+from torch import Tensor
 
 from headwise.data.buckets import permutation, token_batches
 from headwise.errors import DataError
@@ -63,8 +64,12 @@ class Source(ABC, Generic[B]):
         """Where the source stands, for `restore`."""
         return {"epoch": self.epoch, "position": self.position}
 
-    def restore(self, state: dict[str, int]) -> None:
-        """Continues at a place that `state` told. Raises: DataError when the pass has no such place."""
+    def tensors(self) -> dict[str, Tensor]:
+        """What is carried from batch to batch besides, for `restore`."""
+        return {}
+
+    def restore(self, state: Mapping[str, int], tensors: Mapping[str, Tensor]) -> None:
+        """Continues at a place that `state` and `tensors` told. Raises: DataError when the pass has no such place."""
         self.epoch, self.position = state["epoch"], state["position"]
         if not 0 <= self.position < self.size():
             raise DataError(
@@ -85,7 +90,7 @@ class Drawn(Source[B]):
     >>> source = Drawn(lambda seed, epoch: [[(seed + epoch + i) % 3] for i in range(3)], list, seed=7)
     >>> first = source.take(2)
     >>> again = Drawn(source.draw, list, seed=7)
-    >>> again.restore({"epoch": 0, "position": 2})
+    >>> again.restore({"epoch": 0, "position": 2}, {})
     >>> again.take(2) == source.take(2), len(first), source.epoch
     (True, 2, 1)
     """

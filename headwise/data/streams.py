@@ -1,5 +1,6 @@
 """Batches from one long text: windows of it in random order, or parallel streams that go on from step to step."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -36,12 +37,12 @@ class Text:
 
 @dataclass
 class Carry:
-    """What a model takes from one batch of a stream to the next; the stream hands it on and never looks inside.
+    """What a model takes from one batch of a stream to the next, such as the memory of each layer.
 
-    It is empty at the beginning of a pass and after `restore`.
+    The stream hands it on, and saves it; it is empty at the beginning of a pass.
     """
 
-    content: object = None
+    tensors: list[Tensor] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -148,9 +149,12 @@ class Stream(Source[TextBatch]):
         longest = max(stop - start for start, stop in zip(self.bounds, self.bounds[1:], strict=False))
         return -(-longest // self.length)
 
-    def restore(self, state: dict[str, int]) -> None:
-        super().restore(state)
-        self._carry = Carry()
+    def tensors(self) -> dict[str, Tensor]:
+        return {str(place): tensor for place, tensor in enumerate(self._carry.tensors)} if self.position else {}
+
+    def restore(self, state: Mapping[str, int], tensors: Mapping[str, Tensor]) -> None:
+        super().restore(state, tensors)
+        self._carry = Carry([tensors[str(place)] for place in range(len(tensors))])
 
     def _windows(self, step: int, rows: range) -> list[tuple[int, int]]:
         ends = [self.bounds[row + 1] for row in rows]

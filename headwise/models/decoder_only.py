@@ -54,9 +54,16 @@ class DecoderOnly(nn.Module):
         logits: Tensor = self.output(self.hidden(tokens, segments))
         return logits
 
-    def segments(self) -> list[Segments] | None:
-        """The memory of every layer before the first segment of a text; None for a model without one."""
-        return [Segments(self.memory_len) for _ in self.decoder.blocks] if self.memory_len else None
+    def segments(self, inputs: Sequence[Float[Tensor, "batch kept d_model"]] = ()) -> list[Segments] | None:
+        """The memory of every layer: these inputs of each, or none before the first segment of a text.
+
+        None for a model without a memory.
+        """
+        if not self.memory_len:
+            return None
+        if not inputs:
+            return [Segments(self.memory_len) for _ in self.decoder.blocks]
+        return [Segments(self.memory_len, kept) for kept, _ in zip(inputs, self.decoder.blocks, strict=True)]
 
     def start(self, prompts: Int[Tensor, "sentences length"]) -> TransformerCache:
         """The cache of a decoding loop behind these tokens, which are read in one pass; there may be none."""

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from headwise import metrics
-from headwise.caches import Segments
 from headwise.data.files import read_lines
 from headwise.data.plain import begin_id, text_of
 from headwise.data.sources import Source
@@ -174,20 +173,15 @@ def scored(text: Text, length: int, rows: int, *, memory: bool) -> Source[TextBa
     return Stream(text, length, rows) if memory else windows(text, length, rows, shuffle=False)
 
 
-def remembered(model: DecoderOnly, batch: TextBatch) -> list[Segments] | None:
-    """The memory of the batch before this one in its stream; it lives in what the batches carry and nowhere else."""
-    if batch.carry is None:
-        return None
-    if batch.carry.content is None:
-        batch.carry.content = model.segments()
-    kept = batch.carry.content
-    assert kept is None or isinstance(kept, list)
-    return kept
-
-
 def text_loss(model: DecoderOnly, batch: TextBatch) -> torch.Tensor:
-    """Sum of the cross entropy over the real tokens of a batch, in nats."""
-    hidden = model.hidden(batch.inputs, remembered(model, batch))
+    """Sum of the cross entropy over the real tokens of a batch, in nats.
+
+    A model with a memory sees that of the batch before in its stream; it lives in what the batches carry alone.
+    """
+    segments = model.segments(batch.carry.tensors) if batch.carry is not None else None
+    hidden = model.hidden(batch.inputs, segments)
+    if batch.carry is not None and segments is not None:
+        batch.carry.tensors = [segment.inputs for segment in segments if segment.inputs is not None]
     return output_loss(model.output, *real_rows(hidden, batch.targets, batch.lens, batch.num_tokens))
 
 

@@ -15,7 +15,10 @@ EMA = "ema.safetensors"
 CONFIG = "config.toml"
 TRAINER = "trainer.json"
 OPTIMIZER = "optimizer.safetensors"
-OWN_FILES = frozenset({MODEL, EMA, CONFIG, TRAINER, OPTIMIZER, MANIFEST, "metrics.jsonl", "log.txt", "README.md"})
+STREAM = "stream.safetensors"
+OWN_FILES = frozenset(
+    {MODEL, EMA, CONFIG, TRAINER, OPTIMIZER, STREAM, MANIFEST, "metrics.jsonl", "log.txt", "README.md"}
+)
 # a reader that meets a replacement half done looks once more after this long
 _RETRY_S = 0.1
 

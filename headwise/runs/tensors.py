@@ -67,7 +67,7 @@ class TensorFile:
         for tensor in self._tensors.values():
             # as bytes: a view, without type
             flat = tensor.detach().cpu().contiguous().reshape(-1)
-            sink.write(memoryview(flat.view(torch.uint8).numpy()))
+            sink.write(flat.view(torch.uint8).numpy().data)
 
     def _made_header(self) -> bytes:
         # as one entry the metadata have one form, whatever order a reader or writer keeps

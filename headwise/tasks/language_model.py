@@ -61,8 +61,7 @@ class LanguageModel(Task[dict[str, Text]]):
     """Writing on from the tokens before, trained on plain text.
 
     With `model.memory_len` the rows of a batch go on from those before, and what the layers remember is in the `Carry`
-    of the batches and nowhere else; it is not part of a checkpoint, so a resumed run begins with an empty memory and
-    is then not the uninterrupted one bit for bit.
+    of the batches and nowhere else.
     """
 
     name: ClassVar[str] = "language-model"
@@ -91,8 +90,6 @@ class LanguageModel(Task[dict[str, Text]]):
                 notes.append(f"{part}: {lost:,} tokens are unknown; bits_per_char takes them for cheaper than they are")
         if len(data["train"]) < config.length:
             notes.append(f"train: the text has {len(data['train']):,} tokens, less than one window ({config.length})")
-        if config.model.memory_len:
-            notes.append("a run that is resumed begins with an empty memory, so it does not repeat bit for bit")
         paths = {part: getattr(config.data, part) for part in parts}
         digests = {part: sha256(resolve(path)) for part, path in paths.items() if path is not None}
         return Assets({TOKENIZER_FILE: tokenizer.to_bytes()}, data, digests, tuple(notes))

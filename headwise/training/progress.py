@@ -1,15 +1,16 @@
 """What a run has done so far, as plain numbers that go into every checkpoint."""
 
 import math
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field, replace
 
-from headwise.errors import CheckpointError
+from pydantic import ConfigDict
 
 
 @dataclass
 class Progress:
     """Counters of a run. `step` counts the steps tried, the skipped ones among them."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     step: int = 0
     updates: int = 0
@@ -30,19 +31,9 @@ class Progress:
     since_best: int = 0
     recent_steps: list[int] = field(default_factory=list)
 
-    def as_json(self) -> dict[str, Any]:
-        """Values for JSON; metrics that are not finite, which JSON has no number for, are left out."""
-        values = asdict(self)
-        values["best_metrics"] = finite_only(self.best_metrics)
-        return values
-
-    @classmethod
-    def from_json(cls, values: Any, name: str) -> "Progress":
-        """Reads what `as_json` gave. Raises: CheckpointError naming the file."""
-        known = {item.name for item in fields(cls)}
-        if not isinstance(values, dict) or set(values) != known:
-            raise CheckpointError(f"{name}: its counters are not those of this program")
-        return cls(**values)
+    def finite(self) -> "Progress":
+        """A copy without the metrics that are not finite, which JSON has no number for."""
+        return replace(self, best_metrics=finite_only(self.best_metrics))
 
     def note_loss(self, loss: float, norm: float, tokens: int) -> None:
         """Counts a step that was taken: loss a token, gradient norm, target tokens."""

@@ -5,11 +5,11 @@ from typing import Any
 
 import torch
 
-from headwise.config import to_toml
+from headwise.config import Config, build, to_toml
 from headwise.data.sources import Limits, Source
-from headwise.errors import ConfigError, DataError
+from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.runs.commits import Writable, canonical
-from headwise.runs.publish import CONFIG, EMA, MODEL, OPTIMIZER, OWN_FILES, TRAINER
+from headwise.runs.publish import CONFIG, EMA, MODEL, OPTIMIZER, OWN_FILES, STREAM, TRAINER
 from headwise.runs.reading import Saved
 from headwise.runs.tensors import TensorFile
 from headwise.runs.weights import load_weights, ties, weights_as_file, weights_file
@@ -21,6 +21,25 @@ from headwise.training.objective import Objective
 from headwise.training.optimizers import build_optimizer, optimizer_tensors, restore_optimizer
 from headwise.training.progress import Progress
 from headwise.training.recipe import Recipe
+
+
+class Trainer(Config):
+    """The content of trainer.json: all that is no tensor and decides how a run goes on."""
+
+    progress: Progress
+    sampler: dict[str, int]
+    randomness: dict[str, Any]
+    machine: dict[str, Any]
+    data: dict[str, str]
+
+    @classmethod
+    def read(cls, saved: Saved) -> "Trainer":
+        """That of a checkpoint. Raises: CheckpointError naming the file and the keys that are wrong."""
+        values = saved.json(TRAINER)
+        try:
+            return build(cls, values, str(saved.folder / TRAINER))
+        except ConfigError as error:
+            raise CheckpointError(str(error)) from None
 
 
 class Session:
@@ -79,27 +98,30 @@ class Session:
         files = {**self.model_files(), MODEL: weights_file(self.model), OPTIMIZER: TensorFile(optimizer, {})}
         if self.mean is not None:
             files[EMA] = self.published_weights()
-        return {**files, TRAINER: canonical(self._facts())}
+        if carried := self.source.tensors():
+            files[STREAM] = TensorFile(carried, {})
+        return {**files, TRAINER: canonical(self._trainer().model_dump(mode="json"))}
 
     def restore(self, saved: Saved) -> None:
         """Continues exactly where `files` was called. Raises: CheckpointError naming the file that does not fit."""
-        facts, place = saved.json(TRAINER), str(saved.folder / TRAINER)
+        trainer = Trainer.read(saved)
         load_weights(self.model, *saved.file(MODEL), str(saved.folder / MODEL))
         restore_optimizer(self.optimizer, self.model, saved.file(OPTIMIZER)[0], str(saved.folder / OPTIMIZER))
         if self.mean is not None:
             self.mean.restore(*saved.file(EMA), str(saved.folder / EMA))
-        self.progress = Progress.from_json(facts.get("progress"), place)
-        self.source.restore(facts["sampler"])
-        randomness.restore(facts["randomness"], self.device)
+        self.progress = trainer.progress
+        carried = saved.tensors.get(STREAM, ({}, {}))[0]
+        self.source.restore(trainer.sampler, {name: tensor.to(self.device) for name, tensor in carried.items()})
+        randomness.restore(trainer.randomness, self.device)
 
-    def _facts(self) -> dict[str, Any]:
-        return {
-            "progress": self.progress.as_json(),
-            "sampler": self.source.state(),
-            "randomness": randomness.capture(self.device),
-            "machine": machine(self.device),
-            "data": dict(self.task.assets.digests),
-        }
+    def _trainer(self) -> Trainer:
+        return Trainer(
+            progress=self.progress.finite(),
+            sampler=self.source.state(),
+            randomness=randomness.capture(self.device),
+            machine=machine(self.device),
+            data=dict(self.task.assets.digests),
+        )
 
     def _training_source(self) -> Source[Any]:
         source = self.source_of("train")

@@ -15,7 +15,7 @@ from headwise.runs.commits import MANIFEST, commit_file, probe
 from headwise.runs.display import Display
 from headwise.runs.lock import RunLock
 from headwise.runs.log import OnEvent, RunLog, cut_metrics
-from headwise.runs.publish import CONFIG, OWN_FILES, TRAINER
+from headwise.runs.publish import CONFIG, OWN_FILES
 from headwise.runs.reading import Saved
 from headwise.tasks import registry
 from headwise.tasks.task import Task
@@ -26,7 +26,7 @@ from headwise.training.numerics import settled
 from headwise.training.randomness import isolated
 from headwise.training.recipe import MAY_CHANGE, Recipe, as_recipe, differences, parse_recipe
 from headwise.training.reporter import CpuClock
-from headwise.training.session import Session, machine
+from headwise.training.session import Session, Trainer, machine
 from headwise.training.signals import StopSignal
 from headwise.training.validation import check_monitor
 
@@ -184,20 +184,19 @@ def _session(task: Task[Any], recipe: Recipe, saved: Saved | None, allow_data_ch
         log.note("this run follows the CPU clock: it cannot be repeated bit for bit")
     if saved is None:
         return session
-    facts = saved.json(TRAINER)
-    _check_data(task, facts.get("data"), allow_data_change, log.note)
+    trainer = Trainer.read(saved)
+    _check_data(task, trainer.data, allow_data_change, log.note)
     _check_files(task, saved)
     here = machine(session.device)
-    if facts.get("machine") != here:
-        log.note(f"not bit-exact from here: the run began on {facts.get('machine')}, this is {here}")
+    if trainer.machine != here:
+        log.note(f"not bit-exact from here: the run began on {trainer.machine}, this is {here}")
     session.restore(saved)
     return session
 
 
-def _check_data(task: Task[Any], before: Any, allow: bool, note: Callable[[str], None]) -> None:
+def _check_data(task: Task[Any], before: Mapping[str, str], allow: bool, note: Callable[[str], None]) -> None:
     now = task.assets.digests
-    known: Mapping[str, str] = before if isinstance(before, Mapping) else {}
-    changed = sorted(name for name in known.keys() | now.keys() if known.get(name) != now.get(name))
+    changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
     if not changed:
         return
     told = f"the data has changed since this run began: {', '.join(changed)}"

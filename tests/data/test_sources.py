@@ -48,7 +48,7 @@ def test_restored_anywhere_any_number_of_times():
         taken = _taken(source, stop, 2)
         while len(taken) < 40:
             follower = _source()
-            follower.restore(source.state())
+            follower.restore(source.state(), {})
             source = follower
             taken += _taken(source, min(rng.randint(1, 9), 40 - len(taken)), 2)
         assert taken == reference
@@ -76,7 +76,7 @@ def test_no_batches_and_a_place_that_is_not_there():
     with pytest.raises(DataError, match=r"the training data gives no batches: is it empty, or is training.batch"):
         Drawn(lambda seed, epoch: [], list, seed=0).take(1)
     with pytest.raises(DataError, match="has 1 batches in epoch 2, but the checkpoint stands at batch 5: it was made"):
-        Drawn(lambda seed, epoch: [[0]], list, seed=0).restore({"epoch": 2, "position": 5})
+        Drawn(lambda seed, epoch: [[0]], list, seed=0).restore({"epoch": 2, "position": 5}, {})
 
 
 def test_for_evaluation_the_first_examples_in_the_same_order_whatever_the_budget():

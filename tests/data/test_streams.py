@@ -48,28 +48,31 @@ def test_a_stream_holds_every_token_once_and_each_row_goes_on(rows, length):
     assert len({id(batch.carry) for batch in batches}) == 1
 
 
-def test_a_new_pass_and_a_restored_stream_begin_without_a_carry():
-    stream = Stream(TEXT, 4, 3)
-    stream.take(1)[0].carry.content = "kept"
-    assert stream.take(1)[0].carry.content == "kept"
+def test_a_new_pass_begins_without_what_was_carried_and_a_restored_stream_with_it():
+    stream, kept = Stream(TEXT, 4, 3), [torch.ones(3, 2, 5), torch.zeros(3, 2, 5)]
+    stream.take(1)[0].carry.tensors = kept
+    state, saved = stream.state(), stream.tensors()
+    assert stream.take(1)[0].carry.tensors is kept
     assert stream.epoch == 1
-    assert stream.take(1)[0].carry.content is None
-    stream.restore({"epoch": 1, "position": 1})
-    assert stream.take(1)[0].carry.content is None
+    # between two passes nothing is carried, whatever the last batch left
+    assert stream.tensors() == {}
+    assert stream.take(1)[0].carry.tensors == []
+    stream.restore(state, saved)
+    assert [one is two for one, two in zip(stream.take(1)[0].carry.tensors, kept, strict=True)] == [True, True]
 
 
 @pytest.mark.parametrize("make", [lambda: Stream(TEXT, 2, 3), lambda: windows(TEXT, 2, 3, seed=5)])
 def test_a_restored_source_continues_exactly(make):
     source = make()
     source.take(1)
-    state, told = source.state(), source.progress()
+    state, tensors, told = source.state(), source.tensors(), source.progress()
     rest = [source.take(2) for _ in range(6)]
     again = make()
-    again.restore(state)
+    again.restore(state, tensors)
     assert again.progress() == told > 0
     assert all(same(one, two) for one, two in zip(rest, [again.take(2) for _ in range(6)], strict=True))
     with pytest.raises(DataError, match="made with other data"):
-        again.restore({"epoch": 0, "position": 99})
+        again.restore({"epoch": 0, "position": 99}, {})
 
 
 def test_processes_share_the_rows_of_a_stream():

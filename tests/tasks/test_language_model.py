@@ -179,7 +179,8 @@ def test_files_restore_a_predictor_and_building_needs_none(make):
         LanguageModel(task.config, Assets({}))
 
 
-def test_a_run_from_recipe_to_continuation_with_resume(values, tmp_path):
+@pytest.mark.parametrize("memory_len", [0, 7])
+def test_a_run_from_recipe_to_continuation_with_resume(values, tmp_path, memory_len):
     training = {
         "learning_rate": 1e-2,
         "warmup_steps": 2,
@@ -188,6 +189,7 @@ def test_a_run_from_recipe_to_continuation_with_resume(values, tmp_path):
         "monitor": "bits_per_char",
     }
     recipe = values | {"task": "language-model", "training": training | {"max_steps": 8, "validate_every": 4}}
+    recipe["model"] = recipe["model"] | ({"memory_len": memory_len, "position": "shaw"} if memory_len else {})
     whole = train(recipe, tmp_path / "whole")
     half = partial(train, recipe, tmp_path / "half")
     half(overrides=["training.max_steps=4"])
@@ -195,6 +197,8 @@ def test_a_run_from_recipe_to_continuation_with_resume(values, tmp_path):
     assert resumed.steps == whole.steps == 8
     assert resumed.metrics == whole.metrics
     assert resumed.metrics["bits_per_char"] < 6
+    weights = [(tmp_path / name / "state/step-00000008/model.safetensors").read_bytes() for name in ("whole", "half")]
+    assert weights[0] == weights[1]
     continuer = headwise.load(tmp_path / "half")
     assert continuer.predict(["ab"]) == headwise.load(tmp_path / "whole").predict(["ab"])
     assert continuer.evaluate([TEXT])["bits_per_char"] < 6
