@@ -130,7 +130,7 @@ class Ours:
         loss.backward()
         gradients = numerics.gradients(self.parameters)
         value, norm = numerics.read_together(loss.detach(), numerics.global_norm(gradients))
-        numerics.clip(gradients, norm, CLIP)
+        numerics.clip(self.parameters, norm, CLIP)
         self.optimizer.step()
         self.optimizer.zero_grad()
         return value * STEPS

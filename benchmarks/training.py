@@ -84,7 +84,7 @@ class Ours:
         gradients = numerics.gradients(self.parameters)
         value, norm = numerics.read_together(loss.detach(), numerics.global_norm(gradients))
         assert numerics.are_finite(value, norm)
-        numerics.clip(gradients, norm, self.config.clip_norm)
+        numerics.clip(self.parameters, norm, self.config.clip_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return value

@@ -2,6 +2,8 @@
 
 import unicodedata
 
+from rich.cells import cell_len, chop_cells
+
 # categories without a picture of their own: controls, lone surrogates, private use; line and paragraph separators.
 # Bidirectional overrides and invisible marks are of category Cf, where the joiners that emoji and scripts need stay.
 _HIDDEN = {"Cc", "Cs", "Co", "Cn", "Zl", "Zp"}
@@ -23,7 +25,7 @@ def columns(text: str) -> int:
     >>> columns("chez"), columns("你好")
     (4, 4)
     """
-    return sum(_width(character) for character in text)
+    return cell_len(text)
 
 
 def shorten(text: str, limit: int) -> str:
@@ -69,16 +71,5 @@ def _escaped(character: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def _width(character: str) -> int:
-    if unicodedata.combining(character) or unicodedata.category(character) in {"Mn", "Me", "Cf"}:
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
-
-
 def _prefix(text: str, limit: int) -> str:
-    used = 0
-    for position, character in enumerate(text):
-        used += _width(character)
-        if used > limit:
-            return text[:position]
-    return text
+    return next(iter(chop_cells(text, limit)), "") if limit > 0 else ""

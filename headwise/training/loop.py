@@ -144,7 +144,7 @@ class Loop:
             known = numerics.out_of_memory(error, session.progress.step, tokens, drawn)
             raise (known or error) from error
         norm_tensor = numerics.global_norm(gradients)
-        self._update(*numerics.read_together(loss, norm_tensor), gradients, tokens, drawn)
+        self._update(*numerics.read_together(loss, norm_tensor), tokens, drawn)
         session.optimizer.zero_grad(set_to_none=True)
         self._report.worked(time.perf_counter() - begun, tokens)
 
@@ -161,14 +161,12 @@ class Loop:
         bf16 = self._config.precision == "bf16"
         return torch.autocast(self._device.type, torch.bfloat16) if bf16 else nullcontext()
 
-    def _update(
-        self, loss: float, norm: float, gradients: list[torch.Tensor], tokens: int, drawn: list[list[int]]
-    ) -> None:
+    def _update(self, loss: float, norm: float, tokens: int, drawn: list[list[int]]) -> None:
         session, progress = self.session, self.session.progress
         if not numerics.are_finite(loss, norm):
             self._skip(loss, norm, drawn)
             return
-        numerics.clip(gradients, norm, self._config.clip_norm)
+        numerics.clip(self._parameters, norm, self._config.clip_norm)
         session.optimizer.step()
         progress.note_loss(loss, norm, tokens)
         if session.mean is not None:

@@ -58,10 +58,13 @@ def global_norm(tensors: list[Tensor]) -> Float[Tensor, ""]:
     return torch.nn.utils.get_total_norm(tensors) if tensors else torch.zeros(())
 
 
-def clip(tensors: list[Tensor], norm: float, limit: float) -> None:
-    """Scales all tensors in place so that their global norm, known to be `norm`, is `limit` at most; 0 is no limit."""
+def clip(parameters: Iterable[nn.Parameter], norm: float, limit: float) -> None:
+    """Scales the gradients in place so that their global norm, known to be `norm`, is `limit` at most; 0 is no limit.
+
+    PyTorch's own function would pass over all gradients where nothing is to be done too.
+    """
     if limit and norm > limit:
-        torch._foreach_mul_(tensors, limit / norm)
+        nn.utils.clip_grads_with_norm_(parameters, limit, torch.tensor(norm))
 
 
 def read_together(loss: Float[Tensor, ""], norm: Float[Tensor, ""]) -> tuple[float, float]:

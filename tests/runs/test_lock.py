@@ -12,7 +12,7 @@ import time
 import pytest
 
 from headwise.errors import MachineError, RunBusy
-from headwise.runs.lock import LOCK, RunLock
+from headwise.runs.lock import OWNER, RunLock
 
 
 def _child_holding(folder):
@@ -40,7 +40,7 @@ def test_second_process_is_refused_and_the_lock_dies_with_its_owner(tmp_path):
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     with RunLock(tmp_path):
-        assert json.loads((tmp_path / LOCK).read_text())["pid"] == os.getpid()
+        assert json.loads((tmp_path / OWNER).read_text())["pid"] == os.getpid()
 
 
 def test_the_same_process_is_refused_too_and_keeps_its_lock(tmp_path):
@@ -63,7 +63,7 @@ def test_a_file_system_without_locks_is_not_told_as_busy(tmp_path, monkeypatch):
     def none(handle, operation):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(fcntl, "lockf", none)
+    monkeypatch.setattr(fcntl, "flock", none)
     with pytest.raises(MachineError, match="the file system gives no locks"), RunLock(tmp_path):
         pass
 
@@ -71,7 +71,7 @@ def test_a_file_system_without_locks_is_not_told_as_busy(tmp_path, monkeypatch):
 def test_an_unreadable_owner_is_another_process(tmp_path):
     pid = _child_holding(tmp_path)
     try:
-        (tmp_path / LOCK).write_bytes(b"\xff{")
+        (tmp_path / OWNER).write_bytes(b"\xff{")
         with pytest.raises(RunBusy, match="is being written by another process; wait"), RunLock(tmp_path):
             pass
     finally:
@@ -80,5 +80,5 @@ def test_an_unreadable_owner_is_another_process(tmp_path):
 
 
 def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(MachineError, match="cannot be written: no such file or directory"), RunLock(tmp_path / "x"):
+    with pytest.raises(MachineError, match="x: no such folder"), RunLock(tmp_path / "x"):
         pass

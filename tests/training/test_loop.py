@@ -88,11 +88,14 @@ def test_the_learning_rate_follows_the_step(tmp_path):
 
 
 def test_clipping():
+    parameters = [torch.nn.Parameter(torch.zeros(1)), torch.nn.Parameter(torch.zeros(1, 1))]
     gradients = [torch.tensor([3.0]), torch.tensor([[4.0]])]
-    clip(gradients, 5.0, 0.0)
-    clip(gradients, 5.0, 6.0)
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient
+    clip(parameters, 5.0, 0.0)
+    clip(parameters, 5.0, 6.0)
     assert global_norm(gradients) == 5.0
-    clip(gradients, 5.0, 2.5)
+    clip(parameters, 5.0, 2.5)
     torch.testing.assert_close(global_norm(gradients), torch.tensor(2.5))
     assert global_norm([]) == 0.0
     assert global_norm([torch.tensor([1.0, math.nan])]).isnan()

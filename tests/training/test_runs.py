@@ -28,7 +28,7 @@ def run(tmp_path):
 
 def test_a_run_folder_has_all_there_is(run):
     names = ["README.md", "config.toml", "labels.json", "log.txt", "manifest.json", "metrics.jsonl"]
-    assert sorted(os.listdir(run)) == [".lock", *names, "model.safetensors", "state"]
+    assert sorted(os.listdir(run)) == [".lock", ".lock.json", *names, "model.safetensors", "state"]
     assert sorted(os.listdir(run / "state")) == ["best.json", "step-00000005", "step-00000010"]
     checkpoint = ["config.toml", "labels.json", "manifest.json", "model.safetensors", "optimizer.safetensors"]
     assert sorted(os.listdir(run / "state" / "step-00000010")) == [*checkpoint, "trainer.json"]
