@@ -19,6 +19,10 @@ help:  ## what there is to make
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps d2l==1.0.3
 	touch $@
 
+.venv/.all: .venv/.ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[wandb,mlflow,trackio]"
+	touch $@
+
 setup: .venv/.ready  ## the virtual environment
 
 demo: .venv/.ready  ## train on the shipped phrasebook, translate, score, draw
@@ -32,7 +36,7 @@ test: .venv/.ready  ## the tests, on two processes
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 	HEADWISE_TEST_ANNOTATIONS=none $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" $(TRANSFORMS)
 
-test-all: .venv/.ready  ## all tests, those that take long too, all under checked annotations
+test-all: .venv/.all  ## all tests, those that take long too, all under checked annotations
 	HEADWISE_TEST_ANNOTATIONS=all $(BIN)/python -m pytest -n 2 --dist worksteal
 	HEADWISE_TEST_ANNOTATIONS=none $(BIN)/python -m pytest -n 2 --dist worksteal $(TRANSFORMS)
 

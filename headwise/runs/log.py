@@ -1,75 +1,94 @@
-"""The record of a run: metrics.jsonl (reproducible but for `timing`), log.txt, TensorBoard by choice, the display."""
+"""The record of a run as one stream of events: metrics.jsonl, log.txt, the display, trackers, and who else listens."""
 
 import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from headwise.errors import ConfigError
 from headwise.runs.commits import commit_file
 from headwise.runs.display import Display
 
 METRICS = "metrics.jsonl"
 TEXT = "log.txt"
 TIMING = "timing"
+# kinds of events that make the curves of a run; with recipe and data they are the same again, but for their timing
+NUMBERED = ("step", "validation", "skipped")
 
 Event = dict[str, Any]
 OnEvent = Callable[[Event], None]
 
 
-class RunLog:
-    """Writes events where they belong, and tells each to `on_event`.
+@runtime_checkable
+class Listener(Protocol):
+    """What takes the events of a run: `event` is the kind (step, validation, skipped, checkpoint, average, note)."""
 
-    A metric line depends on recipe and data alone, except for what stands under `timing`. Lines that the disk refuses
-    are kept and written when it takes them again.
+    def take(self, event: Event) -> None: ...
+
+    def sync(self) -> None:
+        """What was taken survives a power failure from here on, as far as the listener can promise that."""
+
+    def close(self) -> None: ...
+
+
+class RunLog:
+    """Hands every event to the files of the run folder, the display and all who listen.
+
+    A line of metrics.jsonl depends on recipe and data alone, except for what stands under `timing`. Lines that the
+    disk refuses are kept and written when it takes them again.
+
+    Args:
+        listeners: trackers and the like; one that fails is told of and left out from then on.
+        on_event: called with every event; what it raises ends the run.
     """
 
-    def __init__(self, run: Path, display: Display, *, tensorboard: bool, on_event: OnEvent | None) -> None:
+    def __init__(
+        self, run: Path, display: Display, *, listeners: Iterable[Listener] = (), on_event: OnEvent | None = None
+    ) -> None:
         self.display = display
         self._metrics = _Lines(run / METRICS)
         self._text = _Lines(run / TEXT)
+        self._listeners = list(listeners)
         self._on_event = on_event
-        self._board = _board(run) if tensorboard else None
 
-    def metric(self, event: Event) -> None:
-        """A line of metrics.jsonl. Numbers that are not finite become null, since JSON has none."""
-        self._metrics.add(json.dumps(_plain(event), ensure_ascii=False))
-        if self._board is not None:
-            _to_board(self._board, event)
-        self.tell(event)
+    def emit(self, event: Event) -> None:
+        """Tells an event to all. Numbers that are not finite become null in metrics.jsonl, since JSON has none."""
+        if event["event"] in NUMBERED:
+            self._metrics.add(json.dumps(_plain(event), ensure_ascii=False))
+        self._each(lambda listener: listener.take(event))
+        if self._on_event is not None:
+            self._on_event(event)
 
     def note(self, text: str) -> None:
-        """A line of log.txt, with the time, and of the display."""
-        self.remember(text)
-        self.display.line(text)
-
-    def remember(self, text: str) -> None:
-        """A line of log.txt alone."""
+        """A text for people: a line of log.txt, with the time, and of the display."""
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
         for line in text.splitlines():
             self._text.add(f"{stamp}  {line}")
-
-    def tell(self, event: Event) -> None:
-        """Hands an event to `on_event` without writing it."""
-        if self._on_event is not None:
-            self._on_event(event)
+        self.display.line(text)
+        self.emit({"event": "note", "text": text})
 
     def sync(self) -> None:
         """Makes the lines so far survive a power failure; called before a checkpoint that stands after them."""
         self._metrics.sync()
-        if self._board is not None:
-            self._board.flush()
+        self._each(lambda listener: listener.sync())
 
     def close(self) -> None:
-        """Closes files and display."""
+        """Closes files, listeners and display."""
+        self._each(lambda listener: listener.close())
         self.display.close()
         self._metrics.close()
         self._text.close()
-        if self._board is not None:
-            self._board.close()
+
+    def _each(self, tell: Callable[[Listener], None]) -> None:
+        for listener in list(self._listeners):
+            try:
+                tell(listener)
+            except Exception as error:
+                # a service out of reach is no reason to lose a training
+                self._listeners.remove(listener)
+                self.note(f"{listener} gets no more events: {type(error).__name__}: {str(error)[:200]}")
 
 
 def cut_metrics(run: Path, step: int) -> None:
@@ -118,39 +137,6 @@ class _Lines:
                 self._waiting = self._waiting[os.write(self._handle, self._waiting) :]
         except OSError:
             return
-
-
-@runtime_checkable
-class _Board(Protocol):
-    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None: ...
-
-    def add_text(self, tag: str, text_string: str, global_step: int) -> None: ...
-
-    def flush(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
-def _board(run: Path) -> _Board:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise ConfigError(
-            "training.tensorboard = true needs TensorBoard; install it with: pip install 'headwise[tensorboard]'"
-        ) from None
-    writer: _Board = SummaryWriter(run / "tensorboard")
-    return writer
-
-
-def _to_board(board: _Board, event: Mapping[str, Any]) -> None:
-    step = event["step"]
-    group = "valid" if event["event"] == "validation" else "train"
-    numbers = {**event, **event.get("metrics", {}), **event.get(TIMING, {})}
-    for name, value in numbers.items():
-        if isinstance(value, int | float) and name != "step":
-            board.add_scalar(f"{group}/{name}", float(value), step)
-    for place, sample in enumerate(event.get("samples", [])):
-        board.add_text(f"samples/{place}", sample, step)
 
 
 def _plain(value: Any) -> Any:

@@ -78,7 +78,7 @@ def _publish_average(session: Session, checkpoints: Checkpoints, log: RunLog, gu
     better = best is not None and (value < best if smaller_is_better(session) else value > best)
     told = f"average of the checkpoints of steps {', '.join(map(str, steps))}: {config.monitor} {value:.4g}, "
     log.note(told + ("better than the best single one, and published" if better else "no better than the best one"))
-    log.tell({"event": "average", "step": progress.step, "steps": steps, "metrics": metrics, "best": better})
+    log.emit({"event": "average", "step": progress.step, "steps": steps, "metrics": metrics, "best": better})
     if not better:
         return None
     files = {**session.model_files(), MODEL: TensorFile(mean, tied)}

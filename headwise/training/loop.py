@@ -97,7 +97,7 @@ class Loop:
             self._log.note(f"checkpoint of step {progress.step} not saved, to be tried again at the next: {error}")
             return False
         self._saved = state
-        self._log.tell({"event": "checkpoint", "step": progress.step, "path": str(path)})
+        self._log.emit({"event": "checkpoint", "step": progress.step, "path": str(path)})
         best, self._best = self._best, None
         if best is not None:
             self._publish(best, retry=retry)
@@ -176,7 +176,7 @@ class Loop:
         progress = self.session.progress
         progress.note_skip()
         reason = f"loss {loss:g}, gradient norm {norm:g}"
-        self._log.metric({"event": "skipped", "step": progress.step, "reason": reason, "batches": drawn})
+        self._log.emit({"event": "skipped", "step": progress.step, "reason": reason, "batches": drawn})
         self._log.note(f"step {progress.step} skipped: {reason}; its examples are in metrics.jsonl")
         numerics.check_finite(self.session.model.state_dict(), progress.step)
         if progress.skipped_in_row >= _MOST_SKIPPED_IN_A_ROW:

@@ -103,9 +103,10 @@ class TrainingConfig(Config):
     print_every_s: float = Field(
         default=10.0, ge=0, description="seconds between progress lines where there is no terminal"
     )
-    tensorboard: bool = Field(
-        default=False, description="write TensorBoard events; needs the extra headwise[tensorboard]"
+    trackers: tuple[Literal["tensorboard", "wandb", "mlflow", "trackio"], ...] = Field(
+        default=(), description="services that draw the curves of the run; each needs the extra of its name"
     )
+    tracker_project: str = Field(default="headwise", description="what they file the run under")
 
     @model_validator(mode="after")
     def _consistent(self) -> "TrainingConfig":
@@ -149,7 +150,8 @@ MAY_CHANGE = MAY_MOVE | frozenset(
         "on_disk_full",
         "print_every_s",
         "device",
-        "tensorboard",
+        "trackers",
+        "tracker_project",
     )
 )
 
@@ -188,9 +190,14 @@ def parse_recipe(data: bytes, name: str) -> Recipe:
 
 def differences(old: Recipe, new: Recipe) -> dict[str, tuple[Any, Any]]:
     """Keys whose values differ, as key -> (old, new)."""
-    before, after = _flat(old.model_dump(mode="json")), _flat(new.model_dump(mode="json"))
+    before, after = flattened(old), flattened(new)
     keys = sorted(before.keys() | after.keys())
     return {key: (before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)}
+
+
+def flattened(recipe: Recipe) -> dict[str, Any]:
+    """All values by `section.key`."""
+    return _flat(recipe.model_dump(mode="json"))
 
 
 @functools.cache

@@ -51,13 +51,13 @@ class Reporter:
             "tokens": progress.tokens,
             "skipped": progress.skipped,
         }
-        self._log.metric({**event, TIMING: self._timing()})
+        self._log.emit({**event, TIMING: self._timing()})
 
     def validation(self, metrics: dict[str, float], samples: list[str], best: bool) -> None:
         """A line of metrics on a validation, and its scores and samples for people."""
         step, epoch = self._session.progress.step, round(self._session.source.progress(), 6)
         event = {"event": "validation", "step": step, "epoch": epoch, "metrics": metrics, "best": best}
-        self._log.metric({**event, "samples": samples, TIMING: self._timing()})
+        self._log.emit({**event, "samples": samples, TIMING: self._timing()})
         told = "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
         self._log.note(f"validation at step {step}: {told}{'  (best)' if best else ''}")
         for sample in samples:

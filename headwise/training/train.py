@@ -20,6 +20,7 @@ from headwise.runs.lock import RunLock
 from headwise.runs.log import OnEvent, RunLog, cut_metrics
 from headwise.runs.publish import CONFIG, OWN_FILES
 from headwise.runs.reading import Saved, read_folder
+from headwise.runs.trackers import open_trackers
 from headwise.tasks import registry
 from headwise.tasks.task import Task
 from headwise.training import recipes
@@ -27,7 +28,7 @@ from headwise.training.finish import finish, publish_best
 from headwise.training.loop import Loop
 from headwise.training.numerics import settled
 from headwise.training.randomness import isolated
-from headwise.training.recipe import MAY_CHANGE, MAY_MOVE, Recipe, as_recipe, differences, parse_recipe
+from headwise.training.recipe import MAY_CHANGE, MAY_MOVE, Recipe, as_recipe, differences, flattened, parse_recipe
 from headwise.training.reporter import CpuClock
 from headwise.training.session import Session, Trainer, machine
 from headwise.training.signals import StopSignal
@@ -82,7 +83,8 @@ def train(
         overrides: `section.key=value` settings on top of the recipe.
         allow_data_change: go on although the data files are not those that the run began with.
         allow_schedule_change: go on although a limit has changed over which the learning rate is laid out.
-        on_event: called with every event: steps, validations, skipped steps, checkpoints.
+        on_event: called with every event, as a dict whose "event" is step, validation, skipped, checkpoint, average or
+            note.
 
     Raises:
         ConfigError: a wrong recipe, one that is not the folder's, or a folder that is no run folder.
@@ -144,7 +146,8 @@ def _train(
     training = recipe.training
     cut_metrics(run, saved.facts["step"] if saved is not None else -1)
     display = Display(every_s=training.print_every_s)
-    log = RunLog(run, display, tensorboard=training.tensorboard, on_event=on_event)
+    trackers = open_trackers(run, training.trackers, training.tracker_project, flattened(recipe))
+    log = RunLog(run, display, listeners=trackers, on_event=on_event)
     with closing(log), runtime.products_as(_products(saved)):
         for note in notes:
             log.note(note)

@@ -9,7 +9,6 @@ import sys
 import pytest
 from training_toy import recipe
 
-from headwise.errors import ConfigError
 from headwise.runs.display import Display
 from headwise.runs.log import RunLog, cut_metrics, read_metrics
 from headwise.training.train import train
@@ -102,27 +101,61 @@ def test_training_outlives_a_closed_output(tmp_path, monkeypatch):
 
 
 def _log(folder, **options):
-    return RunLog(folder, Display(io.StringIO()), **{"tensorboard": False, "on_event": None, **options})
+    return RunLog(folder, Display(io.StringIO()), **options)
 
 
-def test_metrics_are_json_and_told(tmp_path):
+def test_metrics_are_json_and_all_events_are_told(tmp_path):
     told = []
     log = _log(tmp_path, on_event=told.append)
     event = {"event": "step", "step": 1, "loss": float("nan"), "deep": [{"a": float("inf")}], "text": "家\u2028\ud800"}
-    log.metric(event)
+    log.emit(event)
+    log.emit({"event": "checkpoint", "step": 1})
     log.note("two\nlines")
     log.close()
     # half a character, which UTF-8 cannot have, is written as the escape that JSON has for it
     expected = {"event": "step", "step": 1, "loss": None, "deep": [{"a": None}], "text": "家\u2028\ud800"}
     assert read_metrics(tmp_path) == [expected]
-    assert told == [event]
+    assert told == [event, {"event": "checkpoint", "step": 1}, {"event": "note", "text": "two\nlines"}]
     assert [line[21:] for line in (tmp_path / "log.txt").read_text().splitlines()] == ["two", "lines"]
     assert read_metrics(tmp_path / "nowhere") == []
 
 
+class Faulty:
+    """Listens to one event."""
+
+    def __init__(self):
+        self.taken = []
+
+    def __str__(self):
+        return "faulty"
+
+    def take(self, event):
+        if self.taken:
+            raise ConnectionError("no network")
+        self.taken.append(event["step"])
+
+    def sync(self):
+        pass
+
+    def close(self):
+        raise AssertionError("it was left out")
+
+
+def test_a_listener_that_fails_is_told_of_and_left_out(tmp_path):
+    listener = Faulty()
+    log = _log(tmp_path, listeners=[listener])
+    for step in (1, 2, 3):
+        log.emit({"event": "step", "step": step})
+    log.close()
+    assert listener.taken == [1]
+    text = (tmp_path / "log.txt").read_text()
+    assert text.count("faulty gets no more events: ConnectionError: no network") == 1
+    assert len(read_metrics(tmp_path)) == 3
+
+
 def test_lines_wait_while_the_disk_is_full(tmp_path, monkeypatch):
     log = _log(tmp_path)
-    log.metric({"event": "step", "step": 1})
+    log.emit({"event": "step", "step": 1})
     real = os.write
 
     def half(handle, data):
@@ -131,9 +164,9 @@ def test_lines_wait_while_the_disk_is_full(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "full")
 
     monkeypatch.setattr(os, "write", half)
-    log.metric({"event": "step", "step": 2})
+    log.emit({"event": "step", "step": 2})
     monkeypatch.undo()
-    log.metric({"event": "step", "step": 3})
+    log.emit({"event": "step", "step": 3})
     log.close()
     assert [event["step"] for event in read_metrics(tmp_path)] == [1, 2, 3]
 
@@ -155,22 +188,3 @@ def test_at_most_one_plain_line_in_a_while(tmp_path, capfd):
     lines = capfd.readouterr().err.splitlines()
     assert sum(line.startswith("step ") for line in lines) == 1
     assert lines[-1].startswith("finished: max_steps after 30 steps; the model is in ")
-
-
-@pytest.mark.slow
-def test_tensorboard_by_choice(tmp_path):
-    pytest.importorskip("tensorboard")
-    run = train(recipe({"max_steps": 6, "tensorboard": True}), tmp_path / "run").folder
-    assert len(os.listdir(run / "tensorboard")) == 1
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    events = EventAccumulator(str(run / "tensorboard"))
-    events.Reload()
-    assert {"train/loss", "train/lr", "valid/loss", "valid/accuracy"} <= set(events.Tags()["scalars"])
-    assert [value.step for value in events.Scalars("valid/loss")] == [5, 6]
-
-
-def test_tensorboard_that_is_not_installed(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(ConfigError, match=r"needs TensorBoard; install it with: pip install 'headwise\[tensorboard\]'"):
-        _log(tmp_path, tensorboard=True)
