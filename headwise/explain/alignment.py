@@ -48,6 +48,15 @@ def pharaoh(weights: Float[Array, "targets sources"], *, threshold: float | None
     return " ".join(f"{source}-{target}" for source, target in links(weights, threshold=threshold, mutual=mutual))
 
 
+def diagonal(sources: int, targets: int) -> list[tuple[int, int]]:
+    """The links of a word aligner that knows nothing: each target word with the source word at the same share of text.
+
+    >>> diagonal(3, 6)
+    [(0, 0), (0, 1), (1, 2), (1, 3), (2, 4), (2, 5)]
+    """
+    return [((2 * target + 1) * sources // (2 * targets), target) for target in range(targets if sources else 0)]
+
+
 def words(text: str, offsets: Sequence[tuple[int, int]]) -> list[int]:
     """For each token, given by its offsets in the text, the number of the whitespace-separated word it is part of.
 
