@@ -24,8 +24,12 @@ def align(
     data: Annotated[Path, typer.Argument(help="File of sentence pairs, or the first of two parallel files.")],
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
     columns: Annotated[tuple[int, int] | None, typer.Option(help="Source and target column of a TSV, from 0.")] = None,
-    layer: Annotated[int | None, typer.Option(help="Layer, by number from 0; the last but one if absent.")] = None,
+    layer: Annotated[int, typer.Option(help="Layer, by number from 0; -1 is the last.")] = -1,
     heads: Annotated[str | None, typer.Option(help="Its heads, such as 0 or 1,3; the mean of all if absent.")] = None,
+    shift: Annotated[
+        bool, typer.Option("--shift", help="Weights of the step that reads a word, not writes it.")
+    ] = False,
+    diagonal: Annotated[float, typer.Option(min=0, help="How much the diagonal is preferred; 0: not at all.")] = 8.0,
     mutual: Annotated[bool, typer.Option("--mutual", help="Only links that are strongest in both directions.")] = False,
     gold: Annotated[Path | None, typer.Option(help="Links to score against: 0-1 is sure, 0p1 possible.")] = None,
     gold_reversed: Annotated[bool, typer.Option("--gold-reversed", help="Gold links name the target first.")] = False,
@@ -44,7 +48,7 @@ def align(
     from headwise.predictors.aligning import Aligning
 
     runtime.apply(fast_products=False)
-    how = Aligning(layer, heads_of(heads), mutual=mutual)
+    how = Aligning(layer, heads_of(heads), shift, diagonal, mutual)
     pairs = read_pairs(data, target_path=target_data, columns=columns, empty="keep")
     wanted = None if gold is None else _gold(gold, gold_reversed, pairs)
     kept = _short(pairs, longest, data)

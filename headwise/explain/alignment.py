@@ -57,6 +57,16 @@ def diagonal(sources: int, targets: int) -> list[tuple[int, int]]:
     return [((2 * target + 1) * sources // (2 * targets), target) for target in range(targets if sources else 0)]
 
 
+def near_diagonal(targets: int, sources: int, strength: float) -> Float[np.ndarray, "targets sources"]:
+    """exp(-strength * |i / sources - j / targets|) for source word i and target word j, counted from their middles.
+
+    >>> near_diagonal(1, 2, 4.0).round(3).tolist(), near_diagonal(2, 2, 4.0).round(3).tolist()
+    ([[0.368, 0.368]], [[1.0, 0.135], [0.135, 1.0]])
+    """
+    across, down = ((np.arange(count) + 0.5) / max(1, count) for count in (sources, targets))
+    return np.exp(-strength * np.abs(across[None, :] - down[:, None]))
+
+
 def words(text: str, offsets: Sequence[tuple[int, int]]) -> list[int]:
     """For each token, given by its offsets in the text, the number of the whitespace-separated word it is part of.
 

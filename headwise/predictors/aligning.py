@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from torch import nn
 
 from headwise.data.batches import PairBatch
 from headwise.errors import ConfigError, Unsupported
-from headwise.explain.alignment import links, merge
+from headwise.explain.alignment import links, merge, near_diagonal
 from headwise.predictors import looking
 from headwise.records import Trace
 
@@ -18,21 +19,26 @@ Links = list[tuple[int, int]]
 class Aligning:
     """How attention becomes links.
 
+    A weight is divided by the mean over all steps, so that what is always looked at, such as a full stop, is not linked
+    to everything, and multiplied by exp(-diagonal * |i / I - j / J|), for word i of I and word j of J (counted from
+    their middles).
+
     Args:
-        layer: number from 0 among the layers that look from target to source (-1 is the last); None: the last but
-            one, which aligns best in a Transformer.
+        layer: number from 0 among the layers that look from target to source; -1 is the last.
         heads: numbers from 0, whose mean is taken; None: all.
-        shift: a target token has the weights of the step that reads it, the one after the step that writes it; None:
-            where the decoder has self-attention, so that this step knows the token.
+        shift: a target token has the weights of the step that reads it, the one after the step that writes it.
+        diagonal: how much links between words at the same share of both sentences are preferred; 0: not at all.
         mutual: only links that are strongest in both directions.
 
-    Source: Garg et al. 2019, arXiv:1909.02074, for the layer and for words from subwords; Chen et al. 2020,
-        arXiv:2004.14837, for the shift.
+    Source: Garg et al. 2019, arXiv:1909.02074, for words from subwords; Chen et al. 2020, arXiv:2004.14837, for the
+        shift; Dyer et al. 2013, "A Simple, Fast, and Effective Reparameterization of IBM Model 2", equation 2, for the
+        diagonal.
     """
 
-    layer: int | None = None
+    layer: int = -1
     heads: tuple[int, ...] | None = None
-    shift: bool | None = None
+    shift: bool = False
+    diagonal: float = 8.0
     mutual: bool = False
 
 
@@ -56,30 +62,32 @@ def word_links(
         ConfigError: for a layer or head that is not there.
     """
     trace = looking.traced(model, batch.src, batch.src_lens, batch.tgt_in)
-    name, shift = chosen_layer(trace, how.layer), how.shift
-    if shift is None:
-        shift = any(record.kind == "self" and record.name.startswith("decoder") for record in trace)
+    name = chosen_layer(trace, how.layer)
     weights = looking.numbers(trace, name)
-    heads = range(weights.shape[1]) if how.heads is None else how.heads
+    heads = list(range(weights.shape[1])) if how.heads is None else list(how.heads)
     for head in heads:
         if not 0 <= head < weights.shape[1]:
             raise ConfigError(f"head {head} is not there; {name} has heads 0 to {weights.shape[1] - 1}")
-    mean = weights[:, list(heads)].mean(axis=1)
-    found = []
-    for row, (keys, queries) in enumerate(zip(source_words, target_words, strict=True)):
-        # the step that writes the end token is the one that reads the last token
-        steps = slice(1, len(queries)) if shift else slice(0, len(queries) - 1)
-        found.append(links(merge(mean[row, steps, : len(keys)], queries[:-1], keys), mutual=how.mutual))
-    return found
+    mean = weights[:, heads].mean(axis=1)
+    return [
+        _linked(mean[row, : len(queries), : len(keys)], queries, keys, how)
+        for row, (keys, queries) in enumerate(zip(source_words, target_words, strict=True))
+    ]
 
 
-def chosen_layer(trace: Trace, layer: int | None) -> str:
+def _linked(weights: np.ndarray, queries: Sequence[int], keys: Sequence[int], how: Aligning) -> Links:
+    # the step that writes the end token is the one that reads the last token
+    steps = weights[1:] if how.shift else weights[:-1]
+    usual = merge(weights, [0] * len(weights), keys)
+    found = merge(steps, queries[:-1], keys) / np.where(usual > 0, usual, 1.0)
+    return links(found * near_diagonal(found.shape[0], found.shape[1], how.diagonal), mutual=how.mutual)
+
+
+def chosen_layer(trace: Trace, layer: int) -> str:
     """The name of the layer to align with; `layer` as in `Aligning`."""
     names = [record.name for record in trace if record.kind == "cross"]
     if not names:
         raise Unsupported("this model has no attention from target to source, so it gives no alignments")
-    if layer is None:
-        return names[max(0, len(names) - 2)]
     if not -len(names) <= layer < len(names):
         raise ConfigError(f"layer {layer} is not there; the model has {len(names)} cross-attention layers, from 0")
     return names[layer]

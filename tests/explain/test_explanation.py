@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -6,7 +8,7 @@ from headwise.data.readers import Pair
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError, Unsupported
-from headwise.explain.alignment import focus
+from headwise.explain.alignment import diagonal, focus
 from headwise.explain.explanation import Explanation, Layer
 from headwise.models.recurrent import RecurrentConfig, build_recurrent
 from headwise.models.transformer import build_transformer
@@ -41,7 +43,8 @@ def explanation():
 
 def made(attention, kind="cross"):
     layers = {
-        name: Layer(values, ["x"] * values.shape[1], ["a"] * values.shape[2], kind) for name, values in attention.items()
+        name: Layer(values, ["x"] * values.shape[1], ["a"] * values.shape[2], kind)
+        for name, values in attention.items()
     }
     return Explanation("s", "t", layers)
 
@@ -201,12 +204,25 @@ def test_mutual_links_are_some_of_the_links():
         assert set(mutual) <= set(every)
 
 
+@pytest.mark.parametrize("strength", [0.0, 3.0])
 @pytest.mark.parametrize(("shift", "first"), [(False, 0), (True, 1)])
-def test_links_are_the_strongest_of_the_steps_that_write_a_word_or_that_read_it(shift, first):
+def test_links_are_the_strongest_of_the_steps_that_write_a_word_or_that_read_it(shift, first, strength):
     looked_at = translator()
-    weights = looked_at.explain(SOURCES[0], TARGETS[0]).weights(1, heads=1)[first : first + 5, :4]
-    wanted = sorted((int(row.argmax()), place) for place, row in enumerate(weights))
-    assert looked_at.align(PAIRS[:1], Aligning(layer=1, heads=(1,), shift=shift)) == [wanted]
+    weights = looked_at.explain(SOURCES[0], TARGETS[0]).weights(0, heads=1)[:, :4]
+    wanted = []
+    for target in range(5):
+        odds = [
+            weights[first + target, source] / weights[:, source].mean()
+            * math.exp(-strength * abs((source + 0.5) / 4 - (target + 0.5) / 5))
+            for source in range(4)
+        ]  # fmt: skip
+        wanted.append((odds.index(max(odds)), target))
+    how = Aligning(layer=0, heads=(1,), shift=shift, diagonal=strength)
+    assert looked_at.align(PAIRS[:1], how) == [sorted(wanted)]
+
+
+def test_a_strong_diagonal_is_all_that_counts():
+    assert translator().align(PAIRS[1:], Aligning(diagonal=1e3)) == [diagonal(3, 3)] == [[(0, 0), (1, 1), (2, 2)]]
 
 
 @pytest.mark.parametrize("length", [2, 3, 4, 5])
@@ -220,7 +236,7 @@ def test_a_text_that_was_cut_ends_with_the_end_token(length):
     ("how", "message"),
     [
         (Aligning(layer=2), "layer 2 is not there; the model has 2 cross-attention layers, from 0"),
-        (Aligning(heads=(0, 2)), "head 2 is not there; decoder.blocks.0.cross_attention has heads 0 to 1"),
+        (Aligning(heads=(0, 2)), "head 2 is not there; decoder.blocks.1.cross_attention has heads 0 to 1"),
     ],
 )
 def test_a_layer_or_head_that_does_not_align_is_named(how, message):
