@@ -14,7 +14,7 @@ from headwise.errors import ConfigError, MachineError
 
 FORMATS = ("png", "svg", "pdf")
 SCREEN_DPI = 110
-PRINT_DPI = 150
+PRINT_DPI = 120
 
 Array = np.ndarray | Tensor
 

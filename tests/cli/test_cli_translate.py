@@ -4,15 +4,17 @@ import json
 import os
 import threading
 import tomllib
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 import headwise as package
 from headwise.decoding.options import asked
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError
-from headwise.explain.canvas import picture
 from headwise.explain.explanation import Explanation
+from headwise.explain.figures import heatmap
 
 
 def _given(method, given, n_best):
@@ -194,7 +196,7 @@ def test_explain_draws_one_page_and_a_table(headwise, trained, tmp_path):
 
 def test_explain_draws_every_layer_where_it_is_asked_for(headwise, trained, tmp_path, monkeypatch):
     # the figures themselves are drawn in another test
-    monkeypatch.setattr(Explanation, "figures", lambda self: dict.fromkeys(self.layers, picture(1, 1)))
+    monkeypatch.setattr(Explanation, "figures", lambda self: dict.fromkeys(self.layers, heatmap(np.eye(2), "ab", "ab")))
     assert headwise("explain", trained, "one and two .", "--folder", tmp_path, "--all", "--format", "svg")[0] == 0
     names = [f"decoder.blocks.{layer}.{kind}_attention" for layer in (0, 1) for kind in ("cross", "self")]
     wanted = ["attention", *names, "encoder.blocks.0.self_attention"]
@@ -367,3 +369,11 @@ def test_a_file_is_scored_as_it_stands_whatever_the_recipe_says_of_its_own(headw
     assert (code, err) == (0, "")
     assert json.loads(out)["examples"] == len(lines)
     assert out == headwise("evaluate", tmp_path / "run", "--json")[1]
+
+
+def test_the_line_of_the_readme_that_draws_a_picture(trained, tmp_path, monkeypatch):
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    (line,) = [line for line in readme.splitlines() if line.startswith("translator.explain(")]
+    monkeypatch.chdir(tmp_path)
+    exec(line, {"translator": package.load(trained)})
+    assert [path.read_bytes()[:4] for path in tmp_path.iterdir()] == [b"\x89PNG"]
