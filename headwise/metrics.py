@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from headwise.errors import DataError
@@ -163,6 +163,39 @@ def macro_f1(right: Sequence[float], predicted: Sequence[float], gold: Sequence[
     """
     found = [f1(*counts) for counts in zip(right, predicted, gold, strict=True) if counts[1] + counts[2]]
     return math.fsum(found) / len(found) if found else math.nan
+
+
+def alignment_scores(
+    found: Sequence[Collection[tuple[int, int]]],
+    sure: Sequence[Collection[tuple[int, int]]],
+    possible: Sequence[Collection[tuple[int, int]]],
+) -> dict[str, float]:
+    """Alignment error rate, precision and recall of word links, in percent, over all pairs at once.
+
+    AER = 1 - (|A & S| + |A & P|) / (|A| + |S|), precision = |A & P| / |A|, recall = |A & S| / |S|
+
+    with A the links that were found, S the sure ones and P the sure and the possible ones; NaN for shares of nothing.
+
+    Args:
+        found, sure, possible: the links of each pair; a sure link counts as possible whether it is among them or not.
+
+    Source: Och and Ney 2003, "A Systematic Comparison of Various Statistical Alignment Models", section 5.1.
+
+    >>> alignment_scores([[(0, 0), (1, 0), (2, 2)]], [[(0, 0)]], [[(1, 0)]])["aer"]
+    25.0
+    """
+    if not len(found) == len(sure) == len(possible):
+        raise DataError(f"links of {len(found)} pairs do not pair with gold links of {len(sure)} and {len(possible)}")
+    counts: Counter[str] = Counter()
+    for links, certain, others in zip(map(set, found), map(set, sure), map(set, possible), strict=True):
+        allowed = certain | others
+        counts.update(found=len(links), sure=len(certain), hits=len(links & certain), allowed=len(links & allowed))
+    both, right = counts["found"] + counts["sure"], counts["hits"] + counts["allowed"]
+    return {
+        "aer": 100 * (1 - right / both) if both else math.nan,
+        "precision": 100 * counts["allowed"] / counts["found"] if counts["found"] else math.nan,
+        "recall": 100 * counts["hits"] / counts["sure"] if counts["sure"] else math.nan,
+    }
 
 
 def _grams(tokens: list[str], n: int) -> Counter[tuple[str, ...]]:

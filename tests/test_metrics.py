@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from headwise.errors import DataError
-from headwise.metrics import bleu, chrf, f1, macro_f1, perplexity, textbook_bleu, token_accuracy
+from headwise.metrics import alignment_scores, bleu, chrf, f1, macro_f1, perplexity, textbook_bleu, token_accuracy
 
 
 @pytest.mark.parametrize(
@@ -92,3 +92,21 @@ def test_macro_f1_is_over_classes_that_occur():
         (0.5 + 1 + 0) / 3
     )
     assert math.isnan(macro_f1([0.0], [0.0], [0.0]))
+
+
+def test_alignment_scores_are_those_of_all_pairs_at_once():
+    found, sure, possible = [[(0, 0), (1, 1), (2, 0)], [(0, 1)]], [[(0, 0), (3, 3)], []], [[(0, 0), (1, 1)], []]
+    # |A| = 4, |S| = 2, |A & S| = 1, |A & P| = 2
+    wanted = {"aer": 100 * (1 - 3 / 6), "precision": 50.0, "recall": 50.0}
+    assert alignment_scores(found, sure, possible) == wanted
+
+
+def test_links_that_are_all_sure_or_possible_have_no_error_if_no_sure_one_is_missing():
+    scores = alignment_scores([[(0, 0), (1, 1)]], [[(0, 0)]], [[(0, 0), (1, 1), (5, 5)]])
+    assert scores == {"aer": 0.0, "precision": 100.0, "recall": 100.0}
+
+
+def test_alignment_scores_of_nothing_are_nan_and_of_other_pairs_an_error():
+    assert all(math.isnan(value) for value in alignment_scores([[]], [[]], [[]]).values())
+    with pytest.raises(DataError, match="links of 2 pairs do not pair with gold links of 1 and 1"):
+        alignment_scores([[], []], [[]], [[]])

@@ -33,9 +33,9 @@ def demo(run: Annotated[Path, typer.Option(help="Run folder.")] = Path("runs/dem
         typer.echo(f"{source:<12} → {output}")
     typer.echo()
     found = translator.explain(EXPLAINED)
-    describe(found, None, top=3)
+    describe(found)
     figures = run / "figures"
-    paths = found.write(figures) if found.cross() else []
+    paths = found.write(figures)
     paths.append(save(training_curve(read_metrics(run), title=str(run)), figures / "training.png"))
     typer.echo("figures:")
     for path in paths:

@@ -36,9 +36,9 @@ def _extra(module: str, extra: str) -> Row:
 
 
 def _fonts() -> list[Row]:
-    from headwise.explain.fonts import NONE, report
+    from headwise.explain.fonts import ADVICE, NONE, report
 
-    return [(script, font, "apt-get install fonts-noto-cjk" if font == NONE else "") for script, font in report()]
+    return [(script, font, ADVICE if font == NONE else "") for script, font in report()]
 
 
 def _data() -> list[Row]:

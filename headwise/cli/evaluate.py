@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -41,7 +42,7 @@ def evaluate(
     show(scores, f"{run} on {len(found):,} examples of {data or f'its {split} part'}")
 
 
-def show(scores: dict[str, float | str], title: str) -> None:
+def show(scores: Mapping[str, float | str], title: str) -> None:
     """Prints scores as a table, texts such as signatures below it."""
     from rich.console import Console
     from rich.table import Table

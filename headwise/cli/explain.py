@@ -1,9 +1,11 @@
-"""`headwise explain`: pictures and a table of where a model looks while it answers."""
+"""`headwise explain`: a picture and a table of where a model looks while it answers."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
     from headwise.explain.explanation import Explanation
@@ -13,32 +15,51 @@ def explain(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     text: Annotated[str, typer.Argument(help="The input.")],
     target: Annotated[str | None, typer.Option(help="Output to look at; the model's own if not given.")] = None,
-    folder: Annotated[Path, typer.Option(help="Where to write the figures.")] = Path("figures"),
+    folder: Annotated[Path, typer.Option(help="Where to write the picture.")] = Path("figures"),
     formats: Annotated[str, typer.Option("--format", help="png, svg, pdf; several joined by commas.")] = "png",
-    layer: Annotated[str | None, typer.Option(help="Layer of the alignment, by number or name.")] = None,
-    top: Annotated[int, typer.Option(min=1, help="Source tokens to list for each target token.")] = 3,
+    layer: Annotated[str | None, typer.Option(help="Layer of the large map, by number from 0 or by name.")] = None,
+    heads: Annotated[str | None, typer.Option(help="Its heads, such as 0 or 1,3; the mean of all if absent.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Draw each layer in a picture of its own too.")] = False,
+    top: Annotated[int, typer.Option(min=1, help="Tokens to list for each token that looks.")] = 3,
     table: Annotated[bool, typer.Option("--table", help="Print the table alone and draw nothing.")] = False,
 ) -> None:
-    """Draw the alignment and the attention of every layer, and list what each target token looks at."""
+    """Draw on one page where a model looks, and list what each token looks at."""
     import headwise
     from headwise import runtime
 
     runtime.apply(fast_products=False)
     predictor = headwise.load(run)
     found: Explanation = predictor.explain(predictor.parse(text), target)
-    chosen = int(layer) if layer is not None and layer.removeprefix("-").isdecimal() else layer
-    paths = [] if table else found.write(folder, [kind.strip() for kind in formats.split(",")], chosen)
-    describe(found, chosen, top)
+    chosen, only = numbered(layer), heads_of(heads)
+    kinds = [kind.strip() for kind in formats.split(",")]
+    paths = [] if table else found.write(folder, kinds, chosen, only, every=every)
+    describe(found, chosen, only, top)
     for path in paths:
         typer.echo(str(path))
 
 
-def describe(found: "Explanation", layer: str | int | None, top: int) -> None:
-    """Prints the output, the table of the alignment, and how far rows are from summing to one."""
+def numbered(layer: str | None) -> str | int | None:
+    """A layer as the command line names it: a number, or a name."""
+    return int(layer) if layer is not None and layer.removeprefix("-").isdecimal() else layer
+
+
+def heads_of(text: str | None) -> tuple[int, ...] | None:
+    """Numbers of heads, joined by commas; None: all. Raises: ConfigError for anything else."""
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise ConfigError(f"--heads '{text}': give numbers from 0 joined by commas, such as 0,2")
+    return tuple(map(int, parts))
+
+
+def describe(
+    found: "Explanation", layer: str | int | None = None, heads: tuple[int, ...] | None = None, top: int = 3
+) -> None:
+    """Prints the output, the table of one layer, and how far rows are from summing to one."""
     from headwise.labels import visible
 
     typer.echo(f"{visible(found.source)} → {visible(found.output)}")
-    if found.cross():
-        typer.echo(f"\n{found.layer_name(layer)}, mean of its heads: what each target token looks at")
-        typer.echo(found.table(layer, top=top))
+    typer.echo(f"\n{found.caption(layer, heads)}: what each token looks at")
+    typer.echo(found.table(layer, heads, top=top))
     typer.echo(f"\nrows sum to one within {found.row_error:.0e}\n")

@@ -9,7 +9,7 @@ from typing import Annotated, TextIO
 import typer
 
 import headwise
-from headwise.cli import check, data, demo, doctor, evaluate, explain, init, predict, train
+from headwise.cli import align, check, data, demo, doctor, evaluate, explain, init, predict, train
 from headwise.cli import list as catalogue
 from headwise.cli import plan as planning
 from headwise.cli.failures import describe
@@ -45,6 +45,7 @@ app.command("train")(train.train)
 app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("explain")(explain.explain)
+app.command("align")(align.align)
 app.command("plan")(planning.plan)
 app.command("check")(check.check)
 app.command("list")(catalogue.show)

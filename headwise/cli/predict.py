@@ -4,7 +4,9 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from functools import reduce
 from itertools import chain, islice
+from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +16,7 @@ from headwise.cli.output import opened
 from headwise.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from headwise.predictors.predictor import Form, Predictor
+    from headwise.predictors.predictor import Form, Predictor, Unknown
 
 STDIN = "-"
 _FOLDER_MARKS = ("/", os.sep)
@@ -38,6 +40,7 @@ def predict(
     temperature: Annotated[float | None, typer.Option(help="Of sampling: below 1 is safer.")] = None,
     top_k: Annotated[int | None, typer.Option(min=0, help="Sample from the k likeliest tokens only.")] = None,
     top_p: Annotated[float | None, typer.Option(help="Sample from the likeliest tokens with this mass only.")] = None,
+    stop: Annotated[str | None, typer.Option(help=r"Text that ends a continuation; \n is a line end.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Of sampling.")] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Put the score before each output.")] = False,
     alignments: Annotated[bool, typer.Option("--alignments", help="Add word links (source-target), Pharaoh.")] = False,
@@ -50,17 +53,20 @@ def predict(
     given = {"method": method, "beam_size": beam, "n_best": n_best, "length_penalty": length_penalty}
     given |= {"max_len": max_len, "temperature": temperature, "top_k": top_k, "top_p": top_p}
     given |= {"scores": scores or None, "alignments": alignments or None}
+    given |= {"stop": None if stop is None else stop.replace("\\n", "\n")}
     places = sources(inputs or [], file or [], text or [])
     predictor = loaded(run, seed)
     options = predictor.options({name: value for name, value in given.items() if value is not None})
     chunk = 1 if inputs == [STDIN] and sys.stdin.isatty() else batch
-    written = answers(predictor, places, options, chunk, "json" if as_json else "text")
+    unknown: list[Unknown] = []
+    written = answers(predictor, places, options, chunk, "json" if as_json else "text", unknown)
     numbered = (n_best or 1) > 1 and not as_json
     with opened(output) as stream:
         for number, lines in enumerate(written):
             stream.writelines(f"{number}\t{line}".rstrip() + "\n" if numbered else f"{line}\n" for line in lines)
             if (number + 1) % chunk == 0:
                 stream.flush()
+    warn(unknown)
 
 
 def loaded(run: Path, seed: int | None) -> "Predictor[Any, Any, Any]":
@@ -78,13 +84,25 @@ def loaded(run: Path, seed: int | None) -> "Predictor[Any, Any, Any]":
 
 
 def answers(
-    predictor: "Predictor[Any, Any, Any]", places: list[tuple[str, bool]], options: Any, chunk: int, form: "Form"
+    predictor: "Predictor[Any, Any, Any]",
+    places: list[tuple[str, bool]],
+    options: Any,
+    chunk: int,
+    form: "Form",
+    unknown: "list[Unknown]",
 ) -> Iterator[list[str]]:
-    """The lines of each answer, in the order of the inputs."""
+    """The lines of each answer, in the order of the inputs; what is unknown in each chunk is added to `unknown`."""
     items = chain.from_iterable(read(predictor, place, is_file) for place, is_file in places)
     while taken := list(islice(items, chunk)):
+        unknown.append(predictor.unknown(taken))
         for item, found in zip(taken, predictor.predict(taken, options), strict=True):
             yield predictor.write(item, found, form, options)
+
+
+def warn(unknown: "list[Unknown]") -> None:
+    """Says once what of all inputs training has not taught the model."""
+    if unknown and (lost := reduce(add, unknown)).count:
+        typer.echo(f"warning: {lost}", err=True)
 
 
 def sources(inputs: list[str], files: list[Path], texts: list[str]) -> list[tuple[str, bool]]:

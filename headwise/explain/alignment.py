@@ -48,6 +48,25 @@ def pharaoh(weights: Float[Array, "targets sources"], *, threshold: float | None
     return " ".join(f"{source}-{target}" for source, target in links(weights, threshold=threshold, mutual=mutual))
 
 
+def diagonal(sources: int, targets: int) -> list[tuple[int, int]]:
+    """The links of a word aligner that knows nothing: each target word with the source word at the same share of text.
+
+    >>> diagonal(3, 6)
+    [(0, 0), (0, 1), (1, 2), (1, 3), (2, 4), (2, 5)]
+    """
+    return [((2 * target + 1) * sources // (2 * targets), target) for target in range(targets if sources else 0)]
+
+
+def near_diagonal(targets: int, sources: int, strength: float) -> Float[np.ndarray, "targets sources"]:
+    """exp(-strength * |i / sources - j / targets|) for source word i and target word j, counted from their middles.
+
+    >>> near_diagonal(1, 2, 4.0).round(3).tolist(), near_diagonal(2, 2, 4.0).round(3).tolist()
+    ([[0.368, 0.368]], [[1.0, 0.135], [0.135, 1.0]])
+    """
+    across, down = ((np.arange(count) + 0.5) / max(1, count) for count in (sources, targets))
+    return np.exp(-strength * np.abs(across[None, :] - down[:, None]))
+
+
 def words(text: str, offsets: Sequence[tuple[int, int]]) -> list[int]:
     """For each token, given by its offsets in the text, the number of the whitespace-separated word it is part of.
 

@@ -1,8 +1,10 @@
 """Where a model looked: its attention while it read one input and wrote one output, as numbers, table and pictures."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -11,8 +13,42 @@ from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain import figures
 from headwise.explain.alignment import focus, table
 from headwise.explain.canvas import FORMATS, Picture, save
+from headwise.explain.pages import page
 
-BOS, EOS = "<bos>", "<eos>"
+Heads = int | Sequence[int] | None
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What one attention layer did: the weights of each head, and what its rows and columns are.
+
+    Args:
+        queries, keys: a label for each row and each column.
+        kind: "cross" if the keys are of another sequence.
+        causal: no query sees a later key.
+    """
+
+    weights: Float[np.ndarray, "heads queries keys"]
+    queries: list[str]
+    keys: list[str]
+    kind: Literal["self", "cross"]
+    causal: bool = False
+
+    def mean(self, heads: Heads = None) -> Float[np.ndarray, "queries keys"]:
+        """The mean of these heads, or of all. Raises: ConfigError for a head that is not there."""
+        chosen = self.numbers(heads)
+        mean: np.ndarray = self.weights[chosen].mean(axis=0)
+        return mean
+
+    def numbers(self, heads: Heads) -> list[int]:
+        """The numbers of the heads that are meant. Raises: ConfigError for a head that is not there."""
+        chosen = list(range(len(self.weights))) if heads is None else [heads] if isinstance(heads, int) else list(heads)
+        for head in chosen:
+            if not 0 <= head < len(self.weights):
+                raise ConfigError(f"head {head} is not there; this layer has heads 0 to {len(self.weights) - 1}")
+        if not chosen:
+            raise ConfigError("no head is named; leave heads out for all of them")
+        return chosen
 
 
 @dataclass(frozen=True)
@@ -20,112 +56,126 @@ class Explanation:
     """The attention of every layer while a model read `source` and wrote `output`.
 
     Args:
-        source_tokens: as the encoder read them, the end token included.
-        target_tokens: as the decoder wrote them, the end token included.
-        attention: weights of each attention layer, by its name in the model, as (heads, queries, keys).
-        kinds: "self" or "cross" for each of them.
-        row_error: largest difference from 1 of a sum over the keys.
+        layers: by their names in the model, from the first to the last.
     """
 
     source: str
     output: str
-    source_tokens: list[str]
-    target_tokens: list[str]
-    attention: dict[str, Float[np.ndarray, "heads queries keys"]]
-    kinds: dict[str, str]
-    row_error: float
+    layers: dict[str, Layer]
 
-    def cross(self) -> list[str]:
-        """Names of the layers that look from target to source, from the first to the last."""
-        return [name for name in self.attention if self.kinds[name] == "cross"]
+    @property
+    def row_error(self) -> float:
+        """Largest difference from 1 of a sum over the keys."""
+        return max(float(np.abs(layer.weights.sum(axis=-1) - 1.0).max()) for layer in self.layers.values())
+
+    def shown(self) -> list[str]:
+        """Names of the layers that a picture is of: those from output to input where there are any, else all."""
+        return [name for name, layer in self.layers.items() if layer.kind == "cross"] or list(self.layers)
 
     def most_focused(self) -> str:
-        """The cross-attention layer whose mean over heads says most about which source token belongs to which target.
+        """The layer whose mean over heads says most about which key belongs to which query.
 
         Measured by `focus`. Layers differ, and neither the first nor the last need be the one that aligns words.
 
         Raises:
-            Unsupported: if the model has no cross-attention.
+            Unsupported: if the model has no attention.
         """
-        names = self.cross()
-        if not names:
-            raise Unsupported("this model has no attention from target to source, so there is no alignment to show")
-        return max(names, key=lambda name: focus(self.attention[name].mean(axis=0)))
-
-    def alignment(
-        self, layer: str | int | None = None, head: int | None = None
-    ) -> Float[np.ndarray, "target_tokens source_tokens"]:
-        """Weights from target to source tokens: one head, or the mean of the heads, of one layer.
-
-        Args:
-            layer: name, or number from 0 among the cross-attention layers (-1 is the last); the most focused if None.
-            head: number from 0; the mean of all if None.
-
-        Raises:
-            ConfigError: for a layer or head that is not there.
-        """
-        weights = self.attention[self.layer_name(layer)]
-        if head is None:
-            mean: np.ndarray = weights.mean(axis=0)
-            return mean
-        if not 0 <= head < len(weights):
-            raise ConfigError(f"head {head} is not there; this layer has heads 0 to {len(weights) - 1}")
-        one: np.ndarray = weights[head]
-        return one
+        if not self.layers:
+            raise Unsupported("this model has no attention, so there is nothing to show")
+        return max(self.shown(), key=lambda name: focus(self.layers[name].mean()))
 
     def layer_name(self, layer: str | int | None) -> str:
-        """The name of a cross-attention layer, as `alignment` takes it."""
+        """The name of a layer.
+
+        Args:
+            layer: name, or number from 0 among those of `shown` (-1 is the last); the most focused if None.
+
+        Raises:
+            ConfigError: for a layer that is not there.
+        """
         if layer is None:
             return self.most_focused()
-        names = self.cross()
         if isinstance(layer, int):
+            names = self.shown()
+            kind = f"{self.layers[names[0]].kind}-attention"
             if not -len(names) <= layer < len(names):
-                raise ConfigError(f"layer {layer} is not there; the model has {len(names)} cross-attention layers")
+                raise ConfigError(f"layer {layer} is not there; the model has {len(names)} {kind} layers, from 0")
             return names[layer]
-        if layer not in names:
-            raise ConfigError(unknown("cross-attention layer", layer, names))
+        if layer not in self.layers:
+            raise ConfigError(unknown("layer", layer, self.layers))
         return layer
 
-    def tokens(self, name: str) -> tuple[list[str], list[str]]:
-        """What the rows and columns of a layer are: the decoder's own inputs begin with the begin token."""
-        if self.kinds[name] == "cross":
-            return self.target_tokens, self.source_tokens
-        if name.startswith("encoder"):
-            return self.source_tokens, self.source_tokens
-        inputs = [BOS, *self.target_tokens[:-1]]
-        return inputs, inputs
+    def weights(self, layer: str | int | None = None, heads: Heads = None) -> Float[np.ndarray, "queries keys"]:
+        """The mean of some heads of one layer, or of all its heads; arguments as in `save`."""
+        return self.layers[self.layer_name(layer)].mean(heads)
 
-    def table(self, layer: str | int | None = None, *, top: int = 3) -> str:
-        """The strongest source tokens of each target token, for a terminal."""
-        return table(self.alignment(layer), self.target_tokens, self.source_tokens, top=top)
+    def caption(self, layer: str | int | None = None, heads: Heads = None) -> str:
+        """The name of the layer, and which of its heads are meant."""
+        name = self.layer_name(layer)
+        chosen, count = self.layers[name].numbers(heads), len(self.layers[name].weights)
+        if len(chosen) == 1:
+            return f"{name}, {'its only head' if count == 1 else f'head {chosen[0]}'}"
+        among = "" if heads is None else ": " + ", ".join(map(str, chosen))
+        return f"{name}, mean of {len(chosen)} heads{among}"
 
-    def figures(self, layer: str | int | None = None) -> dict[str, Picture]:
-        """The alignment, the heads of every layer, and all layers at once for each kind, by file name."""
+    def table(self, layer: str | int | None = None, heads: Heads = None, *, top: int = 3) -> str:
+        """The strongest keys of each query, for a terminal."""
+        one = self.layers[self.layer_name(layer)]
+        return table(one.mean(heads), one.queries, one.keys, top=top)
+
+    def page(self, layer: str | int | None = None, heads: Heads = None) -> Picture:
+        """One picture: a layer as a large map, and below it every head of every layer of its kind as a small one."""
+        name = self.layer_name(layer)
+        one = self.layers[name]
+        beside = [other for other in self.layers if self._group(other) == self._group(name)]
+        return page(
+            one.mean(heads),
+            one.queries,
+            one.keys,
+            [self.layers[other].weights for other in beside],
+            chosen=[(beside.index(name), head) for head in one.numbers(heads)],
+            title=f"{self._title()}\n{self.caption(layer, heads)}",
+            axis_names=_axis_names(one),
+            frame=one.kind == "cross",
+            keep=_seen(one),
+        )
+
+    def save(self, path: str | os.PathLike[str], layer: str | int | None = None, heads: Heads = None) -> Path:
+        """Draws the page into a PNG, SVG or PDF file, by the suffix of `path`.
+
+        Args:
+            layer: name, or number from 0 among those of `shown` (-1 is the last); the most focused if None.
+            heads: one number from 0, or several, whose mean is drawn; all if None.
+
+        Raises:
+            ConfigError: for a layer, a head or a suffix that is not there.
+        """
+        return save(self.page(layer, heads), path)
+
+    def figures(self) -> dict[str, Picture]:
+        """The heads of every layer, each layer a figure of its own, by file name."""
         drawn: dict[str, Picture] = {}
-        title = f"{self.source} → {self.output}"
-        if self.cross():
-            name = self.layer_name(layer)
-            note = f"{title}\n{name}, {_heads(self.attention[name])}"
-            drawn["alignment"] = figures.alignment(
-                self.alignment(name), self.source_tokens, self.target_tokens, title=note
+        for name, one in self.layers.items():
+            title = f"{name}\n{self._title()}"
+            drawn[name.replace(".", "-")] = figures.heads(
+                one.weights, one.queries, one.keys, title=title, keep=_seen(one)
             )
-        for name, weights in self.attention.items():
-            queries, keys = self.tokens(name)
-            keep = np.tri(len(queries), dtype=bool) if self._is_causal(name) else None
-            drawn[name.replace(".", "-")] = figures.heads(weights, queries, keys, title=f"{name}\n{title}", keep=keep)
-        groups: dict[str, list[str]] = {"encoder-self": [], "decoder-self": [], "decoder-cross": []}
-        for name in self.attention:
-            groups[f"{'encoder' if name.startswith('encoder') else 'decoder'}-{self.kinds[name]}"].append(name)
-        for group, names in groups.items():
-            if len(names) > 1:
-                layers = [self.attention[name] for name in names]
-                drawn[f"all-{group}"] = figures.layers_heads(layers, title=f"{group} attention\n{title}")
         return drawn
 
     def write(
-        self, folder: str | Path, formats: Sequence[str] = ("png",), layer: str | int | None = None
+        self,
+        folder: str | os.PathLike[str],
+        formats: Sequence[str] = ("png",),
+        layer: str | int | None = None,
+        heads: Heads = None,
+        *,
+        every: bool = False,
     ) -> list[Path]:
-        """Saves every figure in every format; returns the paths, the alignment first.
+        """Saves the page as `attention.png`, in every format; returns the paths.
+
+        Args:
+            layer, heads: as in `save`.
+            every: the heads of every layer too, each layer in a file of its own.
 
         Raises:
             ConfigError: for a format that cannot be drawn.
@@ -133,12 +183,21 @@ class Explanation:
         for kind in formats:
             if kind not in FORMATS:
                 raise ConfigError(unknown("format", kind, FORMATS))
-        drawn = self.figures(layer)
+        drawn = {"attention": self.page(layer, heads)} | (self.figures() if every else {})
         return [save(figure, Path(folder) / f"{name}.{kind}") for name, figure in drawn.items() for kind in formats]
 
-    def _is_causal(self, name: str) -> bool:
-        return self.kinds[name] == "self" and not name.startswith("encoder")
+    def _group(self, name: str) -> tuple[str, str]:
+        return self.layers[name].kind, name.partition(".")[0]
+
+    def _title(self) -> str:
+        return f"{self.source}\n→ {self.output}"
 
 
-def _heads(weights: np.ndarray) -> str:
-    return "its only head" if len(weights) == 1 else f"mean of {len(weights)} heads"
+def _seen(layer: Layer) -> np.ndarray | None:
+    return np.tri(len(layer.queries), dtype=bool) if layer.causal else None
+
+
+def _axis_names(layer: Layer) -> tuple[str, str]:
+    if layer.kind == "cross":
+        return figures.TARGET, figures.SOURCE
+    return figures.QUERY, figures.KEY

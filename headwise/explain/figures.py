@@ -13,7 +13,8 @@ from headwise.explain.canvas import Array, Picture, array, picture
 
 QUERY = "query: attends from"
 KEY = "key: attends to"
-WEIGHT = "attention weight"
+TARGET = "target token (attends from)"
+SOURCE = "source token (attends to)"
 
 LARGEST = 10.0  # inches of a map's longer side
 NUMBERED = 150  # cells that are still written as numbers
@@ -55,8 +56,8 @@ def heatmap(
     values, kept = array(weights), _kept(keep)
     maps.checked(values, [("queries", len(queries)), ("keys", len(keys))])
     rows, tops = maps.labels(queries), maps.labels(keys)
-    numbered = values.size <= NUMBERED if annotate is None else annotate
-    cell = _cell(max(values.shape), numbered)
+    numbered = is_numbered(values) if annotate is None else annotate
+    cell = cell_inches(max(values.shape), numbered)
     width, height = cell * values.shape[1], cell * values.shape[0]
     figure = picture(width + rows.inches + 1.8, max(height, 1.3) + maps.columns_height(tops, cell) + 1.1)
     axes = figure.subplots()
@@ -88,8 +89,9 @@ def alignment(
     """
     values = array(weights)
     strongest = [(row, int(column)) for row, column in enumerate(values.argmax(axis=1))] if values.size else []
-    names = ("target token (attends from)", "source token (attends to)")
-    return heatmap(values, target_tokens, source_tokens, title=title, scale=scale, axis_names=names, frames=strongest)
+    return heatmap(
+        values, target_tokens, source_tokens, title=title, scale=scale, axis_names=(TARGET, SOURCE), frames=strongest
+    )
 
 
 def heads(
@@ -163,7 +165,7 @@ def layers_heads(
     figure = picture(across * inches + rows.inches + 1.8, max(len(layers) * inches, 1.3) + 1.2)
     axes = figure.subplots()
     norm = maps.norm(scale, max(maps.largest(layer, None) for layer in layers))
-    image = maps.draw_small(axes, [[_pooled(head) for head in layer] for layer in layers], norm)
+    image = maps.draw_small(axes, [[pooled(head) for head in layer] for layer in layers], norm)
     maps.label_rows(axes, rows, inches)
     maps.label_columns(axes, columns, inches)
     sides = sorted({side for layer in layers for side in layer.shape[1:] if side > THUMBNAIL})
@@ -173,18 +175,23 @@ def layers_heads(
     return figure
 
 
-def _kept(keep: Array | None) -> np.ndarray | None:
-    return None if keep is None else array(keep).astype(bool)
+def is_numbered(values: np.ndarray) -> bool:
+    """Whether a map has so few cells that each is written as a number too."""
+    return values.size <= NUMBERED
 
 
-def _cell(longest: int, numbered: bool) -> float:
+def cell_inches(longest: int, numbered: bool) -> float:
     """Side of a cell in inches: room for a number, else for a line of text, else what a page leaves."""
     return min(0.38 if numbered else max(maps.LINE_INCHES * 1.2, 4.0 / longest), LARGEST / longest)
 
 
-def _pooled(head: np.ndarray) -> np.ndarray:
+def pooled(head: np.ndarray) -> np.ndarray:
     """The largest weight of each block, such that no side is longer than a thumbnail."""
     for axis in (0, 1):
         block = -(-head.shape[axis] // THUMBNAIL)
         head = np.maximum.reduceat(head, np.arange(0, head.shape[axis], block), axis=axis)
     return head
+
+
+def _kept(keep: Array | None) -> np.ndarray | None:
+    return None if keep is None else array(keep).astype(bool)

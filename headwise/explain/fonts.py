@@ -7,10 +7,12 @@ from functools import cache
 from matplotlib import font_manager
 from matplotlib.ft2font import FT2Font
 
+from headwise.data.text import script
 from headwise.labels import visible
 
 FIRST = "DejaVu Sans"  # ships with matplotlib
 NONE = "no installed font"
+ADVICE = "apt-get install fonts-noto-cjk (or fonts-wqy-zenhei)"
 
 # tried in this order before the rest of what is installed: simplified Chinese first, then fonts with all of Han
 PREFERRED = (
@@ -28,6 +30,9 @@ PREFERRED = (
     "Droid Sans Fallback",
     "Arial Unicode MS",
 )
+
+# fonts that have a sign for every character, which says nothing but its script; matplotlib ships one of them
+_PLACEHOLDERS = ("last resort", "lastresort", "adobe blank")
 
 _warned: set[str] = set()
 
@@ -49,7 +54,7 @@ def families(texts: Iterable[str]) -> list[str]:
 def legible(text: str, fonts: Iterable[str]) -> str:
     """The text with each character that none of the fonts has written as its code, such as U+4F60.
 
-    Warns, once for a run of the program and a block of characters, how to install a font that has them.
+    Warns, once for a run of the program and a script, how to install a font that has them.
     """
     missing = _drawn([text]).difference(*(_characters(family) for family in fonts))
     if not missing:
@@ -70,10 +75,9 @@ def report() -> list[tuple[str, str]]:
         "Arabic": "ع",
     }
     rows = []
-    for script, sample in samples.items():
+    for name, sample in samples.items():
         fonts = families([sample])
-        found = next((family for family in fonts if sample in _characters(family)), NONE)
-        rows.append((script, found))
+        rows.append((name, next((family for family in fonts if sample in _characters(family)), NONE)))
     return rows
 
 
@@ -82,15 +86,15 @@ def _drawn(texts: Iterable[str]) -> set[str]:
 
 
 def _warn(missing: set[str]) -> None:
-    # one warning for each 256 code points, so that a figure of Chinese text does not warn for every character
-    blocks = {f"{ord(character) >> 8:x}" for character in missing}
-    if blocks <= _warned:
+    # one warning for each script, so that a figure of Chinese text does not warn for every label
+    scripts = {found for character in missing if (found := script(character)) is not None} or {"signs"}
+    if scripts <= _warned or (_warned and scripts == {"signs"}):
         return
-    _warned.update(blocks)
+    _warned.update(scripts)
     shown = "".join(sorted(missing)[:5])
     warnings.warn(
         f"no installed font has {len(missing)} of the characters to draw ({shown}); they are shown as codes. "
-        "Install one, such as `apt-get install fonts-noto-cjk` or https://fonts.google.com/noto",
+        f"Install one: {ADVICE}, or https://fonts.google.com/noto",
         stacklevel=4,
     )
 
@@ -114,6 +118,7 @@ def _installed() -> tuple[str, ...]:
         if path not in known:
             _register(path)
     names = {entry.name for entry in font_manager.fontManager.ttflist if _is_regular(entry, entry.name)}
+    names = {name for name in names if not name.lower().lstrip(".").startswith(_PLACEHOLDERS)}
     first = [family for family in PREFERRED if family in names]
     return tuple(first + sorted(names.difference(first)))
 

@@ -4,7 +4,7 @@ import json
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +19,20 @@ from headwise.data.tokenizers import Tokenizer
 from headwise.decoding.options import asked
 from headwise.decoding.search import DecodingConfig, search
 from headwise.errors import ConfigError
+from headwise.explain.explanation import Explanation, Layer
 from headwise.labels import visible
 from headwise.layers.decoding import for_inference
 from headwise.layers.loss import output_loss, real_rows
 from headwise.models.decoder_only import DecoderOnly
-from headwise.predictors.predictor import Form, Predictor
+from headwise.predictors import looking
+from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_tokens
 
 # tokens of prompts and continuations that are decoded together
 DECODING_TOKENS = 8192
 # windows that are scored together
 _SCORED_ROWS = 8
+# tokens of a continuation that is looked at
+_SHOWN_TOKENS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +45,21 @@ class Continuation:
     tokens: list[int]
 
 
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """What `predict` is told: how to search, and a text that ends a continuation, itself left out."""
+
+    decoding: DecodingConfig
+    stop: str | None = None
+
+
 class Continuer(Predictor[str, list[Continuation], str]):
     """A language model with its tokenizer; an input is a prompt, an example is a line or several of a text.
 
     Prompts are read in one pass, those of equal length together; a prompt stands at the beginning of a line unless it
     was cut. Samples come from one stream of random numbers, which the first call seeds from PyTorch's seed, so no two
-    prompts share their draws. The text has no end, so a continuation is as long as `max_len` says; beyond `length`
-    tokens in all the model reads further back than it learned to.
+    prompts share their draws. The text has no end, so a continuation is as long as `max_len` says, or ends
+    before a text to stop at; beyond `length` tokens in all the model reads further back than it learned to.
 
     Args:
         model: in `eval()` while it writes.
@@ -70,13 +82,18 @@ class Continuer(Predictor[str, list[Continuation], str]):
         return (line for _, line in read_lines(path))
 
     @torch.inference_mode()
-    def predict(self, items: Sequence[str], options: DecodingConfig | None = None) -> list[list[Continuation]]:
+    def predict(
+        self, items: Sequence[str] | str, options: DecodingConfig | Writing | None = None
+    ) -> list[list[Continuation]]:
         """Continuations of each prompt: the best ones, or those that were drawn; without the prompt itself.
+
+        A continuation ends before the first `stop`, if that is given; its score is of all that was written.
 
         Raises: ConfigError if the model has no room for continuations of this length.
         """
-        config = continuing(options or self.decoding)
-        prompts = [self._prompt(text, config.max_len) for text in items]
+        told = options if isinstance(options, Writing) else Writing(options or self.decoding)
+        config = continuing(told.decoding)
+        prompts = [self._prompt(text, config.max_len) for text in ([items] if isinstance(items, str) else items)]
         groups: defaultdict[int, list[int]] = defaultdict(list)
         for place, prompt in enumerate(prompts):
             groups[len(prompt)].append(place)
@@ -90,7 +107,7 @@ class Continuer(Predictor[str, list[Continuation], str]):
                 batch = places[start : start + size]
                 written = self._search(writer, [prompts[place] for place in batch], config)
                 found |= dict(zip(batch, written, strict=True))
-        return [found[place] for place in range(len(items))]
+        return [[self._ended(one, told.stop) for one in found[place]] for place in range(len(prompts))]
 
     def write(self, item: str, output: list[Continuation], form: Form, options: Any = None) -> list[str]:
         """Prompt and continuation in one, line ends and all."""
@@ -110,12 +127,40 @@ class Continuer(Predictor[str, list[Continuation], str]):
         text = text_of((piece for example in examples for piece in _lines(example)), self.tokenizer)
         batches = scored(text, self.length, _SCORED_ROWS, memory=self.model.memory_len > 0).once()
         device = self.model.output.weight.device
-        return {**likelihood_scores(likelihood(self.model, (batch.to(device) for batch in batches)))}
+        scores = likelihood_scores(likelihood(self.model, (batch.to(device) for batch in batches)))
+        return {**scores, "unseen": self.unknown(examples).share}
 
-    def options(self, given: Mapping[str, Any]) -> DecodingConfig | None:
+    def options(self, given: Mapping[str, Any]) -> Writing | None:
         if shown := [name for name in ("scores", "alignments") if name in given]:
             raise ConfigError(f"--{shown[0]} is for translations; a continuation has none")
-        return continuing(asked(self.decoding, given)) if given else None
+        if given.get("stop") == "":
+            raise ConfigError("--stop is empty; give the text that ends a continuation, such as '\\n'")
+        how = {name: given[name] for name in given if name != "stop"}
+        return Writing(continuing(asked(self.decoding, how)), given.get("stop")) if given else None
+
+    def unknown(self, items: Sequence[str]) -> Unknown:
+        """Tokens of prompts that are not in the vocabulary."""
+        return unknown_tokens(self.tokenizer, items)
+
+    def explain(self, item: str, target: str | None = None) -> Explanation:
+        """The self-attention of every layer while the model reads a prompt and its continuation, 24 tokens of it.
+
+        Args:
+            target: the continuation; the model's own if None.
+        """
+        if target is None:
+            decoding = continuing(self.decoding)
+            size = min(_SHOWN_TOKENS, decoding.max_len)
+            shorter = decoding.model_copy(update={"max_len": size, "min_len": min(decoding.min_len, size)})
+            written = self.predict([item], shorter)[0][0].tokens
+        else:
+            written = self.tokenizer.encode(target)
+        tokens = [*self._prompt(item, len(written)), *written]
+        read = torch.tensor([tokens], device=self.model.output.weight.device)
+        names = [self.tokenizer.shown(token) for token in tokens]
+        found = looking.attended(self.model, read)
+        layers = {name: Layer(one.weights[0], names, names, one.kind, causal=True) for name, one in found.items()}
+        return Explanation(item, self.tokenizer.decode(written), layers)
 
     def _prompt(self, text: str, max_len: int) -> list[int]:
         """The tokens that the model reads, the last so many of a long prompt."""
@@ -131,6 +176,13 @@ class Continuer(Predictor[str, list[Continuation], str]):
                 f"the prompt '{text[:20]}...' has {len(tokens)} tokens; only its last {room} are read", stacklevel=3
             )
         return tokens[-room:]
+
+    def _ended(self, one: Continuation, stop: str | None) -> Continuation:
+        """The continuation up to the first `stop`, and its tokens with those that made it."""
+        if stop is None or stop not in one.text:
+            return one
+        made = next(n for n in range(1, len(one.tokens) + 1) if stop in self.tokenizer.decode(one.tokens[:n]))
+        return replace(one, text=one.text[: one.text.index(stop)], tokens=one.tokens[:made])
 
     def _search(
         self, writer: DecoderOnly, prompts: list[list[int]], config: DecodingConfig

@@ -2,10 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
+from headwise.data.tokenizers import Tokenizer
 from headwise.errors import ConfigError, Unsupported
+from headwise.labels import visible
 
 # inputs, outputs, and examples with the answer that is right
 I = TypeVar("I")  # noqa: E741
@@ -13,6 +16,54 @@ O = TypeVar("O")  # noqa: E741
 E = TypeVar("E")
 
 Form = Literal["text", "json"]
+
+_NAMED = 5  # unknown words that a message names
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """How many tokens of some inputs training has not taught the model, of how many, and which; counts add up.
+
+    >>> str(Unknown(1, 3, ("zebra",), "words") + Unknown(0, 2, (), "words"))
+    '1 of 5 words was never seen in training, or too rarely to be learned: zebra'
+    """
+
+    count: int = 0
+    total: int = 0
+    examples: tuple[str, ...] = ()
+    what: str = "tokens"
+
+    @property
+    def share(self) -> float:
+        """From 0 to 1; NaN of no tokens."""
+        return self.count / self.total if self.total else float("nan")
+
+    def __add__(self, other: "Unknown") -> "Unknown":
+        examples = tuple(dict.fromkeys(self.examples + other.examples))[:_NAMED]
+        return Unknown(self.count + other.count, self.total + other.total, examples, other.what)
+
+    def __str__(self) -> str:
+        named = ", ".join(map(visible, self.examples))
+        verb = "was" if self.count == 1 else "were"
+        return (
+            f"{self.count:,} of {self.total:,} {self.what} {verb} never seen in training, or too rarely to be learned:"
+            f" {named}"
+        )
+
+
+def unknown_tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> Unknown:
+    """The tokens of texts that are not in the vocabulary: words, characters, or pieces with a character it lacks."""
+    rows = tokenizer.encode_batch(texts)
+    where = {place for place, row in enumerate(rows) if tokenizer.unk_id in row}
+    lost = {
+        text: None
+        for place in sorted(where)
+        for token, text in zip(rows[place], tokenizer.tokens(texts[place]), strict=True)
+        if token == tokenizer.unk_id
+    }
+    what = {"word": "words", "char": "characters"}.get(tokenizer.config.kind, "pieces of words")
+    count = sum(row.count(tokenizer.unk_id) for row in rows)
+    return Unknown(count, sum(map(len, rows)), tuple(lost)[:_NAMED], what)
 
 
 class Predictor(ABC, Generic[I, O, E]):
@@ -51,9 +102,25 @@ class Predictor(ABC, Generic[I, O, E]):
             raise ConfigError(f"--{next(iter(given)).replace('_', '-')} means nothing to this model; leave it out")
         return None
 
+    def unknown(self, items: Sequence[I]) -> Unknown:
+        """What of these inputs training has not taught the model; nothing where a model cannot tell."""
+        return Unknown()
+
     def explain(self, item: I, target: str | None = None) -> Any:
-        """Where the model looks as it answers, or as it is made to give `target` for an answer.
+        """Where the model looks as it answers, or as it is made to give `target` for an answer: an `Explanation`.
+
+        A text stands for the input that `parse` makes of it.
 
         Raises: Unsupported if there is nothing to look at.
         """
-        raise Unsupported("only translations are drawn; headwise.record(model) gives the attention of any model")
+        raise Unsupported("this model does not say where it looks; headwise.record(model) gives its attention, if any")
+
+    def align(self, pairs: Sequence[E], how: Any = None) -> list[list[tuple[int, int]]]:
+        """The (source, target) words of each example that belong together, counted from 0.
+
+        Args:
+            how: an `Aligning`; None: its defaults.
+
+        Raises: Unsupported if the model writes nothing whose words could be aligned with those it reads.
+        """
+        raise Unsupported("this model writes no translation, so it gives no alignments")

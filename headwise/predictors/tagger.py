@@ -14,10 +14,13 @@ from headwise import metrics
 from headwise.data.batches import token_batches
 from headwise.data.tagged import Tagged, TaggedConfig, read_words
 from headwise.data.words import NO_TAG, WordTokenizer, collate_words, encode_words
-from headwise.errors import DataError
+from headwise.errors import ConfigError, DataError
+from headwise.explain.alignment import merge
+from headwise.explain.explanation import Explanation, Layer
 from headwise.labels import visible
 from headwise.models.token_tagger import TokenTagger
-from headwise.predictors.predictor import Form, Predictor
+from headwise.predictors import looking
+from headwise.predictors.predictor import Form, Predictor, Unknown
 
 # tokens that are read together, padding included
 PREDICTION_TOKENS = 4096
@@ -52,23 +55,24 @@ class Tagger(Predictor[Tagged, list[str], Tagged]):
         """The sentences of a CoNLL-U file, of JSON lines, or of plain text with words between spaces, one a line."""
         return read_words(path, self.data, self.tokenizer.pieces.config.normalize)
 
-    def tag(self, sentences: Sequence[str]) -> list[list[str]]:
+    def tag(self, sentences: Sequence[str] | str) -> list[list[str]]:
         """The tags of sentences of words between spaces."""
-        return self.predict([self.parse(sentence) for sentence in sentences])
+        return self.predict(sentences)
 
     @torch.inference_mode()
-    def predict(self, items: Sequence[Tagged], options: Any = None) -> list[list[str]]:
+    def predict(self, items: Sequence[Tagged | str] | str, options: Any = None) -> list[list[str]]:
         """A tag for each word of each sentence, in their order; `options` are none."""
-        found: list[list[str]] = [[] for _ in items]
-        real = [place for place, item in enumerate(items) if item.words]
-        rows = encode_words([items[place].words for place in real], self.tokenizer)
+        given = [self._tagged(item) for item in ([items] if isinstance(items, str) else items)]
+        found: list[list[str]] = [[] for _ in given]
+        real = [place for place, item in enumerate(given) if item.words]
+        rows = encode_words([given[place].words for place in real], self.tokenizer)
         longest = int(rows.lengths().max(initial=0))
         device = self.model.head.weight.device
         for batch in token_batches(rows.lengths(), max_tokens=max(PREDICTION_TOKENS, longest), shuffle=False):
             made = collate_words(rows, batch).to(device)
             best = self.model(made.tokens, made.pieces).argmax(-1)
             for row, place in zip(best.tolist(), batch, strict=True):
-                item = items[real[place]]
+                item = given[real[place]]
                 found[real[place]] = [self.tags[number] for number in row[: len(item.words)]]
         return found
 
@@ -78,6 +82,32 @@ class Tagger(Predictor[Tagged, list[str], Tagged]):
             return [visible(" ".join(f"{word}/{tag}" for word, tag in zip(item.words, output, strict=True)))]
         fields = {self.data.words_key: item.words, self.data.tags_key: output}
         return [json.dumps(fields, ensure_ascii=False)]
+
+    def unknown(self, items: Sequence[Tagged]) -> Unknown:
+        """Words that the training part has not."""
+        words = [self.tokenizer.clean(word) for item in items for word in item.words]
+        unseen = [word for word in words if word not in self.words]
+        return Unknown(len(unseen), len(words), tuple(dict.fromkeys(unseen))[:5], "words")
+
+    def explain(self, item: Tagged | str, target: str | None = None) -> Explanation:
+        """The attention of every layer while the model tags a sentence, between words; subwords are merged."""
+        if target is not None:
+            raise ConfigError("the tags of a sentence cannot be given here; leave the target out")
+        item = self._tagged(item)
+        if not item.words:
+            raise ConfigError("the sentence is empty; there is nothing to look at")
+        rows = encode_words([item.words], self.tokenizer)
+        batch = collate_words(rows, [0]).to(self.model.head.weight.device)
+        pieces = rows.pieces[0]
+        # before the pooling a word has several tokens
+        word_of = np.repeat(np.arange(len(pieces)), pieces if self.model.place == "after" else 1).tolist()
+        tags = self.predict([item])[0]
+        said = [f"{word}/{tag}" for word, tag in zip(item.words, tags, strict=True)]
+        layers = {}
+        for name, one in looking.attended(self.model, batch.tokens, batch.pieces).items():
+            weights = np.stack([merge(head, word_of, word_of) for head in one.weights[0]])
+            layers[name] = Layer(weights, said, list(item.words), one.kind)
+        return Explanation(" ".join(item.words), " ".join(said), layers)
 
     def evaluate(self, examples: Sequence[Tagged], *, options: Any = None) -> dict[str, float | str]:
         """Accuracy and macro-F1; of words that training has and has not; of the most frequent tag of each word.
@@ -105,6 +135,9 @@ class Tagger(Predictor[Tagged, list[str], Tagged]):
         scores["baseline"] = _mean(np.array([a == b for a, b in zip(guesses, gold, strict=True)]))
         scores["macro_f1"], scores["per_tag"] = _by_tag(said, gold)
         return scores
+
+    def _tagged(self, item: Tagged | str) -> Tagged:
+        return self.parse(item) if isinstance(item, str) else item
 
 
 def counted(said: Tensor, gold: Tensor, num_tags: int) -> dict[str, float]:

@@ -11,7 +11,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from pydantic import Field
-from torch import Tensor
 
 from headwise import metrics
 from headwise.attention.mechanisms.mechanism import Mechanism
@@ -24,13 +23,14 @@ from headwise.decoding.hypotheses import Hypothesis
 from headwise.decoding.options import asked
 from headwise.decoding.search import DecodingConfig, search
 from headwise.errors import ConfigError
-from headwise.explain.explanation import Explanation
+from headwise.explain.explanation import Explanation, Layer
 from headwise.labels import visible
 from headwise.layers.decoding import Precision, for_inference, is_current
-from headwise.layers.loss import output_loss, real_rows
 from headwise.models.protocols import Seq2Seq
 from headwise.predictors import looking
-from headwise.predictors.predictor import Form, Predictor
+from headwise.predictors.aligning import Aligning, Links, pharaoh, word_links
+from headwise.predictors.forced import likelihood, likelihood_scores
+from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_tokens
 from headwise.records.watching import watched
 
 # source tokens that are decoded together, padding included
@@ -95,11 +95,11 @@ class Translator(Predictor[str, list[Translation], Pair]):
 
     def translate(self, sentences: Sequence[str] | str, *, config: DecodingConfig | None = None) -> list[str]:
         """The best translation of each sentence, in the order given; of an empty sentence the empty string."""
-        sentences = [sentences] if isinstance(sentences, str) else sentences
         return [found[0].text if found else "" for found in self.n_best(sentences, config)]
 
-    def n_best(self, sentences: Sequence[str], config: DecodingConfig | None = None) -> list[list[Translation]]:
+    def n_best(self, sentences: Sequence[str] | str, config: DecodingConfig | None = None) -> list[list[Translation]]:
         """The best translations of each sentence, best first; how many is the configuration's `n_best`."""
+        sentences = [sentences] if isinstance(sentences, str) else sentences
         return self._search(self._read(sentences), config or self.decoding)
 
     def parse(self, text: str) -> str:
@@ -109,10 +109,13 @@ class Translator(Predictor[str, list[Translation], Pair]):
         return (line for _, line in read_lines(path))
 
     def options(self, given: Mapping[str, Any]) -> Asked:
+        if "stop" in given:
+            raise ConfigError("--stop is for continuations; a translation ends by itself")
         shown = {name: bool(given[name]) for name in ("scores", "alignments") if name in given}
         return Asked(asked(self.decoding, {name: given[name] for name in given if name not in shown}), **shown)
 
-    def predict(self, items: Sequence[str], options: Asked | None = None) -> list[list[Translation]]:
+    def predict(self, items: Sequence[str] | str, options: Asked | None = None) -> list[list[Translation]]:
+        items = [items] if isinstance(items, str) else items
         options = options or Asked(self.decoding)
         found = self.n_best(items, options.decoding)
         return self._linked(items, found) if options.alignments else found
@@ -138,32 +141,35 @@ class Translator(Predictor[str, list[Translation], Pair]):
         else:
             text, tokens = target, self.target_tokenizer.encode(target)
         batch = self._collate(self._read([item]), Ragged.of([tokens]), [0])
-        weights, kinds = looking.attended(self.model, batch)
-        attention = {name: values[0] for name, values in weights.items()}
-        return Explanation(
-            source=item,
-            output=text,
-            source_tokens=looking.source_labels(self.source_tokenizer, item, int(batch.src_lens[0])),
-            target_tokens=[*map(self.target_tokenizer.shown, tokens), looking.EOS],
-            attention=attention,
-            kinds=kinds,
-            row_error=max(float(np.abs(values.sum(axis=-1) - 1.0).max()) for values in attention.values()),
-        )
+        read = looking.source_labels(self.source_tokenizer, item, int(batch.src_lens[0]))
+        written = [*map(self.target_tokenizer.shown, tokens), looking.EOS]
+        inputs = [looking.BOS, *written[:-1]]
+        layers = {}
+        for name, one in looking.attended(self.model, batch.src, batch.src_lens, batch.tgt_in).items():
+            if one.kind == "cross":
+                layers[name] = Layer(one.weights[0], written, read, "cross")
+            elif name.startswith("encoder"):
+                layers[name] = Layer(one.weights[0], read, read, "self")
+            else:
+                layers[name] = Layer(one.weights[0], inputs, inputs, "self", causal=True)
+        return Explanation(item, text, layers)
 
-    def align(self, sources: Sequence[str], targets: Sequence[Sequence[int]], *, mutual: bool = False) -> list[str]:
-        """Word alignments of sentences and tokens of their translations, in Pharaoh format.
+    def align(self, pairs: Sequence[Pair], how: Aligning | None = None) -> list[Links]:
+        """The words of each pair that belong together, as (source word, target word) from 0.
 
-        Words are what stands between spaces; the weights of their tokens are merged, the end token is left out.
+        Words are what stands between spaces. Each target word has the source word that the model attends to most.
 
         Raises:
             Unsupported: if the model has no attention from target to source.
+            ConfigError: for a layer or head that is not there.
         """
-        batch = self._collate(self._read(sources), Ragged.of(targets), range(len(sources)))
-        attention, kinds = looking.attended(self.model, batch)
-        lens = batch.src_lens.tolist()
-        read = [looking.source_words(self.source_tokenizer, *pair) for pair in zip(sources, lens, strict=True)]
-        written = [looking.target_words(self.target_tokenizer, tokens) for tokens in targets]
-        return looking.links(attention, kinds, read, written, mutual=mutual)
+        texts = [pair.target for pair in pairs]
+        tokens = self.target_tokenizer.encode_batch(texts)
+        words = [
+            looking.source_words(self.target_tokenizer, text, len(row) + 1)
+            for text, row in zip(texts, tokens, strict=True)
+        ]
+        return self._links([pair.source for pair in pairs], tokens, words, how or Aligning())
 
     def batch(self, sources: Sequence[str], targets: Sequence[str]) -> PairBatch:
         """Sentence pairs as the model reads them in training."""
@@ -180,7 +186,12 @@ class Translator(Predictor[str, list[Translation], Pair]):
         bleu, chrf = metrics.bleu(outputs, references, **self.bleu_options()), metrics.chrf(outputs, references)
         scores: dict[str, float | str] = {"bleu": bleu.value, "bleu_signature": bleu.signature}
         scores |= {"chrf": chrf.value, "chrf_signature": chrf.signature}
-        return scores | self.likelihood(sources, targets)
+        unknown = self.unknown([pair.source for pair in examples])
+        return scores | self.likelihood(sources, targets) | {"unseen": unknown.share}
+
+    def unknown(self, items: Sequence[str]) -> Unknown:
+        """Tokens of sources, words or pieces of them, that are not in the vocabulary."""
+        return unknown_tokens(self.source_tokenizer, items)
 
     def bleu_options(self) -> dict[str, Any]:
         """Options of `metrics.bleu`: outputs of a tokenizer without capitals meet references without them."""
@@ -229,10 +240,27 @@ class Translator(Predictor[str, list[Translation], Pair]):
 
     def _linked(self, sources: Sequence[str], found: list[list[Translation]]) -> list[list[Translation]]:
         flat = [(source, one) for source, every in zip(sources, found, strict=True) for one in every]
-        if not flat:
-            return found
-        lines = iter(self.align([source for source, _ in flat], [one.tokens for _, one in flat]))
-        return [[replace(one, links=next(lines)) for one in every] for every in found]
+        tokens = [one.tokens for _, one in flat]
+        words = [looking.target_words(self.target_tokenizer, row) for row in tokens]
+        rows = iter(self._links([source for source, _ in flat], tokens, words, Aligning()))
+        return [[replace(one, links=pharaoh(next(rows))) for one in every] for every in found]
+
+    def _links(
+        self, sources: Sequence[str], tokens: Sequence[list[int]], words: Sequence[list[int]], how: Aligning
+    ) -> list[Links]:
+        """Links of sources and the tokens of their translations, whose words are given."""
+        read, written = self._read(sources), Ragged.of(tokens)
+        found: list[Links] = [[] for _ in sources]
+        for places in self._batches(pair_lengths(read, written)):
+            batch = self._collate(read, written, places)
+            keys = [
+                looking.source_words(self.source_tokenizer, sources[place], length)
+                for place, length in zip(places, batch.src_lens.tolist(), strict=True)
+            ]
+            lines = word_links(self.model, batch, keys, [words[place] for place in places], how)
+            for place, line in zip(places, lines, strict=True):
+                found[place] = line
+        return found
 
     def _found(self, batch: PairBatch, config: DecodingConfig) -> list[list[Translation]]:
         model, tokenizer = self._decoding_model(config.precision), self.target_tokenizer
@@ -270,26 +298,3 @@ class Translator(Predictor[str, list[Translation], Pair]):
         device = self.model.decoder.output.weight.device
         rows = list(indices)
         return collate(sources, targets, rows, pad_id=ids.pad_id, bos_id=ids.bos_id, eos_id=ids.eos_id).to(device)
-
-
-def likelihood(model: Seq2Seq, batch: PairBatch) -> dict[str, float]:
-    """Negative log-likelihood in nats, right tokens and number of tokens of a batch under teacher forcing."""
-    hidden, wanted = real_states(model, batch, batch.tgt_in)
-    output = model.decoder.output
-    right = int((output(hidden).argmax(-1) == wanted).sum())
-    return {"nll": float(output_loss(output, hidden, wanted)), "right": right, "tokens": batch.num_tokens}
-
-
-def likelihood_scores(counts: Mapping[str, float]) -> dict[str, float]:
-    """Loss in nats per target token, perplexity and token accuracy of summed counts."""
-    nll, tokens = counts.get("nll", 0.0), int(counts.get("tokens", 0))
-    perplexity = metrics.perplexity(nll, tokens) if tokens else float("nan")
-    right = counts.get("right", 0.0)
-    return {"loss": nll / max(1, tokens), "perplexity": perplexity, "accuracy": right / max(1, tokens)}
-
-
-def real_states(model: Seq2Seq, batch: PairBatch, tgt_in: Tensor) -> tuple[Tensor, Tensor]:
-    """(decoder states, targets) of the real target positions only."""
-    memory = model.encoder(batch.src, batch.src_lens)
-    hidden = model.decoder.hidden(tgt_in, memory, batch.src_lens)
-    return real_rows(hidden, batch.tgt_out, batch.tgt_lens, batch.num_tokens)

@@ -27,7 +27,8 @@ from headwise.models.protocols import Seq2Seq
 from headwise.models.recurrent import RecurrentConfig, build_recurrent
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig
-from headwise.predictors.translator import BleuConfig, Translator, likelihood, likelihood_scores, real_states
+from headwise.predictors.forced import likelihood, likelihood_scores, real_states
+from headwise.predictors.translator import BleuConfig, Translator
 from headwise.tasks.task import Assets, Metric, Stats, Task
 
 SOURCE_FILE, TARGET_FILE = "source.tokenizer.json", "target.tokenizer.json"

@@ -29,6 +29,18 @@ def settled(recipe: Recipe, begun: Recipe | None, note: Callable[[str], None]) -
     return recipe.model_copy(update={"training": recipe.training.model_copy(update={"precision": precision})})
 
 
+def unrounded(model: nn.Module, precision: str) -> list[str]:
+    """What is said at the start of a run whose precision does nothing in a part of its model: a line, or none.
+
+    >>> unrounded(nn.Linear(2, 2), "bf16"), len(unrounded(nn.GRU(2, 2), "bf16"))
+    ([], 1)
+    """
+    recurrent = any(isinstance(module, nn.RNNBase | nn.RNNCellBase) for module in model.modules())
+    if precision != "bf16" or not recurrent:
+        return []
+    return ["training.precision bf16 does nothing in recurrent layers: states rounded at every step would drift"]
+
+
 def device(name: str) -> torch.device:
     """The device of a recipe's name. Raises: ConfigError if PyTorch cannot use it here.
 

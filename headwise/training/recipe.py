@@ -91,8 +91,8 @@ class TrainingConfig(Config):
     )
     precision: Literal["fp32", "bf16", "auto"] = Field(
         default="fp32",
-        description="bf16: autocast of the loss; weights stay in fp32. auto: measured when a run begins, then kept: "
-        "bf16 where its products are fast",
+        description="bf16: autocast of the loss; weights and recurrent layers stay in fp32. auto: measured when a run "
+        "begins, then kept: bf16 where its products are fast",
     )
     compile: bool = Field(
         default=False,

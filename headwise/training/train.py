@@ -26,7 +26,7 @@ from headwise.tasks.task import Task
 from headwise.training import recipes
 from headwise.training.finish import finish, publish_best
 from headwise.training.loop import Loop
-from headwise.training.numerics import settled
+from headwise.training.numerics import settled, unrounded
 from headwise.training.randomness import isolated
 from headwise.training.recipe import MAY_CHANGE, MAY_MOVE, Recipe, as_recipe, differences, flattened, parse_recipe
 from headwise.training.reporter import CpuClock
@@ -159,7 +159,7 @@ def _train(
             clock.earlier_s = session.progress.cpu_s
             publish_best(session, checkpoints, log, stop.breakable)
         else:
-            for note in (*task.assets.notes, *session.begin()):
+            for note in (*task.assets.notes, *session.begin(), *unrounded(session.model, training.precision)):
                 log.note(note)
             log.note(parts(session.model))
         if not session.progress.step and session.validates:

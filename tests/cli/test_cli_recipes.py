@@ -5,7 +5,15 @@ from headwise.errors import ConfigError, DataError
 from headwise.training import recipes
 from headwise.training.recipe import read_recipe
 
-NAMES = ["bahdanau-fra-eng", "ewt-upos", "multi30k-base", "multi30k-tiny", "phrasebook", "tiny-shakespeare"]
+NAMES = [
+    "bahdanau-fra-eng",
+    "ewt-upos",
+    "multi30k-base",
+    "multi30k-tiny",
+    "phrasebook",
+    "tatoeba-en-fr",
+    "tiny-shakespeare",
+]
 
 
 def test_recipes_ship_with_a_line_about_each():

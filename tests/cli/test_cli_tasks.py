@@ -174,11 +174,14 @@ def test_what_a_task_does_not_have_is_said(headwise, folder):
     assert headwise("train", "tag.toml", "--run", run)[0] == 0
     code, _, err = headwise("predict", run, "a", "--top-k", 3)
     assert (code, err) == (2, "error: --top-k means nothing to this model; leave it out\n")
+    code, _, err = headwise("predict", run, "a", "--stop", ".")
+    assert (code, err) == (2, "error: --stop means nothing to this model; leave it out\n")
     code, _, err = headwise("explain", run, "the cat")
-    assert (code, err) == (
-        2,
-        "error: only translations are drawn; headwise.record(model) gives the attention of any model\n",
-    )
+    assert code == 2
+    assert "this model has no attention to look at" in err
+    (folder / "pairs.tsv").write_text("a\tb\n")
+    code, _, err = headwise("align", run, "pairs.tsv")
+    assert (code, err) == (2, "error: this model writes no translation, so it gives no alignments\n")
     code, _, err = headwise("evaluate", run, "--columns", 0, 1)
     assert code == 2
     assert "data.columns" in err
@@ -203,3 +206,23 @@ def test_a_file_of_its_own_is_scored(headwise, folder, name, file):
     code, out, err = headwise("evaluate", folder / "run", "--data", file, "--json")
     assert (code, err) == (0, ""), err
     assert json.loads(out)["examples"] in (60, 40)
+
+
+def test_a_task_of_somebody_else_need_not_say_where_it_looks(headwise, folder):
+    assert headwise("train", "sums.toml", "--run", folder / "run")[0] == 0
+    code, _, err = headwise("explain", folder / "run", "1 2")
+    assert code == 2
+    assert "this model does not say where it looks; headwise.record(model) gives its attention, if any" in err
+
+
+def test_a_continuation_is_looked_at_and_ends_where_it_is_told(headwise, folder):
+    assert headwise("train", "text.toml", "--run", folder / "run")[0] == 0
+    code, out, err = headwise("explain", folder / "run", "a cat", "--target", " and", "--table")
+    assert (code, err) == (0, "")
+    assert "a cat →  and" in out
+    assert "decoder.blocks.0.self_attention, mean of 2 heads: what each token looks at" in out
+    code, out, err = headwise("predict", folder / "run", "a zcat", "--max-len", 40, "--stop", r"\n", "--json")
+    assert (code, err) == (
+        0, "warning: 1 of 6 characters was never seen in training, or too rarely to be learned: z\n"
+    )  # fmt: skip
+    assert "\n" not in json.loads(out)["continuations"][0]["text"]

@@ -4,13 +4,17 @@ import json
 import os
 import threading
 import tomllib
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 import headwise as package
 from headwise.decoding.options import asked
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError
+from headwise.explain.explanation import Explanation
+from headwise.explain.figures import heatmap
 
 
 def _given(method, given, n_best):
@@ -179,27 +183,32 @@ def test_evaluation_as_json(headwise, trained, pairs_file, tmp_path):
     assert {"bleu", "chrf", "perplexity", "accuracy", "bleu_signature"} <= set(scores)
 
 
-@pytest.mark.slow
-def test_explain_draws_figures_and_a_table(headwise, trained, tmp_path):
-    options = ["--target", "un et deux .", "--folder", tmp_path, "--format", "svg", "--layer", 1]
+def test_explain_draws_one_page_and_a_table(headwise, trained, tmp_path):
+    options = ["--target", "un et deux .", "--folder", tmp_path, "--format", "svg", "--layer", 1, "--heads", "1"]
     code, out, err = headwise("explain", trained, "one and two .", *options)
     assert (code, err) == (0, "")
     assert "one and two . → un et deux ." in out
-    assert "decoder.blocks.1.cross_attention, mean of its heads" in out
+    assert "decoder.blocks.1.cross_attention, head 1: what each token looks at" in out
     assert "rows sum to one within " in out
-    assert f"{tmp_path}/alignment.svg" in out
-    assert {path.name for path in tmp_path.iterdir()} >= {"alignment.svg", "encoder-blocks-0-self_attention.svg"}
+    assert f"{tmp_path}/attention.svg" in out
+    assert [path.name for path in tmp_path.iterdir()] == ["attention.svg"]
+
+
+def test_explain_draws_every_layer_where_it_is_asked_for(headwise, trained, tmp_path, monkeypatch):
+    # the figures themselves are drawn in another test
+    monkeypatch.setattr(Explanation, "figures", lambda self: {next(iter(self.layers)): heatmap(np.eye(2), "ab", "ab")})
+    assert headwise("explain", trained, "one and two .", "--folder", tmp_path, "--all", "--format", "svg")[0] == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["attention.svg", "encoder.blocks.0.self_attention.svg"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["one .", "--format", "gif"], "unknown format 'gif'; known: pdf, png, svg"),
-        (["one .", "--layer", "7"], "layer 7 is not there; the model has 2 cross-attention layers"),
-        (
-            ["one .", "--layer", "decoder.blocks.1.cros"],
-            "unknown cross-attention layer 'decoder.blocks.1.cros'",
-        ),
+        (["one .", "--layer", "7"], "layer 7 is not there; the model has 2 cross-attention layers, from 0"),
+        (["one .", "--layer", "decoder.blocks.1.cros"], "unknown layer 'decoder.blocks.1.cros'"),
+        (["one .", "--heads", "0,2"], "head 2 is not there; this layer has heads 0 to 1"),
+        (["one .", "--heads", "first"], "--heads 'first': give numbers from 0 joined by commas, such as 0,2"),
         ([" "], "the sentence is empty; there is nothing to look at"),
     ],
 )
@@ -208,6 +217,17 @@ def test_explain_names_what_is_wrong(headwise, trained, tmp_path, arguments, mes
     assert code == 2
     assert message in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_unknown_words_are_told_once_for_all_inputs(headwise, trained, pairs_file):
+    given = ["one and ten .", "ten .", "two and six ."]
+    code, out, err = headwise("predict", trained, *given, "--batch", 1)
+    assert code == 0
+    assert len(out.splitlines()) == 3
+    told = "warning: 2 of 10 words were never seen in training, or too rarely to be learned: ten\n"
+    assert err == told
+    assert headwise("predict", trained, given[2])[2] == ""
+    assert json.loads(headwise("evaluate", trained, "--data", pairs_file, "--json")[1])["unseen"] == 0.0
 
 
 def test_init_writes_a_commented_recipe_that_trains(headwise, pairs_file, tmp_path):
@@ -331,7 +351,7 @@ def test_the_table_of_an_explanation_alone(headwise, trained, tmp_path):
     folder = tmp_path / "figures"
     code, out, _ = headwise("explain", trained, "one and two .", "--table", "--folder", folder)
     assert code == 0
-    assert "mean of its heads" in out
+    assert "mean of 2 heads" in out
     assert not folder.exists()
 
 
@@ -347,3 +367,11 @@ def test_a_file_is_scored_as_it_stands_whatever_the_recipe_says_of_its_own(headw
     assert (code, err) == (0, "")
     assert json.loads(out)["examples"] == len(lines)
     assert out == headwise("evaluate", tmp_path / "run", "--json")[1]
+
+
+def test_the_line_of_the_readme_that_draws_a_picture(trained, tmp_path, monkeypatch):
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    (line,) = [line for line in readme.splitlines() if line.startswith("translator.explain(")]
+    monkeypatch.chdir(tmp_path)
+    exec(line, {"translator": package.load(trained)})
+    assert [path.read_bytes()[:4] for path in tmp_path.iterdir()] == [b"\x89PNG"]

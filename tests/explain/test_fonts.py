@@ -1,8 +1,11 @@
 import warnings
+from dataclasses import replace
+from functools import cache
 
 import pytest
+from matplotlib import font_manager
 
-from headwise.explain import fonts
+from headwise.explain import fonts, maps
 
 UNDRAWABLE = "\U0001e2c0"  # a letter of the Wancho script
 
@@ -16,17 +19,41 @@ def test_latin_greek_cyrillic_need_only_the_font_that_ships():
     assert fonts.families(["chez moi é", "λ", "жизнь"]) == [fonts.FIRST]
 
 
-def test_chinese_text_gets_a_font_that_has_it():
-    chosen = fonts.families(["我 喜欢 猫 。"])
-    if len(chosen) == 1:
-        pytest.skip("no installed font has Chinese characters")
-    assert fonts.legible("我 喜欢 猫 。", chosen) == "我 喜欢 猫 。"
+def has(monkeypatch, *names):
+    """What is installed: the fonts that ship with matplotlib, and some of these names that have all of Han."""
+    entries = font_manager.fontManager.ttflist
+    last = next(entry for entry in entries if entry.name.startswith("Last Resort"))
+    ours = [replace(last, name=name, style="normal", weight=400) for name in names]
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", [*entries, *ours])
+    monkeypatch.setattr(font_manager, "findSystemFonts", list)
+    monkeypatch.setattr(fonts, "_installed", fonts._installed.__wrapped__)
+    monkeypatch.setattr(fonts, "_characters", cache(fonts._characters.__wrapped__))
+
+
+def test_chinese_text_gets_a_font_that_has_it(monkeypatch):
+    has(monkeypatch, "Some Han", "WenQuanYi Zen Hei")
+    assert fonts.families(["我 喜欢 猫 。"]) == [fonts.FIRST, "WenQuanYi Zen Hei"]
+    assert fonts.legible("我 喜欢 猫 。", [fonts.FIRST, "WenQuanYi Zen Hei"]) == "我 喜欢 猫 。"
+
+
+def test_a_font_of_placeholders_is_none(monkeypatch):
+    has(monkeypatch, ".LastResort", "Adobe Blank 2")
+    assert not any("last" in name.lower() or "blank" in name.lower() for name in fonts._installed())
+
+
+def test_chinese_without_a_font_warns_once_for_all_labels(monkeypatch):
+    monkeypatch.setattr(fonts, "_installed", lambda: ())
+    with pytest.warns(UserWarning, match="no installed font"):
+        assert maps.labels(["你好", "。"]).texts == ["U+4F60U+597D", "U+3002"]
+    # nothing is said a second time, and a warning is an error here
+    assert maps.labels(["我", "喜欢", "，"]).texts == ["U+6211", "U+559CU+6B22", "U+FF0C"]
+    assert dict(fonts.report())["Chinese"] == fonts.NONE
 
 
 def test_a_character_that_no_font_has_is_a_code_with_one_warning(monkeypatch):
     monkeypatch.setattr(fonts, "_installed", lambda: ())
     chosen = fonts.families([UNDRAWABLE])
-    with pytest.warns(UserWarning, match=r"no installed font has 1 of the characters .*apt-get install fonts-noto-cjk"):
+    with pytest.warns(UserWarning, match=r"no installed font has 1 of .*apt-get install fonts-noto-cjk .*wqy-zenhei"):
         assert fonts.legible(f"a{UNDRAWABLE}", chosen) == "aU+1E2C0"
     with warnings.catch_warnings():
         warnings.simplefilter("error")

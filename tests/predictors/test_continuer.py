@@ -4,15 +4,17 @@ import json
 import math
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.decoding.search import DecodingConfig
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, Unsupported
 from headwise.models.decoder_only import build_decoder
 from headwise.models.transformer_config import DecoderConfig
 from headwise.predictors.continuer import Continuer
+from headwise.records import record
 
 LINES = ["the cat sat on the mat.", "", "a  dog; a mat."]
 TEXT = "".join(f"{line}\n" for line in LINES)
@@ -84,7 +86,7 @@ def test_samples_are_drawn_anew_for_each_prompt_from_one_seeded_stream():
 def test_options_reach_the_search():
     made = continuer()
     options = made.options({"max_len": 15, "no_repeat_ngram": 1})
-    assert (options.method, options.max_len) == ("greedy", 15)
+    assert (options.decoding.method, options.decoding.max_len) == ("greedy", 15)
     for found in made.predict(PROMPTS, options):
         assert len(set(found[0].tokens)) == len(found[0].tokens)
     assert made.options({}) is None
@@ -92,6 +94,48 @@ def test_options_reach_the_search():
         made.options({"max_len_a": 2.0})
     with pytest.raises(ConfigError, match="beam_sise"):
         made.options({"beam_sise": 2})
+
+
+def test_a_continuation_ends_before_a_text_to_stop_at():
+    made = continuer()
+    whole = made.predict(PROMPTS)
+    stop = whole[0][0].text[3:5]
+    assert len(stop) == 2
+    told = made.options({"stop": stop})
+    for one, cut in zip(whole, made.predict(PROMPTS, told), strict=True):
+        text = one[0].text.split(stop)[0]
+        assert cut[0].text == text
+        kept = len(text) + len(stop) if stop in one[0].text else len(one[0].tokens)
+        assert cut[0].tokens == one[0].tokens[:kept]
+    assert made.predict(PROMPTS, made.options({"stop": "no such text"})) == whole
+    with pytest.raises(ConfigError, match="--stop is empty; give the text that ends a continuation"):
+        made.options({"stop": ""})
+
+
+def test_one_text_is_one_prompt_and_unknown_characters_are_counted():
+    made = continuer()
+    assert made.predict("the cat") == made.predict(["the cat"])
+    found = made.unknown(["the ox", "Zoo"])
+    assert (found.count, found.total, found.examples) == (2, 9, ("x", "Z"))
+    assert str(found).startswith("2 of 9 characters were never seen in training")
+    assert made.evaluate(LINES)["unseen"] == 0.0
+
+
+def test_what_a_continuation_looks_at_is_seen():
+    made = continuer()
+    found = made.explain("the cat")
+    (one,) = made.predict("the cat")
+    assert (found.source, found.output) == ("the cat", one[0].text)
+    layer = found.layers["decoder.blocks.1.self_attention"]
+    assert layer.queries == layer.keys == [*"\nthe cat", *one[0].text]
+    assert (layer.causal, layer.weights.shape) == (True, (3, 16, 16))
+    tokens = torch.tensor([made.tokenizer.encode("\na cat on")])
+    with record(made.model) as trace:
+        made.model(tokens)
+    given = made.explain("a cat", " on").layers["decoder.blocks.1.self_attention"]
+    np.testing.assert_allclose(given.weights, trace["decoder.blocks.1.self_attention"].weights()[0].numpy())
+    with pytest.raises(Unsupported, match="writes no translation, so it gives no alignments"):
+        made.align([])
 
 
 def test_a_prompt_beyond_the_reach_is_cut_and_told():

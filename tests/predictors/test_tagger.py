@@ -9,12 +9,13 @@ from torch import nn
 
 from headwise.data.tagged import Tagged, TaggedConfig
 from headwise.data.tokenizers import TokenizerConfig
-from headwise.data.words import SpellingConfig, WordTokenizer
+from headwise.data.words import SpellingConfig, WordTokenizer, collate_words, encode_words
 from headwise.errors import ConfigError, DataError, Unsupported
-from headwise.models.token_encoders import WindowConfig
+from headwise.models.token_encoders import AttentionConfig, WindowConfig
 from headwise.models.token_tagger import PoolingConfig, build_token_tagger
 from headwise.predictors.predictor import Predictor
 from headwise.predictors.tagger import Tagger, count_scores, counted, most_frequent
+from headwise.records import record
 
 TAGS = ["DET", "NOUN", "VERB"]
 TRAIN = [
@@ -110,8 +111,61 @@ def test_what_cannot_be_scored(tagger):
         tagger.evaluate([Tagged(("a",), ("DET",), 6), Tagged(("a",), None, 7)])
     with pytest.raises(ConfigError, match="--beam-size"):
         tagger.options({"beam_size": 3})
-    with pytest.raises(Unsupported, match="only translations are drawn"):
-        tagger.explain(tagger.parse("a"))
+
+
+def test_one_text_is_one_sentence(tagger):
+    assert tagger.tag("the dogs") == tagger.predict("the dogs") == tagger.tag(["the dogs"])
+    assert tagger.predict(["the dogs", tagger.parse("a")]) == tagger.tag(["the dogs", "a"])
+
+
+def test_words_that_training_lacks_are_counted(tagger):
+    found = tagger.unknown([tagger.parse("a zebra saw a zebra"), tagger.parse("the yak")])
+    assert (found.count, found.total, found.examples) == (3, 7, ("zebra", "yak"))
+    assert str(found) == "3 of 7 words were never seen in training, or too rarely to be learned: zebra, yak"
+    assert math.isnan(tagger.unknown([]).share)
+
+
+def attending(place):
+    """A tagger of letters with attention, and one that reads tokens or words."""
+    torch.manual_seed(0)
+    tokenizer = WordTokenizer.train(["saw", "the", "dog", "cat"], TokenizerConfig(kind="char"), SpellingConfig())
+    config = AttentionConfig(d_model=8, d_ff=11, num_heads=2, encoder_layers=2)
+    model = build_token_tagger(config, PoolingConfig(place=place), tokenizer.vocab_size, len(TAGS)).eval()
+    return Tagger(model, tokenizer, TAGS, most_frequent(TRAIN), TaggedConfig(train="unread"))
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_what_each_word_attends_to_is_seen(place):
+    made = attending(place)
+    found = made.explain("the dog saw a cat")
+    assert found.output == made.write(made.parse("the dog saw a cat"), made.tag("the dog saw a cat")[0], "text")[0]
+    assert list(found.layers) == [f"encoder.encoder.blocks.{number}.self_attention" for number in range(2)]
+    for layer in found.layers.values():
+        assert (layer.keys, layer.kind, layer.causal) == (["the", "dog", "saw", "a", "cat"], "self", False)
+        assert layer.queries == found.output.split()
+        assert layer.weights.shape == (2, 5, 5)
+    assert found.row_error < 1e-6
+
+
+def test_weights_of_letters_are_those_of_their_words():
+    made = attending("after")
+    rows = encode_words([("a", "dog")], made.tokenizer)
+    batch = collate_words(rows, [0])
+    with record(made.model) as trace:
+        made.model(batch.tokens, batch.pieces)
+    letters = next(iter(trace)).weights()[0, 1]
+    layer = next(iter(made.explain("a dog").layers.values()))
+    assert layer.weights[1, 0, 1] == pytest.approx(letters[0, 1:].sum().item())
+    assert layer.weights[1, 1, 0] == pytest.approx(letters[1:, 0].mean().item())
+
+
+def test_what_cannot_be_looked_at_is_said(tagger):
+    with pytest.raises(Unsupported, match=r"no attention to look at; train one that has: .* model.kind=attention"):
+        tagger.explain("a")
+    with pytest.raises(ConfigError, match="the tags of a sentence cannot be given here; leave the target out"):
+        tagger.explain("a", "DET")
+    with pytest.raises(ConfigError, match="the sentence is empty; there is nothing to look at"):
+        tagger.explain(" ")
 
 
 def test_the_most_frequent_tag_of_each_word():

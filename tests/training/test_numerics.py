@@ -1,10 +1,12 @@
 """Precision "auto": measured when a run begins, told, written into the run, and kept when it goes on."""
 
 import pytest
+from torch import nn
 from training_toy import recipe
 
 from headwise import runtime
 from headwise.errors import ConfigError
+from headwise.training.numerics import unrounded
 from headwise.training.recipe import parse_recipe
 from headwise.training.train import train
 
@@ -47,3 +49,17 @@ def test_auto_follows_the_machine_and_stays_with_the_run(tmp_path, monkeypatch, 
 def test_explicit_precision_measures_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(runtime, "gigaflops", lambda dtype: pytest.fail("measured"))
     assert trained(tmp_path / "run", 1, precision="bf16") == ("bf16", [])
+
+
+@pytest.mark.parametrize("layer", [nn.GRU(2, 2), nn.LSTMCell(2, 2)])
+def test_bf16_that_recurrent_layers_do_not_use_is_told(layer):
+    model = nn.Sequential(nn.Linear(2, 2), layer)
+    told = ["training.precision bf16 does nothing in recurrent layers: states rounded at every step would drift"]
+    assert unrounded(model, "bf16") == told
+    assert unrounded(model, "fp32") == unrounded(model[:1], "bf16") == []
+
+
+def test_notes_of_precision_are_in_the_log(tmp_path, monkeypatch):
+    monkeypatch.setattr("headwise.training.train.unrounded", lambda model, precision: [f"told of {precision}"])
+    train(recipe({"max_steps": 1, "precision": "bf16"}), tmp_path / "run")
+    assert "told of bf16" in (tmp_path / "run" / "log.txt").read_text()

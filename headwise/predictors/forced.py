@@ -1,0 +1,33 @@
+"""A translation model that is made to write given translations: their states, their likelihood."""
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from headwise import metrics
+from headwise.data.batches import PairBatch
+from headwise.layers.loss import output_loss, real_rows
+from headwise.models.protocols import Seq2Seq
+
+
+def likelihood(model: Seq2Seq, batch: PairBatch) -> dict[str, float]:
+    """Negative log-likelihood in nats, right tokens and number of tokens of a batch under teacher forcing."""
+    hidden, wanted = real_states(model, batch, batch.tgt_in)
+    output = model.decoder.output
+    right = int((output(hidden).argmax(-1) == wanted).sum())
+    return {"nll": float(output_loss(output, hidden, wanted)), "right": right, "tokens": batch.num_tokens}
+
+
+def likelihood_scores(counts: Mapping[str, float]) -> dict[str, float]:
+    """Loss in nats per target token, perplexity and token accuracy of summed counts."""
+    nll, tokens = counts.get("nll", 0.0), int(counts.get("tokens", 0))
+    perplexity = metrics.perplexity(nll, tokens) if tokens else float("nan")
+    right = counts.get("right", 0.0)
+    return {"loss": nll / max(1, tokens), "perplexity": perplexity, "accuracy": right / max(1, tokens)}
+
+
+def real_states(model: Seq2Seq, batch: PairBatch, tgt_in: Tensor) -> tuple[Tensor, Tensor]:
+    """(decoder states, targets) of the real target positions only."""
+    memory = model.encoder(batch.src, batch.src_lens)
+    hidden = model.decoder.hidden(tgt_in, memory, batch.src_lens)
+    return real_rows(hidden, batch.tgt_out, batch.tgt_lens, batch.num_tokens)
