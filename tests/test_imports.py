@@ -55,7 +55,7 @@ THIRD_PARTY = {
     "jaxtyping": None,
     "pydantic": None,
     "pydantic_core": {"config"},
-    "tomli_w": {"config", "cli.init"},
+    "tomli_w": {"config", "cli.init", "runs.migration"},
     "typer": {"cli"},
     "rich": {"cli", "runs.display", "labels"},
     "tokenizers": {"data.tokenizers", "data.unigram"},

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from headwise.errors import CheckpointError
 from headwise.runs.commits import Writable, commit_file, commit_folder, make_folder, remove_folder, seal, sweep, sync_folder
-from headwise.runs.reading import FORMAT, Saved, read_folder, read_sealed, verify
+from headwise.runs.migration import FORMAT
+from headwise.runs.reading import Saved, read_folder, read_sealed, verify
 
 STATE = "state"
 BEST = "best.json"

@@ -8,11 +8,11 @@ from typing import Any
 from headwise.errors import CheckpointError
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.commits import MANIFEST, Writable, commit_file, seal
-from headwise.runs.reading import FORMAT, Saved, read_folder
+from headwise.runs.migration import CONFIG, FORMAT
+from headwise.runs.reading import Saved, read_folder
 
 MODEL = "model.safetensors"
 EMA = "ema.safetensors"
-CONFIG = "config.toml"
 TRAINER = "trainer.json"
 OPTIMIZER = "optimizer.safetensors"
 STREAM = "stream.safetensors"

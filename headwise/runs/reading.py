@@ -14,9 +14,9 @@ from torch import Tensor
 
 from headwise.errors import CheckpointError
 from headwise.runs.commits import MANIFEST, canonical
+from headwise.runs.migration import check_format, migrated
 from headwise.runs.tensors import not_finite, read_tensors
 
-FORMAT = 1
 _MAX_SMALL_BYTES = 256 * 1024 * 1024
 _CHUNK_BYTES = 1024 * 1024
 
@@ -47,9 +47,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of `folder`, its seal and format checked. Raises: CheckpointError naming the file."""
     path = folder / MANIFEST
     manifest = unseal(_read_small(path, None), path)
-    version = manifest.get("format")
-    if not isinstance(version, int) or version > FORMAT:
-        raise CheckpointError(f"{path}: format {version} is newer than this program reads ({FORMAT}); update headwise")
+    check_format(manifest.get("format"), str(path))
     files = manifest.get("files")
     if not isinstance(files, dict) or not all(_is_entry(name, entry) for name, entry in files.items()):
         raise CheckpointError(f"{path}: its list of files is not one of this program")
@@ -69,7 +67,8 @@ def read_folder(folder: Path) -> Saved:
             tensors[name] = _read_tensor_file(folder / name, entry)
         else:
             files[name] = _read_small(folder / name, entry)
-    return Saved(folder, {key: value for key, value in manifest.items() if key != "files"}, files, tensors)
+    facts = {key: value for key, value in manifest.items() if key != "files"}
+    return Saved(folder, facts, migrated(files, manifest["format"]), tensors)
 
 
 def verify(folder: Path) -> None:

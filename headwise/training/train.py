@@ -18,6 +18,7 @@ from headwise.runs.commits import MANIFEST, commit_file, probe
 from headwise.runs.display import Display
 from headwise.runs.lock import RunLock
 from headwise.runs.log import OnEvent, RunLog, cut_metrics
+from headwise.runs.migration import migrated
 from headwise.runs.publish import CONFIG, OWN_FILES
 from headwise.runs.reading import Saved, read_folder
 from headwise.runs.trackers import open_trackers
@@ -214,7 +215,11 @@ def _previous(
         raise ConfigError(f"{run}: has no checkpoint to go on from")
     if (run / MANIFEST).exists():
         raise ConfigError(f"{run}: has a model but no checkpoint to go on from; choose another folder")
-    begun = parse_recipe((run / CONFIG).read_bytes(), str(run / CONFIG)) if (run / CONFIG).exists() else None
+    begun = None
+    if (run / CONFIG).exists():
+        # begun and stopped before there was a manifest to tell the format
+        files = migrated({CONFIG: (run / CONFIG).read_bytes()}, 1)
+        begun = parse_recipe(files[CONFIG], str(run / CONFIG))
     recipe = settled(recipe, begun, notes.append)
     if begun is not None:
         _compare(run, begun, recipe, notes)

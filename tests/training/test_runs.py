@@ -1,5 +1,7 @@
 """Run folders: complete, movable, verified; what `load` does with damage; whose folder is refused."""
 
+import hashlib
+import json
 import os
 import random
 import shutil
@@ -114,11 +116,34 @@ def test_a_model_that_is_being_replaced_is_read_old_or_new(run, monkeypatch):
     assert digest_of_weights(load(run)) == old
 
 
+def test_a_run_of_an_older_format_is_read_and_goes_on(tmp_path):
+    made = recipe({"max_steps": 10, "trackers": ["tensorboard"]})
+    run = train(recipe({"max_steps": 10}), tmp_path / "run").folder
+    digest = digest_of_weights(load(run))
+    for folder in (run, *(entry.path for entry in Checkpoints(run).entries())):
+        config = (folder / "config.toml").read_bytes().replace(b"trackers = []\n", b"tensorboard = true\n")
+        (folder / "config.toml").write_bytes(config)
+        manifest = json.loads((folder / "manifest.json").read_text())
+        manifest["format"], manifest["files"]["config.toml"] = 1, _entry(config)
+        del manifest["seal"]
+        (folder / "manifest.json").write_bytes(seal(manifest))
+    assert b"trackers" not in (run / "config.toml").read_bytes()
+    assert digest_of_weights(load(run)) == digest
+    (run / "state" / "finished.json").unlink()
+    pytest.importorskip("tensorboard")
+    assert train({**made, "training": {**made["training"], "max_steps": 12}}, run).steps == 12
+    assert "training.trackers was" not in (run / "log.txt").read_text()
+
+
+def _entry(content):
+    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
 def test_a_newer_format_is_refused(run):
     (run / "manifest.json").write_bytes(seal({"format": 7, "files": {}}))
     shutil.rmtree(run / "state")
     with pytest.raises(
-        CheckpointError, match=r"manifest.json: format 7 is newer than this program reads \(1\); update"
+        CheckpointError, match=r"manifest.json: format 7 is newer than this program reads \(2\); update"
     ):
         load(run)
 
