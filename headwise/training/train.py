@@ -21,11 +21,11 @@ from headwise.tasks import registry
 from headwise.tasks.task import Task
 from headwise.training import recipes
 from headwise.training.finish import finish, publish_best
+from headwise.training.limits import Clock
 from headwise.training.loop import Loop
 from headwise.training.numerics import settled
 from headwise.training.randomness import isolated
 from headwise.training.recipe import MAY_CHANGE, Recipe, as_recipe, differences, parse_recipe
-from headwise.training.reporter import CpuClock
 from headwise.training.session import Session, Trainer, machine
 from headwise.training.signals import StopSignal
 from headwise.training.validation import check_monitor
@@ -38,7 +38,7 @@ class Run:
     """A finished run: its folder, the scores of its model, and how it came about.
 
     `best` is the step of the model in the folder (the last one of an average); `stopped_because` is max_steps,
-    max_epochs, max_cpu_s or patience.
+    max_epochs, max_cpu_s, max_minutes or patience; `cpu_s` and `minutes` are what it took, earlier parts included.
     """
 
     folder: Path
@@ -47,6 +47,8 @@ class Run:
     best: int
     skipped: int
     stopped_because: str
+    cpu_s: float
+    minutes: float
 
 
 def train(
@@ -61,7 +63,7 @@ def train(
     """Trains a recipe into a run folder, or goes on where the folder's last good checkpoint stands.
 
     The same recipe, data, machine and number of threads give the same weights bit for bit, however often the run was
-    stopped and resumed in between (but for schedule "budget" and limit `max_cpu_s`, which follow the clock).
+    stopped and resumed in between (but for the limits `max_cpu_s` and `max_minutes`, which follow the clock).
 
     Args:
         recipe: a TOML file, the name of a recipe that ships, a mapping of the same form, or what `read_recipe` made.
@@ -81,7 +83,7 @@ def train(
         RunBusy: another process writes the folder.
         Stopped: SIGINT or SIGTERM came; all is saved.
     """
-    clock = CpuClock()
+    clock = Clock()
     if isinstance(recipe, (str, os.PathLike)):
         recipe, overrides = recipes.read(os.fspath(recipe), list(overrides)), ()
     made, run = as_recipe(recipe, overrides), Path(folder)
@@ -98,7 +100,7 @@ def _train(
     allow_data_change: bool,
     on_event: OnEvent | None,
     stop: StopSignal,
-    clock: CpuClock,
+    clock: Clock,
 ) -> Run:
     checkpoints = Checkpoints(run, keep_last=recipe.training.keep_last)
     notes = [f"removed {name}, left by an interrupted write" for name in checkpoints.sweep()]
@@ -115,7 +117,7 @@ def _train(
         session = _session(task, recipe, saved, allow_data_change, log)
         del saved
         if session.progress.step:
-            clock.earlier_s = session.progress.cpu_s
+            clock.go_on(session.progress)
             publish_best(session, checkpoints, log, stop.breakable)
         else:
             for note in (*task.assets.notes, *session.begin()):
@@ -125,9 +127,11 @@ def _train(
             check_monitor(session, stop.breakable)
         reason = Loop(session, checkpoints, log, stop, clock).run()
         outcome = finish(session, checkpoints, log, stop.breakable, reason)
-        log.note(f"finished: {reason} after {session.progress.step} steps; the model is in {run}")
         progress = session.progress
-        return Run(run, outcome.metrics, progress.step, outcome.steps[-1], progress.skipped, reason)
+        times = progress.cpu_s, progress.wall_s / 60.0
+        spent = f"{progress.step:,} steps, {times[0]:,.0f} CPU s, {times[1]:,.1f} minutes"
+        log.note(f"finished: {reason} after {spent}; the model is in {run}")
+        return Run(run, outcome.metrics, progress.step, outcome.steps[-1], progress.skipped, reason, *times)
 
 
 def _refuse_foreign(run: Path, resume: Resume) -> None:
@@ -180,8 +184,8 @@ def _compare(run: Path, old: Recipe, new: Recipe, notes: list[str]) -> None:
 
 def _session(task: Task[Any], recipe: Recipe, saved: Saved | None, allow_data_change: bool, log: RunLog) -> Session:
     session = Session(task, recipe)
-    if recipe.training.schedule == "budget" or recipe.training.max_cpu_s:
-        log.note("this run follows the CPU clock: it cannot be repeated bit for bit")
+    if recipe.training.follows_clock():
+        log.note("this run follows the clock: it cannot be repeated bit for bit")
     if saved is None:
         return session
     trainer = Trainer.read(saved)
