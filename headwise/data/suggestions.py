@@ -93,7 +93,7 @@ def suggest_for_pairs(data: Mapping[str, Any]) -> Suggestion:
     timed = {"tokenizer.vocab_size": min(4000, found["tokenizer"]["vocab_size"])} if len(pairs) <= _FEW else {}
     sizes = tuple(Size({**_TRANSLATOR, **timed, **_widths(*size[:4])}, size[4]) for size in _TRANSLATORS)
     about = f"Translation, fitted to the {len(pairs):,} pairs"
-    return Suggestion(values, about, sizes, ((10, 0.1), (30, 0.2), (math.inf, 0.3)))
+    return Suggestion(values, about, sizes, ((10.0, 0.1), (30.0, 0.2), (math.inf, 0.3)))
 
 
 # pairs up to which few pieces teach more in little time

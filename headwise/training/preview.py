@@ -1,6 +1,5 @@
 """What a recipe would do: its data, its model, and the memory and time it takes, from a few steps thrown away."""
 
-import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,7 +51,7 @@ def _splits(session: Session) -> Iterator[str]:
             yield f"{split}: none"
             continue
         examples = source.examples()
-        count = f"{source.size():,} batches"
+        count = f"{source.size():,} batch{'es' if source.size() > 1 else ''}"
         yield f"{split}: {count}" if examples is None else f"{split}: {examples:,} examples in {count}"
 
 
@@ -62,5 +61,6 @@ def _times(config: TrainingConfig, trial: Trial, prepare_s: float) -> Iterator[s
     steps = trial.steps(config, prepare_s)
     passes = steps / trial.pass_steps
     seconds = clock(prepare_s + steps * trial.step_s)
-    yield f"the run: about {steps:,.0f} steps, {passes:,.1f} passes over the data, {seconds} and its validations"
-    yield from misfits(config, math.floor(steps))
+    validations = "" if config.follows_clock() else " and its validations"
+    yield f"the run: about {steps:,.0f} steps, {passes:,.1f} passes over the data, {seconds}{validations}"
+    yield from misfits(config, float(steps))
