@@ -75,9 +75,7 @@ def folder_name(recipe: str, overrides: Iterable[str]) -> str:
     from headwise.training.recipe import MAY_CHANGE
 
     settings = {key.strip(): value.strip() for key, _, value in (one.partition("=") for one in overrides)}
-    naming = [
-        f"{key}={value}" for key, value in settings.items() if key not in MAY_CHANGE or key.startswith("data.")
-    ]
+    naming = [f"{key}={value}" for key, value in settings.items() if key not in MAY_CHANGE or key.startswith("data.")]
     if not naming:
         return recipe
     whole = ",".join([recipe, *sorted(naming)])

@@ -10,7 +10,6 @@ import numpy as np
 
 from headwise.config import build
 from headwise.data.corpus import DataConfig, read_part, resolve
-from headwise.data.plain import TextConfig, portions
 from headwise.data.readers import Pair
 from headwise.data.tagged import TaggedConfig, read_tagged
 from headwise.data.text import script_counts
@@ -106,8 +105,9 @@ _TRANSLATOR = {
     "training.budget": "target",
     "training.max_epochs": 60,
     "training.patience": 0,
-    "training.valid_limit": 200,
-    "training.monitor": "bleu",
+    # BLEU of so few sentences would choose by luck
+    "training.valid_limit": 300,
+    "training.monitor": "accuracy",
 }
 # width, inner width, layers of each stack, peak of the learning rate, steps wanted
 _TRANSLATORS = (
@@ -166,6 +166,9 @@ def suggest_for_text(data: Mapping[str, Any]) -> Suggestion:
 
     Raises: as `suggest_for_pairs`.
     """
+    # the only kind of data whose reader loads torch
+    from headwise.data.plain import TextConfig, portions
+
     found = portions(build(TextConfig, data, "data"))
     chars = found["train"].chars
     values = {

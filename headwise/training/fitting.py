@@ -20,6 +20,7 @@ TRIAL_S = 2.0
 # what validations and the end of a run take of its time
 _VALIDATION_SHARE = 0.07
 _VALIDATIONS = 5
+_DROPOUT = "model.dropout"
 
 Settings = dict[str, Any]
 Try = Callable[[Recipe, Task[Any]], Trial]
@@ -40,8 +41,8 @@ def fitted(
     Raises: ConfigError for settings that do not fit; DataError for the data.
     """
     began = time.monotonic()
-    clock = {"training.max_minutes": minutes, "training.schedule": "budget", "training.warmup_share": 0.05}
-    values = merged(suggestion.values, clock)
+    limits = {"training.max_minutes": minutes, "training.schedule": "budget", "training.warmup_share": 0.05}
+    values = merged(suggestion.values, limits)
     # its place is taken by the share
     values["training"].pop("warmup_steps", None)
     first = _recipe(values, suggestion.sizes[0].settings, settings)
@@ -113,7 +114,7 @@ def _schedule(suggestion: Suggestion, steps: float, passes: float, precision: st
         "training.ema_decay": round(min(0.999, max(0.9, 1.0 - 15.0 / max(steps, 1.0))), 3),
     }
     if suggestion.dropouts:
-        found["model.dropout"] = next(rate for most, rate in suggestion.dropouts if passes <= most)
+        found[_DROPOUT] = next(rate for most, rate in suggestion.dropouts if passes <= most)
     return found
 
 

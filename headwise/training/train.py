@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,8 +47,8 @@ class Run:
     best: int
     skipped: int
     stopped_because: str
-    cpu_s: float
-    minutes: float
+    cpu_s: float = field(compare=False)
+    minutes: float = field(compare=False)
 
 
 def train(

@@ -5,10 +5,10 @@ import textwrap
 import tomllib
 
 import pytest
+from test_cli_tasks import OUTSIDE
 
 from headwise.cli import train as train_command
 from headwise.training import fitting
-from test_cli_tasks import OUTSIDE
 
 SUGGESTING = '''
 """A task that says what init writes for it."""

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from training_toy import recipe, toy
 
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.display import Display
@@ -16,7 +17,6 @@ from headwise.training.session import Session
 from headwise.training.signals import StopSignal
 from headwise.training.train import train
 from headwise.training.trial import tried
-from training_toy import recipe, toy
 
 
 class Hands:
