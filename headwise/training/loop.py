@@ -124,6 +124,7 @@ class Loop:
 
     def _step(self) -> None:
         session, config, begun = self.session, self._config, time.perf_counter()
+        share = self._budget.done(self._budget.used())
         taken = session.source.take(config.accumulate)
         # all batches of the step are made first: the loss is divided by the tokens of all of them
         batches = [batch.to(self._device) for batch in taken if batch.num_tokens]
@@ -133,7 +134,6 @@ class Loop:
             return
         drawn = [batch.indices for batch in taken]
         self._without_tokens = 0
-        share = self._budget.done(self._budget.used())
         session.progress.step += 1
         set_learning_rate(session.optimizer, learning_rate(config, session.progress.step, share))
         try:

@@ -94,8 +94,9 @@ def _step(session: Session, batches: list[Any], *, counting: bool) -> tuple[int,
             loss = session.objective(batch) / max(tokens, 1)
         kept = max(kept, sum(held.storages.values()))
         loss.backward()
-    gradients = numerics.gradients(session.model.parameters())
-    numerics.clip(gradients, float(numerics.global_norm(gradients)), config.clip_norm)
+    parameters = [parameter for parameter in session.model.parameters() if parameter.requires_grad]
+    norm = numerics.global_norm(numerics.gradients(parameters))
+    numerics.clip(parameters, float(norm), config.clip_norm)
     session.optimizer.step()
     session.optimizer.zero_grad(set_to_none=True)
     if session.mean is not None:

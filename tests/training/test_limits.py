@@ -140,6 +140,13 @@ def test_a_run_of_minutes_warms_up_falls_and_ends_with_them(tmp_path):
     assert rates[-1] < 0.1 * max(rates)
 
 
+def test_the_rate_falls_with_the_passes(tmp_path):
+    training = {"schedule": "budget", "warmup_steps": 0, "max_epochs": 2, "max_steps": 0, "log_every": 1}
+    train(recipe(training), tmp_path / "run")
+    rates = [event["lr"] for event in read_metrics(tmp_path / "run") if event["event"] == "step"]
+    assert rates == pytest.approx([0.05 * (12 - done) / 12 for done in range(12)])
+
+
 def test_a_run_says_where_it_will_end_and_what_does_not_fit(tmp_path):
     wall = Hands()
     session = session_of(max_minutes=10.0, max_steps=0, warmup_steps=800)
