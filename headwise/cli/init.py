@@ -116,8 +116,8 @@ def _line(key: str, value: Any, made: Any, output: Path) -> str:
     description = type(made).model_fields[key].description
     if isinstance(value, tuple | list):
         # tomli_w would break a list over lines, with no place for a comment
-        text = tomli_w.dumps({key: list(value)}, multiline_strings=False).replace("\n", " ").strip()
-        text = " ".join(text.replace("[ ", "[").replace(", ]", "]").split()).replace(", ]", "]").replace("[ ", "[")
+        items = [tomli_w.dumps({"item": item}).strip().removeprefix("item = ") for item in value]
+        text = f"{key} = [{', '.join(items)}]"
     else:
         text = tomli_w.dumps({key: value}).strip()
     return f"{text}  # {description}" if description else text

@@ -68,7 +68,7 @@ def suggest_for_pairs(data: Mapping[str, Any]) -> Suggestion:
         ConfigError: keys that there are not.
         DataError: files that are not there or are wrong.
     """
-    data = {"empty": "skip", **data}
+    data = {**data, "empty": data.get("empty", "skip")}
     pairs = read_part(build(DataConfig, data, "data"), "train", "nfc") or []
     found = suggest(pairs)
     model = dict(found["model"])

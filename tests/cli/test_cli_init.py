@@ -92,6 +92,14 @@ def test_init_names_the_options_of_the_task(headwise, folder):
     assert "nowhere.jsonl" in err
 
 
+def test_lists_stay_on_their_line(headwise, folder):
+    given = ['show=["one 3", "one \\"4\\""]', "--columns", 1, 0]
+    assert headwise("init", "translate", "--data", "pairs.tsv", *given)[0] == 0
+    text = (folder / "recipe.toml").read_text()
+    assert tomllib.loads(text)["show"] == ["one 3", 'one "4"']
+    assert "columns = [1, 0]  # " in text
+
+
 def test_a_dry_run_shows_and_writes_nothing(headwise, folder, monkeypatch):
     monkeypatch.setattr("headwise.training.preview.TRIAL_S", 0.0)
     assert headwise("init", "translate", *SMALL["translate"], "--data", "pairs.tsv")[0] == 0
