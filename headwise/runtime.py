@@ -10,7 +10,8 @@ import math
 import os
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import process_time
@@ -110,6 +111,23 @@ def choose_products(*, try_other: bool = True) -> tuple[str, str]:
     if chosen == "oneDNN":
         matmul.fp32_precision = "bf16"
     return chosen, reason
+
+
+@contextmanager
+def products_as(precision: str) -> Iterator[bool]:
+    """Float32 products as they were in another process, `fp32_precision` being `precision`, for work that must repeat.
+
+    Gives whether they are so: not where they would not be float32 here. The setting of before is put back.
+    """
+    before = _mkldnn.matmul.fp32_precision
+    try:
+        if precision in ("none", "ieee", "bf16") and precision != before:
+            _mkldnn.matmul.fp32_precision = precision
+            if _error() > _FLOAT32_ERROR:
+                _mkldnn.matmul.fp32_precision = before
+        yield _mkldnn.matmul.fp32_precision == precision
+    finally:
+        _mkldnn.matmul.fp32_precision = before
 
 
 def better(default: Measured, other: Measured) -> tuple[str, str]:

@@ -87,7 +87,7 @@ def test_help_needs_no_torch():
         ("headwise.training.recipe", {"matplotlib", "rich", "tensorboard"}),
         ("headwise.attention", {"matplotlib", "tokenizers", "pydantic"}),
         ("headwise.layers.attention", {"matplotlib", "tokenizers", "pydantic"}),
-        ("headwise.tasks.translate", {"matplotlib", "rich.console", "tensorboard"}),
+        ("headwise.tasks.translate", {"matplotlib", "tensorboard"}),
         ("headwise.training.train", {"matplotlib", "tensorboard"}),
     ],
 )

@@ -28,6 +28,9 @@ def train(
     allow_data_change: Annotated[
         bool, typer.Option("--allow-data-change", help="Go on although the data files have changed.")
     ] = False,
+    allow_schedule_change: Annotated[
+        bool, typer.Option("--allow-schedule-change", help="Go on although the schedule ends elsewhere now.")
+    ] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="Processor threads.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show data, model, memory and time; train and write nothing.")
@@ -46,7 +49,7 @@ def train(
         for line in preview(wanted, folder):
             typer.echo(line)
         return
-    done = trained(wanted, folder, resume, allow_data_change)
+    done = trained(wanted, folder, resume, allow_data_change, allow_schedule_change)
     scores = ", ".join(f"{name} {value:.4g}" for name, value in done.metrics.items())
     typer.echo(f"trained: {done.folder} (step {done.best}{': ' if scores else ''}{scores})")
     typer.echo(f"took:    {done.steps:,} steps, {done.cpu_s:,.0f} CPU s, {done.minutes:,.1f} minutes")
@@ -54,14 +57,26 @@ def train(
         typer.echo(f"next:    headwise {verb} {done.folder}{rest}")
 
 
-def trained(recipe: "Recipe", folder: Path, resume: str = "auto", allow_data_change: bool = False) -> "Run":
+def trained(
+    recipe: "Recipe",
+    folder: Path,
+    resume: str = "auto",
+    allow_data_change: bool = False,
+    allow_schedule_change: bool = False,
+) -> "Run":
     """Trains into the folder."""
     from headwise.training.train import Resume
     from headwise.training.train import train as run
 
     if resume not in get_args(Resume):
         raise ConfigError(unknown("--resume", resume, get_args(Resume)))
-    return run(recipe, folder, resume=cast(Resume, resume), allow_data_change=allow_data_change)
+    return run(
+        recipe,
+        folder,
+        resume=cast(Resume, resume),
+        allow_data_change=allow_data_change,
+        allow_schedule_change=allow_schedule_change,
+    )
 
 
 def folder_name(recipe: str, overrides: Iterable[str]) -> str:

@@ -12,6 +12,7 @@ from headwise.runs.reading import FORMAT, Saved, read_folder, read_sealed, verif
 
 STATE = "state"
 BEST = "best.json"
+FINISHED = "finished.json"
 _NAME = re.compile(r"step-(\d{8,})(?:\.(\d+))?")
 
 
@@ -125,6 +126,19 @@ class Checkpoints:
             warn(str(error))
             return None
         return step if isinstance(step, int) else None
+
+    def mark_finished(self, facts: Mapping[str, Any]) -> None:
+        """Notes that the run is at its end, and how it ended."""
+        commit_file(self.folder / FINISHED, seal({"format": FORMAT, **facts}))
+
+    def finished(self) -> dict[str, Any] | None:
+        """What `mark_finished` noted, unless the run went on since, or the note is damaged."""
+        entries = self.entries()
+        try:
+            facts = read_sealed(self.folder / FINISHED)
+        except CheckpointError:
+            return None
+        return facts if entries and facts.get("step") == entries[0].step else None
 
     def _first_good(self, entries: list[Entry], warn: Callable[[str], None], accept: Callable[[Saved], Any]) -> Any:
         problems: list[str] = []

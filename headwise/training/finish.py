@@ -16,6 +16,7 @@ from headwise.runs.reading import read_folder
 from headwise.runs.tensors import TensorFile
 from headwise.runs.weights import fitting
 from headwise.training.ema import average, exchanged
+from headwise.training.progress import finite_only
 from headwise.training.session import Session
 from headwise.training.validation import Guard, monitored, scores, smaller_is_better
 
@@ -35,6 +36,16 @@ def finish(session: Session, checkpoints: Checkpoints, log: RunLog, guard: Guard
     outcome = _publish_average(session, checkpoints, log, guard) or publish_best(session, checkpoints, log, guard)
     text = session.task.card(outcome.metrics).rstrip() + "\n\n" + _training_facts(session, outcome, reason)
     commit_file(checkpoints.run / README, text.encode())
+    progress = session.progress
+    facts = {
+        "step": progress.step,
+        "reason": reason,
+        "skipped": progress.skipped,
+        "cpu_s": progress.cpu_s,
+        "wall_s": progress.wall_s,
+        "metrics": finite_only(outcome.metrics),
+    }
+    checkpoints.mark_finished({**facts, "steps": outcome.steps})
     return outcome
 
 

@@ -153,7 +153,8 @@ class Recipe(Config):
 DATA_KEYS = ("train", "train_target", "valid", "valid_target", "test", "test_target")
 # what may change when a run continues: where files lie, where it ends and what is kept and told, but nothing that it
 # computes
-MAY_CHANGE = frozenset(f"data.{name}" for name in DATA_KEYS) | frozenset(
+MAY_MOVE = frozenset(f"data.{name}" for name in DATA_KEYS)
+MAY_CHANGE = MAY_MOVE | frozenset(
     f"training.{name}"
     for name in (
         "max_steps",

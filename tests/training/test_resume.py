@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from training_toy import VOCABULARY, ToyTask, final_digest, recipe
 
+from headwise import runtime
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.log import read_metrics
@@ -140,10 +141,28 @@ def test_no_line_of_the_metrics_is_repeated_after_a_crash(tmp_path, reference):
 
 
 def test_a_finished_run_is_left_as_it_is(tmp_path, reference):
+    def content():
+        files = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+        return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
     run = train(_recipe(), tmp_path / "run")
-    again = train(_recipe(), tmp_path / "run")
-    assert again == run
+    before = content()
+    assert train(_recipe(), tmp_path / "run") == run
+    assert content() == before
     assert final_digest(tmp_path / "run") == reference[0]
+    # what is damaged at its end is mended
+    (tmp_path / "run" / "model.safetensors").write_bytes(b"")
+    assert train(_recipe(), tmp_path / "run") == run
+    assert content()[tmp_path / "run" / "model.safetensors"][0] == before[tmp_path / "run" / "model.safetensors"][0]
+
+
+def test_a_limit_under_its_schedule_is_a_choice(tmp_path):
+    made = {"schedule": "linear", "max_steps": 10}
+    train(recipe(made), tmp_path / "run")
+    message = "training.max_steps was 10 and is 20 now, and the schedule 'linear' ends there: the learning rate would"
+    with pytest.raises(ConfigError, match=message):
+        train(recipe({**made, "max_steps": 20}), tmp_path / "run")
+    assert train(recipe({**made, "max_steps": 20}), tmp_path / "run", allow_schedule_change=True).steps == 20
 
 
 def test_a_longer_limit_goes_on(tmp_path):
@@ -194,6 +213,38 @@ def test_another_machine_is_told(tmp_path):
     text = (tmp_path / "run" / "log.txt").read_text()
     assert "not bit-exact from here: the run began on {" in text
     assert "'threads': 1" in text
+
+
+def test_a_resumed_run_keeps_its_path_of_products(tmp_path, monkeypatch):
+    import torch
+
+    matmul = torch.backends.mkldnn.matmul
+    before, seen = matmul.fp32_precision, []
+    # whether this processor rounds on the other path or not, here it does not
+    monkeypatch.setattr(runtime, "_error", lambda: 0.0)
+    try:
+        matmul.fp32_precision = "bf16"
+        train(recipe({"max_steps": 2}), tmp_path / "run")
+        matmul.fp32_precision = "none"
+        real = ToyTask.measure
+        monkeypatch.setattr(ToyTask, "measure", lambda *a: seen.append(matmul.fp32_precision) or real(*a))
+        train(recipe({"max_steps": 6}), tmp_path / "run")
+        assert matmul.fp32_precision == "none"
+    finally:
+        matmul.fp32_precision = before
+    assert set(seen) == {"bf16"}
+    assert "not bit-exact" not in (tmp_path / "run" / "log.txt").read_text()
+
+
+def test_products_that_would_round_here_are_not_taken_over(monkeypatch):
+    import torch
+
+    monkeypatch.setattr(runtime, "_error", lambda: 3e-3)
+    before = torch.backends.mkldnn.matmul.fp32_precision
+    other = "ieee" if before == "bf16" else "bf16"
+    with runtime.products_as(other) as same:
+        assert not same
+        assert torch.backends.mkldnn.matmul.fp32_precision == before
 
 
 def test_a_damaged_newest_checkpoint_costs_only_time(tmp_path, reference):

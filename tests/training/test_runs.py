@@ -29,7 +29,7 @@ def run(tmp_path):
 def test_a_run_folder_has_all_there_is(run):
     names = ["README.md", "config.toml", "labels.json", "log.txt", "manifest.json", "metrics.jsonl"]
     assert sorted(os.listdir(run)) == [".lock", ".lock.json", *names, "model.safetensors", "state"]
-    assert sorted(os.listdir(run / "state")) == ["best.json", "step-00000005", "step-00000010"]
+    assert sorted(os.listdir(run / "state")) == ["best.json", "finished.json", "step-00000005", "step-00000010"]
     checkpoint = ["config.toml", "labels.json", "manifest.json", "model.safetensors", "optimizer.safetensors"]
     assert sorted(os.listdir(run / "state" / "step-00000010")) == [*checkpoint, "trainer.json"]
     text = (run / "README.md").read_text()
@@ -221,6 +221,7 @@ def test_the_average_is_kept_only_if_it_is_better(tmp_path, monkeypatch):
     assert "average of steps 5, 10, 15" in (tmp_path / "run" / "README.md").read_text()
     # a checkpoint that is gone is left out of the average
     shutil.rmtree(tmp_path / "worse" / "state" / "step-00000005")
+    (tmp_path / "worse" / "state" / "finished.json").unlink()
     monkeypatch.setattr(ToyTask, "summarise", lambda *_: {"loss": 2.5})
     assert train(made, tmp_path / "worse").metrics == {"loss": 2.5}
     assert "there is no checkpoint of step 5; left out of the average" in (tmp_path / "worse" / "log.txt").read_text()
