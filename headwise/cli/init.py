@@ -1,4 +1,4 @@
-"""`headwise init`: a commented recipe fitted to the data."""
+"""`headwise init`: a commented recipe fitted to the data, and by choice to a limit of minutes."""
 
 import os
 from collections.abc import Mapping
@@ -7,111 +7,124 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwise.errors import ConfigError, unknown
+from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
-    from headwise.data.readers import Pair
-
-TASKS = ("translate",)
-WIDE = 512  # models at least as wide learn more slowly, with a longer warm-up
+    from headwise.tasks.task import Task
+    from headwise.training.recipe import Recipe
 
 
 def init(
-    task: Annotated[str, typer.Argument(help=f"What to learn: {', '.join(TASKS)}.")],
-    data: Annotated[Path, typer.Option(help="TSV or JSON lines of pairs, plain or gzip.")],
+    task: Annotated[str, typer.Argument(help="What to learn: a name of `headwise list tasks`, or my_module:MyTask.")],
+    settings: Annotated[list[str] | None, typer.Argument(help="Settings such as model.num_heads=8.")] = None,
+    data: Annotated[Path, typer.Option(help="The file to train on.")] = ...,  # type: ignore[assignment]
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
+    valid: Annotated[Path | None, typer.Option(help="The file to validate on; else a part is held out.")] = None,
+    test: Annotated[Path | None, typer.Option(help="The file to test on; else a part is held out.")] = None,
     columns: Annotated[tuple[int, int] | None, typer.Option(help="Source and target column of a TSV, from 0.")] = None,
     source_key: Annotated[str | None, typer.Option(help="Source field, or language, of JSON lines.")] = None,
     target_key: Annotated[str | None, typer.Option(help="Target field, or language, of JSON lines.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="Fit size and schedule to so many minutes of training here.")
+    ] = None,
     output: Annotated[Path, typer.Option(help="The recipe to write.")] = Path("recipe.toml"),
     force: Annotated[bool, typer.Option("--force", help="Replace a recipe that is there.")] = False,
 ) -> None:
-    """Write a commented recipe.toml with sizes, tokenizer and lengths that suit the data."""
-    if task not in TASKS:
-        raise ConfigError(f"{unknown('task', task, TASKS)}; for others begin with a recipe of `headwise list recipes`")
+    """Write a commented recipe.toml with sizes, tokenizer and limits that suit the data, and the minutes there are."""
+    from headwise.tasks import registry
+
+    kind = registry.task_type(task)
     if output.exists() and not force:
         raise ConfigError(f"{output} is there already; give another --output, or --force to replace it")
-    from headwise.data.readers import read_pairs
-
-    pairs = read_pairs(
-        data, target_path=target_data, columns=columns, source_key=source_key, target_key=target_key, empty="skip"
-    )
-    files = {
-        "train": _beside(data, output),
-        "train_target": target_data and _beside(target_data, output),
-        "columns": columns,
-        "source_key": source_key,
-        "target_key": target_key,
-        "empty": "skip",
-    }
-    settings = fitted(pairs, files)
-    heading = f"Translation, fitted to the {len(pairs):,} pairs of {data.name}; train it with: headwise train {output}"
-    _write(output, f"# {heading}\n" + commented(settings))
-    typer.echo(f"wrote {output}: {_summary(settings)}")
+    files = {"data": data, "target_data": target_data, "valid": valid, "test": test}
+    given = {name: None if path is None else str(path.resolve()) for name, path in files.items()}
+    options = {"columns": columns, "source_key": source_key, "target_key": target_key}
+    keys = data_keys(kind, task, {**given, **options})
+    heading, recipe, values = fitted(kind, task, keys, settings or [], minutes)
+    _write(output, f"# {heading}; train it with: headwise train {output}\n" + commented(recipe, values, output))
+    typer.echo(f"wrote {output}: {_summary(recipe)}")
     typer.echo(f"next: headwise train {output}")
 
 
-def fitted(pairs: "list[Pair]", files: Mapping[str, Any]) -> dict[str, Any]:
-    """A recipe's values for these pairs, in the order in which they are written."""
-    from headwise.data.suggestions import suggest
+def data_keys(kind: "type[Task[Any]]", task: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of the command line as keys of the task's `[data]`, or of the task itself if it has no such section.
 
-    found = suggest(pairs)
-    model = dict(found["model"])
-    layers = model.pop("num_layers")
-    wide = model["d_model"] >= WIDE
-    epochs = max(10, min(60, 1_500_000 // len(pairs)))
-    return {
-        "task": "translate",
-        "seed": 0,
-        "label_smoothing": 0.1,
-        "data": {**files, **found["data"], "valid_fraction": 0.05, "test_fraction": 0.05},
-        "tokenizer": found["tokenizer"],
-        "model": {"kind": "transformer", **model, "encoder_layers": layers, "decoder_layers": layers, "norm": "pre"},
-        "training": {
-            "learning_rate": 7e-4 if wide else 2e-3,
-            "warmup_steps": 4000 if wide else 400,
-            **found["training"],
-            "max_epochs": epochs,
-            "patience": 10,
-            "precision": "fp32",
-        },
-    }
+    Raises: ConfigError for an option that the task has no key for.
+    """
+    fields = kind.config_type.model_fields
+    if "data" in fields:
+        fields = getattr(fields["data"].annotation, "model_fields", {})
+    names = {"data": "train", "target_data": "train_target"}
+    found = {}
+    for option, value in options.items():
+        key = names.get(option, option)
+        if value is not None and key not in fields:
+            there = [name for name in options if names.get(name, name) in fields]
+            raise ConfigError(
+                f"{_flag(option)} means nothing to task '{task}'; it takes: {', '.join(map(_flag, there)) or 'none'}"
+            )
+        if value is not None:
+            found[key] = value
+    return found
 
 
-def commented(values: Mapping[str, Any]) -> str:
+def fitted(
+    kind: "type[Task[Any]]", task: str, keys: Mapping[str, Any], settings: list[str], minutes: float | None
+) -> "tuple[str, Recipe, dict[str, Any]]":
+    """The heading of the recipe, the recipe, and the values that are written of it."""
+    from dataclasses import replace
+
+    from headwise import runtime
+    from headwise.config import override
+    from headwise.training.fitting import fitted as fitted_to
+    from headwise.training.recipe import read_recipe
+
+    if minutes is not None and not minutes > 0:
+        raise ConfigError(f"--minutes ({minutes:g}) must be above 0")
+    suggestion = kind.suggest(keys)
+    suggestion = replace(suggestion, values={"task": task, "seed": 0, **suggestion.values})
+    heading = f"{suggestion.about} of {Path(keys['train']).name}"
+    if minutes is None:
+        values = override(suggestion.values, settings)
+    else:
+        runtime.apply()
+        values = fitted_to(suggestion, settings, minutes, lambda told: typer.echo(told, err=True))
+        heading += f", and to {minutes:g} minutes on the machine it was written on"
+    return heading, read_recipe(values), values
+
+
+def commented(recipe: "Recipe", values: Mapping[str, Any], output: Path) -> str:
     """The values as TOML, each key with the description of its field; keys without a value are left out."""
-    from headwise.models.transformer_config import TransformerConfig
-    from headwise.tasks.translate import TranslateConfig
-    from headwise.training.recipe import Recipe
-
     sections = {key: value for key, value in values.items() if isinstance(value, Mapping)}
-    lines = [_line(key, values[key], [TranslateConfig, Recipe]) for key in values if key not in sections]
+    lines = [_line(key, value, recipe, output) for key, value in values.items() if key not in sections]
     for name, section in sections.items():
-        field = TranslateConfig.model_fields.get(name) or Recipe.model_fields[name]
-        # the section of a model is a union of models; this recipe's is a Transformer
-        kind: Any = TransformerConfig if name == "model" else field.annotation
-        lines += ["", f"[{name}]  # {field.description}"]
-        lines += [_line(key, value, [kind]) for key, value in section.items() if value is not None]
+        described = type(recipe).model_fields[name].description
+        lines += ["", f"[{name}]" + (f"  # {described}" if described else "")]
+        made = getattr(recipe, name)
+        lines += [_line(key, value, made, output) for key, value in section.items() if value is not None]
     return "\n".join(lines) + "\n"
 
 
-def _line(key: str, value: Any, kinds: "list[type[BaseModel]]") -> str:
+def _line(key: str, value: Any, made: Any, output: Path) -> str:
     import tomli_w
 
-    description = next((kind.model_fields[key].description for kind in kinds if key in kind.model_fields), None)
-    if isinstance(value, tuple):
+    from headwise.training.recipe import DATA_KEYS
+
+    if key in DATA_KEYS and isinstance(value, str) and Path(value).is_absolute():
+        # as seen from the recipe, so that both can be moved together
+        value = os.path.relpath(value, output.resolve().parent)
+    description = type(made).model_fields[key].description
+    if isinstance(value, tuple | list):
         # tomli_w would break a list over lines, with no place for a comment
-        text = f"{key} = [{', '.join(map(str, value))}]"
+        items = [tomli_w.dumps({"item": item}).strip().removeprefix("item = ") for item in value]
+        text = f"{key} = [{', '.join(items)}]"
     else:
         text = tomli_w.dumps({key: value}).strip()
     return f"{text}  # {description}" if description else text
 
 
-def _beside(data: Path, output: Path) -> str:
-    """The path of the data as seen from the recipe, so that both can be moved together."""
-    return os.path.relpath(data.resolve(), output.resolve().parent)
+def _flag(option: str) -> str:
+    return "--" + option.replace("_", "-")
 
 
 def _write(path: Path, text: str) -> None:
@@ -123,9 +136,17 @@ def _write(path: Path, text: str) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _summary(settings: Mapping[str, Any]) -> str:
-    tokenizer, model = settings["tokenizer"], settings["model"]
-    return (
-        f"{tokenizer['kind']} tokens, at most {tokenizer['vocab_size']}; Transformer of "
-        f"{model['encoder_layers']}+{model['decoder_layers']} layers, {model['d_model']} wide"
-    )
+def _summary(recipe: "Recipe") -> str:
+    """Task, tokens, model and limits in a line, as far as the recipe has them."""
+    values = recipe.model_dump(mode="json")
+    parts = [recipe.task]
+    tokenizer, model, training = values.get("tokenizer"), values.get("model"), recipe.training
+    if isinstance(tokenizer, Mapping):
+        parts.append(f"{tokenizer['kind']} tokens, at most {tokenizer['vocab_size']}")
+    if isinstance(model, Mapping):
+        layers = [str(value) for key, value in model.items() if key.endswith("layers") and value]
+        wide = f", {model['d_model']} wide" if "d_model" in model else ""
+        parts.append(f"{model.get('kind', 'model')} of {'+'.join(layers) or '1'} layers{wide}")
+    limits = {"passes": training.max_epochs, "steps": training.max_steps, "minutes": training.max_minutes}
+    parts.append("at most " + ", ".join(f"{limit:,g} {name}" for name, limit in limits.items() if limit))
+    return "; ".join(parts)

@@ -1,5 +1,8 @@
 """`headwise train`: a recipe becomes a run."""
 
+import hashlib
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast, get_args
 
@@ -11,11 +14,16 @@ if TYPE_CHECKING:
     from headwise.training.recipe import Recipe
     from headwise.training.train import Run
 
+# a folder's name has room for so much of the overrides
+_LONGEST_NAME = 100
+
 
 def train(
     recipe: Annotated[str, typer.Argument(help="Recipe file, or a name from `headwise list recipes`.")],
     overrides: Annotated[list[str] | None, typer.Argument(help="Settings such as model.num_heads=8.")] = None,
-    run: Annotated[Path | None, typer.Option(help="Run folder; runs/NAME of the recipe if not given.")] = None,
+    run: Annotated[
+        Path | None, typer.Option(help="Run folder; if not given, runs/NAME of the recipe with the settings.")
+    ] = None,
     resume: Annotated[str, typer.Option(help="auto, never (a new run) or must (go on).")] = "auto",
     allow_data_change: Annotated[
         bool, typer.Option("--allow-data-change", help="Go on although the data files have changed.")
@@ -24,16 +32,27 @@ def train(
         bool, typer.Option("--allow-schedule-change", help="Go on although the schedule ends elsewhere now.")
     ] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="Processor threads.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show data, model, memory and time; train and write nothing.")
+    ] = False,
 ) -> None:
     """Train a model as a recipe says; run the same command again to continue an interrupted run."""
     from headwise import runtime
     from headwise.training import recipes
 
     wanted = recipes.read(recipe, overrides or [])
+    folder = run or Path("runs") / folder_name(Path(recipe).stem, overrides or [])
     runtime.apply(threads)
-    done = trained(wanted, run or Path("runs") / Path(recipe).stem, resume, allow_data_change, allow_schedule_change)
+    if dry_run:
+        from headwise.training.preview import preview
+
+        for line in preview(wanted, folder):
+            typer.echo(line)
+        return
+    done = trained(wanted, folder, resume, allow_data_change, allow_schedule_change)
     scores = ", ".join(f"{name} {value:.4g}" for name, value in done.metrics.items())
     typer.echo(f"trained: {done.folder} (step {done.best}{': ' if scores else ''}{scores})")
+    typer.echo(f"took:    {done.steps:,} steps, {done.cpu_s:,.0f} CPU s, {done.minutes:,.1f} minutes")
     for verb, rest in (("predict", ' "..."'), ("evaluate", ""), ("explain", ' "..."')):
         typer.echo(f"next:    headwise {verb} {done.folder}{rest}")
 
@@ -58,3 +77,25 @@ def trained(
         allow_data_change=allow_data_change,
         allow_schedule_change=allow_schedule_change,
     )
+
+
+def folder_name(recipe: str, overrides: Iterable[str]) -> str:
+    """The run folder's name: the recipe's, and the overrides that make another run of it.
+
+    Limits and whatever else may change while a run goes on stay out of it, so that it can be gone on with.
+
+    >>> folder_name("phrasebook", ["training.max_steps=900", "model.norm=post"])
+    'phrasebook,model.norm=post'
+    """
+    from headwise.training.recipe import MAY_CHANGE
+
+    settings = {key.strip(): value.strip() for key, _, value in (one.partition("=") for one in overrides)}
+    naming = [f"{key}={value}" for key, value in settings.items() if key not in MAY_CHANGE or key.startswith("data.")]
+    if not naming:
+        return recipe
+    whole = ",".join([recipe, *sorted(naming)])
+    name = re.sub(r"[^\w.,=+-]+", "_", whole)
+    if name == whole and len(name) <= _LONGEST_NAME:
+        return name
+    # what was cut or replaced must not make two runs one
+    return f"{name[:_LONGEST_NAME]},{hashlib.sha256(whole.encode()).hexdigest()[:8]}"

@@ -56,6 +56,10 @@ class Source(ABC, Generic[B]):
     def size(self) -> int:
         """Batches of the present pass."""
 
+    def examples(self) -> int | None:
+        """Examples of the present pass; None where batches are not made of any."""
+        return None
+
     def progress(self) -> float:
         """Passes done, the present one as a fraction."""
         return self.epoch + (self.position / self.size() if self.position else 0.0)
@@ -113,6 +117,9 @@ class Drawn(Source[B]):
 
     def size(self) -> int:
         return len(self._batches())
+
+    def examples(self) -> int:
+        return sum(map(len, self._batches()))
 
     def _batches(self) -> Sequence[Sequence[int]]:
         if self._drawn != self.epoch:

@@ -1,13 +1,17 @@
-"""Settings fitted to a data set, for the first recipe written for it."""
+"""Settings fitted to a data set, for the first recipe written for it: what each kind of data suggests."""
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from headwise.config import build
+from headwise.data.corpus import DataConfig, read_part, resolve
 from headwise.data.readers import Pair
+from headwise.data.tagged import TaggedConfig, read_tagged
 from headwise.data.text import script_counts
 from headwise.errors import DataError
 
@@ -25,6 +29,180 @@ _SIZES = (
     (math.inf, 32000, 512, 2048, 8, 6, 0.1),
 )
 _WORDS_UP_TO = 3_000
+
+
+# models at least as wide learn more slowly, with a longer warm-up
+_WIDE = 512
+
+
+class Size(NamedTuple):
+    """A model that a limit of time may allow: settings by `section.key`, and the steps that it wants at least."""
+
+    settings: Mapping[str, Any]
+    steps: int
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """What `headwise init` writes for a task.
+
+    Args:
+        values: the recipe, section by section, in the order in which it is written.
+        about: what the recipe is for, as the first words of its heading.
+        sizes: the models to choose from where there is a limit of time, from small to large; the largest one that
+            takes the steps it wants is written.
+        dropouts: (passes over the data, dropout of the model) where there is a limit of time: the rate of the first
+            number that the passes do not exceed.
+    """
+
+    values: dict[str, Any]
+    about: str
+    sizes: tuple[Size, ...] = (Size({}, 0),)
+    dropouts: tuple[tuple[float, float], ...] = ()
+
+
+def suggest_for_pairs(data: Mapping[str, Any]) -> Suggestion:
+    """A Transformer for the sentence pairs of these keys of `[data]`.
+
+    Raises:
+        ConfigError: keys that there are not.
+        DataError: files that are not there or are wrong.
+    """
+    data = {**data, "empty": data.get("empty", "skip")}
+    pairs = read_part(build(DataConfig, data, "data"), "train", "nfc") or []
+    found = suggest(pairs)
+    model = dict(found["model"])
+    layers = model.pop("num_layers")
+    wide = model["d_model"] >= _WIDE
+    held_out = {f"{part}_fraction": 0.05 for part in ("valid", "test") if part not in data}
+    values = {
+        "label_smoothing": 0.1,
+        "data": {**data, **found["data"], **held_out},
+        "tokenizer": found["tokenizer"],
+        "model": {"kind": "transformer", **model, "encoder_layers": layers, "decoder_layers": layers, "norm": "pre"},
+        "training": {
+            "learning_rate": 7e-4 if wide else 2e-3,
+            "warmup_steps": 4000 if wide else 400,
+            **found["training"],
+            "max_epochs": max(10, min(60, 1_500_000 // len(pairs))),
+            "patience": 10,
+            "precision": "fp32",
+        },
+    }
+    timed = {"tokenizer.vocab_size": min(4000, found["tokenizer"]["vocab_size"])} if len(pairs) <= _FEW else {}
+    sizes = tuple(Size({**_TRANSLATOR, **timed, **_widths(*size[:4])}, size[4]) for size in _TRANSLATORS)
+    about = f"Translation, fitted to the {len(pairs):,} pairs"
+    return Suggestion(values, about, sizes, ((10.0, 0.1), (30.0, 0.2), (math.inf, 0.3)))
+
+
+# pairs up to which few pieces teach more in little time
+_FEW = 40_000
+# what is the same for each size of a translator with a limit of time
+_TRANSLATOR = {
+    "model.attention_dropout": 0.0,
+    "model.activation_dropout": 0.0,
+    "training.batch_tokens": 1024,
+    "training.budget": "target",
+    "training.max_epochs": 60,
+    "training.patience": 0,
+    # BLEU of so few sentences would choose by luck
+    "training.valid_limit": 300,
+    "training.monitor": "accuracy",
+}
+# width, inner width, layers of each stack, peak of the learning rate, steps wanted
+_TRANSLATORS = (
+    (128, 512, 2, 4e-3, 0),
+    (256, 512, 2, 3e-3, 400),
+    (256, 1024, 3, 2e-3, 3_000),
+    (512, 2048, 4, 1e-3, 10_000),
+    (512, 2048, 6, 7e-4, 40_000),
+)
+
+
+def _widths(d_model: int, d_ff: int, layers: int, learning_rate: float) -> dict[str, Any]:
+    return {
+        "model.d_model": d_model,
+        "model.d_ff": d_ff,
+        "model.num_heads": d_model // 64,
+        "model.encoder_layers": layers,
+        "model.decoder_layers": layers,
+        "training.learning_rate": learning_rate,
+    }
+
+
+def suggest_for_tagged(data: Mapping[str, Any]) -> Suggestion:
+    """A recurrent tagger of words known by their spelling, for the sentences of these keys of `[data]`.
+
+    Raises: as `suggest_for_pairs`.
+    """
+    config = build(TaggedConfig, data, "data")
+    sentences = read_tagged(resolve(config.train), config)
+    words = Counter(word for sentence in sentences for word in sentence.words)
+    longest = max(len(sentence.words) for sentence in sentences)
+    room = 1000 * math.ceil((len(words) + 4) / 1000)
+    values = {
+        "label_smoothing": 0.1,
+        "data": {**data, "max_len": max(256, longest)},
+        "tokenizer": {"kind": "bpe", "vocab_size": min(8000, room)},
+        "spelling": {"longest": 4, "vocab_size": 12_000, "min_frequency": 2 if len(words) > 2000 else 1},
+        "pooling": {"kind": "mean", "place": "before"},
+        "model": {"kind": "rnn", "cell": "gru", "d_model": 128, "hidden_dim": 128, "num_layers": 1, "dropout": 0.3},
+        "training": {
+            "learning_rate": 4e-3,
+            "schedule": "budget",
+            "warmup_share": 0.1,
+            "batch_tokens": max(1024, longest),
+            "budget": "target",
+            "max_epochs": 6 if words.total() > 100_000 else 20,
+            "monitor": "accuracy",
+        },
+    }
+    about = f"Tagging, fitted to the {len(sentences):,} sentences"
+    return Suggestion(values, about)
+
+
+def suggest_for_text(data: Mapping[str, Any]) -> Suggestion:
+    """A decoder-only Transformer for the text of these keys of `[data]`.
+
+    Raises: as `suggest_for_pairs`.
+    """
+    # the only kind of data whose reader loads torch
+    from headwise.data.plain import TextConfig, portions
+
+    found = portions(build(TextConfig, data, "data"))
+    chars = found["train"].chars
+    values = {
+        "length": 128 if chars > 20_000 else 32,
+        "data": dict(data),
+        "tokenizer": {"kind": "bpe", "vocab_size": 1024 if chars < 5e6 else 4096 if chars < 5e7 else 8192},
+        "model": {
+            "d_model": 128,
+            "d_ff": 512,
+            "num_heads": 4,
+            "num_layers": 4,
+            "activation": "gelu",
+            "position": "rotary",
+            "dropout": 0.1,
+            "attention_dropout": 0.0,
+            "activation_dropout": 0.0,
+        },
+        "training": {
+            "learning_rate": 4e-3,
+            "weight_decay": 0.1,
+            "schedule": "budget",
+            "warmup_share": 0.05,
+            "batch_tokens": 2048,
+            "max_epochs": 8,
+            "monitor": "bits_per_char",
+        },
+    }
+    larger = {"model.d_model": 256, "model.d_ff": 1024, "training.learning_rate": 2e-3}
+    sizes = (
+        Size({"training.max_epochs": 10}, 0),
+        Size({**larger, "training.max_epochs": 10}, 12_000),
+        Size({**larger, "model.num_layers": 6, "training.max_epochs": 10, "training.batch_tokens": 4096}, 40_000),
+    )
+    return Suggestion(values, f"A language model, fitted to a text of {chars:,} characters", sizes)
 
 
 def suggest(pairs: Sequence[Pair]) -> dict[str, dict[str, Any]]:

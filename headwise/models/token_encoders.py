@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.attention.dropout import drop
-from headwise.attention.precision import uncast
+from headwise.attention.precision import uncast, wide
 from headwise.attention.zeros import zeroed_beyond
 from headwise.config import Config
 from headwise.layers.blocks import Residual
@@ -120,7 +120,8 @@ class BidirectionalEncoder(TokenEncoder):
         self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
     ) -> Float[Tensor, "batch length width"]:
         with uncast(x):
-            states = zeroed_beyond(x, valid_lens).transpose(0, 1)
+            # what comes from under autocast may be half precision, which the cells' weights are not
+            states = zeroed_beyond(wide(x), valid_lens).transpose(0, 1)
             for number, directions in enumerate(self.layers):
                 assert isinstance(directions, nn.ModuleList)
                 if number:

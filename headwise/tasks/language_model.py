@@ -14,6 +14,7 @@ from headwise.data.files import sha256
 from headwise.data.plain import TRAINED_CHARS, TextConfig, encode, portions, train_tokenizer, unknown_tokens
 from headwise.data.sources import Limits, Source
 from headwise.data.streams import Stream, Text, TextBatch, windows
+from headwise.data.suggestions import Suggestion, suggest_for_text
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError
@@ -97,6 +98,10 @@ class LanguageModel(Task[dict[str, Text]]):
     @classmethod
     def examples(cls, config: LanguageModelConfig, split: str) -> list[str]:
         return list(portions(config.data)[split].lines())
+
+    @classmethod
+    def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
+        return suggest_for_text(data)
 
     def build(self) -> DecoderOnly:
         return build_decoder(self.config.model, self.tokenizer.vocab_size)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
@@ -21,6 +21,7 @@ from headwise.data.files import sha256
 from headwise.data.readers import Pair
 from headwise.data.sources import Limits, Source, bucketed
 from headwise.data.splits import overlap, split_by
+from headwise.data.suggestions import Suggestion, suggest_for_tagged
 from headwise.data.tagged import Tagged, TaggedConfig, read_tagged
 from headwise.data.text import Normalize
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
@@ -109,6 +110,10 @@ class Tag(Task[dict[str, Sentences]]):
     @classmethod
     def examples(cls, config: TagConfig, split: str) -> list[Tagged]:
         return _read(config.data, config.tokenizer.normalize)[0][split]
+
+    @classmethod
+    def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
+        return suggest_for_tagged(data)
 
     def build(self) -> TokenTagger:
         return build_token_tagger(self.config.model, self.config.pooling, self.tokenizer.vocab_size, len(self.tags))

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from headwise.config import Config
 from headwise.data.sources import Limits, Source
+from headwise.data.suggestions import Suggestion
 from headwise.errors import CheckpointError
 
 D = TypeVar("D")
@@ -90,6 +91,16 @@ class Task(ABC, Generic[D]):
     @abstractmethod
     def examples(cls, config: Any, split: str) -> list[Any]:
         """The labelled examples of a split as its files have them, for the predictor's `evaluate`."""
+
+    @classmethod
+    def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
+        """What `headwise init` writes: a recipe fitted to the data. Here: every setting at its default.
+
+        Args:
+            data: keys of `[data]`, or of the task itself if it has no such section, as the user gave them.
+        """
+        inside = "data" in cls.config_type.model_fields
+        return Suggestion({"data": dict(data)} if inside else dict(data), f"Task {cls.name}")
 
     @abstractmethod
     def build(self) -> nn.Module:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePath
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -18,6 +18,7 @@ from headwise.data.batches import PairBatch, Ragged, collate, fit_lengths, pair_
 from headwise.data.corpus import DataConfig, load_corpus, read_part
 from headwise.data.readers import Pair
 from headwise.data.sources import Limits, Source, bucketed
+from headwise.data.suggestions import Suggestion, suggest_for_pairs
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.data.vectors import Coverage, load_vectors
 from headwise.decoding.search import DecodingConfig
@@ -115,6 +116,10 @@ class Translate(Task[dict[str, Pairs]]):
             return own
         parts: list[Pair] = getattr(load_corpus(config.data, config.tokenizer.normalize), split)
         return parts
+
+    @classmethod
+    def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
+        return suggest_for_pairs(data)
 
     def build(self) -> Seq2Seq:
         model = build_model(self.config.model, *self.tokenizers)

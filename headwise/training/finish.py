@@ -41,6 +41,8 @@ def finish(session: Session, checkpoints: Checkpoints, log: RunLog, guard: Guard
         "step": progress.step,
         "reason": reason,
         "skipped": progress.skipped,
+        "cpu_s": progress.cpu_s,
+        "wall_s": progress.wall_s,
         "metrics": finite_only(outcome.metrics),
     }
     checkpoints.mark_finished({**facts, "steps": outcome.steps})

@@ -13,8 +13,9 @@ from headwise.runs.publish import MODEL, publish
 from headwise.runs.tensors import TensorFile
 from headwise.training import numerics
 from headwise.training.compiling import Loss, compiled
+from headwise.training.limits import Budget, Clock
 from headwise.training.optimizers import learning_rate, set_learning_rate
-from headwise.training.reporter import CpuClock, Reporter
+from headwise.training.reporter import Reporter
 from headwise.training.session import Session
 from headwise.training.signals import Stopped, StopSignal
 from headwise.training.validation import monitored, smaller_is_better, validate
@@ -29,15 +30,13 @@ class Loop:
     in the session; so a checkpoint between any two of them continues to the same bits.
     """
 
-    def __init__(
-        self, session: Session, checkpoints: Checkpoints, log: RunLog, stop: StopSignal, clock: CpuClock
-    ) -> None:
+    def __init__(self, session: Session, checkpoints: Checkpoints, log: RunLog, stop: StopSignal, clock: Clock) -> None:
         self.session = session
         self._config = session.recipe.training
         self._checkpoints = checkpoints
         self._log = log
         self._stop = stop
-        self._clock = clock
+        self._budget = Budget(session, clock)
         self._objective: Loss = session.objective
         if self._config.compile:
             self._objective = compiled(session.objective, log.note)
@@ -47,14 +46,16 @@ class Loop:
         # the best weights while they are not published
         self._best: TensorFile | None = None
         self._without_tokens = 0
-        self._report = Reporter(session, log, clock)
+        self._report = Reporter(session, log, self._budget)
 
     def run(self) -> str:
-        """Trains until a limit and says which: max_steps, max_epochs, max_cpu_s or patience.
+        """Trains until a limit and says which: max_steps, max_epochs, max_cpu_s, max_minutes or patience.
 
         Raises: Stopped after a signal, with everything saved; Diverged; MachineError.
         """
         self.session.model.train()
+        self._budget.begin()
+        self._report.begin()
         try:
             while True:
                 self._stop.check()
@@ -83,7 +84,7 @@ class Loop:
         state = (progress.step, progress.validated_step)
         if self._saved == state:
             return True
-        progress.cpu_s = self._clock.used_s()
+        self._budget.clock.tell(progress)
         self._log.sync()
         kept = {progress.best_step, *progress.recent_steps}
         if progress.skipped_in_row:
@@ -105,12 +106,9 @@ class Loop:
 
     def _finished(self) -> str | None:
         progress, config = self.session.progress, self._config
-        if config.max_steps and progress.step >= config.max_steps:
-            return "max_steps"
-        if config.max_epochs and self.session.source.epoch >= config.max_epochs:
-            return "max_epochs"
-        if config.max_cpu_s and self._clock.used_s() >= config.max_cpu_s:
-            return "max_cpu_s"
+        used = self._budget.used()
+        if used.share >= 1.0:
+            return used.limit
         if config.patience and progress.since_best >= config.patience:
             return "patience"
         return None
@@ -126,6 +124,7 @@ class Loop:
 
     def _step(self) -> None:
         session, config, begun = self.session, self._config, time.perf_counter()
+        share = self._budget.done(self._budget.used())
         taken = session.source.take(config.accumulate)
         # all batches of the step are made first: the loss is divided by the tokens of all of them
         batches = [batch.to(self._device) for batch in taken if batch.num_tokens]
@@ -136,7 +135,6 @@ class Loop:
         drawn = [batch.indices for batch in taken]
         self._without_tokens = 0
         session.progress.step += 1
-        share = self._clock.used_s() / config.max_cpu_s if config.schedule == "budget" else 0.0
         set_learning_rate(session.optimizer, learning_rate(config, session.progress.step, share))
         try:
             loss, gradients = self._differentiate(batches, tokens)
@@ -193,6 +191,7 @@ class Loop:
             self._report.steps()
         if self._log.display.due():
             self._report.show()
+        self._report.forecast()
         by_step = config.save_every and progress.step and progress.step % config.save_every == 0
         if by_step and not self._validation_due(at_end=False):
             self.save(retry=config.on_disk_full == "retry")

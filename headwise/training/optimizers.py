@@ -66,9 +66,10 @@ def restore_optimizer(optimizer: Optimizer, model: nn.Module, tensors: Mapping[s
             raise CheckpointError(f"{name}: '{min(missing)}:{owner}' is missing")
 
 
-def learning_rate(config: TrainingConfig, step: int, used_share: float = 0.0) -> float:
-    """The learning rate of step `step`, counted from 1, when `used_share` of the CPU budget is used."""
+def learning_rate(config: TrainingConfig, step: int, share: float = 0.0) -> float:
+    """The learning rate of step `step`, counted from 1, when `share` of the run is done."""
     peak, warmup = config.learning_rate, config.warmup_steps
+    rise = warm_up(share, config.warmup_share) if config.warmup_share else warm_up(step, warmup)
     match config.schedule:
         case "noam":
             return peak * noam(step, config.noam_width or 1, warmup)
@@ -79,14 +80,14 @@ def learning_rate(config: TrainingConfig, step: int, used_share: float = 0.0) ->
         case "linear":
             return peak * linear(step, warmup, config.max_steps, config.final_share)
         case "budget":
-            return peak * budget(step, warmup, used_share)
+            return peak * rise * max(0.0, 1.0 - share)
         case "constant":
-            return peak * warm_up(step, warmup)
+            return peak * rise
 
 
-def warm_up(step: int, warmup: int) -> float:
-    """Rises from 1/warmup at step 1 to 1 and stays there."""
-    return min(1.0, step / warmup) if warmup else 1.0
+def warm_up(done: int | float, warmup: int | float) -> float:
+    """Rises from 0 to 1 at `warmup`, both in steps or both as shares of the run, and stays there."""
+    return min(1.0, done / warmup) if warmup else 1.0
 
 
 def noam(step: int, width: int, warmup: int) -> float:
@@ -115,11 +116,6 @@ def cosine(step: int, warmup: int, total: int, final_share: float) -> float:
 def linear(step: int, warmup: int, total: int, final_share: float) -> float:
     """A linear rise, then a straight line from 1 down to `final_share` at step `total`."""
     return warm_up(step, warmup) * _fall(1.0 - _done(step, warmup, total), final_share)
-
-
-def budget(step: int, warmup: int, used_share: float) -> float:
-    """A linear rise over `warmup` steps, times a straight line to zero at the end of the CPU budget."""
-    return warm_up(step, warmup) * max(0.0, 1.0 - used_share)
 
 
 def _done(step: int, warmup: int, total: int) -> float:

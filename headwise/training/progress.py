@@ -18,6 +18,9 @@ class Progress:
     skipped: int = 0
     skipped_in_row: int = 0
     cpu_s: float = 0.0
+    wall_s: float = 0.0
+    # the used share of the limits when the first step was taken
+    schedule_from: float = 0.0
     # sums since the last line of the log
     window_loss: float = 0.0
     window_tokens: int = 0

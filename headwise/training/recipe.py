@@ -28,10 +28,17 @@ class TrainingConfig(Config):
     decay_embeddings: bool = Field(default=False, description="decay embedding tables too")
     schedule: Literal["noam", "inverse_sqrt", "cosine", "linear", "constant", "budget"] = Field(
         default="inverse_sqrt",
-        description="how the learning rate goes after warm-up; cosine and linear need max_steps; budget falls to zero "
-        "with the share of max_cpu_s used, so that two such runs are never the same bit for bit",
+        description="how the learning rate goes after warm-up; cosine and linear need max_steps; budget falls in a "
+        "line to zero where the run ends, at whichever limit comes first",
     )
     warmup_steps: int = Field(default=400, ge=0, description="steps in which the learning rate rises from zero")
+    warmup_share: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="warm-up as a share of the run, in place of warmup_steps (schedules budget and constant); "
+        "0: warmup_steps counts",
+    )
     noam_width: int | None = Field(
         default=None, gt=0, description="d_model in noam's formula; without it, model.d_model"
     )
@@ -46,6 +53,12 @@ class TrainingConfig(Config):
         ge=0,
         description="stop after so many CPU seconds of the process, all threads, preparation, validation and earlier "
         "parts of a resumed run included; 0 is no limit; where a run stops then depends on the machine",
+    )
+    max_minutes: float = Field(
+        default=0.0,
+        ge=0,
+        description="stop after so many minutes on the clock, preparation, validation and earlier parts of a resumed "
+        "run included; 0 is no limit; where a run stops then depends on the machine",
     )
 
     batch_tokens: int = Field(default=4096, gt=0, description="budget of a batch in padded tokens")
@@ -110,17 +123,21 @@ class TrainingConfig(Config):
 
     @model_validator(mode="after")
     def _consistent(self) -> "TrainingConfig":
-        if not (self.max_steps or self.max_epochs or self.max_cpu_s):
-            raise ValueError("training never ends: set max_steps, max_epochs or max_cpu_s")
+        if not (self.max_steps or self.max_epochs or self.max_cpu_s or self.max_minutes):
+            raise ValueError("training never ends: set max_steps, max_epochs, max_cpu_s or max_minutes")
         if self.schedule in ("cosine", "linear") and not self.max_steps:
             raise ValueError(f"schedule '{self.schedule}' needs max_steps, where it ends")
-        if self.schedule == "budget" and not self.max_cpu_s:
-            raise ValueError("schedule 'budget' needs max_cpu_s, which it follows")
+        if self.warmup_share and self.schedule not in ("budget", "constant"):
+            raise ValueError(f"schedule '{self.schedule}' counts its warm-up in warmup_steps; leave warmup_share out")
         if self.schedule == "noam" and not self.warmup_steps:
             raise ValueError("schedule 'noam' needs warmup_steps of at least 1")
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(f"betas {self.betas} must be at least 0 and below 1")
         return self
+
+    def follows_clock(self) -> bool:
+        """Whether a limit is a time, so that no two runs are the same bit for bit."""
+        return bool(self.max_cpu_s or self.max_minutes)
 
 
 class Recipe(Config):
@@ -144,6 +161,7 @@ MAY_CHANGE = MAY_MOVE | frozenset(
         "max_steps",
         "max_epochs",
         "max_cpu_s",
+        "max_minutes",
         "patience",
         "save_every",
         "keep_last",

@@ -4,33 +4,48 @@ import time
 
 from headwise.labels import visible
 from headwise.runs.log import TIMING, RunLog
+from headwise.training.limits import Budget, Standing, misfits
 from headwise.training.session import Session
 
-
-class CpuClock:
-    """CPU seconds of this process since the clock was made, all threads, and those of earlier parts of the run."""
-
-    def __init__(self) -> None:
-        self._start = time.process_time()
-        self.earlier_s = 0.0
-
-    def used_s(self) -> float:
-        """CPU seconds so far."""
-        return self.earlier_s + time.process_time() - self._start
+# after so many seconds of training the run says where it will end
+FORECAST_AFTER_S = 60.0
 
 
 class Reporter:
     """Makes events and lines out of a session's counters; it changes none but the window of the log."""
 
-    def __init__(self, session: Session, log: RunLog, clock: CpuClock) -> None:
+    def __init__(self, session: Session, log: RunLog, budget: Budget) -> None:
         self._session = session
         self._log = log
-        self._clock = clock
+        self._budget = budget
         self._busy_s = 0.0
         self._busy_tokens = 0
         self._rate_now = 0.0
         self._loss: float | None = None
-        self._began = (time.monotonic(), self._share())
+        self._began = self._standing()
+        self._foretold = False
+
+    def begin(self) -> None:
+        """Says what of a new run's recipe does not fit its limits; what follows is timed from here."""
+        if not self._session.progress.step:
+            for told in misfits(self._session.recipe.training, self._budget.planned_steps()):
+                self._log.note(told)
+        self._began = self._standing()
+
+    def forecast(self) -> None:
+        """Once, about a minute after `begin`: what the run will reach at this speed, and what does not fit that."""
+        if self._foretold or self._budget.clock.wall_s() - self._began.seconds < FORECAST_AFTER_S:
+            return
+        self._foretold = True
+        found = self._began.forecast(self._standing())
+        if found is None:
+            return
+        end = time.strftime("%H:%M", time.localtime(time.time() + found.seconds))
+        told = f"about {found.steps:,.0f} steps and {found.epochs:,.1f} passes over the data"
+        self._log.note(f"at this speed the run ends at {end}, by {found.limit}, after {told}")
+        if found.steps < 0.9 * self._budget.planned_steps():
+            for told in misfits(self._session.recipe.training, found.steps):
+                self._log.note(told)
 
     def worked(self, seconds: float, tokens: int) -> None:
         """Counts the time of a step."""
@@ -65,9 +80,8 @@ class Reporter:
 
     def show(self) -> None:
         """Progress on the display."""
-        progress, share = self._session.progress, self._share()
-        began, first_share = self._began
-        done = share - first_share
+        progress, now = self._session.progress, self._standing()
+        ahead = self._began.forecast(now)
         facts = {
             "step": progress.step,
             "epoch": self._session.source.progress(),
@@ -75,15 +89,15 @@ class Reporter:
             "lr": self._rate(),
             "tokens_per_s": self._tokens_per_s(),
             "skipped": progress.skipped,
-            "share": share,
-            "eta_s": (time.monotonic() - began) * (1.0 - share) / done if done > 0 else None,
+            "share": min(1.0, max(now.shares.values())),
+            "eta_s": ahead.seconds if ahead is not None else None,
         }
         self._log.display.progress(facts)
 
     def _timing(self) -> dict[str, float]:
         self._rate_now = self._tokens_per_s()
         self._busy_s, self._busy_tokens = 0.0, 0
-        times = {"cpu_s": self._clock.used_s(), "time": time.time()}
+        times = {"cpu_s": self._budget.clock.cpu_s(), "time": time.time()}
         return {"tokens_per_s": round(self._rate_now, 1), **{name: round(value, 3) for name, value in times.items()}}
 
     def _tokens_per_s(self) -> float:
@@ -94,9 +108,6 @@ class Reporter:
         rate: float = self._session.optimizer.param_groups[0]["lr"]
         return rate
 
-    def _share(self) -> float:
-        progress, source, config = self._session.progress, self._session.source, self._session.recipe.training
-        shares = [progress.step / config.max_steps] if config.max_steps else []
-        shares += [source.progress() / config.max_epochs] if config.max_epochs else []
-        shares += [self._clock.used_s() / config.max_cpu_s] if config.max_cpu_s else []
-        return min(1.0, max(shares))
+    def _standing(self) -> Standing:
+        session, budget = self._session, self._budget
+        return Standing(budget.clock.wall_s(), session.progress.step, session.source.progress(), budget.shares())

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,11 +26,11 @@ from headwise.tasks import registry
 from headwise.tasks.task import Task
 from headwise.training import recipes
 from headwise.training.finish import finish, publish_best
+from headwise.training.limits import Clock
 from headwise.training.loop import Loop
 from headwise.training.numerics import settled, unrounded
 from headwise.training.randomness import isolated
 from headwise.training.recipe import MAY_CHANGE, MAY_MOVE, Recipe, as_recipe, differences, flattened, parse_recipe
-from headwise.training.reporter import CpuClock
 from headwise.training.session import Session, Trainer, machine
 from headwise.training.signals import StopSignal
 from headwise.training.validation import check_monitor
@@ -40,7 +40,7 @@ Resume = Literal["auto", "never", "must"]
 _LAID_OUT_OVER = {
     "cosine": ("max_steps",),
     "linear": ("max_steps",),
-    "budget": ("max_steps", "max_epochs", "max_cpu_s"),
+    "budget": ("max_steps", "max_epochs", "max_cpu_s", "max_minutes"),
 }
 
 
@@ -49,7 +49,7 @@ class Run:
     """A finished run: its folder, the scores of its model, and how it came about.
 
     `best` is the step of the model in the folder (the last one of an average); `stopped_because` is max_steps,
-    max_epochs, max_cpu_s or patience.
+    max_epochs, max_cpu_s, max_minutes or patience; `cpu_s` and `minutes` are what it took, earlier parts included.
     """
 
     folder: Path
@@ -58,6 +58,8 @@ class Run:
     best: int
     skipped: int
     stopped_because: str
+    cpu_s: float = field(compare=False)
+    minutes: float = field(compare=False)
 
 
 def train(
@@ -73,8 +75,8 @@ def train(
     """Trains a recipe into a run folder, or goes on where the folder's last good checkpoint stands.
 
     The same recipe, data, machine and number of threads give the same weights bit for bit, however often the run was
-    stopped and resumed in between (but for schedule "budget" and limit `max_cpu_s`, which follow the clock). A run that
-    is finished is left as it is, to the byte.
+    stopped and resumed in between (but for the limits `max_cpu_s` and `max_minutes`, which follow the clock). A run
+    that is finished is left as it is, to the byte.
 
     Args:
         recipe: a TOML file, the name of a recipe that ships, a mapping of the same form, or what `read_recipe` made.
@@ -96,7 +98,7 @@ def train(
         RunBusy: another process writes the folder.
         Stopped: SIGINT or SIGTERM came; all is saved.
     """
-    clock = CpuClock()
+    clock = Clock()
     if isinstance(recipe, (str, os.PathLike)):
         recipe, overrides = recipes.read(os.fspath(recipe), list(overrides)), ()
     made, run = as_recipe(recipe, overrides), Path(folder)
@@ -129,7 +131,8 @@ def _finished(recipe: Recipe, run: Path, stop: StopSignal) -> Run | None:
     if _changed(task, Trainer.read(saved).data):
         return None
     Display().line(f"{run}: finished before: {facts['reason']} after {facts['step']} steps; there is nothing to do")
-    return Run(run, facts["metrics"], facts["step"], facts["steps"][-1], facts["skipped"], facts["reason"])
+    times = facts["cpu_s"], facts["wall_s"] / 60.0
+    return Run(run, facts["metrics"], facts["step"], facts["steps"][-1], facts["skipped"], facts["reason"], *times)
 
 
 def _train(
@@ -139,7 +142,7 @@ def _train(
     allowed: Mapping[str, bool],
     on_event: OnEvent | None,
     stop: StopSignal,
-    clock: CpuClock,
+    clock: Clock,
 ) -> Run:
     checkpoints = Checkpoints(run, keep_last=recipe.training.keep_last)
     notes = [f"removed {name}, left by an interrupted write" for name in checkpoints.sweep()]
@@ -157,7 +160,7 @@ def _train(
         session = _session(task, recipe, saved, allowed, log)
         del saved
         if session.progress.step:
-            clock.earlier_s = session.progress.cpu_s
+            clock.go_on(session.progress)
             publish_best(session, checkpoints, log, stop.breakable)
         else:
             for note in (*task.assets.notes, *session.begin(), *unrounded(session.model, training.precision)):
@@ -167,9 +170,11 @@ def _train(
             check_monitor(session, stop.breakable)
         reason = Loop(session, checkpoints, log, stop, clock).run()
         outcome = finish(session, checkpoints, log, stop.breakable, reason)
-        log.note(f"finished: {reason} after {session.progress.step} steps; the model is in {run}")
         progress = session.progress
-        return Run(run, outcome.metrics, progress.step, outcome.steps[-1], progress.skipped, reason)
+        times = progress.cpu_s, progress.wall_s / 60.0
+        spent = f"{progress.step:,} steps, {times[0]:,.0f} CPU s, {times[1]:,.1f} minutes"
+        log.note(f"finished: {reason} after {spent}; the model is in {run}")
+        return Run(run, outcome.metrics, progress.step, outcome.steps[-1], progress.skipped, reason, *times)
 
 
 def _products(saved: Saved | None) -> str:
@@ -252,8 +257,8 @@ def _refuse_other_schedule(run: Path, old: Recipe, new: Recipe) -> None:
 
 def _session(task: Task[Any], recipe: Recipe, saved: Saved | None, allowed: Mapping[str, bool], log: RunLog) -> Session:
     session = Session(task, recipe)
-    if recipe.training.schedule == "budget" or recipe.training.max_cpu_s:
-        log.note("this run follows the CPU clock: it cannot be repeated bit for bit")
+    if recipe.training.follows_clock():
+        log.note("this run follows the clock: it cannot be repeated bit for bit")
     if saved is None:
         return session
     trainer = Trainer.read(saved)

@@ -258,7 +258,7 @@ def test_init_knows_its_tasks(headwise, pairs_file):
     assert (code, err) == (
         2,
         "error: unknown task 'transalte'; did you mean 'translate'?"
-        "; for others begin with a recipe of `headwise list recipes`\n",
+        "; one of your own is named module:Class, such as my_module:MyTask\n",
     )
 
 

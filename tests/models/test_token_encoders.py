@@ -10,7 +10,7 @@ from headwise.config import Config, build
 from headwise.errors import ConfigError
 from headwise.layers.pooling import FirstPooling, MeanPooling
 from headwise.layers.pooling import build as build_pooling
-from headwise.models.token_encoders import EncoderConfig
+from headwise.models.token_encoders import BidirectionalConfig, EncoderConfig
 from headwise.models.token_tagger import PoolingConfig, build_token_tagger
 
 
@@ -189,3 +189,11 @@ def test_context_decides(name, learns):
     tokens, pieces, tags = context(50, 2)
     right = (model.eval()(tokens, pieces).argmax(-1) == tags).double().mean().item()
     assert right > 0.95 if learns else right < 0.7
+
+
+def test_recurrent_layers_read_what_autocast_halved():
+    encoder = BidirectionalConfig(d_model=6, hidden_dim=5, num_layers=2).encoder().eval()
+    x, lens = torch.randn(2, 3, 6), torch.tensor([3, 1])
+    with torch.autocast("cpu", torch.bfloat16):
+        found = encoder(x.bfloat16(), lens)
+    torch.testing.assert_close(found, encoder(x.bfloat16().float(), lens))

@@ -198,8 +198,8 @@ def test_a_seal_notices_every_changed_byte(tmp_path):
 
 def test_manifests_of_another_time_or_place_are_refused(tmp_path):
     path = tmp_path / "manifest.json"
-    path.write_bytes(seal({"format": 2, "files": {}}))
-    with pytest.raises(CheckpointError, match=r"format 2 is newer than this program reads \(1\); update headwise"):
+    path.write_bytes(seal({"format": 3, "files": {}}))
+    with pytest.raises(CheckpointError, match=r"format 3 is newer than this program reads \(2\); update headwise"):
         read_manifest(tmp_path)
     for name in ("../a", "", ".", "..", "a/b"):
         path.write_bytes(seal({"format": 1, "files": {name: {"bytes": 1, "sha256": ""}}}))

@@ -55,6 +55,10 @@ def test_shapes_of_the_schedules():
         ({"schedule": "constant", "warmup_steps": 10}, 5, 0.0, 1.0),
         ({"schedule": "budget", "warmup_steps": 0, "max_cpu_s": 60.0}, 5, 0.75, 0.5),
         ({"schedule": "budget", "warmup_steps": 0, "max_cpu_s": 60.0}, 5, 1.25, 0.0),
+        ({"schedule": "budget", "warmup_steps": 10}, 5, 0.75, 0.25),
+        ({"schedule": "budget", "warmup_steps": 10, "warmup_share": 0.5}, 5, 0.25, 0.75),
+        ({"schedule": "budget", "warmup_steps": 10, "warmup_share": 0.5}, 5, 0.75, 0.5),
+        ({"schedule": "constant", "warmup_share": 0.5}, 5, 0.25, 1.0),
     ],
 )
 def test_learning_rate_of_each_schedule(fields, step, share, expected):

@@ -55,13 +55,16 @@ def test_every_field_says_what_it_is():
         (recipe(widht=3), r"^recipe: unknown key 'widht'; did you mean 'width'\?"),
         (recipe({"max_stepz": 3}), r"unknown key 'training.max_stepz'; did you mean 'training.max_steps'\?"),
         (recipe({"learning_rate": 0}), r"training.learning_rate: Input should be greater than 0 \(got 0\)"),
-        (recipe({"max_steps": 0}), "training never ends: set max_steps, max_epochs or max_cpu_s"),
+        (recipe({"max_steps": 0}), "training never ends: set max_steps, max_epochs, max_cpu_s or max_minutes"),
         (
             recipe({"schedule": "cosine", "max_steps": 0, "max_epochs": 1}),
             "schedule 'cosine' needs max_steps, where it",
         ),
         (recipe({"schedule": "linear", "max_steps": 0, "max_epochs": 1}), "schedule 'linear' needs max_steps"),
-        (recipe({"schedule": "budget"}), "schedule 'budget' needs max_cpu_s, which it follows"),
+        (
+            recipe({"schedule": "noam", "warmup_share": 0.1}),
+            "schedule 'noam' counts its warm-up in warmup_steps; leave",
+        ),
         (recipe({"schedule": "noam", "warmup_steps": 0}), "schedule 'noam' needs warmup_steps of at least 1"),
         (
             recipe({"schedule": "noam"}),

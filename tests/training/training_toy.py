@@ -17,6 +17,8 @@ from headwise.tasks import registry
 from headwise.tasks.task import Assets, Metric, Stats, Task
 
 VOCABULARY = 11
+# counters of a run that are times
+TIMES = ("cpu_s", "wall_s", "schedule_from")
 
 
 class ToyConfig(Config):
@@ -198,7 +200,7 @@ def final_digest(run: Any) -> dict[str, str]:
     progress = {key: value for key, value in saved.json("trainer.json").items() if key != "machine"}
     # the checks of annotations, which are on in tests, draw from Python's generator; training here does not
     progress["randomness"] = progress["randomness"]["torch"]
-    progress["progress"] = {key: value for key, value in progress["progress"].items() if key != "cpu_s"}
+    progress["progress"] = {key: value for key, value in progress["progress"].items() if key not in TIMES}
     lines = [{key: value for key, value in event.items() if key != "timing"} for event in read_metrics(run)]
     parts = {name: hashlib.sha256((saved.folder / name).read_bytes()) for name in saved.tensors}
     parts["trainer"] = hashlib.sha256(json.dumps(progress, sort_keys=True).encode())

@@ -1,0 +1,123 @@
+"""A suggested recipe fitted to a limit of minutes: size, precision, dropout, warm-up, validations, by trials here."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from headwise import runtime
+from headwise.config import override
+from headwise.data.suggestions import Suggestion
+from headwise.tasks import registry
+from headwise.tasks.task import Task
+from headwise.training.randomness import isolated
+from headwise.training.recipe import Recipe, read_recipe
+from headwise.training.trial import Trial, try_recipe
+
+# seconds of steps for each model and precision that is tried
+TRIAL_S = 2.0
+# what validations and the end of a run take of its time
+_VALIDATION_SHARE = 0.07
+_VALIDATIONS = 5
+_DROPOUT = "model.dropout"
+
+Settings = dict[str, Any]
+Try = Callable[[Recipe, Task[Any]], Trial]
+
+
+def fitted(
+    suggestion: Suggestion, settings: list[str], minutes: float, note: Callable[[str], None], attempt: Try | None = None
+) -> Settings:
+    """The values of a recipe that ends after so many minutes on this machine, for `read_recipe`.
+
+    Args:
+        suggestion: of the task, its values complete with `task` and data files that can be read.
+        settings: `section.key=value` of the user, which come last.
+        minutes: of the whole run, preparation and validation included.
+        note: told what was tried.
+        attempt: what tries a recipe; real steps on the data if None.
+
+    Raises: ConfigError for settings that do not fit; DataError for the data.
+    """
+    began = time.monotonic()
+    limits = {"training.max_minutes": minutes, "training.schedule": "budget", "training.warmup_share": 0.05}
+    values = merged(suggestion.values, limits)
+    # its place is taken by the share
+    values["training"].pop("warmup_steps", None)
+    first = _recipe(values, suggestion.sizes[0].settings, settings)
+    with isolated(first.seed):
+        kind = registry.task_type(first.task)
+        assets = kind.prepare(first)
+        prepare_s = time.monotonic() - began
+        attempt = attempt or (lambda recipe, task: try_recipe(recipe, task, TRIAL_S)[0])
+        chosen: Settings | None = None
+        for size in suggestion.sizes:
+            tried = merged(values, size.settings)
+            steps, precision, trial = _fastest(
+                lambda recipe: attempt(recipe, kind(recipe, assets)), tried, settings, prepare_s
+            )
+            passes = steps / trial.pass_steps
+            note(f"{_told(size.settings)}: about {steps:,.0f} steps, {passes:,.1f} passes over the data ({precision})")
+            if chosen is not None and steps < size.steps:
+                break
+            chosen = merged(tried, _schedule(suggestion, steps, passes, precision))
+    assert chosen is not None, "a suggestion has at least one size"
+    return override(chosen, settings)
+
+
+def merged(values: Mapping[str, Any], settings: Mapping[str, Any]) -> Settings:
+    """A copy of nested values with each `section.key` of the settings set.
+
+    >>> merged({"model": {"d_model": 8}}, {"model.d_ff": 3})
+    {'model': {'d_model': 8, 'd_ff': 3}}
+    """
+    result: Settings = {key: dict(value) if isinstance(value, Mapping) else value for key, value in values.items()}
+    for name, value in settings.items():
+        section, _, key = name.rpartition(".")
+        (result.setdefault(section, {}) if section else result)[key] = value
+    return result
+
+
+def _recipe(values: Mapping[str, Any], settings: Mapping[str, Any], overrides: list[str]) -> Recipe:
+    return read_recipe(merged(values, settings), overrides)
+
+
+def _fastest(
+    attempt: Callable[[Recipe], Trial], values: Settings, overrides: list[str], used_s: float
+) -> tuple[float, str, Trial]:
+    """The most steps that the run can take, with which precision, and the trial that says so."""
+    found = []
+    for precision in _precisions():
+        recipe = _recipe(values, {"training.precision": precision}, overrides)
+        trial = attempt(recipe)
+        share = 1.0 - _VALIDATION_SHARE
+        found.append((share * trial.steps(recipe.training, used_s), precision, trial))
+    return max(found, key=lambda one: one[0])
+
+
+def _precisions() -> tuple[str, ...]:
+    """float32, and bfloat16 where its products are fast."""
+    rates = runtime.gigaflops(torch.float32), runtime.gigaflops(torch.bfloat16)
+    return ("fp32", "bf16") if runtime.training_precision(*rates)[0] == "bf16" else ("fp32",)
+
+
+def _schedule(suggestion: Suggestion, steps: float, passes: float, precision: str) -> Settings:
+    """What follows from the number of steps."""
+    every = max(1, round(steps / _VALIDATIONS))
+    found: Settings = {
+        # elsewhere, bfloat16 may be slow
+        "training.precision": "auto" if precision == "bf16" else "fp32",
+        "training.validate_every": round(every, -1) if every > 100 else every,
+        "training.validate_every_epochs": 0,
+        # the mean of about the last fiftieth of the run
+        "training.ema_decay": round(min(0.999, max(0.9, 1.0 - 15.0 / max(steps, 1.0))), 3),
+    }
+    if suggestion.dropouts:
+        found[_DROPOUT] = next(rate for most, rate in suggestion.dropouts if passes <= most)
+    return found
+
+
+def _told(settings: Mapping[str, Any]) -> str:
+    sizes = [f"{key.partition('.')[2]} {value}" for key, value in settings.items() if key.startswith("model.d_")]
+    return ", ".join(sizes) or "the suggested model"

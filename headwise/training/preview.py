@@ -1,0 +1,66 @@
+"""What a recipe would do: its data, its model, and the memory and time it takes, from a few steps thrown away."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from headwise.models.summary import parts
+from headwise.runs.display import clock
+from headwise.tasks import registry
+from headwise.training.limits import misfits
+from headwise.training.numerics import settled
+from headwise.training.randomness import isolated
+from headwise.training.recipe import Recipe, TrainingConfig
+from headwise.training.session import Session
+from headwise.training.trial import Trial, try_recipe
+
+# seconds of steps, from which the time is estimated
+TRIAL_S = 3.0
+_MIB = 1 << 20
+
+
+def preview(recipe: Recipe, run: Path) -> Iterator[str]:
+    """Lines on what training the recipe into this folder would be; nothing is written, and no weight is kept.
+
+    Raises: as `train`, for the recipe and its data.
+    """
+    began = time.monotonic()
+    notes: list[str] = []
+    recipe = settled(recipe, None, notes.append)
+    with isolated(recipe.seed):
+        kind = registry.task_type(recipe.task)
+        task = kind(recipe, kind.prepare(recipe))
+        prepare_s = time.monotonic() - began
+        trial, session = try_recipe(recipe, task, TRIAL_S)
+        yield "data"
+        yield from (f"  {line}" for line in (*_splits(session), *task.assets.notes))
+        yield "model"
+        yield from (f"  {line}" for line in (*parts(session.model).splitlines(), *notes))
+        yield "memory, estimated"
+        yield f"  weights, gradients and optimizer: {trial.weights_bytes / _MIB:,.0f} MiB"
+        yield f"  what a batch keeps for its gradient: {trial.activation_bytes / _MIB:,.0f} MiB"
+        yield "time, estimated from a few steps"
+        yield from (f"  {line}" for line in _times(recipe.training, trial, prepare_s))
+    yield f"nothing was written; without --dry-run the run goes to {run}"
+
+
+def _splits(session: Session) -> Iterator[str]:
+    for split in ("train", "valid", "test"):
+        source = session.source_of(split)
+        if source is None:
+            yield f"{split}: none"
+            continue
+        examples = source.examples()
+        count = f"{source.size():,} batch{'es' if source.size() > 1 else ''}"
+        yield f"{split}: {count}" if examples is None else f"{split}: {examples:,} examples in {count}"
+
+
+def _times(config: TrainingConfig, trial: Trial, prepare_s: float) -> Iterator[str]:
+    speed = f"{trial.step_s:.3g} s a step, {trial.tokens / trial.step_s:,.0f} target tokens a second"
+    yield f"{prepare_s:.0f} s of preparation; {speed}"
+    steps = trial.steps(config, prepare_s)
+    passes = steps / trial.pass_steps
+    seconds = clock(prepare_s + steps * trial.step_s)
+    validations = "" if config.follows_clock() else " and its validations"
+    yield f"the run: about {steps:,.0f} steps, {passes:,.1f} passes over the data, {seconds}{validations}"
+    yield from misfits(config, float(steps))
