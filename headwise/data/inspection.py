@@ -1,4 +1,4 @@
-"""What is in a data file: every bad line by kind, the odd ones, and what the good ones are like; for each kind of data."""
+"""What is in a data file: its bad lines by kind, the odd ones, and what the good ones are like; by kind of data."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -180,7 +180,7 @@ def _text(data: TextConfig, part: str, held_out: str | None) -> Inspection:
 
 
 def _quoted(text: str) -> bool:
-    """Whether a side looks as if a CSV file had been cut at its tabs: quoted as a whole, or a quote without a second."""
+    """Whether a side looks like a piece of a CSV file: quoted as a whole, or with a quote that has no second."""
     return (len(text) > 1 and text[0] == text[-1] == '"') or text.count('"') % 2 == 1
 
 
