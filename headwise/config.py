@@ -8,11 +8,13 @@ from typing import Any, TypeVar
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import ErrorDetails
 
-from headwise.errors import ConfigError, unknown
+from headwise.errors import ConfigError
+from headwise.problems import told
 
 C = TypeVar("C", bound="Config")
+
+_TOLD = 10
 
 
 class Config(BaseModel):
@@ -71,8 +73,9 @@ def build(kind: type[C], values: Mapping[str, Any], source: str) -> C:
     try:
         return kind.model_validate(dict(values))
     except ValidationError as error:
-        problems = [_problem(kind, detail) for detail in error.errors(include_url=False)]
-        raise ConfigError(f"{source}: " + "; ".join(problems)) from None
+        problems = list(dict.fromkeys(told(kind, detail) for detail in error.errors(include_url=False)))
+        rest = f"; and {len(problems) - _TOLD} more" if len(problems) > _TOLD else ""
+        raise ConfigError(f"{source}: " + "; ".join(problems[:_TOLD]) + rest) from None
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None
 
@@ -105,48 +108,3 @@ def _value(text: str) -> Any:
         return text
     _refuse_huge(value, text)
     return value
-
-
-def _problem(kind: type[BaseModel], detail: ErrorDetails) -> str:
-    keys, siblings, inner = _located(kind, [str(part) for part in detail["loc"]])
-    name = ".".join(keys)
-    if detail["type"] == "extra_forbidden":
-        prefix = "".join(f"{key}." for key in keys[:-1])
-        return unknown("key", name, [prefix + key for model in siblings for key in model.model_fields])
-    if detail["type"].startswith("union_tag_"):
-        tag = detail["ctx"]["discriminator"].strip("'")
-        tags = sorted(str(model.model_fields[tag].default) for model in inner)
-        if "tag" in detail["ctx"]:
-            return unknown(f"{name}.{tag}", detail["ctx"]["tag"], tags)
-        return f"{name}.{tag}: Field required, one of: {', '.join(tags)}"
-    message = detail["msg"].removeprefix("Value error, ")
-    given = detail["input"]
-    shown = "" if detail["type"] == "missing" or isinstance(given, dict) else f" (got {given!r})"
-    return f"{name}: {message}{shown}" if name else message
-
-
-def _located(kind: type[BaseModel], place: list[str]) -> tuple[list[str], list[type[BaseModel]], list[type[BaseModel]]]:
-    """The keys of a place as they are written, the models that the last one belongs to, and those that it may hold."""
-    siblings: list[type[BaseModel]] = []
-    inner: list[type[BaseModel]] = [kind]
-    keys: list[str] = []
-    for part in place:
-        tagged = [model for model in inner if part in {str(field.default) for field in model.model_fields.values()}]
-        if len(inner) > 1 and tagged:
-            # the tag of a union stands in the place, but in no file
-            inner = tagged
-            continue
-        keys.append(part)
-        siblings = inner
-        fields = [model.model_fields[part] for model in siblings if part in model.model_fields]
-        inner = [model for field in fields for model in _models(field.annotation)]
-    return keys, siblings, inner
-
-
-def _models(annotation: Any) -> list[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    found: list[type[BaseModel]] = []
-    for argument in getattr(annotation, "__args__", ()):
-        found.extend(_models(argument))
-    return found

@@ -6,6 +6,8 @@ from typing import Literal
 
 Syntax = Literal["python", "recipe", "shell"]
 
+_LONGEST_NAME = 100
+
 
 class HeadwiseError(Exception):
     """Base of all errors of this package; `exit_code` is what the command line returns for it."""
@@ -98,6 +100,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     "unknown kernel 'fuzed'; did you mean 'fused'?"
     """
     names = sorted(known)
+    name = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
     nearest = difflib.get_close_matches(name, names, n=1)
     advice = f"did you mean '{nearest[0]}'?" if nearest else f"known: {', '.join(names)}"
     return f"unknown {kind} '{name}'; {advice}"

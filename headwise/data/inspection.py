@@ -139,8 +139,8 @@ def _pairs(data: DataConfig, part: str, held_out: str | None) -> Inspection:
     _long(odd, [(len(pair.source) + len(pair.target), pair.line) for pair in pairs])
     for line in found.outlier_lines if found else ():
         odd.add("length ratio", line)
-    if found:
-        odd.counts["length ratio"] += found.outliers - len(found.outlier_lines)
+    if found and found.outliers:
+        odd.counts["length ratio"] = found.outliers
     facts = {} if found is None else asdict(found)
     return Inspection(str(path), "pairs", len(pairs), bad, odd, facts, tuple(found.lines() if found else ()))
 

@@ -143,8 +143,8 @@ def test_options_choose_the_method(method, given, n_best, expected):
         ("greedy", {"top_k": 2}, 1, "--top-k needs --method sample, not greedy"),
         ("sample", {"beam_size": 2}, 1, "--beam needs --method beam, not sample"),
         ("greedy", {}, 2, "--n-best needs --method beam or sample; greedy finds one output"),
-        ("bem", {}, 1, "options: method: Input should be 'beam', 'greedy' or 'sample'"),
-        (None, {"top_p": 2.0}, 1, "options: top_p: Input should be less than or equal to 1"),
+        ("bem", {}, 1, "options: unknown method 'bem'; did you mean 'beam'"),
+        (None, {"top_p": 2.0}, 1, "options: top_p: must be 1 or less, not 2"),
     ],
 )
 def test_options_that_do_not_fit_are_named(method, given, n_best, message):
