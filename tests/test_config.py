@@ -132,8 +132,7 @@ def test_numbers_survive_an_override(whole, real):
         (["inner.names=[1]"], "place: inner.names.0: must be text, not 1"),
         (
             ["inner.rate=x", "titel=y"],
-            "place: inner.rate: must be a number, not 'x'; "
-            "unknown key 'titel'; did you mean 'title'?",
+            "place: inner.rate: must be a number, not 'x'; unknown key 'titel'; did you mean 'title'?",
         ),
     ],
 )

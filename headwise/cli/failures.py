@@ -3,7 +3,7 @@
 import errno
 from typing import Protocol, runtime_checkable
 
-from headwise.errors import HeadwiseError, MachineError
+from headwise.errors import DataError, HeadwiseError, MachineError
 
 INTERRUPTED = 130
 _LONGEST = 2000
@@ -29,6 +29,8 @@ def describe(error: BaseException) -> tuple[str, int]:
     >>> describe(MemoryError())[1]
     5
     """
+    if isinstance(error, DataError):
+        return _one_line(error.told("shell")), error.exit_code
     if isinstance(error, HeadwiseError):
         return _one_line(str(error)), error.exit_code
     if isinstance(error, KeyboardInterrupt):

@@ -9,7 +9,7 @@ from typing import Annotated, TextIO
 import typer
 
 import headwise
-from headwise.cli import check, data, demo, doctor, evaluate, explain, init, predict, train
+from headwise.cli import check, config, data, demo, doctor, evaluate, explain, init, predict, train
 from headwise.cli import list as catalogue
 from headwise.cli import plan as planning
 from headwise.cli.failures import describe
@@ -48,6 +48,7 @@ app.command("explain")(explain.explain)
 app.command("plan")(planning.plan)
 app.command("check")(check.check)
 app.command("list")(catalogue.show)
+app.command("config")(config.config)
 app.command("doctor")(doctor.doctor)
 app.add_typer(data.app, name="data")
 app.command("demo")(demo.demo)

@@ -1,5 +1,7 @@
 """`headwise plan`: which kernel computes an attention, and why each other one does not."""
 
+import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,6 +32,7 @@ def plan(
     training: Annotated[bool, typer.Option("--training", help="Plan for a pass that needs gradients.")] = False,
     kernel: Annotated[str, typer.Option(help="See `headwise list kernels`.")] = "auto",
     pair: Annotated[str, typer.Option(help="QUERY,KEY: also say whether the mask allows it, and why not.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Say which kernel computes an attention of this shape, and why each other one does not; any size can be asked."""
     from headwise import attention
@@ -51,9 +54,13 @@ def plan(
         dropout=dropout,
         kernel=kernel,
     )
+    told = explain(read, *place) if place is not None and read is not None else None
+    if as_json:
+        typer.echo(json.dumps(asdict(chosen) | ({"pair": told} if told else {}), ensure_ascii=False))
+        return
     typer.echo(str(chosen))
-    if place is not None and read is not None:
-        typer.echo(f"pair     {explain(read, *place)}")
+    if told:
+        typer.echo(f"pair     {told}")
 
 
 def _number(dtype: str, training: bool) -> "Tensor":

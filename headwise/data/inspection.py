@@ -53,7 +53,8 @@ class Inspection:
 
     def lines(self) -> list[str]:
         """The report as lines of text."""
-        found = [f"{self.file}: {self.good:,} {self.noun}", "", f"bad lines                {self.bad.total:,}"]
+        noun = self.noun.removesuffix("s") if self.good == 1 else self.noun
+        found = [f"{self.file}: {self.good:,} {noun}", "", f"bad lines                {self.bad.total:,}"]
         for kind, count in self.bad.counts.most_common():
             found.append(f"  {kind:<22} {count:,}")
             found += [f"    line {line.line}: {_advised(line)}" for line in self.bad.first[kind]]

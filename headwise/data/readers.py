@@ -17,6 +17,8 @@ from headwise.errors import ConfigError, DataError, unknown
 PairFormat = Literal["auto", "tsv", "jsonl"]
 EmptyRule = Literal["error", "skip", "keep"]
 
+_LAST_COLUMN = 1 << 20
+
 T = TypeVar("T")
 Row = Callable[[str], tuple[str, str]]
 
@@ -95,6 +97,8 @@ class Reading:
         columns = self.columns
         if columns is not None and (len(columns) != 2 or min(columns) < 0 or columns[0] == columns[1]):
             raise ConfigError(f"columns must be two different column numbers counted from 0, got {tuple(columns)}")
+        if columns is not None and max(columns) > _LAST_COLUMN:
+            raise ConfigError(f"columns must be at most {_LAST_COLUMN:,}, got {tuple(columns)}")
 
     def row(self, name: str, first: str) -> tuple[Row, str]:
         """What takes the two sides out of the lines of a file whose first line is this, and the kind of its faults."""

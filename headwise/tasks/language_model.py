@@ -75,7 +75,7 @@ class LanguageModel(Task[dict[str, Text]]):
 
     def __init__(self, config: LanguageModelConfig, assets: Assets[dict[str, Text]]):
         super().__init__(config, assets)
-        self.tokenizer = Tokenizer.from_bytes(assets.file(TOKENIZER_FILE), TOKENIZER_FILE)
+        self.tokenizer = Tokenizer.from_bytes(assets.file(TOKENIZER_FILE), TOKENIZER_FILE, config.tokenizer)
 
     @classmethod
     def prepare(cls, config: LanguageModelConfig) -> Assets[dict[str, Text]]:

@@ -79,7 +79,7 @@ class Tag(Task[dict[str, Sentences]]):
 
     def __init__(self, config: TagConfig, assets: Assets[dict[str, Sentences]]):
         super().__init__(config, assets)
-        pieces = Tokenizer.from_bytes(assets.file(TOKENIZER_FILE), TOKENIZER_FILE)
+        pieces = Tokenizer.from_bytes(assets.file(TOKENIZER_FILE), TOKENIZER_FILE, config.tokenizer)
         longest = config.spelling.longest
         spelling = Tokenizer.from_bytes(assets.file(SPELLING_FILE), SPELLING_FILE) if longest else None
         self.tokenizer = WordTokenizer(pieces, spelling, longest)

@@ -84,9 +84,10 @@ class Translate(Task[dict[str, Pairs]]):
 
     def __init__(self, config: TranslateConfig, assets: Assets[dict[str, Pairs]]):
         super().__init__(config, assets)
-        source = Tokenizer.from_bytes(assets.file(SOURCE_FILE), SOURCE_FILE)
-        joint = TARGET_FILE not in assets.files
-        self.tokenizers = source, source if joint else Tokenizer.from_bytes(assets.files[TARGET_FILE], TARGET_FILE)
+        wanted, joint = config.tokenizer, TARGET_FILE not in assets.files
+        source = Tokenizer.from_bytes(assets.file(SOURCE_FILE), SOURCE_FILE, wanted)
+        target = source if joint else Tokenizer.from_bytes(assets.files[TARGET_FILE], TARGET_FILE, wanted)
+        self.tokenizers = source, target
 
     @classmethod
     def prepare(cls, config: TranslateConfig) -> Assets[dict[str, Pairs]]:

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 import torch
 
@@ -96,3 +98,13 @@ def test_all_dtypes_are_those_of_torch():
     from headwise.cli.plan import DTYPES
 
     assert all(isinstance(getattr(torch, name), torch.dtype) for name in DTYPES)
+
+
+def test_json_has_kernel_refusals_and_the_pair(headwise):
+    code, out, err = headwise("plan", "--mask", "causal", "--pair", "3,5", "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert found["kernel"] in out
+    assert found["kernel"] not in found["refusals"]
+    assert found["pair"] == "query 3 may not attend to key 5: key 5 comes after query 3"
+    assert "pair" not in json.loads(headwise("plan", "--json")[1])
