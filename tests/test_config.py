@@ -92,7 +92,7 @@ def test_numbers_survive_an_override(whole, real):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (["lr=1"], "place: unknown key 'lr'; did you mean 'inner.learning_rate'?"),
+        (["lr=1"], "place: unknown key 'lr'; did you mean 'inner.learning_rate' or 'maybe.learning_rate'?"),
         (["model.depht=1", "model.kind=large"], "place: unknown key 'model.depht'; did you mean 'model.depth'?"),
         (["model.depth=1", "model.kind=small"], "place: unknown key 'model.depth': only kind large has it"),
         (["rate=1"], "place: unknown key 'rate': it belongs in [inner] or [maybe]; write 'inner.rate' or 'maybe.rate'"),

@@ -39,8 +39,7 @@ from headwise.training.loading import load
 from headwise.training.recipe import read_recipe
 from headwise.training.train import train
 
-LIMIT_S = 10.0
-MEMORY_BYTES = 32 << 30
+LIMIT_S, MEMORY_BYTES = 10.0, 32 << 30
 _LONGEST = 2500
 
 PAIRS = "Go.\tVa !\nI am home.\tJe suis chez moi.\nhi\tsalut\n"
@@ -293,7 +292,7 @@ def main() -> int:
 
 
 def quickly() -> None:
-    """No second look at a folder that another process might be writing."""
+    """No second look at a folder that may be half written."""
     publish._RETRY_S = 0.0
 
 

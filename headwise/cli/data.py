@@ -12,12 +12,12 @@ from headwise.errors import ConfigError, unknown
 if TYPE_CHECKING:
     from headwise.config import Config
 
-app = typer.Typer(help="Look at data.")
+app = typer.Typer(help="Inspect data files.")
 
 
 @app.callback()
 def _group() -> None:
-    """Look at data."""
+    """Inspect data files."""
 
 
 @app.command("report")
@@ -26,7 +26,10 @@ def report(
     overrides: Annotated[list[str] | None, typer.Argument(help="Settings such as data.column=xpos.")] = None,
     kind: Annotated[str, typer.Option(help="What a data file holds: auto, pairs, tagged or text.")] = "auto",
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
-    held_out: Annotated[Path | None, typer.Option(help="Another file, to look for overlap and unknown words.")] = None,
+    held_out: Annotated[
+        Path | None,
+        typer.Option(help="Pairs to look up here: sources and words they share."),
+    ] = None,
     columns: Annotated[tuple[int, int] | None, typer.Option(help="Source and target column of a TSV, from 0.")] = None,
     source_key: Annotated[str | None, typer.Option(help="Source field, or language, of JSON lines.")] = None,
     target_key: Annotated[str | None, typer.Option(help="Target field, or language, of JSON lines.")] = None,

@@ -23,7 +23,7 @@ FAMILIES = {
 
 
 def show(
-    family: Annotated[str | None, typer.Argument(help=f"One of {', '.join(FAMILIES)}; all if not given.")] = None,
+    family: Annotated[str | None, typer.Argument(help=f"One of {', '.join(FAMILIES)}; default: all.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """List mechanisms, scores, normalizers, masks, positions, kernels, tasks and recipes; one family in full."""

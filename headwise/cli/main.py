@@ -12,7 +12,7 @@ import headwise
 from headwise.cli import check, config, data, demo, doctor, evaluate, explain, init, predict, train
 from headwise.cli import list as catalogue
 from headwise.cli import plan as planning
-from headwise.cli.failures import describe
+from headwise.cli.failures import describe, one_line
 from headwise.errors import MachineError
 
 app = typer.Typer(
@@ -127,7 +127,7 @@ def _warning_line(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    print(f"warning: {message}", file=file or sys.stderr)
+    print(f"warning: {one_line(str(message))}", file=file or sys.stderr)
 
 
 def _close_quietly() -> None:

@@ -12,15 +12,17 @@ from headwise.errors import ConfigError, unknown
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from headwise.attention.planner import Plan
+
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 
 
 def plan(
-    batch: Annotated[int, typer.Option(min=1, help="Sentences.")] = 8,
+    batch: Annotated[int, typer.Option(min=1, help="Sentences in a batch.")] = 8,
     heads: Annotated[int, typer.Option(min=1, help="Query heads.")] = 8,
-    kv_heads: Annotated[int | None, typer.Option(min=1, help="Key and value heads; as queries if absent.")] = None,
+    kv_heads: Annotated[int | None, typer.Option(min=1, help="Key and value heads; default: --heads.")] = None,
     query_len: Annotated[int, typer.Option(min=1, help="Query tokens.")] = 512,
-    key_len: Annotated[int | None, typer.Option(min=1, help="Key tokens; as queries if absent.")] = None,
+    key_len: Annotated[int | None, typer.Option(min=1, help="Key tokens; default: --query-len.")] = None,
     head_dim: Annotated[int, typer.Option(min=1, help="Width of a head.")] = 64,
     dtype: Annotated[str, typer.Option(help=f"One of {', '.join(DTYPES)}.")] = "float32",
     score: Annotated[str, typer.Option(help="See `headwise list scores`.")] = "scaled_dot",
@@ -54,13 +56,14 @@ def plan(
         dropout=dropout,
         kernel=kernel,
     )
-    told = explain(read, *place) if place is not None and read is not None else None
+    _show(chosen, explain(read, *place) if place is not None and read is not None else "", as_json)
+
+
+def _show(chosen: "Plan", pair: str, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(asdict(chosen) | ({"pair": told} if told else {}), ensure_ascii=False))
-        return
-    typer.echo(str(chosen))
-    if told:
-        typer.echo(f"pair     {told}")
+        typer.echo(json.dumps(asdict(chosen) | ({"pair": pair} if pair else {}), ensure_ascii=False))
+    else:
+        typer.echo(f"{chosen}\npair     {pair}" if pair else str(chosen))
 
 
 def _number(dtype: str, training: bool) -> "Tensor":

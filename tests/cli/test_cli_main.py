@@ -107,13 +107,13 @@ def test_warnings_are_one_line(headwise, monkeypatch):
     class Family:
         @staticmethod
         def catalogue():
-            warnings.warn("the best model is damaged", stacklevel=2)
+            warnings.warn("the best model\x1b[2J is damaged", stacklevel=2)
             return {}
 
     monkeypatch.setattr("headwise.cli.list.import_module", lambda name: Family)
     with warnings.catch_warnings():
         warnings.simplefilter("default")
-        assert headwise("list", "scores") == (0, "scores\n", "warning: the best model is damaged\n")
+        assert headwise("list", "scores") == (0, "scores\n", "warning: the best model\\x1b[2J is damaged\n")
 
 
 def test_a_closed_pipe_is_quiet():
