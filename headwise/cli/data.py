@@ -26,10 +26,7 @@ def report(
     overrides: Annotated[list[str] | None, typer.Argument(help="Settings such as data.column=xpos.")] = None,
     kind: Annotated[str, typer.Option(help="What a data file holds: auto, pairs, tagged or text.")] = "auto",
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
-    held_out: Annotated[
-        Path | None,
-        typer.Option(help="Pairs to look up here: sources and words they share."),
-    ] = None,
+    held_out: Annotated[Path | None, typer.Option(help="Other pairs: what do they share with these?")] = None,
     columns: Annotated[tuple[int, int] | None, typer.Option(help="Source and target column of a TSV, from 0.")] = None,
     source_key: Annotated[str | None, typer.Option(help="Source field, or language, of JSON lines.")] = None,
     target_key: Annotated[str | None, typer.Option(help="Target field, or language, of JSON lines.")] = None,

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from headwise.config import Config
 from headwise.data.bad_lines import BadLine, BadLines
 from headwise.data.corpus import DataConfig, reading, resolve
-from headwise.data.files import scan_lines
+from headwise.data.files import require_file, scan_lines
 from headwise.data.plain import TextConfig, scan_texts
 from headwise.data.readers import is_jsonl, scan_pairs, take
 from headwise.data.report import measure, report
@@ -117,6 +117,7 @@ def guess(path: str) -> str:
     suffixes = [suffix.lower() for suffix in PurePath(path).suffixes if suffix.lower() != ".gz"]
     if suffixes and suffixes[-1] in (".conllu", ".conll"):
         return "tagged"
+    require_file(path)
     lines = (text for _, text in scan_lines(path) if isinstance(text, str))
     first = next((text for text in lines if text and not text.isspace()), "")
     if is_jsonl(path, first):

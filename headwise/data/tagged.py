@@ -10,7 +10,7 @@ from pydantic import Field
 
 from headwise.config import Config
 from headwise.data.bad_lines import BadLine, BadRule, strict
-from headwise.data.files import MAX_LINE_BYTES, scan_lines
+from headwise.data.files import MAX_LINE_BYTES, require_file, scan_lines
 from headwise.data.jsonl import parse_object, texts
 from headwise.data.readers import is_jsonl
 from headwise.data.text import Normalize, clean
@@ -130,6 +130,8 @@ def _kind(name: str, config: TaggedConfig) -> str:
         return "conllu"
     if ending == ".txt":
         return "text"
+    # the first line is read to see what the file is, and then again
+    require_file(name)
     lines = (text for _, text in scan_lines(name, max_line_bytes=config.max_line_bytes) if isinstance(text, str))
     first = next((text for text in lines if text and not text.isspace()), "")
     if is_jsonl(name, first):

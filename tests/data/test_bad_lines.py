@@ -6,8 +6,9 @@ import pytest
 
 from headwise.data.bad_lines import BadLine, BadLines
 from headwise.data.corpus import DataConfig, load_corpus
+from headwise.data.inspection import guess
 from headwise.data.plain import TextConfig, portions
-from headwise.data.tagged import TaggedConfig, read_tagged, scan_tagged
+from headwise.data.tagged import TaggedConfig, read_tagged, read_words, scan_tagged
 from headwise.errors import DataError
 from headwise.tasks.language_model import LanguageModel, LanguageModelConfig
 from headwise.tasks.tag import Tag, TagConfig
@@ -116,6 +117,14 @@ def test_a_pipe_is_refused_where_files_are_read_twice(tmp_path, read):
     os.mkfifo(path)
     with pytest.raises(DataError, match="pipe: is a pipe or a device, but is read more than once; write its content"):
         read(path)
+
+
+@pytest.mark.parametrize("look", [guess, lambda path: list(read_words(path, TaggedConfig(train=path)))])
+def test_a_pipe_is_refused_where_its_first_line_says_what_it_is(tmp_path, look):
+    path = str(tmp_path / "pipe")
+    os.mkfifo(path)
+    with pytest.raises(DataError, match="is a pipe or a device"):
+        look(path)
 
 
 def test_no_bad_lines_say_nothing():
