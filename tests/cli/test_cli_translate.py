@@ -245,7 +245,8 @@ def test_init_knows_its_tasks(headwise, pairs_file):
 def test_the_data_report(headwise, pairs_file):
     code, out, _ = headwise("data", "report", pairs_file)
     assert code == 0
-    assert out.startswith("pairs                    42\n")
+    assert out.startswith(f"{pairs_file}: 42 pairs\n")
+    assert "\npairs                    42\n" in out
     code, _, err = headwise("data", "report", pairs_file.parent / "nowhere.tsv")
     assert code == 3
     assert "nowhere.tsv" in err
@@ -262,6 +263,11 @@ def test_the_doctor_reports_versions_fonts_and_data(headwise, monkeypatch):
     for section in ("versions", "machine", "extras", "fonts", "data"):
         assert f"{section}\n" in out
     assert "/nowhere is not there  (recipes look for data there; set HEADWISE_DATA" in out
+    code, out, err = headwise("doctor", "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert list(found) == ["versions", "machine", "extras", "fonts", "data"]
+    assert found["machine"] == {"threads": {"value": "1", "advice": "more are faster"}}
 
 
 def test_what_looks_like_a_file_is_not_predicted_as_words(headwise, trained, tmp_path):
