@@ -44,6 +44,9 @@ def parsed(text: str) -> dict[str, Any]:
         raise ConfigError("sections or lists are nested too deep") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(str(error)) from None
+    except ValueError:
+        # the only other cause: the interpreter's bound on the digits of an integer
+        raise ConfigError("a number with too many digits") from None
     return values
 
 
@@ -104,7 +107,8 @@ def _copied(values: Mapping[str, Any]) -> dict[str, Any]:
 def _value(text: str) -> Any:
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):
+        # no TOML, or a number of thousands of digits
         return text
     _refuse_huge(value, text)
     return value

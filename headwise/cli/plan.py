@@ -42,6 +42,8 @@ def plan(
     from headwise.attention.scores import build
 
     key_len = key_len or query_len
+    if batch * heads * max(query_len, key_len) * head_dim >= 2**62:
+        raise ConfigError("a tensor of these sizes has more numbers than can be counted; give smaller ones")
     number = _number(dtype, training)
     key = number.expand(batch, kv_heads or heads, key_len, head_dim)
     place = _pair(pair, query_len, key_len) if pair else None

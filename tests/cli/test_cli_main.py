@@ -137,6 +137,7 @@ def test_output_is_utf8_whatever_the_locale_says():
     ("content", "message"),
     [
         ("a" + ".a" * 5000 + " = 1", "nested too deep"),
+        ("x = " + "9" * 5000, "a number with too many digits"),
         ("x = " + "[" * 5000 + "]" * 5000, "nested too deep"),
         ('task = "translate"\nseed = 99999999999999999999', "seed: a number beyond 64 bits"),
         ('task = "tr\\u001b[31m"', "unknown task 'tr\\x1b[31m'"),

@@ -79,6 +79,7 @@ def test_no_mask_is_none():
             "window:a,b",
             "mask 'window:a,b': 'a,b' are not whole numbers; window takes LEFT,RIGHT, such as window:64,64",
         ),
+        ("--batch", 2**63 - 1, "a tensor of these sizes has more numbers than can be counted"),
         ("--pair", "3", "--pair '3': give a query and a key, such as 3,5"),
         ("--pair", "3,512", "--pair '3,512': there are 512 queries and 512 keys, counted from 0"),
         ("--dtype", "float3", "unknown dtype 'float3'; did you mean 'float32'?"),

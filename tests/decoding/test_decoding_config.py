@@ -47,6 +47,7 @@ def test_the_length_limit_follows_the_source(values, src_len, limit):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
+        ({"beam_size": 2**62}, "beam_size: must be 65536 or less"),
         ({"beam_size": 0}, r"beam_size: must be 1 or more, not 0"),
         ({"beam_size": 2, "n_best": 3}, r"n_best \(3\) must be at most beam_size \(2\)"),
         ({"min_len": 9, "max_len": 8}, r"min_len \(9\) is above max_len \(8\)"),
