@@ -42,8 +42,7 @@ def plan(
     from headwise.attention.scores import build
 
     key_len = key_len or query_len
-    if batch * heads * max(query_len, key_len) * head_dim >= 2**62:
-        raise ConfigError("a tensor of these sizes has more numbers than can be counted; give smaller ones")
+    _refuse_uncountable(batch * heads * max(query_len, key_len) * head_dim)
     number = _number(dtype, training)
     key = number.expand(batch, kv_heads or heads, key_len, head_dim)
     place = _pair(pair, query_len, key_len) if pair else None
@@ -66,6 +65,11 @@ def _show(chosen: "Plan", pair: str, as_json: bool) -> None:
         typer.echo(json.dumps(asdict(chosen) | ({"pair": pair} if pair else {}), ensure_ascii=False))
     else:
         typer.echo(f"{chosen}\npair     {pair}" if pair else str(chosen))
+
+
+def _refuse_uncountable(size: int) -> None:
+    if size >= 2**62:
+        raise ConfigError("a tensor of these sizes has more numbers than can be counted; give smaller ones")
 
 
 def _number(dtype: str, training: bool) -> "Tensor":
