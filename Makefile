@@ -63,7 +63,10 @@ bench-kernels: .venv/.ready  ## attention kernels against the usual ways: time, 
 mutants: .venv/.ready  ## show that the tests notice every fault of a long list
 	$(BIN)/python tools/mutants.py
 
+config-docs: .venv/.ready  ## docs/config.md from the code
+	$(BIN)/python -m tools.config_docs
+
 clean:  ## remove what the other targets made
 	rm -rf .venv build dist runs figures .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup demo test test-all check bench bench-kernels mutants clean
+.PHONY: help setup demo test test-all check bench bench-kernels mutants config-docs clean

@@ -8,11 +8,13 @@ from typing import Any, TypeVar
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import ErrorDetails
 
-from headwise.errors import ConfigError, unknown
+from headwise.errors import ConfigError
+from headwise.problems import told
 
 C = TypeVar("C", bound="Config")
+
+_TOLD = 10
 
 
 class Config(BaseModel):
@@ -42,6 +44,9 @@ def parsed(text: str) -> dict[str, Any]:
         raise ConfigError("sections or lists are nested too deep") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(str(error)) from None
+    except ValueError:
+        # the only other cause: the interpreter's bound on the digits of an integer
+        raise ConfigError("a number with too many digits") from None
     return values
 
 
@@ -71,8 +76,9 @@ def build(kind: type[C], values: Mapping[str, Any], source: str) -> C:
     try:
         return kind.model_validate(dict(values))
     except ValidationError as error:
-        problems = [_problem(kind, detail) for detail in error.errors(include_url=False)]
-        raise ConfigError(f"{source}: " + "; ".join(problems)) from None
+        problems = list(dict.fromkeys(told(kind, detail) for detail in error.errors(include_url=False)))
+        rest = f"; and {len(problems) - _TOLD} more" if len(problems) > _TOLD else ""
+        raise ConfigError(f"{source}: " + "; ".join(problems[:_TOLD]) + rest) from None
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None
 
@@ -101,52 +107,8 @@ def _copied(values: Mapping[str, Any]) -> dict[str, Any]:
 def _value(text: str) -> Any:
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):
+        # no TOML, or a number of thousands of digits
         return text
     _refuse_huge(value, text)
     return value
-
-
-def _problem(kind: type[BaseModel], detail: ErrorDetails) -> str:
-    keys, siblings, inner = _located(kind, [str(part) for part in detail["loc"]])
-    name = ".".join(keys)
-    if detail["type"] == "extra_forbidden":
-        prefix = "".join(f"{key}." for key in keys[:-1])
-        return unknown("key", name, [prefix + key for model in siblings for key in model.model_fields])
-    if detail["type"].startswith("union_tag_"):
-        tag = detail["ctx"]["discriminator"].strip("'")
-        tags = sorted(str(model.model_fields[tag].default) for model in inner)
-        if "tag" in detail["ctx"]:
-            return unknown(f"{name}.{tag}", detail["ctx"]["tag"], tags)
-        return f"{name}.{tag}: Field required, one of: {', '.join(tags)}"
-    message = detail["msg"].removeprefix("Value error, ")
-    given = detail["input"]
-    shown = "" if detail["type"] == "missing" or isinstance(given, dict) else f" (got {given!r})"
-    return f"{name}: {message}{shown}" if name else message
-
-
-def _located(kind: type[BaseModel], place: list[str]) -> tuple[list[str], list[type[BaseModel]], list[type[BaseModel]]]:
-    """The keys of a place as they are written, the models that the last one belongs to, and those that it may hold."""
-    siblings: list[type[BaseModel]] = []
-    inner: list[type[BaseModel]] = [kind]
-    keys: list[str] = []
-    for part in place:
-        tagged = [model for model in inner if part in {str(field.default) for field in model.model_fields.values()}]
-        if len(inner) > 1 and tagged:
-            # the tag of a union stands in the place, but in no file
-            inner = tagged
-            continue
-        keys.append(part)
-        siblings = inner
-        fields = [model.model_fields[part] for model in siblings if part in model.model_fields]
-        inner = [model for field in fields for model in _models(field.annotation)]
-    return keys, siblings, inner
-
-
-def _models(annotation: Any) -> list[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    found: list[type[BaseModel]] = []
-    for argument in getattr(annotation, "__args__", ()):
-        found.extend(_models(argument))
-    return found

@@ -1,7 +1,12 @@
 """The errors a user can meet. Each says what is wrong and what to do, and carries the exit code of the command line."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+Syntax = Literal["python", "recipe", "shell"]
+
+_LONGEST_NAME = 100
 
 
 class HeadwiseError(Exception):
@@ -29,9 +34,29 @@ class Unsupported(HeadwiseError):
 
 
 class DataError(HeadwiseError):
-    """A data file cannot be read as asked; the message starts with `file:line`."""
+    """A data file cannot be read as asked; the message starts with `file:line`.
+
+    Args:
+        message: what is wrong.
+        settings: options that may help, with values; `told` writes them as the reader would.
+
+    >>> DataError("3 columns, expected 2", {"columns": (0, 1)}).told("shell")
+    '3 columns, expected 2; give --columns 0 1'
+    """
 
     exit_code = 3
+
+    def __init__(self, message: str, settings: Mapping[str, object] | None = None) -> None:
+        self.message, self.settings = message, dict(settings or {})
+        super().__init__(self.told("python"))
+
+    def told(self, syntax: Syntax) -> str:
+        """The message, its advice in the syntax of Python, of a recipe's `[data]` or of the command line."""
+        if not self.settings:
+            return self.message
+        verb = "give" if syntax == "shell" else "set"
+        joint = " " if syntax == "shell" else ", "
+        return f"{self.message}; {verb} " + joint.join(_written(*item, syntax) for item in self.settings.items())
 
 
 class CheckpointError(HeadwiseError):
@@ -58,6 +83,16 @@ class RunBusy(HeadwiseError):
     exit_code = 7
 
 
+def _written(name: str, value: object, syntax: Syntax) -> str:
+    values = list(value) if isinstance(value, tuple) else [value]
+    if syntax == "python":
+        return f"{name}={value!r}"
+    if syntax == "shell":
+        return f"--{name.replace('_', '-')} {' '.join(map(str, values))}"
+    shown = [f'"{item}"' if isinstance(item, str) else str(item) for item in values]
+    return f"data.{name} = " + (f"[{', '.join(shown)}]" if isinstance(value, tuple) else shown[0])
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """The message for an unknown name, with the nearest known one.
 
@@ -65,6 +100,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     "unknown kernel 'fuzed'; did you mean 'fused'?"
     """
     names = sorted(known)
+    name = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
     nearest = difflib.get_close_matches(name, names, n=1)
     advice = f"did you mean '{nearest[0]}'?" if nearest else f"known: {', '.join(names)}"
     return f"unknown {kind} '{name}'; {advice}"

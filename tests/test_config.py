@@ -27,6 +27,9 @@ class Large(Config):
 class Inner(Config):
     rate: float = 0.5
     names: list[str] = Field(default=[])
+    learning_rate: float = 0.1
+    norm: Literal["pre", "post"] = "pre"
+    pair: tuple[int, int] = (1, 2)
 
 
 class Outer(Config):
@@ -89,6 +92,18 @@ def test_numbers_survive_an_override(whole, real):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        (["lr=1"], "place: unknown key 'lr'; did you mean 'inner.learning_rate' or 'maybe.learning_rate'?"),
+        (["model.depht=1", "model.kind=large"], "place: unknown key 'model.depht'; did you mean 'model.depth'?"),
+        (["model.depth=1", "model.kind=small"], "place: unknown key 'model.depth': only kind large has it"),
+        (["rate=1"], "place: unknown key 'rate': it belongs in [inner] or [maybe]; write 'inner.rate' or 'maybe.rate'"),
+        (["learning_rat=1"], "place: unknown key 'learning_rat'; did you mean 'inner.learning_rate'?"),
+        (["inner.norm=pr"], "place: unknown inner.norm 'pr'; did you mean 'pre'?"),
+        (["inner.pair=[1]"], "place: inner.pair: has too few entries"),
+        (["inner.pair=[1, 2, 3]"], "place: inner.pair: must have at most 2 entries, not [1, 2, 3]"),
+        (["inner.pair=1.5"], "place: inner.pair: must be a list, such as [1, 2], not 1.5"),
+        (["model.kind=small", "model.width=many"], "place: model.width: must be a whole number, not 'many'"),
+        (["model.kind=small", "model.width=1.5"], "place: model.width: must be a whole number, not 1.5"),
+        (["title=true"], "place: title: must be text, not true"),
         (["titel=x"], "place: unknown key 'titel'; did you mean 'title'?"),
         (["inner.rates=1"], "place: unknown key 'inner.rates'; did you mean 'inner.rate'?"),
         (["maybe.nams=1"], "place: unknown key 'maybe.nams'; did you mean 'maybe.names'?"),
@@ -102,23 +117,22 @@ def test_numbers_survive_an_override(whole, real):
         (["zzz=1"], "place: unknown key 'zzz'; known: inner, maybe, model, title"),
         (["model.kind=lagre"], "place: unknown model.kind 'lagre'; did you mean 'large'?"),
         (["model.kind=tiny"], "place: unknown model.kind 'tiny'; known: large, small"),
-        (["model.width=3"], "place: model.kind: Field required, one of: large, small"),
-        (["model=3"], "place: model: Input should be a valid dictionary or object to extract fields from (got 3)"),
-        (["inner=3"], "place: inner: Input should be a valid dictionary or instance of Inner (got 3)"),
+        (["model.width=3"], "place: model.kind: missing; give one of large, small"),
+        (["model=3"], "place: model: is a section with keys of its own, not 3"),
+        (["inner=3"], "place: inner: is a section with keys of its own, not 3"),
         (
             ["model.kind=small", "model.width=0"],
-            "place: model.width: Input should be greater than or equal to 1 (got 0)",
+            "place: model.width: must be 1 or more, not 0",
         ),
         (
             ["inner.rate=x"],
-            "place: inner.rate: Input should be a valid number, unable to parse string as a number (got 'x')",
+            "place: inner.rate: must be a number, not 'x'",
         ),
-        (["inner.rate=nan"], "place: inner.rate: Input should be a finite number (got nan)"),
-        (["inner.names=[1]"], "place: inner.names.0: Input should be a valid string (got 1)"),
+        (["inner.rate=nan"], "place: inner.rate: must be a finite number, not nan"),
+        (["inner.names=[1]"], "place: inner.names.0: must be text, not 1"),
         (
             ["inner.rate=x", "titel=y"],
-            "place: inner.rate: Input should be a valid number, unable to parse string as a number (got 'x'); "
-            "unknown key 'titel'; did you mean 'title'?",
+            "place: inner.rate: must be a number, not 'x'; unknown key 'titel'; did you mean 'title'?",
         ),
     ],
 )
@@ -138,7 +152,7 @@ def test_missing_values():
         path: str
         inner: Inner
 
-    with pytest.raises(ConfigError, match=r"^place: path: Field required; inner: Field required$"):
+    with pytest.raises(ConfigError, match=r"^place: path: missing, and there is no default; set it; inner: missing, "):
         build(Needs, {}, "place")
 
 

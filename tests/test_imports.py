@@ -15,6 +15,7 @@ ROOT = Path(headwise.__file__).parent
 # a part may import from itself and from the levels before its own
 LEVELS = [
     {"errors"},
+    {"problems"},
     {"config", "runtime", "caches", "folders", "labels"},
     {"attention"},
     {"positions"},
@@ -32,7 +33,8 @@ LEVELS = [
 # where a part knows less than the levels before it would allow
 NARROW = {
     "errors": set(),
-    "config": {"errors"},
+    "problems": {"errors"},
+    "config": {"errors", "problems"},
     "runtime": {"errors"},
     "folders": {"errors"},
     "caches": {"errors"},
@@ -54,7 +56,7 @@ THIRD_PARTY = {
     "numpy": None,
     "jaxtyping": None,
     "pydantic": None,
-    "pydantic_core": {"config"},
+    "pydantic_core": {"problems"},
     "tomli_w": {"config", "cli.init", "runs.migration"},
     "typer": {"cli"},
     "rich": {"cli", "runs.display", "labels"},

@@ -125,6 +125,16 @@ def test_a_clock_that_stands_still_divides_by_nothing(monkeypatch):
     assert runtime.apply().products in ("default", "oneDNN")
 
 
+def test_a_clock_of_coarse_ticks_still_measures(monkeypatch):
+    passed = [0.0]
+    monkeypatch.setattr(runtime, "process_time", lambda: passed[0] // 0.004 * 0.004)
+
+    def run():
+        passed[0] += 0.001
+
+    assert runtime._seconds_each(run) == pytest.approx(0.001, rel=0.1)
+
+
 @pytest.mark.parametrize(("ratio", "expected"), [(6.0, "bf16"), (1.5, "bf16"), (1.4, "fp32"), (0.1, "fp32")])
 def test_precision_of_training_follows_the_rates(ratio, expected):
     precision, reason = training_precision(100.0, 100.0 * ratio)

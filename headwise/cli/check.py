@@ -14,8 +14,8 @@ def check(
     target: Annotated[
         str, typer.Argument(help="A name of `headwise list`, or module:attribute, such as my_module:MyAttention.")
     ],
-    only: Annotated[str, typer.Option(help="Invariants to try, such as hidden,support; all if not given.")] = "",
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer shapes, types and modes: seconds.")] = False,
+    only: Annotated[str, typer.Option(help="Invariants to try, such as hidden,support; default: all.")] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="Try fewer shapes, types and modes; takes seconds.")] = False,
 ) -> None:
     """Try every invariant on a mechanism, score, normalizer, mask or position: what holds, what fails, and where."""
     import torch

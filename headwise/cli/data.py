@@ -1,46 +1,75 @@
-"""`headwise data`: what is in a file of sentence pairs."""
+"""`headwise data`: what is in the data files of a recipe, or in one file."""
 
+import json
+import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-app = typer.Typer(help="Look at data.")
+from headwise.errors import ConfigError, unknown
+
+if TYPE_CHECKING:
+    from headwise.config import Config
+
+app = typer.Typer(help="Inspect data files.")
 
 
 @app.callback()
 def _group() -> None:
-    """Look at data."""
+    """Inspect data files."""
 
 
 @app.command("report")
 def report(
-    file: Annotated[Path, typer.Argument(help="TSV or JSON lines of pairs, plain or gzip.")],
-    target: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
-    held_out: Annotated[Path | None, typer.Option(help="Another file, to look for overlap and unknown words.")] = None,
+    file: Annotated[str, typer.Argument(help="A data file, plain or gzip, or a recipe: a .toml file or a name.")],
+    overrides: Annotated[list[str] | None, typer.Argument(help="Settings such as data.column=xpos.")] = None,
+    kind: Annotated[str, typer.Option(help="What a data file holds: auto, pairs, tagged or text.")] = "auto",
+    target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
+    held_out: Annotated[Path | None, typer.Option(help="Other pairs: what do they share with these?")] = None,
     columns: Annotated[tuple[int, int] | None, typer.Option(help="Source and target column of a TSV, from 0.")] = None,
     source_key: Annotated[str | None, typer.Option(help="Source field, or language, of JSON lines.")] = None,
     target_key: Annotated[str | None, typer.Option(help="Target field, or language, of JSON lines.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first pairs.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first examples.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Report lengths, vocabulary, duplicates, scripts, faults and padding waste of sentence pairs."""
-    from headwise.data.readers import read_pairs
-    from headwise.data.report import report as measured
+    """List every bad line of data files and the odd ones, and say what the rest is like.
 
-    def read(path: Path, parallel: Path | None) -> list:
-        return read_pairs(
-            path,
-            target_path=parallel,
-            columns=columns,
-            source_key=source_key,
-            target_key=target_key,
-            empty="keep",
-            limit=limit,
-        )
-
-    pairs = read(file, target)
-    found = measured(pairs, held_out=read(held_out, None) if held_out else None)
+    Bad lines cannot be read: wrong columns or fields, empty sides, bytes that are not UTF-8. Odd ones can be read but
+    look wrong: stray quotes, great length, an unusual ratio of lengths.
+    """
+    from headwise.data.inspection import inspect
     from headwise.labels import visible
 
-    for line in found.lines():
-        typer.echo(visible(line))
+    given: dict[str, Any] = {"columns": columns, "source_key": source_key, "target_key": target_key, "limit": limit}
+    if target_data is not None:
+        given["train_target"] = os.fspath(target_data)
+    given = {name: value for name, value in given.items() if value is not None}
+    found = inspect(_data(file, overrides or [], kind, given), None if held_out is None else os.fspath(held_out))
+    if as_json:
+        typer.echo(json.dumps({"files": [part.values() for part in found]}, ensure_ascii=False, allow_nan=False))
+        return
+    for number, part in enumerate(found):
+        for line in [""] * (number > 0) + part.lines():
+            typer.echo(visible(line))
+
+
+def _data(file: str, overrides: list[str], kind: str, given: dict[str, Any]) -> "Config":
+    """The `[data]` section of a recipe, or one that reads a single file."""
+    from headwise.config import build, override
+    from headwise.data.inspection import config_type, guess, kinds
+    from headwise.training import recipes
+
+    path = Path(file)
+    if path.suffix == ".toml" or (not path.exists() and file in recipes.shipped()):
+        if given or kind != "auto":
+            raise ConfigError("a recipe says itself how its data is read; set data.KEY=VALUE instead of options")
+        data: Config | None = getattr(recipes.read(file, overrides), "data", None)
+        if data is None:
+            raise ConfigError(f"{file}: the recipe has no [data] section")
+        return data
+    if kind != "auto" and kind not in kinds():
+        raise ConfigError(unknown("--kind", kind, ["auto", *kinds()]))
+    values = override({"data": {"train": file, **given}}, overrides)
+    chosen = config_type(guess(file) if kind == "auto" else kind)
+    return build(chosen, values["data"], "options")

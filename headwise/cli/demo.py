@@ -26,7 +26,7 @@ def demo(run: Annotated[Path, typer.Option(help="Run folder.")] = Path("runs/dem
     recipe: Any = recipes.read("phrasebook", [])
     trained(recipe, run)
     translator = headwise.load(run)
-    held_out = load_corpus(recipe.data, recipe.tokenizer.normalize).test
+    held_out = load_corpus(recipe.data, recipe.tokenizer.normalize, recipe.tokenizer.lowercase).test
     show(translator.evaluate(held_out), f"{len(held_out)} held-out sentences")
     typer.echo()
     for source, output in zip(SENTENCES, translator.translate(SENTENCES), strict=True):

@@ -1,7 +1,9 @@
 """`headwise doctor`: what this machine and installation can do, with advice where something is missing."""
 
 import importlib.util
+import json
 from importlib import metadata
+from typing import Annotated
 
 import typer
 
@@ -11,15 +13,28 @@ PACKAGES = ("headwise", "torch", "numpy", "tokenizers", "safetensors", "sacreble
 EXTRAS = {"tensorboard": "tensorboard", "transformers": "bench"}
 
 
-def doctor() -> None:
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
     """Report versions, machine settings, fonts and the data cache, with advice."""
     from headwise import runtime
 
-    _section("versions", [(name, metadata.version(name), "") for name in PACKAGES])
-    _section("machine", runtime.report())
-    _section("extras", [_extra(module, extra) for module, extra in EXTRAS.items()])
-    _section("fonts", _fonts())
-    _section("data", _data())
+    sections = {
+        "versions": [(name, metadata.version(name), "") for name in PACKAGES],
+        "machine": runtime.report(),
+        "extras": [_extra(module, extra) for module, extra in EXTRAS.items()],
+        "fonts": _fonts(),
+        "data": _data(),
+    }
+    if as_json:
+        values = {
+            title: {name: {"value": value, **({"advice": advice} if advice else {})} for name, value, advice in rows}
+            for title, rows in sections.items()
+        }
+        typer.echo(json.dumps(values, ensure_ascii=False))
+        return
+    for title, rows in sections.items():
+        _section(title, rows)
 
 
 def _section(title: str, rows: list[Row]) -> None:

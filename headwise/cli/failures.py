@@ -3,7 +3,7 @@
 import errno
 from typing import Protocol, runtime_checkable
 
-from headwise.errors import HeadwiseError, MachineError
+from headwise.errors import DataError, HeadwiseError, MachineError
 
 INTERRUPTED = 130
 _LONGEST = 2000
@@ -29,19 +29,21 @@ def describe(error: BaseException) -> tuple[str, int]:
     >>> describe(MemoryError())[1]
     5
     """
+    if isinstance(error, DataError):
+        return one_line(error.told("shell")), error.exit_code
     if isinstance(error, HeadwiseError):
-        return _one_line(str(error)), error.exit_code
+        return one_line(str(error)), error.exit_code
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", INTERRUPTED
     if isinstance(error, _UsageFault):
-        return _one_line(
+        return one_line(
             f"{error.format_message().rstrip('.')}; `headwise --help` and `headwise VERB --help` say more"
         ), 2
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _is_memory(error)):
         return _MEMORY_ADVICE, MachineError.exit_code
     if isinstance(error, OSError):
         return _system(error)
-    return f"unexpected {type(error).__name__}: {_one_line(str(error))}; add --debug to see where", 1
+    return f"unexpected {type(error).__name__}: {one_line(str(error))}; add --debug to see where", 1
 
 
 def _is_memory(error: RuntimeError) -> bool:
@@ -53,10 +55,11 @@ def _system(error: OSError) -> tuple[str, int]:
     reason = error.strerror or str(error)
     if error.errno == errno.ENOSPC:
         reason = "no space left on the disk; free some and run the same command again"
-    return _one_line(place + reason), MachineError.exit_code if error.errno in _MACHINE_ERRNOS else 3
+    return one_line(place + reason), MachineError.exit_code if error.errno in _MACHINE_ERRNOS else 3
 
 
-def _one_line(message: str) -> str:
+def one_line(message: str) -> str:
+    """A message as one line of bounded length, control characters as escapes."""
     from headwise.labels import visible
 
     line = visible(" ".join(message.split("\n")))

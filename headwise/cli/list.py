@@ -1,5 +1,6 @@
 """`headwise list`: the names that recipes and options may use, each with one line; mechanisms with what is known."""
 
+import json
 from importlib import import_module
 from typing import Annotated
 
@@ -22,18 +23,33 @@ FAMILIES = {
 
 
 def show(
-    family: Annotated[str | None, typer.Argument(help=f"One of {', '.join(FAMILIES)}; all if not given.")] = None,
+    family: Annotated[str | None, typer.Argument(help=f"One of {', '.join(FAMILIES)}; default: all.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """List mechanisms, scores, normalizers, masks, positions, kernels, tasks and recipes; one family in full."""
     if family is not None and family not in FAMILIES:
         raise ConfigError(unknown("family", family, FAMILIES))
-    for name in [family] if family else FAMILIES:
-        module = import_module(FAMILIES[name])
-        entries: dict[str, str] = module.catalogue()
-        details: dict[str, list[tuple[str, str]]] = module.details() if family and hasattr(module, "details") else {}
+    chosen = [family] if family else list(FAMILIES)
+    found = {name: _entries(name, in_full=family is not None or as_json) for name in chosen}
+    if as_json:
+        values = {
+            name: {entry: {"line": line, **dict(details)} for entry, (line, details) in entries.items()}
+            for name, entries in found.items()
+        }
+        typer.echo(json.dumps(values, ensure_ascii=False))
+        return
+    for name, entries in found.items():
         width = max(map(len, entries), default=0)
         typer.echo(name)
-        for entry, line in entries.items():
+        for entry, (line, details) in entries.items():
             typer.echo(f"  {entry:<{width}}  {line}".rstrip())
-            for what, value in details.get(entry, []):
+            for what, value in details:
                 typer.echo(f"  {'':<{width}}    {what:<8} {value}")
+
+
+def _entries(family: str, in_full: bool) -> dict[str, tuple[str, list[tuple[str, str]]]]:
+    """The names of a family, each with its line and, if asked and known, more about it."""
+    module = import_module(FAMILIES[family])
+    lines: dict[str, str] = module.catalogue()
+    details: dict[str, list[tuple[str, str]]] = module.details() if in_full and hasattr(module, "details") else {}
+    return {name: (line, details.get(name, [])) for name, line in lines.items()}

@@ -9,10 +9,10 @@ from typing import Annotated, TextIO
 import typer
 
 import headwise
-from headwise.cli import align, check, data, demo, doctor, evaluate, explain, init, predict, train
+from headwise.cli import align, check, config, data, demo, doctor, evaluate, explain, init, predict, train
 from headwise.cli import list as catalogue
 from headwise.cli import plan as planning
-from headwise.cli.failures import describe
+from headwise.cli.failures import describe, one_line
 from headwise.errors import MachineError
 
 app = typer.Typer(
@@ -49,6 +49,7 @@ app.command("align")(align.align)
 app.command("plan")(planning.plan)
 app.command("check")(check.check)
 app.command("list")(catalogue.show)
+app.command("config")(config.config)
 app.command("doctor")(doctor.doctor)
 app.add_typer(data.app, name="data")
 app.command("demo")(demo.demo)
@@ -127,7 +128,7 @@ def _warning_line(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    print(f"warning: {message}", file=file or sys.stderr)
+    print(f"warning: {one_line(str(message))}", file=file or sys.stderr)
 
 
 def _close_quietly() -> None:

@@ -1,5 +1,7 @@
 """`headwise plan`: which kernel computes an attention, and why each other one does not."""
 
+import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,15 +12,17 @@ from headwise.errors import ConfigError, unknown
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from headwise.attention.planner import Plan
+
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 
 
 def plan(
-    batch: Annotated[int, typer.Option(min=1, help="Sentences.")] = 8,
+    batch: Annotated[int, typer.Option(min=1, help="Sentences in a batch.")] = 8,
     heads: Annotated[int, typer.Option(min=1, help="Query heads.")] = 8,
-    kv_heads: Annotated[int | None, typer.Option(min=1, help="Key and value heads; as queries if absent.")] = None,
+    kv_heads: Annotated[int | None, typer.Option(min=1, help="Key and value heads; default: --heads.")] = None,
     query_len: Annotated[int, typer.Option(min=1, help="Query tokens.")] = 512,
-    key_len: Annotated[int | None, typer.Option(min=1, help="Key tokens; as queries if absent.")] = None,
+    key_len: Annotated[int | None, typer.Option(min=1, help="Key tokens; default: --query-len.")] = None,
     head_dim: Annotated[int, typer.Option(min=1, help="Width of a head.")] = 64,
     dtype: Annotated[str, typer.Option(help=f"One of {', '.join(DTYPES)}.")] = "float32",
     score: Annotated[str, typer.Option(help="See `headwise list scores`.")] = "scaled_dot",
@@ -30,6 +34,7 @@ def plan(
     training: Annotated[bool, typer.Option("--training", help="Plan for a pass that needs gradients.")] = False,
     kernel: Annotated[str, typer.Option(help="See `headwise list kernels`.")] = "auto",
     pair: Annotated[str, typer.Option(help="QUERY,KEY: also say whether the mask allows it, and why not.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Say which kernel computes an attention of this shape, and why each other one does not; any size can be asked."""
     from headwise import attention
@@ -37,6 +42,7 @@ def plan(
     from headwise.attention.scores import build
 
     key_len = key_len or query_len
+    _refuse_uncountable(batch * heads * max(query_len, key_len) * head_dim)
     number = _number(dtype, training)
     key = number.expand(batch, kv_heads or heads, key_len, head_dim)
     place = _pair(pair, query_len, key_len) if pair else None
@@ -51,9 +57,19 @@ def plan(
         dropout=dropout,
         kernel=kernel,
     )
-    typer.echo(str(chosen))
-    if place is not None and read is not None:
-        typer.echo(f"pair     {explain(read, *place)}")
+    _show(chosen, explain(read, *place) if place is not None and read is not None else "", as_json)
+
+
+def _show(chosen: "Plan", pair: str, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(asdict(chosen) | ({"pair": pair} if pair else {}), ensure_ascii=False))
+    else:
+        typer.echo(f"{chosen}\npair     {pair}" if pair else str(chosen))
+
+
+def _refuse_uncountable(size: int) -> None:
+    if size >= 2**62:
+        raise ConfigError("a tensor of these sizes has more numbers than can be counted; give smaller ones")
 
 
 def _number(dtype: str, training: bool) -> "Tensor":

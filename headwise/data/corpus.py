@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Literal
@@ -10,8 +10,9 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from headwise.config import Config
-from headwise.data.files import MAX_LINE_BYTES, sha256
-from headwise.data.readers import EmptyRule, Pair, PairFormat, read_pairs
+from headwise.data.bad_lines import BadLines, BadRule
+from headwise.data.files import MAX_LINE_BYTES, require_file, sha256
+from headwise.data.readers import EmptyRule, Pair, PairFormat, Reading, scan_pairs, take
 from headwise.data.splits import Overlap, overlap, split_pairs
 from headwise.data.text import Normalize
 from headwise.errors import DataError
@@ -35,7 +36,8 @@ class DataConfig(Config):
     columns: tuple[int, int] | None = Field(None, description="source and target column of a TSV file, from 0")
     source_key: str | None = Field(None, description="source field, or language under translation, of JSON lines")
     target_key: str | None = Field(None, description="target field, or language under translation, of JSON lines")
-    empty: EmptyRule = Field("error", description="a pair with an empty side: error, skip or keep")
+    bad_lines: BadRule = Field("stop", description="a line that cannot be read: stop, or skip it")
+    empty: EmptyRule = Field("error", description="a pair with an empty side: error (a bad line), skip or keep")
     limit: int | None = Field(None, ge=1, description="use only the first pairs of train")
     valid_fraction: float = Field(0.05, ge=0, lt=1, description="part of train's source sentences held out to validate")
     test_fraction: float = Field(0.05, ge=0, lt=1, description="part of train's source sentences held out to test")
@@ -55,59 +57,84 @@ class DataConfig(Config):
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """The three parts, the SHA-256 of each file by its key, and held-out pairs that are trained on too."""
+    """The three parts, the SHA-256 of each file by its key, held-out pairs that are trained on too, and bad lines."""
 
     train: list[Pair]
     valid: list[Pair]
     test: list[Pair]
     files: Mapping[str, str]
     overlaps: Mapping[str, Overlap]
+    skipped: Mapping[str, str] = field(default_factory=dict)
 
 
-def load_corpus(config: DataConfig, normalize: Normalize) -> Corpus:
+def load_corpus(config: DataConfig, normalize: Normalize, lowercase: bool = False) -> Corpus:
     """Reads and splits the files of a recipe; parts without a file come from the training file, by source sentence.
+
+    Args:
+        lowercase: sources that differ in case alone are one sentence, as they are to the model.
 
     Raises:
         DataError: a file cannot be read as asked.
     """
-    train = read_part(config, "train", normalize) or []
-    given = {"valid": read_part(config, "valid", normalize), "test": read_part(config, "test", normalize)}
+    named = {key: getattr(config, key) for part in ("train", "valid", "test") for key in (part, f"{part}_target")}
+    files = {key: resolve(path) for key, path in named.items() if path is not None}
+    for path in files.values():
+        require_file(path)
+    bad = {part: BadLines() for part in ("train", "valid", "test")}
+    train = read_part(config, "train", normalize, bad["train"]) or []
+    given = {part: read_part(config, part, normalize, bad[part]) for part in ("valid", "test")}
     train, valid, test = split_pairs(
         train,
         config.valid_fraction if given["valid"] is None else 0.0,
         config.test_fraction if given["test"] is None else 0.0,
         config.split_seed,
+        lowercase,
     )
-    overlaps = {part: overlap(train, pairs) for part, pairs in given.items() if pairs is not None}
-    named = {key: getattr(config, key) for part in ("train", "valid", "test") for key in (part, f"{part}_target")}
-    files = {key: sha256(resolve(path)) for key, path in named.items() if path is not None}
+    overlaps = {part: overlap(train, pairs, lowercase) for part, pairs in given.items() if pairs is not None}
     return Corpus(
         train,
         given["valid"] or valid,
         given["test"] or test,
-        files,
+        {key: sha256(path) for key, path in files.items()},
         {part: found for part, found in overlaps.items() if found.source_lines},
+        {part: found.note() for part, found in bad.items() if found.total},
     )
 
 
 def read_part(
-    config: DataConfig, part: Literal["train", "valid", "test"] | str, normalize: Normalize
+    config: DataConfig, part: Literal["train", "valid", "test"] | str, normalize: Normalize, bad: BadLines | None = None
 ) -> list[Pair] | None:
-    """The pairs of one part's own file; None if the recipe names none."""
+    """The pairs of one part's own file; None if the recipe names none.
+
+    Args:
+        bad: collects the lines that are skipped.
+
+    Raises:
+        DataError: the file cannot be read, has bad lines that are not to be skipped, or no pairs.
+    """
     path, target = getattr(config, part), getattr(config, f"{part}_target")
     if path is None:
         return None
-    return read_pairs(
-        resolve(path),
+    bad = BadLines() if bad is None else bad
+    name, second = resolve(path), None if target is None else resolve(target)
+    limit = config.limit if part == "train" else None
+    pairs = take(bad.good(scan_pairs(name, second, reading(config, normalize))), limit, to_end=second is not None)
+    bad.settle(config.bad_lines)
+    if not pairs:
+        raise DataError(f"{name}: no sentence pairs in it" + (f"; {bad.note()}" if bad.total else ""))
+    return pairs
+
+
+def reading(config: DataConfig, normalize: Normalize) -> Reading:
+    """How the files of a recipe are read."""
+    return Reading(
         format=config.format,
-        target_path=None if target is None else resolve(target),
         source_key=config.source_key,
         target_key=config.target_key,
         columns=config.columns,
         empty=config.empty,
         normalize=normalize,
         max_line_bytes=config.max_line_bytes,
-        limit=config.limit if part == "train" else None,
     )
 
 

@@ -4,12 +4,14 @@ import gzip
 import hashlib
 import itertools
 import os
+import stat
 import zlib
 from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from headwise.data.bad_lines import BadLine
 from headwise.errors import DataError
 
 MAX_LINE_BYTES = 1 << 20
@@ -43,13 +45,27 @@ def read_lines(path: str | os.PathLike[str], *, max_line_bytes: int = MAX_LINE_B
         DataError: `file:line: ...` for bytes that are not UTF-8, NUL, too long a line, damaged gzip; `file: ...` where
             the file cannot be opened.
     """
+    for number, text in scan_lines(path, max_line_bytes=max_line_bytes):
+        if isinstance(text, BadLine):
+            raise text
+        yield number, text
+
+
+def scan_lines(
+    path: str | os.PathLike[str], *, max_line_bytes: int = MAX_LINE_BYTES
+) -> Iterator[tuple[int, str | BadLine]]:
+    """As `read_lines`, but a line that is no text, or is too long, comes out as a `BadLine`, and reading goes on.
+
+    Raises:
+        DataError: the file cannot be read any further: it is not there, or its gzip data is damaged.
+    """
     name = os.fspath(path)
     with _opened(name) as stream:
         if stream.peek(2)[:2] == _GZIP:
             with gzip.GzipFile(fileobj=stream) as unpacked:
-                yield from decode_lines(unpacked, name, max_line_bytes=max_line_bytes)
+                yield from _scanned(unpacked, name, max_line_bytes)
         else:
-            yield from decode_lines(stream, name, max_line_bytes=max_line_bytes)
+            yield from _scanned(stream, name, max_line_bytes)
 
 
 def decode_lines(stream: ByteStream, name: str, *, max_line_bytes: int = MAX_LINE_BYTES) -> Iterator[tuple[int, str]]:
@@ -59,13 +75,40 @@ def decode_lines(stream: ByteStream, name: str, *, max_line_bytes: int = MAX_LIN
     >>> list(decode_lines(io.BytesIO(b"one\r\ntwo"), "example"))
     [(1, 'one'), (2, 'two')]
     """
+    for number, text in _scanned(stream, name, max_line_bytes):
+        if isinstance(text, BadLine):
+            raise text
+        yield number, text
+
+
+def _scanned(stream: ByteStream, name: str, limit: int) -> Iterator[tuple[int, str | BadLine]]:
     offset = 0
     for number in itertools.count(1):
-        data = _bounded_line(stream, f"{name}:{number}", max_line_bytes)
+        data = _part_of_line(stream, f"{name}:{number}", limit)
         if not data:
             return
-        yield number, _decoded(data, f"{name}:{number}", number == 1, offset)
+        if len(data) > limit and len(data.removesuffix(b"\n").removesuffix(b"\r")) > limit:
+            what = f"the line is longer than {limit:,} bytes; split it or raise max_line_bytes"
+            yield number, BadLine(name, number, "length", what)
+            while data and not data.endswith(b"\n"):
+                offset += len(data)
+                data = _part_of_line(stream, f"{name}:{number}", limit)
+        else:
+            yield number, _decoded(data, name, number, offset)
         offset += len(data)
+
+
+def require_file(path: str | os.PathLike[str]) -> None:
+    """Refuses what cannot be read twice, such as a pipe. Raises: DataError."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        # opening it says what is wrong
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise DataError(
+            f"{os.fspath(path)}: is a pipe or a device, but is read more than once; write its content to a file first"
+        )
 
 
 def sha256(path: str | os.PathLike[str]) -> str:
@@ -86,33 +129,33 @@ def _opened(name: str) -> BufferedReader:
         raise DataError(f"{name!r}: cannot be opened: {reason}") from None
 
 
-def _bounded_line(stream: ByteStream, place: str, limit: int) -> bytes:
+def _part_of_line(stream: ByteStream, place: str, limit: int) -> bytes:
+    """A whole line, or what of a longer one shows that it is too long."""
     try:
         # room for the line end, so that a line of exactly `limit` bytes passes
-        data = stream.readline(limit + 2)
+        return stream.readline(limit + 2)
     except EOFError:
         raise DataError(f"{place}: the gzip data ends early: the file is truncated; fetch it again") from None
     except (zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{place}: the gzip data is damaged ({error}); fetch it again") from None
     except OSError as error:
         raise DataError(f"{place}: cannot be read: {error.strerror or error}") from None
-    if len(data) > limit and len(data.removesuffix(b"\n").removesuffix(b"\r")) > limit:
-        raise DataError(f"{place}: the line is longer than {limit:,} bytes; split it or raise max_line_bytes")
-    return data
 
 
-def _decoded(data: bytes, place: str, first: bool, offset: int) -> str:
+def _decoded(data: bytes, name: str, number: int, offset: int) -> str | BadLine:
+    first = number == 1
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         byte = data[error.start]
         hint = _encoding_hint(data, first)
-        raise DataError(f"{place}: byte {offset + error.start:,} (0x{byte:02x}) is not UTF-8: {hint}") from None
+        what = f"byte {offset + error.start:,} (0x{byte:02x}) is not UTF-8: {hint}"
+        return BadLine(name, number, "encoding", what)
     if first:
         text = text.removeprefix("\ufeff")
     if "\0" in text:
         hint = _nul_hint(data, first)
-        raise DataError(f"{place}: NUL byte at byte {offset + data.index(0):,}: {hint}")
+        return BadLine(name, number, "encoding", f"NUL byte at byte {offset + data.index(0):,}: {hint}")
     return text.removesuffix("\n").removesuffix("\r")
 
 

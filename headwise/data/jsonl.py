@@ -81,8 +81,8 @@ def _refuse_guess(record: dict[str, Any], source_key: str | None, target_key: st
     if len(names) == 2 and source_key is None and target_key is None:
         one, other = names
         raise DataError(
-            f"the fields are {one!r} and {other!r}: set source_key and target_key, "
-            f"such as source_key={one!r} target_key={other!r}"
+            f"the fields are {one!r} and {other!r}; say which is source and which is target",
+            {"source_key": one, "target_key": other},
         )
 
 

@@ -13,8 +13,9 @@ import numpy as np
 from pydantic import Field
 
 from headwise.config import Config
+from headwise.data.bad_lines import BadLine, BadLines, BadRule
 from headwise.data.corpus import data_cache, resolve
-from headwise.data.files import MAX_LINE_BYTES, read_lines, sha256
+from headwise.data.files import MAX_LINE_BYTES, require_file, scan_lines, sha256
 from headwise.data.streams import Text
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import DataError, MachineError
@@ -37,23 +38,34 @@ class TextConfig(Config):
     test: str | None = Field(None, description="test text; without it the end of train is held out")
     valid_fraction: float = Field(0.05, ge=0, lt=1, description="part of train before the test part, in characters")
     test_fraction: float = Field(0.05, ge=0, lt=1, description="part of train at its end, in characters")
+    bad_lines: BadRule = Field("stop", description="a line that cannot be read: stop, or skip it")
     max_line_bytes: int = Field(MAX_LINE_BYTES, ge=1, description="longer lines are refused")
 
 
 @dataclass(frozen=True)
 class Portion:
-    """Consecutive lines of a text file, and how many characters they have, line ends included."""
+    """Consecutive lines of a text file, and how many characters they have, line ends included.
+
+    Bad lines are left out and not counted; `bad` says which those of the whole file are.
+    """
 
     path: str
     start: int
     stop: int
     chars: int
     max_line_bytes: int = MAX_LINE_BYTES
+    bad: str = ""
 
     def lines(self) -> Iterator[str]:
         r"""The lines with their ends; every line has one, `\n`."""
-        found = read_lines(resolve(self.path), max_line_bytes=self.max_line_bytes)
-        return (f"{text}\n" for _, text in islice(found, self.start, self.stop))
+        found = scan_texts(resolve(self.path), self.max_line_bytes)
+        good = (text for text in found if not isinstance(text, BadLine))
+        return (f"{text}\n" for text in islice(good, self.start, self.stop))
+
+
+def scan_texts(path: Path, max_line_bytes: int) -> Iterator[str | BadLine]:
+    """The lines of a text without their ends, and those that are bad. Raises: DataError where it cannot be read."""
+    return (text for _, text in scan_lines(path, max_line_bytes=max_line_bytes))
 
 
 def portions(config: TextConfig) -> dict[str, Portion]:
@@ -65,8 +77,8 @@ def portions(config: TextConfig) -> dict[str, Portion]:
     shares = [0.0 if config.valid else config.valid_fraction, 0.0 if config.test else config.test_fraction]
     if sum(shares) >= 1:
         raise DataError(f"valid_fraction and test_fraction ({sum(shares):g}) leave nothing of {config.train}")
-    train, valid, test = _cut(config.train, shares, config.max_line_bytes)
-    own = {part: _cut(path, [0.0, 0.0], config.max_line_bytes)[0] for part, path in given.items() if path}
+    train, valid, test = _cut(config.train, shares, config)
+    own = {part: _cut(path, [0.0, 0.0], config)[0] for part, path in given.items() if path}
     found: dict[str, Portion] = {"train": train, "valid": valid, "test": test} | own
     if not train.chars + valid.chars + test.chars:
         raise DataError(f"{config.train}: no text to train on")
@@ -77,23 +89,23 @@ def portions(config: TextConfig) -> dict[str, Portion]:
     return found
 
 
-def _cut(path: str, shares: list[float], max_line_bytes: int) -> list[Portion]:
+def _cut(path: str, shares: list[float], config: TextConfig) -> list[Portion]:
     """The file in parts: what is left of it, and a share of its characters each; cut at line ends."""
-
-    def lengths() -> Iterator[int]:
-        return map(len, Portion(path, 0, _ALL, 0, max_line_bytes).lines())
-
-    total = sum(lengths())
+    require_file(resolve(path))
+    bad = BadLines()
+    total = sum(len(text) + 1 for text in bad.good(scan_texts(resolve(path), config.max_line_bytes)))
+    bad.settle(config.bad_lines)
     marks = [total * (1 - sum(shares)), total * (1 - shares[1])]
     # (lines, characters) before each part; a line that a mark cuts belongs to the later part
     cuts, read, number = [(0, 0)], 0, 0
-    for number, length in enumerate(lengths(), 1):
+    for number, length in enumerate(map(len, Portion(path, 0, _ALL, 0, config.max_line_bytes).lines()), 1):
         while len(cuts) <= len(marks) and read + length > round(marks[len(cuts) - 1]):
             cuts.append((number - 1, read))
         read += length
     cuts += [(number, read)] * (len(marks) + 2 - len(cuts))
     return [
-        Portion(path, first, stop, after - before, max_line_bytes) for (first, before), (stop, after) in pairwise(cuts)
+        Portion(path, first, stop, after - before, config.max_line_bytes, bad.note())
+        for (first, before), (stop, after) in pairwise(cuts)
     ]
 
 

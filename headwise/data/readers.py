@@ -3,12 +3,13 @@
 import collections
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
-from headwise.data.files import MAX_LINE_BYTES, read_lines
+from headwise.data.bad_lines import BadLine, strict
+from headwise.data.files import MAX_LINE_BYTES, scan_lines
 from headwise.data.jsonl import pair_fields
 from headwise.data.text import Normalize, clean
 from headwise.errors import ConfigError, DataError, unknown
@@ -16,8 +17,13 @@ from headwise.errors import ConfigError, DataError, unknown
 PairFormat = Literal["auto", "tsv", "jsonl"]
 EmptyRule = Literal["error", "skip", "keep"]
 
-# file and line, then the two sides as they stand there
-_Raw = tuple[str, int, str, str]
+_LAST_COLUMN = 1 << 20
+
+T = TypeVar("T")
+Row = Callable[[str], tuple[str, str]]
+
+# the line, then the two sides as they stand there
+_Raw = tuple[int, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,66 +68,94 @@ def read_pairs(
         ConfigError: options that do not fit together.
         DataError: `file:line: ...`, what is wrong there; two parallel files of different length; no pairs at all.
     """
-    _check(format, target_path, columns, empty, limit)
-    name = os.fspath(path)
-    if target_path is not None:
-        raw = _parallel(name, os.fspath(target_path), max_line_bytes)
-    else:
-        raw = _single(name, format, _tsv_row(columns), _json_row(source_key, target_key), max_line_bytes)
-    pairs: list[Pair] = []
-    for place, line, source, target in raw:
-        pair = _cleaned(place, line, source, target, normalize)
-        if (pair.source and pair.target) or _admits_empty(pair, place, empty):
-            pairs.append(pair)
-        if len(pairs) == limit:
-            break
-    if target_path is not None:
-        # the rest still has to be aligned
-        collections.deque(raw, maxlen=0)
+    how = Reading(format, source_key, target_key, columns, empty, normalize, max_line_bytes)
+    if limit is not None and limit < 1:
+        raise ConfigError(f"limit must be at least 1, got {limit}")
+    pairs = take(strict(scan_pairs(path, target_path, how)), limit, to_end=target_path is not None)
     if not pairs:
-        raise DataError(f"{name}: no sentence pairs in it")
+        raise DataError(f"{os.fspath(path)}: no sentence pairs in it")
     return pairs
 
 
-def _check(
-    format: str,
-    target_path: str | os.PathLike[str] | None,
-    columns: tuple[int, int] | None,
-    empty: str,
-    limit: int | None,
-) -> None:
-    if format not in get_args(PairFormat):
-        raise ConfigError(unknown("format", format, get_args(PairFormat)))
-    if empty not in get_args(EmptyRule):
-        raise ConfigError(unknown("rule for empty sides", empty, get_args(EmptyRule)))
-    if target_path is not None and format != "auto":
-        raise ConfigError(f"format={format!r} does not go with target_path: two parallel files are plain text")
-    if target_path is not None and columns is not None:
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How pairs are read: the options of `read_pairs` by the same names. Raises: ConfigError for wrong values."""
+
+    format: str
+    source_key: str | None
+    target_key: str | None
+    columns: tuple[int, int] | None
+    empty: str
+    normalize: Normalize
+    max_line_bytes: int
+
+    def __post_init__(self) -> None:
+        if self.format not in get_args(PairFormat):
+            raise ConfigError(unknown("format", self.format, get_args(PairFormat)))
+        if self.empty not in get_args(EmptyRule):
+            raise ConfigError(unknown("rule for empty sides", self.empty, get_args(EmptyRule)))
+        columns = self.columns
+        if columns is not None and (len(columns) != 2 or min(columns) < 0 or columns[0] == columns[1]):
+            raise ConfigError(f"columns must be two different column numbers counted from 0, got {tuple(columns)}")
+        if columns is not None and max(columns) > _LAST_COLUMN:
+            raise ConfigError(f"columns must be at most {_LAST_COLUMN:,}, got {tuple(columns)}")
+
+    def row(self, name: str, first: str) -> tuple[Row, str]:
+        """What takes the two sides out of the lines of a file whose first line is this, and the kind of its faults."""
+        if self.format == "jsonl" or (self.format == "auto" and is_jsonl(name, first)):
+            return lambda text: pair_fields(text, self.source_key, self.target_key), "fields"
+        return _tsv_row(self.columns), "columns"
+
+
+def take(items: Iterable[T], limit: int | None, *, to_end: bool = False) -> list[T]:
+    """The first `limit` items, all if None; `to_end` reads on all the same, since the rest has to be in order too."""
+    walked = iter(items)
+    taken = list(itertools.islice(walked, limit))
+    if to_end:
+        collections.deque(walked, maxlen=0)
+    return taken
+
+
+def scan_pairs(
+    path: str | os.PathLike[str], target_path: str | os.PathLike[str] | None, how: Reading
+) -> Iterator[Pair | BadLine]:
+    """The pairs of a file, or of two parallel ones, each as soon as it is read, and the lines that are none.
+
+    Raises:
+        ConfigError: options that do not fit two parallel files.
+        DataError: a file cannot be read any further; two parallel files of different length.
+    """
+    if target_path is not None and how.format != "auto":
+        raise ConfigError(f"format={how.format!r} does not go with target_path: two parallel files are plain text")
+    if target_path is not None and how.columns is not None:
         raise ConfigError("columns does not go with target_path: two parallel files have no columns")
-    if columns is not None and (len(columns) != 2 or min(columns) < 0 or columns[0] == columns[1]):
-        raise ConfigError(f"columns must be two different column numbers counted from 0, got {tuple(columns)}")
-    if limit is not None and limit < 1:
-        raise ConfigError(f"limit must be at least 1, got {limit}")
+    name = os.fspath(path)
+    raw = _single(name, how) if target_path is None else _parallel(name, os.fspath(target_path), how.max_line_bytes)
+    for item in raw:
+        pair = item if isinstance(item, BadLine) else _cleaned(name, *item, how.normalize)
+        if isinstance(pair, BadLine) or (pair.source and pair.target) or how.empty == "keep":
+            yield pair
+        elif how.empty == "error":
+            yield _empty(name, pair)
 
 
-def _single(
-    name: str,
-    format: str,
-    tsv_row: Callable[[str], tuple[str, str]],
-    json_row: Callable[[str], tuple[str, str]],
-    max_line_bytes: int,
-) -> Iterator[_Raw]:
-    row = {"tsv": tsv_row, "jsonl": json_row}.get(format)
-    for number, text in read_lines(name, max_line_bytes=max_line_bytes):
+def _single(name: str, how: Reading) -> Iterator[_Raw | BadLine]:
+    row: Row | None = None
+    fault = ""
+    for number, text in scan_lines(name, max_line_bytes=how.max_line_bytes):
+        if isinstance(text, BadLine):
+            yield text
+            continue
         if not text or text.isspace():
             continue
-        row = row or (json_row if is_jsonl(name, text) else tsv_row)
-        place = f"{name}:{number}"
+        if row is None:
+            row, fault = how.row(name, text)
         try:
             source, target = row(text)
         except DataError as error:
-            raise DataError(f"{place}: {error}") from None
-        yield place, number, source, target
+            yield BadLine(name, number, fault, error.message, error.settings)
+        else:
+            yield number, source, target
 
 
 def is_jsonl(name: str, first: str) -> bool:
@@ -134,60 +168,60 @@ def is_jsonl(name: str, first: str) -> bool:
     return first.lstrip().startswith("{") and first.rstrip().endswith("}")
 
 
-def _json_row(source_key: str | None, target_key: str | None) -> Callable[[str], tuple[str, str]]:
-    return lambda text: pair_fields(text, source_key, target_key)
-
-
-def _tsv_row(columns: tuple[int, int] | None) -> Callable[[str], tuple[str, str]]:
+def _tsv_row(columns: tuple[int, int] | None) -> Row:
     def row(text: str) -> tuple[str, str]:
         # no more cells than are needed are made of a line with a million tabs
         cells = text.split("\t", (max(columns) if columns else 1) + 1)
         if columns is None and len(cells) != 2:
-            raise DataError(_wrong_count(text))
+            raise _wrong_count(text)
         first, second = columns or (0, 1)
         if max(first, second) >= len(cells):
-            raise DataError(f"{_counted(len(cells))}, but columns=({first}, {second}) needs {max(first, second) + 1}")
+            raise DataError(
+                f"{_counted(len(cells))}, but column {max(first, second)} is asked for; columns are counted from 0"
+            )
         return cells[first], cells[second]
 
     return row
 
 
-def _wrong_count(text: str) -> str:
+def _wrong_count(text: str) -> DataError:
     count = text.count("\t") + 1
     if count == 1:
         hint = "; only \\n ends a line here, this one has \\r inside" if "\r" in text else ""
-        return f"1 column, expected source TAB target{hint}"
-    return f"{_counted(count)}, expected 2; choose two with columns=(0, 1)"
+        return DataError(f"1 column, expected source TAB target{hint}")
+    return DataError(f"{_counted(count)}, expected 2; say which two hold source and target", {"columns": (0, 1)})
 
 
 def _counted(count: int) -> str:
     return f"{count} column{'s' if count > 1 else ''}"
 
 
-def _parallel(source_name: str, target_name: str, max_line_bytes: int) -> Iterator[_Raw]:
-    sources = read_lines(source_name, max_line_bytes=max_line_bytes)
-    targets = read_lines(target_name, max_line_bytes=max_line_bytes)
+def _parallel(name: str, target_name: str, max_line_bytes: int) -> Iterator[_Raw | BadLine]:
+    sources = scan_lines(name, max_line_bytes=max_line_bytes)
+    targets = scan_lines(target_name, max_line_bytes=max_line_bytes)
     for line, (source, target) in enumerate(itertools.zip_longest(sources, targets), start=1):
         if source is None or target is None:
             longer = line + sum(1 for _ in (targets if source is None else sources))
             counts = (line - 1, longer) if source is None else (longer, line - 1)
             raise DataError(
-                f"{source_name}:{counts[0]} and {target_name}:{counts[1]}: the files are not aligned: "
+                f"{name}:{counts[0]} and {target_name}:{counts[1]}: the files are not aligned: "
                 f"{counts[0]} lines against {counts[1]}; each line of one must translate the same line of the other"
             )
-        yield f"{source_name}:{line}", line, source[1], target[1]
+        if isinstance(source[1], BadLine) or isinstance(target[1], BadLine):
+            # of a pair one fault is enough
+            yield source[1] if isinstance(source[1], BadLine) else target[1]  # type: ignore[misc]
+        else:
+            yield line, source[1], target[1]
 
 
-def _cleaned(place: str, line: int, source: str, target: str, normalize: Normalize) -> Pair:
+def _cleaned(name: str, line: int, source: str, target: str, normalize: Normalize) -> Pair | BadLine:
     try:
         return Pair(clean(source, normalize), clean(target, normalize), line)
     except DataError as error:
-        raise DataError(f"{place}: {error}") from None
+        return BadLine(name, line, "characters", error.message)
 
 
-def _admits_empty(pair: Pair, place: str, rule: str) -> bool:
-    if rule == "error":
-        side = "target" if pair.source else "source" if pair.target else "source and the target"
-        verb = "are" if " and " in side else "is"
-        raise DataError(f"{place}: the {side} {verb} empty; fill it, or set empty='skip' to leave such pairs out")
-    return rule == "keep"
+def _empty(name: str, pair: Pair) -> BadLine:
+    side = "target" if pair.source else "source" if pair.target else "source and the target"
+    verb = "are" if " and " in side else "is"
+    return BadLine(name, pair.line, "empty side", f"the {side} {verb} empty; fill it or remove the line")

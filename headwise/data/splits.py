@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def split_pairs(
-    pairs: Sequence[Pair], valid: float, test: float, seed: int
+    pairs: Sequence[Pair], valid: float, test: float, seed: int, lowercase: bool = False
 ) -> tuple[list[Pair], list[Pair], list[Pair]]:
     """Training, validation and test pairs, in their order; all translations of a source sentence stay together.
 
@@ -23,6 +23,7 @@ def split_pairs(
     Args:
         valid: fraction of the source sentences for validation, 0 for none.
         test: fraction for the test.
+        lowercase: sources that differ in case alone are one sentence.
 
     Raises:
         ConfigError: fractions that leave nothing for training.
@@ -32,17 +33,23 @@ def split_pairs(
     >>> [len(part) for part in split_pairs(pairs, 0.1, 0.1, seed=1)]
     [795, 95, 110]
     """
-    return split_by(pairs, lambda pair: pair.source, (valid, test), seed, "pairs")
+    return split_by(pairs, lambda pair: pair.source, (valid, test), seed, "pairs", lowercase)
 
 
 def split_by(
-    items: Sequence[T], source: Callable[[T], str], fractions: tuple[float, float], seed: int, noun: str
+    items: Sequence[T],
+    source: Callable[[T], str],
+    fractions: tuple[float, float],
+    seed: int,
+    noun: str,
+    lowercase: bool = False,
 ) -> tuple[list[T], list[T], list[T]]:
     """As `split_pairs`, for anything that has a source text.
 
     Args:
         fractions: of validation and test.
         noun: what the items are, for the error.
+        lowercase: sources that differ in case alone are one.
     """
     valid, test = fractions
     if min(valid, test) < 0 or valid + test >= 1:
@@ -51,7 +58,8 @@ def split_by(
         )
     parts: tuple[list[T], list[T], list[T]] = ([], [], [])
     for item in items:
-        place = source_place(source(item), seed)
+        text = source(item)
+        place = source_place(text.lower() if lowercase else text, seed)
         parts[2 if place < test else 1 if place < test + valid else 0].append(item)
     for part, fraction, name in zip(parts, (1.0, valid, test), ("training", "validation", "test"), strict=True):
         if fraction > 0 and not part:
@@ -87,11 +95,19 @@ class Overlap:
         )
 
 
-def overlap(train: Iterable[Pair], held_out: Sequence[Pair]) -> Overlap:
-    """Finds the held-out pairs whose source sentence is also trained on; for splits that come as separate files."""
+def overlap(train: Iterable[Pair], held_out: Sequence[Pair], lowercase: bool = False) -> Overlap:
+    """Finds the held-out pairs whose source sentence is also trained on; for splits that come as separate files.
+
+    Args:
+        lowercase: sources that differ in case alone are one.
+    """
+
+    def key(pair: Pair) -> str:
+        return pair.source.lower() if lowercase else pair.source
+
     translations: dict[str, set[str]] = {}
     for pair in train:
-        translations.setdefault(pair.source, set()).add(pair.target)
-    seen = [pair for pair in held_out if pair.source in translations]
-    same = tuple(pair.line for pair in seen if pair.target in translations[pair.source])
+        translations.setdefault(key(pair), set()).add(pair.target)
+    seen = [pair for pair in held_out if key(pair) in translations]
+    same = tuple(pair.line for pair in seen if pair.target in translations[key(pair)])
     return Overlap(tuple(pair.line for pair in seen), same, len(held_out))

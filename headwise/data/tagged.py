@@ -9,7 +9,8 @@ from typing import Literal, get_args
 from pydantic import Field
 
 from headwise.config import Config
-from headwise.data.files import MAX_LINE_BYTES, read_lines
+from headwise.data.bad_lines import BadLine, BadRule, strict
+from headwise.data.files import MAX_LINE_BYTES, require_file, scan_lines
 from headwise.data.jsonl import parse_object, texts
 from headwise.data.readers import is_jsonl
 from headwise.data.text import Normalize, clean
@@ -21,6 +22,7 @@ Column = Literal["upos", "xpos", "feats", "deprel"]
 # CoNLL-U: https://universaldependencies.org/format.html
 _COLUMNS = 10
 _FORM = 1
+_Line = tuple[int, str | BadLine]
 _PLACES: dict[str, int] = {"upos": 3, "xpos": 4, "feats": 5, "deprel": 7}
 
 
@@ -48,6 +50,7 @@ class TaggedConfig(Config):
     column: Column = Field("upos", description="what the tags are in CoNLL-U: upos, xpos, feats or deprel")
     words_key: str = Field("words", description="field of the words in JSON lines")
     tags_key: str = Field("tags", description="field of the tags in JSON lines")
+    bad_lines: BadRule = Field("stop", description="a line that cannot be read: stop, or skip its sentence")
     limit: int | None = Field(None, ge=1, description="use only the first sentences of train")
     valid_fraction: float = Field(0.05, ge=0, lt=1, description="part of train's sentences held out to validate")
     test_fraction: float = Field(0.05, ge=0, lt=1, description="part of train's sentences held out to test")
@@ -68,10 +71,21 @@ def read_tagged(path: str | os.PathLike[str], config: TaggedConfig, normalize: N
         DataError: `file:line: ...`, what is wrong there; no sentences at all.
     """
     name = os.fspath(path)
-    found = list(_sentences(name, config, normalize, required=True))
+    found = list(strict(scan_tagged(name, config, normalize)))
     if not found:
         raise DataError(f"{name}: no sentences in it")
     return found
+
+
+def scan_tagged(
+    path: str | os.PathLike[str], config: TaggedConfig, normalize: Normalize = "nfc"
+) -> Iterator[Tagged | BadLine]:
+    """As `read_tagged`, one after another, with the lines that are bad; a sentence with such a line is left out.
+
+    Raises:
+        DataError: the file cannot be read any further, or is neither CoNLL-U nor JSON lines.
+    """
+    return _sentences(os.fspath(path), config, normalize, required=True)
 
 
 def read_words(path: str | os.PathLike[str], config: TaggedConfig, normalize: Normalize = "nfc") -> Iterator[Tagged]:
@@ -82,24 +96,30 @@ def read_words(path: str | os.PathLike[str], config: TaggedConfig, normalize: No
     Raises:
         DataError: `file:line: ...`, what is wrong there.
     """
-    return _sentences(os.fspath(path), config, normalize, required=False)
+    return strict(_sentences(os.fspath(path), config, normalize, required=False))
 
 
-def _sentences(name: str, config: TaggedConfig, normalize: Normalize, required: bool) -> Iterator[Tagged]:
+def _sentences(name: str, config: TaggedConfig, normalize: Normalize, required: bool) -> Iterator[Tagged | BadLine]:
     if config.format not in get_args(TaggedFormat):
         raise ConfigError(unknown("format", config.format, get_args(TaggedFormat)))
     kind = _kind(name, config) if config.format == "auto" else config.format
-    lines = read_lines(name, max_line_bytes=config.max_line_bytes)
     if kind == "text" and required:
         raise DataError(
             f"{name}: neither CoNLL-U nor JSON lines, so there are no tags in it; give a .conllu or .jsonl file, or set"
             " format to conllu or jsonl to see what is wrong with this one"
         )
-    if kind == "text":
-        return (Tagged(tuple(clean(text, normalize).split()), None, number) for number, text in lines)
-    if kind == "jsonl":
-        return _of_json(name, lines, config, normalize, required)
-    return _of_conllu(name, lines, config.column, normalize, required)
+    # a new sentence for each block of lines, or for each line
+    blocks = _blocks(name, config.max_line_bytes) if kind == "conllu" else _single_lines(name, config, kind == "text")
+    reader = {"text": _of_text, "jsonl": _of_json, "conllu": _of_conllu}[kind]
+    for block in blocks:
+        good = [(number, text) for number, text in block if not isinstance(text, BadLine)]
+        faults = [text for _, text in block if isinstance(text, BadLine)]
+        if not faults:
+            try:
+                yield reader(good, config, normalize, required)
+            except _Fault as fault:
+                faults.append(BadLine(name, *fault.args))
+        yield from faults
 
 
 def _kind(name: str, config: TaggedConfig) -> str:
@@ -110,102 +130,115 @@ def _kind(name: str, config: TaggedConfig) -> str:
         return "conllu"
     if ending == ".txt":
         return "text"
-    lines = read_lines(name, max_line_bytes=config.max_line_bytes)
-    first = next((text for _, text in lines if text and not text.isspace()), "")
+    # the first line is read to see what the file is, and then again
+    require_file(name)
+    lines = (text for _, text in scan_lines(name, max_line_bytes=config.max_line_bytes) if isinstance(text, str))
+    first = next((text for text in lines if text and not text.isspace()), "")
     if is_jsonl(name, first):
         return "jsonl"
     return "conllu" if first.startswith("# ") or first.count("\t") == _COLUMNS - 1 else "text"
 
 
-def _of_json(
-    name: str, lines: Iterator[tuple[int, str]], config: TaggedConfig, normalize: Normalize, required: bool
-) -> Iterator[Tagged]:
-    for number, text in lines:
-        if not text or text.isspace():
-            continue
-        place = f"{name}:{number}"
-        try:
-            record = parse_object(text)
-            words = texts(record, config.words_key)
-            tags = texts(record, config.tags_key) if required or config.tags_key in record else None
-        except DataError as error:
-            raise DataError(f"{place}: {error}") from None
-        if not words:
-            raise DataError(f"{place}: the sentence is empty; give it words or remove the line")
-        if tags is not None and len(tags) != len(words):
-            raise DataError(f"{place}: {len(words)} words but {len(tags)} tags; give every word one tag")
-        if tags is not None and not all(tags):
-            raise DataError(f"{place}: tag {tags.index('') + 1} is empty; give every word a tag")
-        cleaned = tuple(_cleaned(place, word, normalize) for word in words)
-        yield Tagged(cleaned, None if tags is None else tuple(tags), number)
+def _single_lines(name: str, config: TaggedConfig, blank: bool) -> Iterator[list[_Line]]:
+    """Every line as a block of its own, blank ones if asked."""
+    for number, text in scan_lines(name, max_line_bytes=config.max_line_bytes):
+        if blank or isinstance(text, BadLine) or not (not text or text.isspace()):
+            yield [(number, text)]
 
 
-def _of_conllu(
-    name: str, lines: Iterator[tuple[int, str]], column: str, normalize: Normalize, required: bool
-) -> Iterator[Tagged]:
+def _blocks(name: str, max_line_bytes: int) -> Iterator[list[_Line]]:
+    """The lines between blank ones, without comments."""
+    block: list[_Line] = []
+    for number, text in scan_lines(name, max_line_bytes=max_line_bytes):
+        if isinstance(text, BadLine):
+            block.append((number, text))
+        elif not text or text.isspace():
+            if block:
+                yield block
+            block = []
+        elif not text.startswith("#"):
+            block.append((number, text))
+    if block:
+        yield block
+
+
+class _Fault(Exception):
+    """What makes a line bad: its number, the kind of fault, what it is."""
+
+
+def _of_text(lines: list[tuple[int, str]], config: TaggedConfig, normalize: Normalize, required: bool) -> Tagged:
+    ((number, text),) = lines
+    try:
+        return Tagged(tuple(clean(text, normalize).split()), None, number)
+    except DataError as error:
+        raise _Fault(number, "characters", error.message) from None
+
+
+def _of_json(lines: list[tuple[int, str]], config: TaggedConfig, normalize: Normalize, required: bool) -> Tagged:
+    ((number, text),) = lines
+    try:
+        record = parse_object(text)
+        words = texts(record, config.words_key)
+        tags = texts(record, config.tags_key) if required or config.tags_key in record else None
+    except DataError as error:
+        raise _Fault(number, "fields", error.message) from None
+    if not words:
+        raise _Fault(number, "empty sentence", "the sentence is empty; give it words or remove the line")
+    if tags is not None and len(tags) != len(words):
+        raise _Fault(number, "tags", f"{len(words)} words but {len(tags)} tags; give every word one tag")
+    if tags is not None and not all(tags):
+        raise _Fault(number, "tags", f"tag {tags.index('') + 1} is empty; give every word a tag")
+    cleaned = tuple(_cleaned(number, word, normalize) for word in words)
+    return Tagged(cleaned, None if tags is None else tuple(tags), number)
+
+
+def _of_conllu(lines: list[tuple[int, str]], config: TaggedConfig, normalize: Normalize, required: bool) -> Tagged:
     words: list[str] = []
     tags: list[str] = []
-    # the first line of the sentence, comments and skipped lines included; 0 between sentences
-    begun = number = 0
     for number, text in lines:
-        if not text or text.isspace():
-            if begun:
-                yield _ended(name, begun, words, tags)
-            begun, words, tags = 0, [], []
-            continue
-        if text.startswith("#"):
-            continue
-        begun = begun or number
-        place = f"{name}:{number}"
-        cells = _cells(place, text, len(words) + 1)
+        cells = _cells(number, text, len(words) + 1)
         if cells is not None:
-            words.append(_cleaned(place, cells[_FORM], normalize))
-            tags.append(_tag(place, cells[_PLACES[column]], column, required))
-    if begun:
-        yield _ended(name, begun, words, tags)
+            words.append(_cleaned(number, cells[_FORM], normalize))
+            tags.append(_tag(number, cells[_PLACES[config.column]], config.column, required))
+    if not words:
+        raise _Fault(lines[0][0], "empty sentence", "the sentence is empty; give it words or remove it")
+    return Tagged(tuple(words), tuple(tags) if all(tags) else None, lines[0][0])
 
 
-def _cells(place: str, text: str, expected: int) -> list[str] | None:
+def _cells(line: int, text: str, expected: int) -> list[str] | None:
     """The columns of a word's line; None for a line that is no word."""
     cells = text.split("\t", _COLUMNS)
     if len(cells) != _COLUMNS:
         count = text.count("\t") + 1
         hint = "; columns are separated by tabs, not by spaces" if count == 1 else ""
-        raise DataError(f"{place}: {count} column{'s' if count > 1 else ''}, CoNLL-U has {_COLUMNS}{hint}")
+        raise _Fault(line, "columns", f"{count} column{'s' if count > 1 else ''}, CoNLL-U has {_COLUMNS}{hint}")
     number = cells[0]
     if number.isdecimal():
         if int(number[:9]) != expected:
-            raise DataError(
-                f"{place}: word {number[:9]} where word {expected} is due; number the words of a sentence 1, 2, ... and"
-                " put a blank line after each sentence"
-            )
+            what = f"word {number[:9]} where word {expected} is due; number the words of a sentence 1, 2, ... and"
+            raise _Fault(line, "numbering", f"{what} put a blank line after each sentence")
         return cells
     first, mark, second = number.partition("-") if "-" in number else number.partition(".")
     if not (mark and first.isdecimal() and second.isdecimal()):
-        raise DataError(f"{place}: {number[:20]!r} is no word number; the first column is a number, 1-2 or 1.1")
+        what = f"{number[:20]!r} is no word number; the first column is a number, 1-2 or 1.1"
+        raise _Fault(line, "numbering", what)
     return None
 
 
-def _tag(place: str, tag: str, column: str, required: bool) -> str:
+def _tag(line: int, tag: str, column: str, required: bool) -> str:
     # "_" says that there is nothing, which is a value of feats alone
     missing = not tag or (tag == "_" and column != "feats")
     if missing and required:
         others = ", ".join(other for other in _PLACES if other != column)
-        raise DataError(f"{place}: no {column}; fill the column, or set column to one of {others}")
+        raise _Fault(line, "tags", f"no {column}; fill the column, or set column to one of {others}")
     return "" if missing else tag
 
 
-def _ended(name: str, line: int, words: list[str], tags: list[str]) -> Tagged:
-    if not words:
-        raise DataError(f"{name}:{line}: the sentence is empty; give it words or remove it")
-    return Tagged(tuple(words), tuple(tags) if all(tags) else None, line)
-
-
-def _cleaned(place: str, word: str, normalize: Normalize) -> str:
+def _cleaned(line: int, word: str, normalize: Normalize) -> str:
     try:
         found = clean(word, normalize)
     except DataError as error:
-        raise DataError(f"{place}: {error}") from None
+        raise _Fault(line, "characters", error.message) from None
     if not found:
-        raise DataError(f"{place}: a word is empty; write the word or remove it")
+        raise _Fault(line, "empty word", "a word is empty; write the word or remove it")
     return found

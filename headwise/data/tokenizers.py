@@ -113,13 +113,16 @@ class Tokenizer:
         return cls.from_bytes(data, os.fspath(path))
 
     @classmethod
-    def from_bytes(cls, data: bytes, name: str) -> "Tokenizer":
-        """A tokenizer from the bytes of its file; `name` stands in errors."""
+    def from_bytes(cls, data: bytes, name: str, wanted: TokenizerConfig | None = None) -> "Tokenizer":
+        """A tokenizer from the bytes of its file; `name` stands in errors, and `wanted` is what it must be made by."""
         try:
             document = json.loads(data)
             if document["format"] != _FORMAT or document["version"] != 1:
                 raise ValueError(f"format {document['format']!r} version {document['version']!r} is not known")
             config = TokenizerConfig.model_validate(document["config"])
+            if wanted not in (None, config):
+                raise ValueError("it is of another configuration than the recipe's")
+            _refuse_other(document["tokenizer"], config)
             spacing = Spacing.model_validate(document["spacing"])
             backend = Backend.from_str(json.dumps(document["tokenizer"]))
             if backend.num_special_tokens_to_add(False) or backend.get_added_tokens_decoder():
@@ -257,30 +260,29 @@ def _cutter(config: TokenizerConfig) -> Any:
 
 
 def _train(backend: Any, texts: list[str], config: TokenizerConfig) -> None:
-    specials = list(_SPECIALS)
+    specials, size = list(_SPECIALS), config.vocab_size - len(_SPECIALS)
     if config.kind == "unigram":
-        learned = train_unigram(_word_counts(backend, texts, config), config.vocab_size - len(specials))
+        learned = train_unigram(_word_counts(backend, texts, config), size)
         backend.model = models.Unigram([(piece, 0.0) for piece in specials] + learned, unk_id=3)
         return
-    trainer: Any
+    options: dict[str, Any] = {"special_tokens": specials, "show_progress": False}
+    options |= {"vocab_size": config.vocab_size, "min_frequency": config.min_frequency}
     if config.kind == "bpe":
-        trainer = trainers.BpeTrainer(
-            vocab_size=config.vocab_size,
-            min_frequency=config.min_frequency,
-            special_tokens=specials,
-            initial_alphabet=[SPACE_MARK],
-            # the most frequent characters, so that a large script cannot exceed the size
-            limit_alphabet=config.vocab_size - len(specials),
-            show_progress=False,
-        )
-    else:
-        trainer = trainers.WordLevelTrainer(
-            vocab_size=config.vocab_size,
-            min_frequency=config.min_frequency,
-            special_tokens=specials,
-            show_progress=False,
-        )
-    backend.train_from_iterator(texts, trainer)
+        # the most frequent characters, so that a large script cannot exceed the size
+        options |= {"initial_alphabet": [SPACE_MARK], "limit_alphabet": size}
+    made = trainers.BpeTrainer if config.kind == "bpe" else trainers.WordLevelTrainer
+    backend.train_from_iterator(texts, made(**options))
+
+
+def _refuse_other(described: Any, config: TokenizerConfig) -> None:
+    """Everything but the words must be as the configuration makes it: no padding, no cutting, no chance."""
+    wanted = json.loads(_untrained(config).to_str())
+    pairs = [(part, described.get(part), wanted[part]) for part in wanted if part not in ("model", "added_tokens")]
+    model = described["model"]
+    pairs += [(f"model.{part}", model.get(part), value) for part, value in wanted["model"].items()]
+    for part, given, expected in pairs:
+        if given != expected and part not in ("model.vocab", "model.merges"):
+            raise ValueError(f"its {part} is not what its configuration makes")
 
 
 def _word_counts(backend: Any, texts: Iterable[str], config: TokenizerConfig) -> Counter[str]:

@@ -23,7 +23,7 @@ class DecodingConfig(Config):
     """
 
     method: Literal["beam", "greedy", "sample"] = Field("beam", description="how the output is searched for")
-    beam_size: int = Field(5, ge=1, description="beam: hypotheses that are followed at once")
+    beam_size: int = Field(5, ge=1, le=65536, description="beam: hypotheses that are followed at once")
     n_best: int = Field(1, ge=1, description="beam: outputs per sentence, at most beam_size")
     length_penalty: float = Field(
         LENGTH_PENALTY, ge=0, description="0 ranks by log-probability, 1 by its mean over tokens"
@@ -37,7 +37,7 @@ class DecodingConfig(Config):
         description="bf16: large products are rounded, faster where `headwise doctor` says so, other last digits",
     )
     no_repeat_ngram: int = Field(0, ge=0, description="no n-gram of this many tokens stands twice; 0 is off")
-    num_samples: int = Field(1, ge=1, description="sample: outputs per sentence")
+    num_samples: int = Field(1, ge=1, le=65536, description="sample: outputs per sentence")
     temperature: float = Field(1.0, gt=0, description="sample: below 1 likely tokens become likelier")
     top_k: int = Field(0, ge=0, description="sample: only among so many likeliest tokens; 0 is off")
     top_p: float = Field(1.0, gt=0, le=1, description="sample: only among the likeliest that share this probability")

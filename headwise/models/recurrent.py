@@ -148,7 +148,7 @@ class RecurrentConfig(Config):
     hidden_dim: int = Field(
         32, ge=1, le=2**20, description="width of the hidden states, of each direction, and of the additive score"
     )
-    num_layers: int = Field(2, ge=1, description="layers of the encoder and of the decoder")
+    num_layers: int = Field(2, ge=1, le=1024, description="layers of the encoder and of the decoder")
     bidirectional: bool = Field(False, description="the encoder reads in both directions")
     score: str = Field(
         "additive", description="how alike query and key are, `headwise list scores`; none: no attention"

@@ -179,7 +179,7 @@ class ConvolutionConfig(Config):
 
     kind: Literal["cnn"] = Field("cnn", description="the family of the encoder")
     d_model: int = Field(128, ge=1, description="width of the embeddings and of every layer")
-    num_layers: int = Field(3, ge=1, description="convolutions, each of which sees further")
+    num_layers: int = Field(3, ge=1, le=1024, description="convolutions, each of which sees further")
     radius: int = Field(1, ge=0, description="neighbours that a filter reads on either side")
     dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings and on the output of every layer")
     initializer: Scheme = Field("xavier", description="of the linear layer of the output")
@@ -199,7 +199,7 @@ class BidirectionalConfig(Config):
     cell: Literal["gru", "lstm"] = Field("gru", description="the recurrent cell; gru is the faster one")
     d_model: int = Field(128, ge=1, description="width of the embeddings")
     hidden_dim: int = Field(128, ge=1, description="width of the hidden states of each direction")
-    num_layers: int = Field(1, ge=1, description="recurrent layers")
+    num_layers: int = Field(1, ge=1, le=1024, description="recurrent layers")
     dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings, between layers and on the output")
     initializer: Scheme = Field("xavier", description="of the matrices of linear and recurrent layers")
 

@@ -77,7 +77,7 @@ class StackConfig(Config):
 class BlocksConfig(StackConfig):
     """A stack of blocks that read."""
 
-    encoder_layers: int = Field(6, ge=1, description="encoder blocks")
+    encoder_layers: int = Field(6, ge=1, le=1024, description="encoder blocks")
     reversible: bool = Field(False, description="encoder blocks keep no activations for the gradient")
     convolution_heads: bool = Field(False, description="encoder head h sees one token, h - num_heads // 2 away")
     segment: int | None = Field(None, ge=1, description="tokens the encoder reads at once, and sees of the ones before")
@@ -97,7 +97,7 @@ class TransformerConfig(BlocksConfig):
     """Sizes and parts of an encoder-decoder."""
 
     kind: Literal["transformer"] = Field("transformer", description="the family of the model")
-    decoder_layers: int = Field(6, ge=1, description="decoder blocks")
+    decoder_layers: int = Field(6, ge=1, le=1024, description="decoder blocks")
     decoder_mechanism: str | None = Field(None, description="the decoder's self-attention; as mechanism if absent")
     tie_embeddings: bool = Field(True, description="share the embedding tables when both sides share a tokenizer")
     tie_output: bool = Field(True, description="the output matrix is the target embedding")
@@ -114,7 +114,7 @@ class DecoderConfig(StackConfig):
     """Sizes and parts of a decoder without an encoder: a language model."""
 
     kind: Literal["decoder"] = Field("decoder", description="the family of the model")
-    num_layers: int = Field(6, ge=1, description="blocks of self-attention and feed-forward")
+    num_layers: int = Field(6, ge=1, le=1024, description="blocks of self-attention and feed-forward")
     memory_len: int = Field(
         0, ge=0, description="tokens before a training window that each layer remembers; 0 is no memory"
     )

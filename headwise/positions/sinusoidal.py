@@ -60,8 +60,8 @@ class Sinusoidal(Position):
         super().__init__()
         check_even("sinusoidal", d_model)
         self.d_model = d_model
-        # the first positions; no buffer, which a cast of the model would round
-        self._first = sinusoids(_FIRST, d_model)
+        # the first positions; no buffer, which a cast of the model would round; none in a model without memory
+        self._first = sinusoids(0 if torch.get_default_device().type == "meta" else _FIRST, d_model)
 
     @classmethod
     def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "Sinusoidal":
@@ -73,6 +73,6 @@ class Sinusoidal(Position):
             raise ShapeError(f"sinusoidal positions of width {self.d_model} meet embeddings of width {x.shape[-1]}")
         # a tensor without numbers, as FakeTensorMode makes them, meets none that has some
         real = type(x) in (Tensor, nn.Parameter) and x.device.type == "cpu" and not torch.compiler.is_compiling()
-        if not real or not 0 <= start <= _FIRST - length:
+        if not real or not 0 <= start <= len(self._first) - length:
             return x + moved(sinusoids(length, self.d_model, start, x.device), x)
         return x + moved(self._first.narrow(0, start, length), x)

@@ -76,14 +76,15 @@ class LanguageModel(Task[dict[str, Text]]):
 
     def __init__(self, config: LanguageModelConfig, assets: Assets[dict[str, Text]]):
         super().__init__(config, assets)
-        self.tokenizer = Tokenizer.from_bytes(assets.file(TOKENIZER_FILE), TOKENIZER_FILE)
+        self.tokenizer = Tokenizer.from_bytes(assets.file(TOKENIZER_FILE), TOKENIZER_FILE, config.tokenizer)
 
     @classmethod
     def prepare(cls, config: LanguageModelConfig) -> Assets[dict[str, Text]]:
         parts = portions(config.data)
         tokenizer = train_tokenizer(parts["train"], config.tokenizer)
         data: dict[str, Text] = {part: encode(portion, tokenizer) for part, portion in parts.items() if portion.chars}
-        notes = [f"{part}: {len(text):,} tokens of {text.chars:,} characters" for part, text in data.items()]
+        notes = list(dict.fromkeys(f"{portion.path}: {portion.bad}" for portion in parts.values() if portion.bad))
+        notes += [f"{part}: {len(text):,} tokens of {text.chars:,} characters" for part, text in data.items()]
         if parts["train"].chars > TRAINED_CHARS:
             notes.append(f"the tokenizer is trained on the first {TRAINED_CHARS:,} characters of the text")
         for part, text in data.items():

@@ -16,14 +16,14 @@ from torch.nn import functional as F
 
 from headwise.attention.precision import wide
 from headwise.config import Config
+from headwise.data.bad_lines import BadLines
 from headwise.data.corpus import resolve
-from headwise.data.files import sha256
+from headwise.data.files import require_file, sha256
 from headwise.data.readers import Pair
 from headwise.data.sources import Limits, Source, bucketed
 from headwise.data.splits import overlap, split_by
 from headwise.data.suggestions import Suggestion, suggest_for_tagged
-from headwise.data.tagged import Tagged, TaggedConfig, read_tagged
-from headwise.data.text import Normalize
+from headwise.data.tagged import Tagged, TaggedConfig, scan_tagged
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.data.words import NO_TAG, SpellingConfig, WordBatch, WordRows, WordTokenizer, collate_words, encode_words
 from headwise.errors import CheckpointError, DataError
@@ -80,7 +80,7 @@ class Tag(Task[dict[str, Sentences]]):
 
     def __init__(self, config: TagConfig, assets: Assets[dict[str, Sentences]]):
         super().__init__(config, assets)
-        pieces = Tokenizer.from_bytes(assets.file(TOKENIZER_FILE), TOKENIZER_FILE)
+        pieces = Tokenizer.from_bytes(assets.file(TOKENIZER_FILE), TOKENIZER_FILE, config.tokenizer)
         longest = config.spelling.longest
         spelling = Tokenizer.from_bytes(assets.file(SPELLING_FILE), SPELLING_FILE) if longest else None
         self.tokenizer = WordTokenizer(pieces, spelling, longest)
@@ -88,7 +88,7 @@ class Tag(Task[dict[str, Sentences]]):
 
     @classmethod
     def prepare(cls, config: TagConfig) -> Assets[dict[str, Sentences]]:
-        parts, digests, notes = _read(config.data, config.tokenizer.normalize)
+        parts, digests, notes = _read(config.data, config.tokenizer)
         train = parts["train"]
         words = [word for sentence in train for word in sentence.words]
         tokenizer = WordTokenizer.train(words, config.tokenizer, config.spelling)
@@ -109,7 +109,7 @@ class Tag(Task[dict[str, Sentences]]):
 
     @classmethod
     def examples(cls, config: TagConfig, split: str) -> list[Tagged]:
-        return _read(config.data, config.tokenizer.normalize)[0][split]
+        return _read(config.data, config.tokenizer)[0][split]
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
@@ -182,20 +182,29 @@ class Tag(Task[dict[str, Sentences]]):
         return F.cross_entropy(rows, wanted, ignore_index=NO_TAG, reduction="sum", label_smoothing=smoothing)
 
 
-def _read(data: TaggedConfig, normalize: Normalize) -> tuple[dict[str, list[Tagged]], dict[str, str], list[str]]:
+def _read(data: TaggedConfig, tokenizer: TokenizerConfig) -> tuple[dict[str, list[Tagged]], dict[str, str], list[str]]:
     """The sentences of each split, the SHA-256 of each file by its split, and what is odd about them."""
     paths = {split: resolve(path) for split in SPLITS if (path := getattr(data, split)) is not None}
-    given = {split: read_tagged(path, data, normalize) for split, path in paths.items()}
+    given, notes = {}, []
+    for split, path in paths.items():
+        require_file(path)
+        bad = BadLines()
+        given[split] = list(bad.good(scan_tagged(path, data, tokenizer.normalize)))
+        bad.settle(data.bad_lines)
+        notes += [f"{split}: {bad.note()}"] if bad.total else []
+        if not given[split]:
+            raise DataError(f"{path}: no sentences in it")
     fractions = (
         0.0 if "valid" in given else data.valid_fraction,
         0.0 if "test" in given else data.test_fraction,
     )
     train = given.pop("train")[: data.limit]
-    taken = split_by(train, lambda sentence: sentence.text, fractions, data.split_seed, "sentences")
+    taken = split_by(
+        train, lambda sentence: sentence.text, fractions, data.split_seed, "sentences", tokenizer.lowercase
+    )
     parts = dict(zip(SPLITS, taken, strict=True)) | given
-    notes = []
     for split in given:
-        if (seen := overlap(_pairs(parts["train"]), _pairs(given[split]))).source_lines:
+        if (seen := overlap(_pairs(parts["train"]), _pairs(given[split]), tokenizer.lowercase)).source_lines:
             notes.append(
                 f"{split}: {len(seen.source_lines):,} of {seen.held_out:,} held-out sentences are in the training part,"
                 f" {len(seen.pair_lines):,} with the same tags"

@@ -86,19 +86,20 @@ class Translate(Task[dict[str, Pairs]]):
 
     def __init__(self, config: TranslateConfig, assets: Assets[dict[str, Pairs]]):
         super().__init__(config, assets)
-        source = Tokenizer.from_bytes(assets.file(SOURCE_FILE), SOURCE_FILE)
-        joint = TARGET_FILE not in assets.files
-        self.tokenizers = source, source if joint else Tokenizer.from_bytes(assets.files[TARGET_FILE], TARGET_FILE)
+        wanted, joint = config.tokenizer, TARGET_FILE not in assets.files
+        source = Tokenizer.from_bytes(assets.file(SOURCE_FILE), SOURCE_FILE, wanted)
+        target = source if joint else Tokenizer.from_bytes(assets.files[TARGET_FILE], TARGET_FILE, wanted)
+        self.tokenizers = source, target
 
     @classmethod
     def prepare(cls, config: TranslateConfig) -> Assets[dict[str, Pairs]]:
-        corpus = load_corpus(config.data, config.tokenizer.normalize)
+        corpus = load_corpus(config.data, config.tokenizer.normalize, config.tokenizer.lowercase)
         if not corpus.train:
             raise DataError(f"{config.data.train}: no sentence pair to train on")
         source, target = _trained(corpus.train, config.tokenizer)
         parts = {"train": corpus.train, "valid": corpus.valid, "test": corpus.test}
         data = {split: _encoded(pairs, source, target, config.data) for split, pairs in parts.items()}
-        notes = [f"{part}: {found}" for part, found in corpus.overlaps.items()]
+        notes = [f"{part}: {found}" for told in (corpus.skipped, corpus.overlaps) for part, found in told.items()]
         for split, found in data.items():
             if lost := len(parts[split]) - len(found.pairs):
                 notes.append(f"{split}: {lost:,} of {len(parts[split]):,} pairs are longer than {_limits(config.data)}")
@@ -114,7 +115,8 @@ class Translate(Task[dict[str, Pairs]]):
         own = read_part(config.data, split, config.tokenizer.normalize)
         if own is not None and split != "train":
             return own
-        parts: list[Pair] = getattr(load_corpus(config.data, config.tokenizer.normalize), split)
+        corpus = load_corpus(config.data, config.tokenizer.normalize, config.tokenizer.lowercase)
+        parts: list[Pair] = getattr(corpus, split)
         return parts
 
     @classmethod

@@ -49,7 +49,7 @@ def train_seq2seq(
         for batch in data_iter:
             batch_loss, batch_tokens = _step(net, [part.to(device) for part in batch], optimizer, tgt_vocab["<bos>"])
             loss, tokens = loss + batch_loss, tokens + batch_tokens
-        speed = tokens / (time.perf_counter() - started)
+        speed = tokens / max(time.perf_counter() - started, 1e-9)
     sys.stdout.write(f"loss {loss / tokens:.3f}, {speed:.1f} tokens/sec on {device}\n")
 
 

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from headwise.errors import CheckpointError, ConfigError, DataError, unknown
 from headwise.runs.publish import CONFIG, OWN_FILES, evaluated, read_run
 from headwise.runs.reading import Saved
-from headwise.runs.weights import load_weights
+from headwise.runs.weights import fitting, load_weights
 from headwise.tasks import registry
 from headwise.tasks.task import Assets
 from headwise.training.randomness import isolated
@@ -64,8 +66,11 @@ def _predictor(saved: Saved) -> Any:
     recipe = parse_recipe(saved.files.get(CONFIG, b""), str(saved.folder / CONFIG))
     files = {name: data for name, data in saved.files.items() if name not in OWN_FILES}
     task = registry.task_type(recipe.task)(recipe, Assets(files))
-    with isolated(recipe.seed):
-        model = task.build()
     name, tensors, metadata = evaluated(saved)
+    with isolated(recipe.seed):
+        with torch.device("meta"):
+            # a recipe that asks for more than the weights have is refused before such a model takes memory
+            fitting(task.build(), tensors, metadata, str(saved.folder / name))
+        model = task.build()
     load_weights(model, tensors, metadata, str(saved.folder / name))
     return task.predictor(model.eval())

@@ -187,7 +187,7 @@ def read_recipe(source: str | os.PathLike[str] | Mapping[str, Any], overrides: I
     task = values.get("task")
     if not isinstance(task, str):
         raise ConfigError(f'{name}: task is missing; write task = "...", one of: {", ".join(registry.task_names())}')
-    return _with_width(build(_recipe_type(task, registry.task_type(task).config_type), values, name), name)
+    return _with_width(build(recipe_type(task, registry.task_type(task).config_type), values, name), name)
 
 
 def as_recipe(source: Recipe | str | os.PathLike[str] | Mapping[str, Any], overrides: Iterable[str] = ()) -> Recipe:
@@ -219,7 +219,8 @@ def flattened(recipe: Recipe) -> dict[str, Any]:
 
 
 @functools.cache
-def _recipe_type(task: str, config_type: type[Config]) -> type[Recipe]:
+def recipe_type(task: str, config_type: type[Config]) -> type[Recipe]:
+    """The recipes of a task: its own fields and those of every recipe."""
     made = create_model("Recipe", __base__=(Recipe, config_type), __doc__=f"A recipe of the task '{task}'.")
     return cast(type[Recipe], made)
 

@@ -12,6 +12,7 @@ import torch
 from headwise import runtime
 from headwise.config import to_toml
 from headwise.errors import CheckpointError, ConfigError, DataError
+from headwise.labels import visible
 from headwise.models.summary import parts
 from headwise.runs.checkpoints import STATE, Checkpoints
 from headwise.runs.commits import MANIFEST, commit_file, probe
@@ -164,7 +165,8 @@ def _train(
             publish_best(session, checkpoints, log, stop.breakable)
         else:
             for note in (*task.assets.notes, *session.begin(), *unrounded(session.model, training.precision)):
-                log.note(note)
+                # words and tags of the files stand in them
+                log.note(visible(note))
             log.note(parts(session.model))
         if not session.progress.step and session.validates:
             check_monitor(session, stop.breakable)

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from headwise.cli.list import FAMILIES
@@ -36,3 +38,12 @@ def test_an_unknown_family_is_named(headwise):
     code, _, err = headwise("list", "kernls")
     assert code == 2
     assert err == "error: unknown family 'kernls'; did you mean 'kernels'?\n"
+
+
+def test_json_has_every_name_and_what_is_known_of_it(headwise):
+    code, out, err = headwise("list", "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert list(found) == list(FAMILIES)
+    assert set(found["mechanisms"]["scored"]) >= {"line", "formula", "paper"}
+    assert list(json.loads(headwise("list", "tasks", "--json")[1])) == ["tasks"]

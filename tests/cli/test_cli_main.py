@@ -107,13 +107,13 @@ def test_warnings_are_one_line(headwise, monkeypatch):
     class Family:
         @staticmethod
         def catalogue():
-            warnings.warn("the best model is damaged", stacklevel=2)
+            warnings.warn("the best model\x1b[2J is damaged", stacklevel=2)
             return {}
 
     monkeypatch.setattr("headwise.cli.list.import_module", lambda name: Family)
     with warnings.catch_warnings():
         warnings.simplefilter("default")
-        assert headwise("list", "scores") == (0, "scores\n", "warning: the best model is damaged\n")
+        assert headwise("list", "scores") == (0, "scores\n", "warning: the best model\\x1b[2J is damaged\n")
 
 
 def test_a_closed_pipe_is_quiet():
@@ -137,6 +137,7 @@ def test_output_is_utf8_whatever_the_locale_says():
     ("content", "message"),
     [
         ("a" + ".a" * 5000 + " = 1", "nested too deep"),
+        ("x = " + "9" * 5000, "a number with too many digits"),
         ("x = " + "[" * 5000 + "]" * 5000, "nested too deep"),
         ('task = "translate"\nseed = 99999999999999999999', "seed: a number beyond 64 bits"),
         ('task = "tr\\u001b[31m"', "unknown task 'tr\\x1b[31m'"),
@@ -162,7 +163,7 @@ def test_a_line_of_an_error_ends(headwise, tmp_path):
 def test_sizes_that_no_machine_has_are_refused_at_once(headwise, tmp_path):
     code, _, err = headwise("train", "phrasebook", "model.d_model=99999999999", "--run", tmp_path / "run")
     assert code == 2
-    assert "model.d_model: Input should be less than or equal to 1048576" in err
+    assert "model.d_model: must be 1048576 or less, not 99999999999" in err
 
 
 @pytest.mark.slow

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 import torch
 
@@ -77,6 +79,7 @@ def test_no_mask_is_none():
             "window:a,b",
             "mask 'window:a,b': 'a,b' are not whole numbers; window takes LEFT,RIGHT, such as window:64,64",
         ),
+        ("--batch", 2**63 - 1, "a tensor of these sizes has more numbers than can be counted"),
         ("--pair", "3", "--pair '3': give a query and a key, such as 3,5"),
         ("--pair", "3,512", "--pair '3,512': there are 512 queries and 512 keys, counted from 0"),
         ("--dtype", "float3", "unknown dtype 'float3'; did you mean 'float32'?"),
@@ -96,3 +99,13 @@ def test_all_dtypes_are_those_of_torch():
     from headwise.cli.plan import DTYPES
 
     assert all(isinstance(getattr(torch, name), torch.dtype) for name in DTYPES)
+
+
+def test_json_has_kernel_refusals_and_the_pair(headwise):
+    code, out, err = headwise("plan", "--mask", "causal", "--pair", "3,5", "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert found["kernel"] in out
+    assert found["kernel"] not in found["refusals"]
+    assert found["pair"] == "query 3 may not attend to key 5: key 5 comes after query 3"
+    assert "pair" not in json.loads(headwise("plan", "--json")[1])

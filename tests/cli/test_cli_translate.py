@@ -147,8 +147,8 @@ def test_options_choose_the_method(method, given, n_best, expected):
         ("greedy", {"top_k": 2}, 1, "--top-k needs --method sample, not greedy"),
         ("sample", {"beam_size": 2}, 1, "--beam needs --method beam, not sample"),
         ("greedy", {}, 2, "--n-best needs --method beam or sample; greedy finds one output"),
-        ("bem", {}, 1, "options: method: Input should be 'beam', 'greedy' or 'sample'"),
-        (None, {"top_p": 2.0}, 1, "options: top_p: Input should be less than or equal to 1"),
+        ("bem", {}, 1, "options: unknown method 'bem'; did you mean 'beam'"),
+        (None, {"top_p": 2.0}, 1, "options: top_p: must be 1 or less, not 2"),
     ],
 )
 def test_options_that_do_not_fit_are_named(method, given, n_best, message):
@@ -265,7 +265,8 @@ def test_init_knows_its_tasks(headwise, pairs_file):
 def test_the_data_report(headwise, pairs_file):
     code, out, _ = headwise("data", "report", pairs_file)
     assert code == 0
-    assert out.startswith("pairs                    42\n")
+    assert out.startswith(f"{pairs_file}: 42 pairs\n")
+    assert "\npairs                    42\n" in out
     code, _, err = headwise("data", "report", pairs_file.parent / "nowhere.tsv")
     assert code == 3
     assert "nowhere.tsv" in err
@@ -282,6 +283,11 @@ def test_the_doctor_reports_versions_fonts_and_data(headwise, monkeypatch):
     for section in ("versions", "machine", "extras", "fonts", "data"):
         assert f"{section}\n" in out
     assert "/nowhere is not there  (recipes look for data there; set HEADWISE_DATA" in out
+    code, out, err = headwise("doctor", "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert list(found) == ["versions", "machine", "extras", "fonts", "data"]
+    assert found["machine"] == {"threads": {"value": "1", "advice": "more are faster"}}
 
 
 def test_what_looks_like_a_file_is_not_predicted_as_words(headwise, trained, tmp_path):

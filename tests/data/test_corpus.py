@@ -77,7 +77,7 @@ def test_shipped_files(tmp_path, monkeypatch):
 def test_config():
     with pytest.raises(ConfigError, match=r"recipe: valid_target is given but valid is not; name both parallel files"):
         build(DataConfig, {"train": "x", "valid_target": "y"}, "recipe")
-    with pytest.raises(ConfigError, match=r"valid_fraction: Input should be less than 1"):
+    with pytest.raises(ConfigError, match=r"valid_fraction: must be below 1"):
         build(DataConfig, {"train": "x", "valid_fraction": 1.0}, "recipe")
     with pytest.raises(ConfigError, match=r"unknown key 'trian'; did you mean 'train'\?"):
         build(DataConfig, {"train": "x", "trian": "y"}, "recipe")

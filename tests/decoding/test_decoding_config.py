@@ -47,12 +47,13 @@ def test_the_length_limit_follows_the_source(values, src_len, limit):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"beam_size": 0}, r"beam_size: Input should be greater than or equal to 1 \(got 0\)"),
+        ({"beam_size": 2**62}, "beam_size: must be 65536 or less"),
+        ({"beam_size": 0}, r"beam_size: must be 1 or more, not 0"),
         ({"beam_size": 2, "n_best": 3}, r"n_best \(3\) must be at most beam_size \(2\)"),
         ({"min_len": 9, "max_len": 8}, r"min_len \(9\) is above max_len \(8\)"),
-        ({"temperature": 0}, "temperature: Input should be greater than 0"),
-        ({"top_p": 1.1}, "top_p: Input should be less than or equal to 1"),
-        ({"method": "bean"}, "method: Input should be 'beam', 'greedy' or 'sample'"),
+        ({"temperature": 0}, "temperature: must be above 0, not 0"),
+        ({"top_p": 1.1}, "top_p: must be 1 or less, not 1.1"),
+        ({"method": "bean"}, "unknown method 'bean'; did you mean 'beam'"),
         ({"beam_sise": 3}, "did you mean 'beam_size'"),
     ],
 )

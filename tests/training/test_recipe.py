@@ -54,7 +54,7 @@ def test_every_field_says_what_it_is():
         ({"task": "toyy"}, r"^unknown task 'toyy'; "),
         (recipe(widht=3), r"^recipe: unknown key 'widht'; did you mean 'width'\?"),
         (recipe({"max_stepz": 3}), r"unknown key 'training.max_stepz'; did you mean 'training.max_steps'\?"),
-        (recipe({"learning_rate": 0}), r"training.learning_rate: Input should be greater than 0 \(got 0\)"),
+        (recipe({"learning_rate": 0}), r"training.learning_rate: must be above 0, not 0"),
         (recipe({"max_steps": 0}), "training never ends: set max_steps, max_epochs, max_cpu_s or max_minutes"),
         (
             recipe({"schedule": "cosine", "max_steps": 0, "max_epochs": 1}),

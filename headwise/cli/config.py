@@ -1,0 +1,30 @@
+"""`headwise config`: every key that a recipe of a task may have."""
+
+import json
+from typing import Annotated
+
+import typer
+
+
+def config(
+    task: Annotated[str, typer.Argument(help="A name of `headwise list tasks`, or module:Class for your own.")],
+    section: Annotated[str | None, typer.Option(help="Only this section, such as training.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """List every key of a recipe with its type, default and meaning."""
+    from headwise.errors import ConfigError, unknown
+    from headwise.labels import visible
+    from headwise.training.reference import entries, lines
+
+    found = entries(task)
+    if section is not None:
+        sections = {entry.section for entry in found if entry.section}
+        if section not in sections:
+            raise ConfigError(unknown("section", section, sections))
+        found = [entry for entry in found if entry.section == section]
+    if as_json:
+        values = {"task": task, "keys": [entry._asdict() for entry in found]}
+        typer.echo(json.dumps(values, ensure_ascii=False))
+        return
+    for line in "\n".join(lines(found)).strip("\n").split("\n"):
+        typer.echo(visible(line))

@@ -1,0 +1,207 @@
+"""What is in a data file: its bad lines by kind, the odd ones, and what the good ones are like; by kind of data."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import PurePath
+from typing import Any, TypeVar
+
+from headwise.config import Config
+from headwise.data.bad_lines import BadLine, BadLines
+from headwise.data.corpus import DataConfig, reading, resolve
+from headwise.data.files import require_file, scan_lines
+from headwise.data.plain import TextConfig, scan_texts
+from headwise.data.readers import is_jsonl, scan_pairs, take
+from headwise.data.report import measure, report
+from headwise.data.tagged import TaggedConfig, scan_tagged
+from headwise.errors import ConfigError, DataError
+
+T = TypeVar("T")
+
+PARTS = ("train", "valid", "test")
+_SHOWN = 5
+_LONG = 10.0
+_SURE_CHARACTERS = 200
+
+
+@dataclass
+class Odd:
+    """Lines that can be read but look wrong: of how many kinds, how many, and where the first stand."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    first: dict[str, list[int]] = field(default_factory=dict)
+
+    def add(self, kind: str, line: int) -> None:
+        """Counts a line."""
+        self.counts[kind] += 1
+        lines = self.first.setdefault(kind, [])
+        if len(lines) < _SHOWN:
+            lines.append(line)
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What was found in one file: bad lines, odd lines, facts by name, and further lines of text for people."""
+
+    file: str
+    noun: str
+    good: int
+    bad: BadLines
+    odd: Odd
+    facts: dict[str, Any]
+    told: tuple[str, ...] = ()
+
+    def lines(self) -> list[str]:
+        """The report as lines of text."""
+        noun = self.noun.removesuffix("s") if self.good == 1 else self.noun
+        found = [f"{self.file}: {self.good:,} {noun}", "", f"bad lines                {self.bad.total:,}"]
+        for kind, count in self.bad.counts.most_common():
+            found.append(f"  {kind:<22} {count:,}")
+            found += [f"    line {line.line}: {_advised(line)}" for line in self.bad.first[kind]]
+            if count > len(self.bad.first[kind]):
+                found.append(f"    and {count - len(self.bad.first[kind]):,} more")
+        found.append(f"odd lines                {self.odd.counts.total():,}")
+        for kind, count in self.odd.counts.most_common():
+            more = ", ..." if count > len(self.odd.first[kind]) else ""
+            found.append(f"  {kind:<22} {count:,}: line {', '.join(map(str, self.odd.first[kind]))}{more}")
+        return [*found, *(["", *self.told] if self.told else [])]
+
+    def values(self) -> dict[str, Any]:
+        """The report as values for JSON: `bad` and `odd` by kind, each with its count and first lines."""
+        bad = {
+            kind: {"count": count, "first": [{"line": at.line, "what": _advised(at)} for at in self.bad.first[kind]]}
+            for kind, count in self.bad.counts.most_common()
+        }
+        odd = {
+            kind: {"count": count, "first": [{"line": line} for line in self.odd.first[kind]]}
+            for kind, count in self.odd.counts.most_common()
+        }
+        return {"file": self.file, self.noun: self.good, "bad": bad, "odd": odd, **self.facts}
+
+
+def inspect(data: Config, held_out: str | None = None) -> list[Inspection]:
+    """Reads the files that a recipe's `[data]` names to their ends, whatever is in them.
+
+    Args:
+        held_out: a file of pairs whose sources and words are looked up among those of train.
+
+    Raises:
+        ConfigError: the data is of a kind that cannot be reported on.
+        DataError: a file cannot be read any further.
+    """
+    chosen = next((look for kind, look in _KINDS.values() if isinstance(data, kind)), None)
+    if chosen is None:
+        raise ConfigError(f"there is no report for data of the kind {type(data).__name__}; give a file and --kind")
+    if held_out is not None and not isinstance(data, DataConfig):
+        raise ConfigError("--held-out goes with sentence pairs only; leave it out")
+    parts = [part for part in PARTS if getattr(data, part) is not None]
+    return [chosen(data, part, held_out if part == "train" else None) for part in parts]
+
+
+def config_type(kind: str) -> type[Config]:
+    """The `[data]` section of a kind: pairs, tagged or text."""
+    return _KINDS[kind][0]
+
+
+def kinds() -> list[str]:
+    """The kinds of data that there are."""
+    return list(_KINDS)
+
+
+def guess(path: str) -> str:
+    """The kind of data in a file, by the ending of its name, else by its first line that is not blank.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    suffixes = [suffix.lower() for suffix in PurePath(path).suffixes if suffix.lower() != ".gz"]
+    if suffixes and suffixes[-1] in (".conllu", ".conll"):
+        return "tagged"
+    require_file(path)
+    lines = (text for _, text in scan_lines(path) if isinstance(text, str))
+    first = next((text for text in lines if text and not text.isspace()), "")
+    if is_jsonl(path, first):
+        return "tagged" if '"words"' in first else "pairs"
+    if first.startswith("# ") and any(text.count("\t") == 9 for text in take(lines, 9)):
+        return "tagged"
+    return "tagged" if first.count("\t") == 9 else "pairs" if "\t" in first else "text"
+
+
+def _pairs(data: DataConfig, part: str, held_out: str | None) -> Inspection:
+    bad, odd = BadLines(), Odd()
+    how = reading(data.model_copy(update={"empty": "error"}), "nfc")
+    path, target = resolve(getattr(data, part)), getattr(data, f"{part}_target")
+    second = None if target is None else resolve(target)
+    pairs = take(bad.good(scan_pairs(path, second, how)), data.limit, to_end=second is not None)
+    for pair in pairs:
+        if _quoted(pair.source) or _quoted(pair.target):
+            odd.add("stray quotes", pair.line)
+    others = None if held_out is None else list(BadLines().good(scan_pairs(held_out, None, how)))
+    found = report(pairs, held_out=others) if pairs else None
+    _long(odd, [(len(pair.source) + len(pair.target), pair.line) for pair in pairs])
+    for line in found.outlier_lines if found else ():
+        odd.add("length ratio", line)
+    if found and found.outliers:
+        odd.counts["length ratio"] = found.outliers
+    facts = {} if found is None else asdict(found)
+    return Inspection(str(path), "pairs", len(pairs), bad, odd, facts, tuple(found.lines() if found else ()))
+
+
+def _tagged(data: TaggedConfig, part: str, held_out: str | None) -> Inspection:
+    bad, odd = BadLines(), Odd()
+    path = resolve(getattr(data, part))
+    sentences = take(bad.good(scan_tagged(path, data)), data.limit)
+    tags = Counter(tag for sentence in sentences for tag in sentence.tags or ())
+    _long(odd, [(len(sentence.words), sentence.line) for sentence in sentences])
+    for sentence in sentences:
+        if len(sentence.words) > data.max_len:
+            odd.add("beyond max_len", sentence.line)
+    words = Counter(word for sentence in sentences for word in sentence.words)
+    facts: dict[str, Any] = {"words": words.total(), "vocabulary": len(words), "tags": dict(tags.most_common())}
+    told = [f"words                    {words.total():,}", f"vocabulary               {len(words):,}"]
+    told += [f"tags                     {len(tags):,}"]
+    told += [f"  {tag[:40]:<22} {count:,} ({count / tags.total():.1%})" for tag, count in tags.most_common(40)]
+    if sentences:
+        facts["lengths"] = asdict(measure([len(sentence.words) for sentence in sentences]))
+    return Inspection(str(path), "sentences", len(sentences), bad, odd, facts, tuple(told))
+
+
+def _text(data: TextConfig, part: str, held_out: str | None) -> Inspection:
+    bad, odd = BadLines(), Odd()
+    path = resolve(getattr(data, part))
+    sizes: list[int] = []
+    letters: set[str] = set()
+    for text in bad.good(scan_texts(path, data.max_line_bytes)):
+        sizes.append(len(text))
+        letters.update(text)
+    facts: dict[str, Any] = {"characters": sum(sizes) + len(sizes), "different_characters": len(letters)}
+    told = [f"characters               {facts['characters']:,}", f"different characters     {len(letters):,}"]
+    if sizes:
+        facts["lengths"] = asdict(measure(sizes))
+    return Inspection(str(path), "lines", len(sizes), bad, odd, facts, tuple(told))
+
+
+def _quoted(text: str) -> bool:
+    """Whether a side looks like a piece of a CSV file: quoted as a whole, or with a quote that has no second."""
+    return (len(text) > 1 and text[0] == text[-1] == '"') or text.count('"') % 2 == 1
+
+
+def _long(odd: Odd, sizes: Sequence[tuple[int, int]]) -> None:
+    """Counts what is ten times as long as 95 of 100 are; a little text is never long."""
+    if not sizes:
+        return
+    usual = measure([size for size, _ in sizes]).p95
+    for size, line in sizes:
+        if size > max(_LONG * usual, _SURE_CHARACTERS):
+            odd.add("very long", line)
+
+
+def _advised(line: BadLine) -> str:
+    return DataError(line.what, line.settings).told("shell")
+
+
+_KINDS: dict[str, tuple[type[Any], Callable[..., Inspection]]] = {
+    "pairs": (DataConfig, _pairs),
+    "tagged": (TaggedConfig, _tagged),
+    "text": (TextConfig, _text),
+}
