@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,8 +32,11 @@ class Outcome:
     metrics: dict[str, float]
 
 
-def finish(session: Session, checkpoints: Checkpoints, log: RunLog, guard: Guard, reason: str) -> Outcome:
-    """Publishes the best model, or the average of the last ones if that is better, and writes the README."""
+def finish(session: Session, checkpoints: Checkpoints, log: RunLog, guard: Guard, reason: str) -> dict[str, Any]:
+    """Publishes the best model, or the average of the last ones if that is better, and writes the README.
+
+    Returns: what it notes about the end of the run.
+    """
     outcome = _publish_average(session, checkpoints, log, guard) or publish_best(session, checkpoints, log, guard)
     text = session.task.card(outcome.metrics).rstrip() + "\n\n" + _training_facts(session, outcome, reason)
     commit_file(checkpoints.run / README, text.encode())
@@ -41,12 +45,13 @@ def finish(session: Session, checkpoints: Checkpoints, log: RunLog, guard: Guard
         "step": progress.step,
         "reason": reason,
         "skipped": progress.skipped,
+        "steps": outcome.steps,
         "cpu_s": progress.cpu_s,
         "wall_s": progress.wall_s,
         "metrics": finite_only(outcome.metrics),
     }
-    checkpoints.mark_finished({**facts, "steps": outcome.steps})
-    return outcome
+    checkpoints.mark_finished(facts)
+    return facts
 
 
 def publish_best(session: Session, checkpoints: Checkpoints, log: RunLog, guard: Guard) -> Outcome:

@@ -116,7 +116,7 @@ def recipe(**given):
         ({"src": "x"}, "'src'; did you mean 'data.train'?"),
         ({"epochs": 1}, "'epochs'; did you mean 'training.max_epochs'?"),
         ({"batch_size": 1}, "'batch_size'; did you mean 'training.batch_tokens'?"),
-        ({"max_minutes": 1}, "'max_minutes'; did you mean 'training.max_cpu_s'?"),
+        ({"max_hours": 1}, "'max_hours'; did you mean 'training.max_minutes'?"),
         ({"hidden_size": 1}, "'hidden_size'; did you mean 'model.d_model' or 'model.hidden_dim'?"),
         ({"model": {"kind": "transformer", "heads": 1}}, "'model.heads'; did you mean 'model.num_heads'?"),
         ({"model": {"kind": "recurrent", "hidden_size": 1}}, "'model.hidden_size'; did you mean 'model.hidden_dim'?"),

@@ -125,7 +125,7 @@ def test_a_run_of_minutes_warms_up_falls_and_ends_with_them(tmp_path):
     made = read_recipe(
         recipe({"schedule": "budget", "warmup_share": 0.25, "max_minutes": 1.0, "max_steps": 0, "log_every": 1})
     )
-    session, log = Session(toy(made), made), RunLog(tmp_path, Display(), tensorboard=False, on_event=None)
+    session, log = Session(toy(made), made), RunLog(tmp_path, Display())
     with StopSignal() as stop:
         reason = Loop(session, Checkpoints(tmp_path, keep_last=1), log, stop, Clock(wall, Hands())).run()
     log.close()
@@ -150,7 +150,7 @@ def test_the_rate_falls_with_the_passes(tmp_path):
 def test_a_run_says_where_it_will_end_and_what_does_not_fit(tmp_path):
     wall = Hands()
     session = session_of(max_minutes=10.0, max_steps=0, warmup_steps=800)
-    log = RunLog(tmp_path, Display(), tensorboard=False, on_event=None)
+    log = RunLog(tmp_path, Display())
     told = reporter.Reporter(session, log, Budget(session, Clock(wall, Hands())))
     told.begin()
     wall.seconds, session.progress.step, session.source.epoch = 59.0, 99, 1

@@ -187,4 +187,4 @@ def test_at_most_one_plain_line_in_a_while(tmp_path, capfd):
     train(recipe({"max_steps": 30, "validate_every": 0}, valid_examples=0), tmp_path / "run")
     lines = capfd.readouterr().err.splitlines()
     assert sum(line.startswith("step ") for line in lines) == 1
-    assert lines[-1].startswith("finished: max_steps after 30 steps; the model is in ")
+    assert lines[-1].startswith("finished: max_steps after 30 steps, ")

@@ -1,0 +1,118 @@
+"""Whether a run may go on: what its folder holds, and how recipe and data compare with those that it began with."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from headwise.config import to_toml
+from headwise.errors import CheckpointError, ConfigError, DataError
+from headwise.runs.checkpoints import STATE, Checkpoints
+from headwise.runs.commits import MANIFEST, commit_file
+from headwise.runs.migration import migrated
+from headwise.runs.publish import CONFIG, OWN_FILES
+from headwise.runs.reading import Saved
+from headwise.tasks.task import Task
+from headwise.training.numerics import settled
+from headwise.training.recipe import MAY_CHANGE, Recipe, differences, parse_recipe
+
+Resume = Literal["auto", "never", "must"]
+# the limits that a schedule ends with
+_LAID_OUT_OVER = {
+    "cosine": ("max_steps",),
+    "linear": ("max_steps",),
+    "budget": ("max_steps", "max_epochs", "max_cpu_s", "max_minutes"),
+}
+
+
+def refuse_foreign(run: Path, resume: Resume) -> None:
+    """A folder with anything in it must be a run folder."""
+    try:
+        names = {name for name in os.listdir(run) if not name.startswith(".")}
+    except OSError:
+        names = set()
+    if not names:
+        return
+    if resume == "never":
+        raise ConfigError(f"{run}: is not empty; choose another folder, or resume the run in it")
+    if CONFIG not in names and STATE not in names:
+        raise ConfigError(f"{run}: is not empty and is no run folder; choose another one")
+
+
+def previous(
+    checkpoints: Checkpoints, recipe: Recipe, resume: Resume, allowed: Mapping[str, bool], notes: list[str]
+) -> tuple[Saved | None, Recipe]:
+    """The checkpoint to go on from and the recipe, settled and compared with the folder's; a start claims that."""
+    run = checkpoints.run
+    saved: Saved | None = checkpoints.newest(notes.append)
+    if saved is not None:
+        old = parse_recipe(saved.files.get(CONFIG, b""), str(saved.folder / CONFIG))
+        recipe = settled(recipe, old, notes.append)
+        _compare(run, old, recipe, notes)
+        if not allowed["schedule"]:
+            _refuse_other_schedule(run, old, recipe)
+        notes.append(f"going on from {saved.folder.name}")
+        return saved, recipe
+    if resume == "must":
+        raise ConfigError(f"{run}: has no checkpoint to go on from")
+    if (run / MANIFEST).exists():
+        raise ConfigError(f"{run}: has a model but no checkpoint to go on from; choose another folder")
+    begun = None
+    if (run / CONFIG).exists():
+        # begun and stopped before there was a manifest to tell the format
+        files = migrated({CONFIG: (run / CONFIG).read_bytes()}, 1)
+        begun = parse_recipe(files[CONFIG], str(run / CONFIG))
+    recipe = settled(recipe, begun, notes.append)
+    if begun is not None:
+        _compare(run, begun, recipe, notes)
+    commit_file(run / CONFIG, to_toml(recipe).encode())
+    return None, recipe
+
+
+def _compare(run: Path, old: Recipe, new: Recipe, notes: list[str]) -> None:
+    changed = differences(old, new)
+    told = {key: f"{key} was {before!r} and is {after!r} now" for key, (before, after) in changed.items()}
+    if refused := [text for key, text in told.items() if key not in MAY_CHANGE]:
+        raise ConfigError(
+            f"{run}: was begun with another recipe: {'; '.join(refused)}; put it back, or choose another folder"
+        )
+    notes.extend(told.values())
+
+
+def _refuse_other_schedule(run: Path, old: Recipe, new: Recipe) -> None:
+    """A limit may change, but not without a word where the learning rate is laid out over it."""
+    limits = _LAID_OUT_OVER.get(old.training.schedule, ())
+    moved = [name for name in limits if getattr(old.training, name) != getattr(new.training, name)]
+    if moved:
+        was, now = (getattr(training, moved[0]) for training in (old.training, new.training))
+        raise ConfigError(
+            f"{run}: training.{moved[0]} was {was} and is {now} now, and the schedule '{old.training.schedule}' ends "
+            "there: the learning rate would jump; put it back, begin in another folder, or go on all the same with "
+            "--allow-schedule-change (in Python allow_schedule_change=True)"
+        )
+
+
+def check_data(task: Task[Any], before: Mapping[str, str], allow: bool, note: Callable[[str], None]) -> None:
+    if not (changed := changed_data(task, before)):
+        return
+    told = f"the data has changed since this run began: {', '.join(changed)}"
+    if not allow:
+        raise DataError(
+            f"{told}; put the files back, or go on with --allow-data-change (in Python allow_data_change=True)"
+        )
+    note(f"{told}; going on all the same")
+
+
+def changed_data(task: Task[Any], before: Mapping[str, str]) -> list[str]:
+    now = task.assets.digests
+    return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+
+
+def check_files(task: Task[Any], saved: Saved) -> None:
+    files = task.assets.files
+    for name in sorted(files.keys() | (saved.files.keys() - OWN_FILES)):
+        if files.get(name) != saved.files.get(name):
+            raise CheckpointError(
+                f"{saved.folder / name}: is not what the task makes of its data now; "
+                "the model was trained with the file in the checkpoint"
+            )
