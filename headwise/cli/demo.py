@@ -19,6 +19,7 @@ def demo(run: Annotated[Path, typer.Option(help="Run folder.")] = Path("runs/dem
     from headwise.data.corpus import load_corpus
     from headwise.explain.canvas import save
     from headwise.explain.curves import training_curve
+    from headwise.predictors.translator import Translator
     from headwise.runs.log import read_metrics
     from headwise.training import recipes
 
@@ -26,6 +27,7 @@ def demo(run: Annotated[Path, typer.Option(help="Run folder.")] = Path("runs/dem
     recipe: Any = recipes.read("phrasebook", [])
     trained(recipe, run)
     translator = headwise.load(run)
+    assert isinstance(translator, Translator), "the phrasebook is translated"
     held_out = load_corpus(recipe.data, recipe.tokenizer.normalize, recipe.tokenizer.lowercase).test
     show(translator.evaluate(held_out), f"{len(held_out)} held-out sentences")
     typer.echo()

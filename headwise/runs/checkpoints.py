@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from headwise.errors import CheckpointError
 from headwise.runs.commits import Writable, commit_file, commit_folder, make_folder, remove_folder, seal, sweep, sync_folder
@@ -12,6 +12,8 @@ from headwise.runs.migration import FORMAT
 from headwise.runs.reading import Saved, read_folder, read_sealed, verify
 
 STATE = "state"
+T = TypeVar("T")
+
 BEST = "best.json"
 FINISHED = "finished.json"
 _NAME = re.compile(r"step-(\d{8,})(?:\.(\d+))?")
@@ -86,13 +88,13 @@ class Checkpoints:
         self._verified.add(entry.path)
         return saved
 
-    def newest(
-        self,
-        warn: Callable[[str], None],
-        accept: Callable[[Saved], Any] = lambda saved: saved,
-        *,
-        first: int | None = None,
-    ) -> Any:
+    def newest(self, warn: Callable[[str], None], *, first: int | None = None) -> Saved | None:
+        """The newest good checkpoint; see `first_accepted`."""
+        return self.first_accepted(lambda saved: saved, warn, first=first)
+
+    def first_accepted(
+        self, accept: Callable[[Saved], T], warn: Callable[[str], None], *, first: int | None = None
+    ) -> T | None:
         """What `accept` makes of the newest good checkpoint, or None where there is none at all.
 
         A checkpoint that is damaged, or that `accept` refuses with a CheckpointError, is told to `warn` by its file,
@@ -141,7 +143,9 @@ class Checkpoints:
             return None
         return facts if entries and facts.get("step") == entries[0].step else None
 
-    def _first_good(self, entries: list[Entry], warn: Callable[[str], None], accept: Callable[[Saved], Any]) -> Any:
+    def _first_good(
+        self, entries: list[Entry], warn: Callable[[str], None], accept: Callable[[Saved], T]
+    ) -> T | None:
         problems: list[str] = []
         for entry in entries:
             try:

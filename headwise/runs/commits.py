@@ -135,10 +135,16 @@ def require_space(path: Path, needed: int) -> None:
 
 
 def probe(folder: Path) -> None:
-    """Creates `folder` and tries a file in it. Raises: MachineError before any work is lost on a useless folder."""
+    """Creates `folder`, so that it survives a power failure, and tries a file in it.
+
+    Raises: MachineError before any work is lost on a useless folder.
+    """
     trial = folder / ".probe.tmp"
     try:
+        missing = [path for path in (folder, *folder.parents) if not path.exists()]
         folder.mkdir(parents=True, exist_ok=True)
+        for path in missing:
+            sync_folder(path.parent)
         with _sink(trial) as sink:
             sink.write(b"headwise")
             sink.finish()

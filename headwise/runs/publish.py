@@ -3,13 +3,15 @@
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from headwise.errors import CheckpointError
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.commits import MANIFEST, Writable, commit_file, seal
 from headwise.runs.migration import CONFIG, FORMAT
 from headwise.runs.reading import Saved, read_folder
+
+T = TypeVar("T")
 
 MODEL = "model.safetensors"
 EMA = "ema.safetensors"
@@ -32,7 +34,7 @@ def publish(run: Path, files: Mapping[str, Writable], facts: Mapping[str, Any]) 
     commit_file(run / MANIFEST, seal({"format": FORMAT, "kind": "model", "files": entries, **facts}))
 
 
-def read_run(run: Path, warn: Callable[[str], None], accept: Callable[[Saved], Any]) -> Any:
+def read_run(run: Path, warn: Callable[[str], None], accept: Callable[[Saved], T]) -> T:
     """What `accept` makes of the published model, or else of the best or the newest good checkpoint.
 
     Every file is verified before use; what is damaged is told to `warn` by name.
@@ -61,11 +63,11 @@ def evaluated(saved: Saved) -> tuple[str, Mapping[str, Any], Mapping[str, str]]:
 
 
 def _from_state(
-    run: Path, problem: CheckpointError, warn: Callable[[str], None], accept: Callable[[Saved], Any]
-) -> Any:
+    run: Path, problem: CheckpointError, warn: Callable[[str], None], accept: Callable[[Saved], T]
+) -> T:
     try:
         checkpoints = Checkpoints(run)
-        found = checkpoints.newest(warn, accept, first=checkpoints.best_step(warn))
+        found = checkpoints.first_accepted(accept, warn, first=checkpoints.best_step(warn))
     except CheckpointError as error:
         raise CheckpointError(f"{problem}; {error}") from None
     if found is None:

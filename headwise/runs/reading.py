@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import stat
 from collections.abc import Iterator
@@ -159,12 +160,18 @@ def _read_tensor_file(path: Path, entry: dict[str, Any]) -> tuple[dict[str, Tens
 
 def _object(data: bytes, path: Path) -> dict[str, Any]:
     try:
-        values = json.loads(data)
+        values = json.loads(data, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError):
         raise CheckpointError(f"{path}: damaged: not valid JSON") from None
     if not isinstance(values, dict):
         raise CheckpointError(f"{path}: damaged: not a JSON object")
     return values
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text} is no number of JSON")
+    return value
 
 
 def _is_entry(name: str, entry: Any) -> bool:

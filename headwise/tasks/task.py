@@ -16,6 +16,7 @@ from headwise.config import Config
 from headwise.data.sources import Limits, Source
 from headwise.data.suggestions import Suggestion
 from headwise.errors import CheckpointError
+from headwise.predictors.predictor import Predictor
 
 D = TypeVar("D")
 
@@ -134,7 +135,7 @@ class Task(ABC, Generic[D]):
         """What the model does with a fixed set of examples, a line each; shown at each validation."""
 
     @abstractmethod
-    def predictor(self, model: nn.Module) -> Any:
+    def predictor(self, model: nn.Module) -> Predictor[Any, Any, Any]:
         """What `load` returns: the object that applies the model to new inputs."""
 
     @abstractmethod

@@ -63,6 +63,7 @@ def publish_best(session: Session, checkpoints: Checkpoints, log: RunLog, guard:
     wanted = progress.best_step or progress.step
     if not _is_published(checkpoints, wanted, session.model_files()):
         saved = checkpoints.newest(log.note, first=wanted)
+        assert saved is not None, "a run that has made steps has a checkpoint"
         _, tensors, tied = evaluated(saved)
         if (step := saved.facts["step"]) != wanted:
             metrics = _scores_of(session, tensors, tied, guard) if session.validates else {}

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from headwise.errors import CheckpointError, ConfigError, DataError, unknown
+from headwise.predictors.predictor import Predictor
 from headwise.runs.publish import CONFIG, OWN_FILES, evaluated, read_run
 from headwise.runs.reading import Saved
 from headwise.runs.weights import fitting, load_weights
@@ -20,7 +21,7 @@ from headwise.training.recipe import parse_recipe, read_recipe
 SPLITS = ("train", "valid", "test")
 
 
-def load(folder: str | os.PathLike[str]) -> Any:
+def load(folder: str | os.PathLike[str]) -> Predictor[Any, Any, Any]:
     """The predictor of a run folder, every file verified first.
 
     Where the model is damaged, the best or else the newest good checkpoint takes its place, with a warning that names
@@ -62,7 +63,7 @@ def examples(folder: str | os.PathLike[str], split: str = "test", data: Mapping[
     return found
 
 
-def _predictor(saved: Saved) -> Any:
+def _predictor(saved: Saved) -> Predictor[Any, Any, Any]:
     recipe = parse_recipe(saved.files.get(CONFIG, b""), str(saved.folder / CONFIG))
     files = {name: data for name, data in saved.files.items() if name not in OWN_FILES}
     task = registry.task_type(recipe.task)(recipe, Assets(files))

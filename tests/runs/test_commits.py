@@ -207,6 +207,13 @@ def test_manifests_of_another_time_or_place_are_refused(tmp_path):
             read_manifest(tmp_path)
 
 
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "Infinity"])
+def test_numbers_that_json_has_not_are_damage(tmp_path, number):
+    (tmp_path / "manifest.json").write_text(f'{{"format": {number}, "seal": "0"}}')
+    with pytest.raises(CheckpointError, match=r"manifest.json: damaged: not valid JSON"):
+        read_manifest(tmp_path)
+
+
 def test_links_and_pipes_are_no_files_of_a_checkpoint(tmp_path):
     commit_folder(tmp_path / "step-1", {"a.json": b"{}"}, FACTS)
     target = tmp_path / "step-1" / "a.json"

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from headwise.config import Config
 from headwise.data.sources import Limits, Source, bucketed
+from headwise.predictors.predictor import Predictor
 from headwise.tasks import registry
 from headwise.tasks.task import Assets, Metric, Stats, Task
 
@@ -69,6 +70,10 @@ class ToyModel(nn.Module):
 
 
 Rows = list[list[int]]
+
+
+# the tests look at the model itself
+Predictor.register(ToyModel)
 
 
 class ToyTask(Task[dict[str, Rows]]):
@@ -137,7 +142,8 @@ class ToyTask(Task[dict[str, Rows]]):
         return {"loss": stats["loss"] / stats["tokens"], "accuracy": stats["right"] / stats["tokens"]}
 
     def samples(self, model: nn.Module) -> list[str]:
-        return [f"2 → {model(torch.tensor([[2]]), torch.tensor([[2]])).argmax(-1).item()} (7)"]
+        two = torch.tensor([[2]], device=next(model.parameters()).device)
+        return [f"2 → {model(two, two).argmax(-1).item()} (7)"]
 
     def predictor(self, model: nn.Module) -> nn.Module:
         return model
