@@ -84,7 +84,7 @@ def test_help_needs_no_torch():
         ("headwise.data.report", {"torch"}),
         ("headwise.data.corpus", {"torch"}),
         ("headwise.data.tokenizers", {"torch"}),
-        ("headwise.training.recipe", {"matplotlib", "rich", "tensorboard"}),
+        ("headwise.training.recipe", {"matplotlib", "tensorboard"}),
         ("headwise.attention", {"matplotlib", "tokenizers", "pydantic"}),
         ("headwise.layers.attention", {"matplotlib", "tokenizers", "pydantic"}),
         ("headwise.tasks.translate", {"matplotlib", "tensorboard"}),

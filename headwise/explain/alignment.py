@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from headwise.errors import ShapeError
-from headwise.explain.canvas import Array, array
+from headwise.explain.values import Array, array
 from headwise.labels import columns, padded, shorten, visible
 
 BAR = 8  # columns of a bar of weight 1

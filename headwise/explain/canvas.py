@@ -5,18 +5,14 @@ import os
 from pathlib import Path
 
 import matplotlib as mpl
-import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from torch import Tensor
 
 from headwise.errors import ConfigError, MachineError
+from headwise.explain.values import FORMATS, Drawing
 
-FORMATS = ("png", "svg", "pdf")
 SCREEN_DPI = 110
 PRINT_DPI = 120
-
-Array = np.ndarray | Tensor
 
 
 class Picture(Figure):
@@ -36,7 +32,7 @@ def picture(width: float, height: float, *, free: bool = False) -> Picture:
     return Picture(figsize=(width, height), layout=engine, facecolor="white")
 
 
-def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
+def save(figure: Drawing, path: str | os.PathLike[str]) -> Path:
     """Writes the figure as PNG, SVG or PDF, by the suffix of `path`.
 
     The file is replaced in one step: readers see the old one or the new one. Figures drawn again from the same data
@@ -62,14 +58,7 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
     return target
 
 
-def array(values: Array) -> np.ndarray:
-    """The numbers as float64 on the host, whatever device, dtype and graph they come from."""
-    if isinstance(values, Tensor):
-        values = values.detach().double().cpu().numpy()
-    return np.asarray(values, dtype=np.float64)
-
-
-def _rendered(figure: Figure, kind: str, dpi: int) -> bytes:
+def _rendered(figure: Drawing, kind: str, dpi: int) -> bytes:
     # without dates and random ids the bytes depend on the figure alone
     metadata = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
     buffer = io.BytesIO()

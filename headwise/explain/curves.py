@@ -7,8 +7,9 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 
 from headwise.errors import DataError, ShapeError
-from headwise.explain.canvas import Array, Picture, array, picture
+from headwise.explain.canvas import Picture, picture
 from headwise.explain.ramps import HEAD_COLOURS, colormap
+from headwise.explain.values import Array, array
 
 LINE_STYLES = ("-", "--", "-.", ":")
 TEXT_SIZE = 9.0

@@ -10,10 +10,8 @@ import numpy as np
 from jaxtyping import Float
 
 from headwise.errors import ConfigError, Unsupported, unknown
-from headwise.explain import figures
 from headwise.explain.alignment import focus, table
-from headwise.explain.canvas import FORMATS, Picture, save
-from headwise.explain.pages import page
+from headwise.explain.values import FORMATS, KEY, QUERY, SOURCE, TARGET, Drawing
 
 Heads = int | Sequence[int] | None
 
@@ -123,8 +121,11 @@ class Explanation:
         one = self.layers[self.layer_name(layer)]
         return table(one.mean(heads), one.queries, one.keys, top=top)
 
-    def page(self, layer: str | int | None = None, heads: Heads = None) -> Picture:
+    def page(self, layer: str | int | None = None, heads: Heads = None) -> Drawing:
         """One picture: a layer as a large map, and below it every head of every layer of its kind as a small one."""
+        # matplotlib is imported where something is drawn
+        from headwise.explain.pages import page
+
         name = self.layer_name(layer)
         one = self.layers[name]
         beside = [other for other in self.layers if self._group(other) == self._group(name)]
@@ -150,11 +151,15 @@ class Explanation:
         Raises:
             ConfigError: for a layer, a head or a suffix that is not there.
         """
+        from headwise.explain.canvas import save
+
         return save(self.page(layer, heads), path)
 
-    def figures(self) -> dict[str, Picture]:
+    def figures(self) -> dict[str, Drawing]:
         """The heads of every layer, each layer a figure of its own, by file name."""
-        drawn: dict[str, Picture] = {}
+        from headwise.explain import figures
+
+        drawn: dict[str, Drawing] = {}
         for name, one in self.layers.items():
             title = f"{name}\n{self._title()}"
             drawn[name.replace(".", "-")] = figures.heads(
@@ -180,6 +185,8 @@ class Explanation:
         Raises:
             ConfigError: for a format that cannot be drawn.
         """
+        from headwise.explain.canvas import save
+
         for kind in formats:
             if kind not in FORMATS:
                 raise ConfigError(unknown("format", kind, FORMATS))
@@ -199,5 +206,5 @@ def _seen(layer: Layer) -> np.ndarray | None:
 
 def _axis_names(layer: Layer) -> tuple[str, str]:
     if layer.kind == "cross":
-        return figures.TARGET, figures.SOURCE
-    return figures.QUERY, figures.KEY
+        return TARGET, SOURCE
+    return QUERY, KEY

@@ -9,12 +9,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from headwise.explain import maps
-from headwise.explain.canvas import Array, Picture, array, picture
-
-QUERY = "query: attends from"
-KEY = "key: attends to"
-TARGET = "target token (attends from)"
-SOURCE = "source token (attends to)"
+from headwise.explain.canvas import Picture, picture
+from headwise.explain.values import KEY, QUERY, SOURCE, TARGET, Array, array
 
 LARGEST = 10.0  # inches of a map's longer side
 NUMBERED = 150  # cells that are still written as numbers

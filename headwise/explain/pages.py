@@ -7,8 +7,9 @@ from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
 
 from headwise.explain import maps
-from headwise.explain.canvas import Array, Picture, array, picture
+from headwise.explain.canvas import Picture, picture
 from headwise.explain.figures import KEY, QUERY, cell_inches, is_numbered, pooled
+from headwise.explain.values import Array, array
 
 SMALL = 1.1  # inches of a small map's side
 WIDEST = 9.0  # inches of a row of small maps

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from headwise.errors import CheckpointError, ConfigError, DataError, unknown
 from headwise.predictors.predictor import Predictor
@@ -18,6 +19,7 @@ from headwise.tasks.task import Assets
 from headwise.training.randomness import isolated
 from headwise.training.recipe import parse_recipe, read_recipe
 
+_DRAWS = frozenset({"normal_", "uniform_", "bernoulli_", "exponential_", "random_"})
 SPLITS = ("train", "valid", "test")
 
 
@@ -63,13 +65,24 @@ def examples(folder: str | os.PathLike[str], split: str = "test", data: Mapping[
     return found
 
 
+class _Undrawn(TorchFunctionMode):
+    """Inside, nothing is drawn into tensors: on the meta device PyTorch would import its compiler to draw nothing."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), options: dict[str, Any] | None = None
+    ) -> Any:
+        if getattr(function, "__name__", "") in _DRAWS:
+            return args[0] if args else (options or {})["tensor"]
+        return function(*args, **(options or {}))
+
+
 def _predictor(saved: Saved) -> Predictor[Any, Any, Any]:
     recipe = parse_recipe(saved.files.get(CONFIG, b""), str(saved.folder / CONFIG))
     files = {name: data for name, data in saved.files.items() if name not in OWN_FILES}
     task = registry.task_type(recipe.task)(recipe, Assets(files))
     name, tensors, metadata = evaluated(saved)
     with isolated(recipe.seed):
-        with torch.device("meta"):
+        with torch.device("meta"), _Undrawn():
             # a recipe that asks for more than the weights have is refused before such a model takes memory
             fitting(task.build(), tensors, metadata, str(saved.folder / name))
         model = task.build()

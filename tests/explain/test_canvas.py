@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from headwise.errors import ConfigError, MachineError
-from headwise.explain.canvas import array, picture, save
+from headwise.explain.canvas import picture, save
 from headwise.explain.figures import heatmap
+from headwise.explain.values import array
 
 MAGIC = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
 

@@ -5,9 +5,9 @@ from matplotlib.collections import PolyCollection
 
 from headwise.errors import ConfigError, ShapeError
 from headwise.explain import fonts, maps
-from headwise.explain.canvas import array
 from headwise.explain.figures import alignment, heads, heatmap, layers_heads
 from headwise.explain.ramps import ramp
+from headwise.explain.values import array
 
 QUERIES, KEYS = list("abcde"), list("fghijkl")
 
