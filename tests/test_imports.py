@@ -206,3 +206,12 @@ def test_the_check_sees_a_wrong_import():
     assert broken(path, "headwise.layers.loss", "headwise.attention.masks") is None
     assert broken(path, "headwise.data.readers", "headwise.layers.loss") == "data knows only config, errors"
     assert broken(path, "headwise.models.transformer", "headwise") == "the package itself is for its users"
+
+
+def test_no_file_of_the_package_is_hidden_from_git():
+    # git, and the tool that builds the wheel, leave out what `.gitignore` names, at any depth unless it begins with "/"
+    patterns = (ROOT.parent / ".gitignore").read_text().split()
+    anywhere = {pattern.strip("/") for pattern in patterns if not pattern.startswith("/")}
+    for folder in (ROOT, ROOT.parent / "tests"):
+        hidden = [path for path in folder.rglob("*.py") if not anywhere.isdisjoint(path.relative_to(ROOT.parent).parts)]
+        assert not hidden

@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from headwise.errors import CheckpointError
-from headwise.runs.commits import Writable, commit_file, commit_folder, make_folder, remove_folder, seal, sweep, sync_folder
+from headwise.runs.commits import (
+    Writable,
+    commit_file,
+    commit_folder,
+    make_folder,
+    remove_folder,
+    seal,
+    sweep,
+    sync_folder,
+)
 from headwise.runs.migration import FORMAT
 from headwise.runs.reading import Saved, read_folder, read_sealed, verify
 

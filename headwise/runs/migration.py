@@ -1,0 +1,52 @@
+"""Run folders of older formats, as this program reads them: one function from each format to the next.
+
+A key that is renamed, or a file whose content changes, gets its step here and a new `FORMAT`: old runs stay loadable.
+"""
+
+import tomllib
+from collections.abc import Callable
+
+import tomli_w
+
+from headwise.errors import CheckpointError
+
+FORMAT = 2
+CONFIG = "config.toml"
+
+Files = dict[str, bytes]
+
+
+def migrated(files: Files, version: int) -> Files:
+    r"""The files of a folder of format `version` in the format of today; what is not understood is left as it is.
+
+    >>> migrated({"config.toml": b"[training]\ntensorboard = true"}, 1)
+    {'config.toml': b'[training]\ntrackers = [\n    "tensorboard",\n]\n'}
+    """
+    for number in range(version, FORMAT):
+        files = _STEPS[number](files)
+    return files
+
+
+def check_format(version: object, name: str) -> int:
+    """The format of file `name`. Raises: CheckpointError when this program does not read it."""
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise CheckpointError(f"{name}: it names no format of this program")
+    if version > FORMAT:
+        raise CheckpointError(f"{name}: format {version} is newer than this program reads ({FORMAT}); update headwise")
+    return version
+
+
+def _from_1(files: Files) -> Files:
+    """training.tensorboard became one of training.trackers; model.kernel went."""
+    try:
+        values = tomllib.loads(files[CONFIG].decode())
+        training, model = values.get("training", {}), values.get("model", {})
+        if training.pop("tensorboard", False):
+            training["trackers"] = ["tensorboard"]
+        model.pop("kernel", None)
+    except (KeyError, ValueError, AttributeError, RecursionError):
+        return files
+    return {**files, CONFIG: tomli_w.dumps(values).encode()}
+
+
+_STEPS: dict[int, Callable[[Files], Files]] = {1: _from_1}

@@ -1,0 +1,216 @@
+"""Services that draw the curves of runs: TensorBoard, Weights & Biases, MLflow, Trackio; each by choice, as an extra.
+
+A resumed run goes on in the same curve and repeats no event: which ones a tracker was told stands in `trackers.json`.
+"""
+
+import contextlib
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from headwise.errors import CheckpointError, ConfigError
+from headwise.runs.commits import commit_file, seal
+from headwise.runs.log import NUMBERED, TIMING, Event, Listener
+from headwise.runs.reading import read_sealed
+
+STATE = "trackers.json"
+
+
+class Tracker(Listener, ABC):
+    """A service as a listener: numbers by name and step, in a run of the service that `key` names.
+
+    Args:
+        run: the run folder.
+        project: what the runs are filed under.
+        recipe: its keys and values, to be shown beside the curves.
+        key: what names the run for the service when it goes on; None the first time.
+    """
+
+    name: ClassVar[str]
+    package: ClassVar[str]
+    key: str
+
+    @abstractmethod
+    def __init__(self, run: Path, project: str, recipe: Mapping[str, Any], key: str | None) -> None: ...
+
+    @abstractmethod
+    def write(self, step: int, numbers: Mapping[str, float], texts: Mapping[str, str]) -> None:
+        """Numbers and texts of a step, by names such as valid/loss."""
+
+    def take(self, event: Event) -> None:
+        if event["event"] not in NUMBERED:
+            return
+        group = "valid" if event["event"] == "validation" else "train"
+        found = {**event, **event.get("metrics", {}), **event.get(TIMING, {})}
+        numbers = {
+            f"{group}/{name}": float(value)
+            for name, value in found.items()
+            if isinstance(value, int | float) and name != "step" and math.isfinite(value)
+        }
+        texts = {f"samples/{place}": text for place, text in enumerate(event.get("samples", []))}
+        self.write(event["step"], numbers, texts)
+
+    def sync(self) -> None:
+        """Nothing: a service keeps what it was told."""
+
+
+class TensorBoard(Tracker):
+    """Event files in `tensorboard/` of the run folder."""
+
+    name, package = "tensorboard", "tensorboard"
+
+    def __init__(self, run: Path, project: str, recipe: Mapping[str, Any], key: str | None) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.key = "tensorboard"
+        self._writer: Any = SummaryWriter(run / "tensorboard")
+
+    def write(self, step: int, numbers: Mapping[str, float], texts: Mapping[str, str]) -> None:
+        for name, value in numbers.items():
+            self._writer.add_scalar(name, value, step)
+        for name, text in texts.items():
+            self._writer.add_text(name, text, step)
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class WandB(Tracker):
+    """Weights & Biases; WANDB_MODE=offline keeps the run on this machine."""
+
+    name, package = "wandb", "wandb"
+
+    def __init__(self, run: Path, project: str, recipe: Mapping[str, Any], key: str | None) -> None:
+        import wandb
+
+        self._run: Any = wandb.init(
+            project=project, name=run.name, dir=str(run), config=dict(recipe), id=key, resume="allow"
+        )
+        self.key = self._run.id
+
+    def write(self, step: int, numbers: Mapping[str, float], texts: Mapping[str, str]) -> None:
+        self._run.log({**numbers, **texts}, step=step)
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+class MLflow(Tracker):
+    """MLflow; MLFLOW_TRACKING_URI says where, a folder or a server."""
+
+    name, package = "mlflow", "mlflow-skinny"
+
+    def __init__(self, run: Path, project: str, recipe: Mapping[str, Any], key: str | None) -> None:
+        from mlflow.tracking import MlflowClient
+
+        self._client: Any = MlflowClient()
+        if key is None:
+            found = self._client.get_experiment_by_name(project)
+            experiment = found.experiment_id if found is not None else self._client.create_experiment(project)
+            key = str(self._client.create_run(experiment, run_name=run.name).info.run_id)
+            for name, value in recipe.items():
+                self._client.log_param(key, name, value)
+        self.key = key
+
+    def write(self, step: int, numbers: Mapping[str, float], texts: Mapping[str, str]) -> None:
+        from mlflow.entities import Metric
+
+        now = int(time.time() * 1000)
+        self._client.log_batch(self.key, [Metric(name, value, now, step) for name, value in numbers.items()])
+
+    def close(self) -> None:
+        self._client.set_terminated(self.key)
+
+
+class Trackio(Tracker):
+    """Trackio, on this machine: `trackio show`."""
+
+    name, package = "trackio", "trackio"
+
+    def __init__(self, run: Path, project: str, recipe: Mapping[str, Any], key: str | None) -> None:
+        import trackio
+
+        # Trackio knows runs by their names, of which two folders may have the same
+        self.key = key or f"{run.name}-{time.time_ns():x}"
+        self._run: Any = trackio.init(
+            project=project,
+            name=self.key,
+            config=dict(recipe),
+            resume="allow",
+            embed=False,
+            auto_log_cpu=False,
+            auto_log_gpu=False,
+        )
+
+    def write(self, step: int, numbers: Mapping[str, float], texts: Mapping[str, str]) -> None:
+        self._run.log({**numbers, **texts}, step=step)
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+TRACKERS: dict[str, type[Tracker]] = {kind.name: kind for kind in (TensorBoard, WandB, MLflow, Trackio)}
+
+
+class Once(Listener):
+    """A tracker that is told every event once, however often a run is resumed from before it."""
+
+    def __init__(self, run: Path, tracker: Tracker) -> None:
+        self._run, self._tracker = run, tracker
+        told = _state(run).get(tracker.name, {})
+        self._step, self._kinds = int(told.get("step", -1)), list(told.get("kinds", ()))
+
+    def __str__(self) -> str:
+        return self._tracker.name
+
+    def take(self, event: Event) -> None:
+        kind, step = event["event"], event.get("step", -1)
+        if kind not in NUMBERED or step < self._step or (step == self._step and kind in self._kinds):
+            return
+        self._tracker.take(event)
+        self._step, self._kinds = step, [*(self._kinds if step == self._step else ()), kind]
+        self._remember()
+
+    def sync(self) -> None:
+        self._tracker.sync()
+
+    def close(self) -> None:
+        self._tracker.close()
+
+    def _remember(self) -> None:
+        state = _state(self._run)
+        state[self._tracker.name] = {"key": self._tracker.key, "step": self._step, "kinds": self._kinds}
+        commit_file(self._run / STATE, seal(state))
+
+
+def open_trackers(run: Path, names: tuple[str, ...], project: str, recipe: Mapping[str, Any]) -> list[Listener]:
+    """The trackers of these names, ready to be told. Raises: ConfigError naming the extra that is not installed."""
+    opened: list[Listener] = []
+    for name in names:
+        kind, key = TRACKERS[name], _state(run).get(name, {}).get("key")
+        try:
+            opened.append(Once(run, kind(run, project, recipe, key)))
+        except ImportError:
+            _close(opened)
+            raise ConfigError(
+                f"training.trackers: {name} needs {kind.package}; install it with: pip install 'headwise[{name}]'"
+            ) from None
+    return opened
+
+
+def _close(listeners: list[Listener]) -> None:
+    for listener in listeners:
+        with contextlib.suppress(Exception):
+            listener.close()
+
+
+def _state(run: Path) -> dict[str, dict[str, Any]]:
+    """By tracker: its key, the last step it was told of, and the kinds of events of that step. Empty if damaged."""
+    try:
+        return read_sealed(run / STATE)
+    except CheckpointError:
+        return {}
