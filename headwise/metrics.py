@@ -66,7 +66,7 @@ def bleu_of(counts: Mapping[str, float]) -> float:
     return min(100.0, BLEU.compute_bleu(right, whole, *lengths, smooth_method="exp").score)
 
 
-def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+def chrf(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> Score:
     """Corpus chrF2, the F-score of character n-grams, in percent, as sacreBLEU computes it.
 
     Source: Popović 2015, WMT.
@@ -74,7 +74,7 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     from sacrebleu.metrics import CHRF
 
     _paired(hypotheses, references)
-    metric = CHRF()
+    metric = CHRF(lowercase=lowercase)
     return Score(metric.corpus_score(list(hypotheses), [list(references)]).score, str(metric.get_signature()))
 
 

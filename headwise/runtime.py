@@ -26,6 +26,8 @@ _mkldnn: Any = torch.backends.mkldnn
 
 # parameters of mallopt(3) in glibc
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
+# how the allocators of the host and of Metal say that memory is out
+_OUT_OF_MEMORY = ("DefaultCPUAllocator", "not enough memory", "out of memory")
 # the largest error of a float32 product in relation to its largest number; bfloat16 has some 3e-3
 _FLOAT32_ERROR = 1e-5
 # processor time that any clock measures well, and runs that are tried for it
@@ -198,6 +200,11 @@ def _seconds_each(run: Callable[[], object]) -> float:
         run()
         runs, passed = runs + 1, process_time() - start
     return passed / runs
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """True for what PyTorch raises when the memory of the host or of a device is full."""
+    return isinstance(error, torch.OutOfMemoryError) or any(sign in str(error) for sign in _OUT_OF_MEMORY)
 
 
 def gigaflops(dtype: torch.dtype, size: int = 768) -> float:

@@ -1,6 +1,5 @@
 """`headwise align`: which word stands for which in given sentence pairs, and how well that agrees with gold links."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +8,7 @@ import typer
 
 from headwise.cli.evaluate import show
 from headwise.cli.explain import heads_of
-from headwise.cli.output import opened
+from headwise.cli.output import json_line, opened
 from headwise.errors import DataError
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def align(
             return
         scores = compared(chosen, found, [wanted[place] for place in kept])
         if as_json:
-            stream.write(json.dumps({"pairs": len(chosen), **scores}) + "\n")
+            stream.write(json_line({"pairs": len(chosen), **scores}) + "\n")
         else:
             show(scores, f"{run} on {len(chosen):,} pairs of {data}, in percent; diagonal: without a model")
 
@@ -109,7 +108,7 @@ def _lines(pairs: "list[Pair]", found: list[Links], as_json: bool) -> Iterator[s
 
     for pair, links in zip(pairs, found, strict=True):
         line = {"source": pair.source, "target": pair.target, "links": links}
-        yield json.dumps(line, ensure_ascii=False) if as_json else pharaoh(links)
+        yield json_line(line) if as_json else pharaoh(links)
 
 
 def _words(pair: "Pair") -> tuple[list[str], list[str]]:

@@ -1,9 +1,10 @@
 """`headwise config`: every key that a recipe of a task may have."""
 
-import json
 from typing import Annotated
 
 import typer
+
+from headwise.cli.output import json_line
 
 
 def config(
@@ -24,7 +25,7 @@ def config(
         found = [entry for entry in found if entry.section == section]
     if as_json:
         values = {"task": task, "keys": [entry._asdict() for entry in found]}
-        typer.echo(json.dumps(values, ensure_ascii=False))
+        typer.echo(json_line(values))
         return
     for line in "\n".join(lines(found)).strip("\n").split("\n"):
         typer.echo(visible(line))

@@ -1,12 +1,12 @@
 """`headwise data`: what is in the data files of a recipe, or in one file."""
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headwise.cli.output import json_line
 from headwise.errors import ConfigError, unknown
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def report(
     given = {name: value for name, value in given.items() if value is not None}
     found = inspect(_data(file, overrides or [], kind, given), None if held_out is None else os.fspath(held_out))
     if as_json:
-        typer.echo(json.dumps({"files": [part.values() for part in found]}, ensure_ascii=False, allow_nan=False))
+        typer.echo(json_line({"files": [part.values() for part in found]}))
         return
     for number, part in enumerate(found):
         for line in [""] * (number > 0) + part.lines():

@@ -1,16 +1,17 @@
 """`headwise doctor`: what this machine and installation can do, with advice where something is missing."""
 
 import importlib.util
-import json
 from importlib import metadata
 from typing import Annotated
 
 import typer
 
+from headwise.cli.output import json_line
+
 Row = tuple[str, str, str]
 
 PACKAGES = ("headwise", "torch", "numpy", "tokenizers", "safetensors", "sacrebleu", "matplotlib", "pydantic")
-EXTRAS = {"tensorboard": "tensorboard", "transformers": "bench"}
+EXTRAS = {name: name for name in ("tensorboard", "wandb", "mlflow", "trackio")} | {"transformers": "hf"}
 
 
 def doctor(
@@ -31,7 +32,7 @@ def doctor(
             title: {name: {"value": value, **({"advice": advice} if advice else {})} for name, value, advice in rows}
             for title, rows in sections.items()
         }
-        typer.echo(json.dumps(values, ensure_ascii=False))
+        typer.echo(json_line(values))
         return
     for title, rows in sections.items():
         _section(title, rows)

@@ -1,12 +1,13 @@
 """`headwise evaluate`: the scores of a run on its own held-out part, or on a file of examples."""
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from headwise.cli.output import json_line
 
 
 def evaluate(
@@ -18,6 +19,7 @@ def evaluate(
     source_key: Annotated[str | None, typer.Option(help="Source field, or language, of JSON lines.")] = None,
     target_key: Annotated[str | None, typer.Option(help="Target field, or language, of JSON lines.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first examples.")] = None,
+    tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's tokenizer, such as zh or char.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Score a run: the held-out part of its own data, or the examples of --data."""
@@ -35,9 +37,11 @@ def evaluate(
         split = "test"
     runtime.apply(fast_products=False)
     found = examples(run, split, given)[:limit]
-    scores = headwise.load(run).evaluate(found)
+    predictor = headwise.load(run)
+    asked = {} if tokenize is None else {"options": predictor.options({"tokenize": tokenize})}
+    scores = predictor.evaluate(found, **asked)
     if as_json:
-        typer.echo(json.dumps({"examples": len(found), **scores}, ensure_ascii=False))
+        typer.echo(json_line({"examples": len(found), **scores}))
         return
     show(scores, f"{run} on {len(found):,} examples of {data or f'its {split} part'}")
 

@@ -1,6 +1,7 @@
 """What a fault becomes: one line for the user and an exit code for the caller."""
 
 import errno
+import sys
 from typing import Protocol, runtime_checkable
 
 from headwise.errors import DataError, HeadwiseError, MachineError
@@ -19,7 +20,6 @@ class _UsageFault(Protocol):
 
 
 _MACHINE_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EMFILE, errno.ENOMEM}
-_MEMORY_SIGNS = ("DefaultCPUAllocator", "not enough memory", "out of memory")
 _MEMORY_ADVICE = "out of memory; use a smaller batch (training.batch_tokens=..., --batch ...) or shorter sentences"
 
 
@@ -39,15 +39,21 @@ def describe(error: BaseException) -> tuple[str, int]:
         return one_line(
             f"{error.format_message().rstrip('.')}; `headwise --help` and `headwise VERB --help` say more"
         ), 2
-    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _is_memory(error)):
+    if isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and "torch" in sys.modules and _is_memory(error)
+    ):
         return _MEMORY_ADVICE, MachineError.exit_code
     if isinstance(error, OSError):
         return _system(error)
     return f"unexpected {type(error).__name__}: {one_line(str(error))}; add --debug to see where", 1
 
 
-def _is_memory(error: RuntimeError) -> bool:
-    return any(sign in str(error) for sign in _MEMORY_SIGNS)
+def _is_memory(error: BaseException) -> bool:
+    if not isinstance(error, RuntimeError) or "torch" not in sys.modules:
+        return False
+    from headwise.runtime import is_out_of_memory
+
+    return is_out_of_memory(error)
 
 
 def _system(error: OSError) -> tuple[str, int]:

@@ -1,11 +1,11 @@
 """`headwise list`: the names that recipes and options may use, each with one line; mechanisms with what is known."""
 
-import json
 from importlib import import_module
 from typing import Annotated
 
 import typer
 
+from headwise.cli.output import json_line
 from headwise.errors import ConfigError, unknown
 
 # each of these modules offers `catalogue() -> {name: first line of its documentation}`, and those that know more
@@ -36,7 +36,7 @@ def show(
             name: {entry: {"line": line, **dict(details)} for entry, (line, details) in entries.items()}
             for name, entries in found.items()
         }
-        typer.echo(json.dumps(values, ensure_ascii=False))
+        typer.echo(json_line(values))
         return
     for name, entries in found.items():
         width = max(map(len, entries), default=0)

@@ -1,6 +1,8 @@
 """The entry of the command line: verbs, `--version`, `--debug`, and faults turned into one line."""
 
+import errno
 import os
+import signal
 import sys
 import traceback
 import warnings
@@ -61,6 +63,10 @@ def run() -> None:
     # several times the work itself
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     _open_what_is_closed()
+    for name in ("SIGTERM", "SIGHUP"):
+        if number := getattr(signal, name, None):
+            # as an exception, so that temporary files go; training takes these signals for itself
+            signal.signal(number, lambda received, _: sys.exit(128 + received))
     sys.exit(main(sys.argv[1:]))
 
 
@@ -135,5 +141,7 @@ def _close_quietly() -> None:
     """A reader that stops early, such as `head`, is no fault: nothing is said about the closed pipe."""
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
+        if error.errno != errno.EPIPE:
+            print(f"error: standard output: {(error.strerror or str(error)).lower()}", file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

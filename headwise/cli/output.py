@@ -1,15 +1,34 @@
 """Where a command writes what it made: standard output, a file that is complete or not there, a device or a pipe."""
 
+import json
+import math
 import os
 import secrets
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from headwise.errors import MachineError
+
+
+def json_line(values: Mapping[str, Any]) -> str:
+    """One line of JSON; numbers that it has not, such as the score of nothing, are null.
+
+    >>> json_line({"recall": float("nan"), "pairs": 2})
+    '{"recall": null, "pairs": 2}'
+    """
+    return json.dumps(_finite(values), ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @contextmanager

@@ -1,12 +1,12 @@
 """`headwise plan`: which kernel computes an attention, and why each other one does not."""
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headwise.cli.masks import read_mask
+from headwise.cli.output import json_line
 from headwise.errors import ConfigError, unknown
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def plan(
 
 def _show(chosen: "Plan", pair: str, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(asdict(chosen) | ({"pair": pair} if pair else {}), ensure_ascii=False))
+        typer.echo(json_line(asdict(chosen) | ({"pair": pair} if pair else {})))
     else:
         typer.echo(f"{chosen}\npair     {pair}" if pair else str(chosen))
 

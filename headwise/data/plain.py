@@ -78,7 +78,7 @@ def portions(config: TextConfig) -> dict[str, Portion]:
     if sum(shares) >= 1:
         raise DataError(f"valid_fraction and test_fraction ({sum(shares):g}) leave nothing of {config.train}")
     train, valid, test = _cut(config.train, shares, config)
-    own = {part: _cut(path, [0.0, 0.0], config)[0] for part, path in given.items() if path}
+    own = {part: whole(path, config) for part, path in given.items() if path}
     found: dict[str, Portion] = {"train": train, "valid": valid, "test": test} | own
     if not train.chars + valid.chars + test.chars:
         raise DataError(f"{config.train}: no text to train on")
@@ -87,6 +87,11 @@ def portions(config: TextConfig) -> dict[str, Portion]:
         advice = "give valid and test files, or set valid_fraction and test_fraction to 0"
         raise DataError(f"{config.train}: too few lines to hold out a part; {advice}")
     return found
+
+
+def whole(path: str, config: TextConfig) -> Portion:
+    """All the text of a file."""
+    return _cut(path, [0.0, 0.0], config)[0]
 
 
 def _cut(path: str, shares: list[float], config: TextConfig) -> list[Portion]:

@@ -6,15 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
-from pydantic import Field
 
-from headwise import metrics
 from headwise.attention.mechanisms.mechanism import Mechanism
-from headwise.config import Config
+from headwise.config import build
 from headwise.data.batches import PairBatch, Ragged, collate, pair_lengths, token_batches
 from headwise.data.files import read_lines
 from headwise.data.readers import Pair
@@ -29,21 +27,13 @@ from headwise.layers.decoding import Precision, for_inference, is_current
 from headwise.models.protocols import Seq2Seq
 from headwise.predictors import looking
 from headwise.predictors.aligning import Aligning, Links, pharaoh, word_links
+from headwise.predictors.bleu import BleuConfig, Scoring
 from headwise.predictors.forced import likelihood, likelihood_scores
 from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_tokens
 from headwise.records.watching import watched
 
 # source tokens that are decoded together, padding included
 DECODING_TOKENS = 1024
-
-
-class BleuConfig(Config):
-    """How BLEU is computed: sacreBLEU's options."""
-
-    tokenize: Literal["13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores200", "none"] = Field(
-        "13a", description="sacreBLEU's tokenizer: zh for Chinese, ja-mecab for Japanese, char for any script"
-    )
-    lowercase: bool = Field(False, description="compare small letters; so it is too where the target is lowercased")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +49,12 @@ class Translation:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What `predict` is told: how to search, and what to write beside each translation."""
+    """What `predict` is told: how to search, what to write beside each translation; `tokenize` is for `evaluate`."""
 
     decoding: DecodingConfig
     scores: bool = False
     alignments: bool = False
+    tokenize: str | None = None
 
 
 class Translator(Predictor[str, list[Translation], Pair]):
@@ -111,8 +102,10 @@ class Translator(Predictor[str, list[Translation], Pair]):
     def options(self, given: Mapping[str, Any]) -> Asked:
         if "stop" in given:
             raise ConfigError("--stop is for continuations; a translation ends by itself")
-        shown = {name: bool(given[name]) for name in ("scores", "alignments") if name in given}
-        return Asked(asked(self.decoding, {name: given[name] for name in given if name not in shown}), **shown)
+        own: dict[str, Any] = {name: bool(given[name]) for name in ("scores", "alignments") if name in given}
+        if "tokenize" in given:
+            own["tokenize"] = build(BleuConfig, {"tokenize": given["tokenize"]}, "--tokenize").tokenize
+        return Asked(asked(self.decoding, {name: given[name] for name in given if name not in own}), **own)
 
     def predict(self, items: Sequence[str] | str, options: Asked | None = None) -> list[list[Translation]]:
         items = [items] if isinstance(items, str) else items
@@ -183,9 +176,7 @@ class Translator(Predictor[str, list[Translation], Pair]):
         found = self._search(sources, self.decoding if options is None else options.decoding)
         outputs = [translations[0].text if translations else "" for translations in found]
         references = [pair.target for pair in examples]
-        bleu, chrf = metrics.bleu(outputs, references, **self.bleu_options()), metrics.chrf(outputs, references)
-        scores: dict[str, float | str] = {"bleu": bleu.value, "bleu_signature": bleu.signature}
-        scores |= {"chrf": chrf.value, "chrf_signature": chrf.signature}
+        scores = self.bleu_options(None if options is None else options.tokenize).scores(outputs, references)
         unknown = self.unknown([pair.source for pair in examples])
         return scores | self.likelihood(sources, targets) | {"unseen": unknown.share}
 
@@ -193,10 +184,10 @@ class Translator(Predictor[str, list[Translation], Pair]):
         """Tokens of sources, words or pieces of them, that are not in the vocabulary."""
         return unknown_tokens(self.source_tokenizer, items)
 
-    def bleu_options(self) -> dict[str, Any]:
-        """Options of `metrics.bleu`: outputs of a tokenizer without capitals meet references without them."""
+    def bleu_options(self, tokenize: str | None = None) -> Scoring:
+        """How outputs are compared: those of a tokenizer without capitals meet references without them."""
         lowercase = self.bleu.lowercase or self.target_tokenizer.config.lowercase
-        return {"tokenize": self.bleu.tokenize, "lowercase": lowercase}
+        return Scoring(tokenize or self.bleu.tokenize, lowercase)
 
     @torch.inference_mode()
     def of_batch(self, batch: PairBatch, config: DecodingConfig) -> list[list[Translation]]:

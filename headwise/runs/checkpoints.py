@@ -152,9 +152,7 @@ class Checkpoints:
             return None
         return facts if entries and facts.get("step") == entries[0].step else None
 
-    def _first_good(
-        self, entries: list[Entry], warn: Callable[[str], None], accept: Callable[[Saved], T]
-    ) -> T | None:
+    def _first_good(self, entries: list[Entry], warn: Callable[[str], None], accept: Callable[[Saved], T]) -> T | None:
         problems: list[str] = []
         for entry in entries:
             try:
@@ -170,7 +168,13 @@ class Checkpoints:
         return None
 
     def _retire(self, protected: Collection[int], note: Callable[[str], None]) -> None:
-        """Keeps the newest verified checkpoints and one of each protected step."""
+        """Keeps the newest verified checkpoints and one of each protected step; what cannot be moved stays."""
+        try:
+            self._retire_others(protected, note)
+        except OSError as error:
+            note(f"old checkpoints stay: {error}")
+
+    def _retire_others(self, protected: Collection[int], note: Callable[[str], None]) -> None:
         kept, kept_steps = 0, set[int]()
         for entry in self.entries():
             repeated = entry.step in kept_steps

@@ -148,7 +148,7 @@ def probe(folder: Path) -> None:
         with _sink(trial) as sink:
             sink.write(b"headwise")
             sink.finish()
-        os.unlink(trial)
+        trial.unlink(missing_ok=True)
     except FileExistsError:
         raise MachineError(f"{folder}: is a file, not a folder; choose another run folder") from None
     except OSError as error:

@@ -31,7 +31,7 @@ class RunLock:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._lock = FileLock(folder / LOCK, blocking=False, thread_local=False, mode=0o644)
+        self._lock = FileLock(folder / LOCK, blocking=False, thread_local=False, mode=0o644, fallback_to_soft=False)
 
     def __enter__(self) -> "RunLock":
         path = self._folder / LOCK

@@ -15,7 +15,7 @@ METRICS = "metrics.jsonl"
 TEXT = "log.txt"
 TIMING = "timing"
 # kinds of events that make the curves of a run; with recipe and data they are the same again, but for their timing
-NUMBERED = ("step", "validation", "skipped")
+NUMBERED = ("data", "step", "validation", "skipped")
 
 Event = dict[str, Any]
 OnEvent = Callable[[Event], None]
@@ -23,7 +23,8 @@ OnEvent = Callable[[Event], None]
 
 @runtime_checkable
 class Listener(Protocol):
-    """What takes the events of a run: `event` is the kind (step, validation, skipped, checkpoint, average, note)."""
+    """What takes the events of a run: `event` is the kind (data, step, validation, skipped, checkpoint,
+    average, note)."""
 
     def take(self, event: Event) -> None: ...
 
@@ -101,7 +102,7 @@ def cut_metrics(run: Path, step: int) -> None:
     # what stands behind the last line end was never finished
     whole = lines[:-1]
     kept = [line for line in whole if (found := _step_of(line)) is not None and found <= step]
-    if kept != lines:
+    if kept != whole or lines[-1]:
         commit_file(path, b"".join(line + b"\n" for line in kept))
 
 

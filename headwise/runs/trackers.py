@@ -7,11 +7,11 @@ import contextlib
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from headwise.errors import CheckpointError, ConfigError
+from headwise.errors import CheckpointError, ConfigError, MachineError
 from headwise.runs.commits import commit_file, seal
 from headwise.runs.log import NUMBERED, TIMING, Event, Listener
 from headwise.runs.reading import read_sealed
@@ -184,11 +184,18 @@ class Once(Listener):
     def _remember(self) -> None:
         state = _state(self._run)
         state[self._tracker.name] = {"key": self._tracker.key, "step": self._step, "kinds": self._kinds}
-        commit_file(self._run / STATE, seal(state))
+        # without it a resumed run may repeat an event, which is no reason to lose the tracker
+        with contextlib.suppress(MachineError):
+            commit_file(self._run / STATE, seal(state))
 
 
-def open_trackers(run: Path, names: tuple[str, ...], project: str, recipe: Mapping[str, Any]) -> list[Listener]:
-    """The trackers of these names, ready to be told. Raises: ConfigError naming the extra that is not installed."""
+def open_trackers(
+    run: Path, names: tuple[str, ...], project: str, recipe: Mapping[str, Any], note: Callable[[str], None]
+) -> list[Listener]:
+    """The trackers of these names, ready to be told; one whose service does not answer is told to `note` and left out.
+
+    Raises: ConfigError naming the extra that is not installed.
+    """
     opened: list[Listener] = []
     for name in names:
         kind, key = TRACKERS[name], _state(run).get(name, {}).get("key")
@@ -199,6 +206,8 @@ def open_trackers(run: Path, names: tuple[str, ...], project: str, recipe: Mappi
             raise ConfigError(
                 f"training.trackers: {name} needs {kind.package}; install it with: pip install 'headwise[{name}]'"
             ) from None
+        except Exception as error:
+            note(f"{name} gets no events: {type(error).__name__}: {str(error)[:200]}")
     return opened
 
 

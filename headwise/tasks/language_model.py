@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from headwise.config import Config
 from headwise.data.corpus import resolve
 from headwise.data.files import sha256
-from headwise.data.plain import TRAINED_CHARS, TextConfig, encode, portions, train_tokenizer, unknown_tokens
+from headwise.data.plain import TRAINED_CHARS, TextConfig, encode, portions, train_tokenizer, unknown_tokens, whole
 from headwise.data.sources import Limits, Source
 from headwise.data.streams import Stream, Text, TextBatch, windows
 from headwise.data.suggestions import Suggestion, suggest_for_text
@@ -98,7 +98,9 @@ class LanguageModel(Task[dict[str, Text]]):
 
     @classmethod
     def examples(cls, config: LanguageModelConfig, split: str) -> list[str]:
-        return list(portions(config.data)[split].lines())
+        # a part with a file of its own is scored without the text that was trained on
+        own = None if split == "train" else getattr(config.data, split)
+        return list((whole(own, config.data) if own else portions(config.data)[split]).lines())
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, ClassVar
 
 import numpy as np
@@ -109,6 +109,10 @@ class Tag(Task[dict[str, Sentences]]):
 
     @classmethod
     def examples(cls, config: TagConfig, split: str) -> list[Tagged]:
+        # a part with a file of its own is scored without the sentences that were trained on
+        path = None if split == "train" else getattr(config.data, split)
+        if path is not None:
+            return _sentences(resolve(path), config.data, config.tokenizer)[0]
         return _read(config.data, config.tokenizer)[0][split]
 
     @classmethod
@@ -187,13 +191,8 @@ def _read(data: TaggedConfig, tokenizer: TokenizerConfig) -> tuple[dict[str, lis
     paths = {split: resolve(path) for split in SPLITS if (path := getattr(data, split)) is not None}
     given, notes = {}, []
     for split, path in paths.items():
-        require_file(path)
-        bad = BadLines()
-        given[split] = list(bad.good(scan_tagged(path, data, tokenizer.normalize)))
-        bad.settle(data.bad_lines)
+        given[split], bad = _sentences(path, data, tokenizer)
         notes += [f"{split}: {bad.note()}"] if bad.total else []
-        if not given[split]:
-            raise DataError(f"{path}: no sentences in it")
     fractions = (
         0.0 if "valid" in given else data.valid_fraction,
         0.0 if "test" in given else data.test_fraction,
@@ -210,6 +209,16 @@ def _read(data: TaggedConfig, tokenizer: TokenizerConfig) -> tuple[dict[str, lis
                 f" {len(seen.pair_lines):,} with the same tags"
             )
     return parts, {split: sha256(path) for split, path in paths.items()}, notes
+
+
+def _sentences(path: Path, data: TaggedConfig, tokenizer: TokenizerConfig) -> tuple[list[Tagged], BadLines]:
+    require_file(path)
+    bad = BadLines()
+    found = list(bad.good(scan_tagged(path, data, tokenizer.normalize)))
+    bad.settle(data.bad_lines)
+    if not found:
+        raise DataError(f"{path}: no sentences in it")
+    return found, bad
 
 
 def _pairs(sentences: list[Tagged]) -> list[Pair]:

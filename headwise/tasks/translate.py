@@ -28,8 +28,9 @@ from headwise.models.protocols import Seq2Seq
 from headwise.models.recurrent import RecurrentConfig, build_recurrent
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig
+from headwise.predictors.bleu import BleuConfig
 from headwise.predictors.forced import likelihood, likelihood_scores, real_states
-from headwise.predictors.translator import BleuConfig, Translator
+from headwise.predictors.translator import Translator
 from headwise.tasks.task import Assets, Metric, Stats, Task
 
 SOURCE_FILE, TARGET_FILE = "source.tokenizer.json", "target.tokenizer.json"
@@ -179,7 +180,7 @@ class Translate(Task[dict[str, Pairs]]):
             references += batch.references
             outputs += [found[0].text if found else "" for found in translator.of_batch(batch, self._greedy())]
         if references:
-            stats.update(metrics.bleu_counts(outputs, references, **translator.bleu_options()))
+            stats.update(metrics.bleu_counts(outputs, references, **translator.bleu_options()._asdict()))
         return dict(stats)
 
     def summarise(self, stats: Stats) -> dict[str, float]:

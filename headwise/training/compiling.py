@@ -12,7 +12,7 @@ from headwise.training import randomness
 Loss = Callable[[Any], Float[Tensor, ""]]
 
 
-def compiled(loss: Loss, note: Callable[[str], None]) -> Loss:
+def compiled(loss: Loss, note: Callable[[str], None], device: torch.device = randomness.CPU) -> Loss:
     """The loss compiled for changing shapes, or itself, with a note, where a trivial function already fails."""
     try:
         torch.compile(_trivial, dynamic=True)(torch.zeros(2))
@@ -20,13 +20,14 @@ def compiled(loss: Loss, note: Callable[[str], None]) -> Loss:
         # any failure of the compiler, whatever its type, has the same answer
         note(f"torch.compile does not work here ({_first_line(error)}); training goes on without it")
         return loss
-    return _WithFallback(loss, note)
+    return _WithFallback(loss, note, device)
 
 
 class _WithFallback:
     """Calls the compiled loss until it fails once; then the plain one, with the same random numbers."""
 
-    def __init__(self, loss: Loss, note: Callable[[str], None]) -> None:
+    def __init__(self, loss: Loss, note: Callable[[str], None], device: torch.device = randomness.CPU) -> None:
+        self._device = device
         self._plain = loss
         self._compiled: Loss | None = torch.compile(loss, dynamic=True)
         self._note = note
@@ -34,13 +35,13 @@ class _WithFallback:
     def __call__(self, batch: Any) -> Float[Tensor, ""]:
         if self._compiled is None:
             return self._plain(batch)
-        before = randomness.capture()
+        back = randomness.held(self._device)
         try:
             return self._compiled(batch)
         except torch._dynamo.exc.TorchDynamoException as error:
             self._note(f"torch.compile failed on this model ({_first_line(error)}); training goes on without it")
             self._compiled = None
-            randomness.restore(before)
+            back()
             return self._plain(batch)
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import CheckpointError
+from headwise.labels import visible
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.commits import Writable, commit_file
 from headwise.runs.log import RunLog
@@ -83,6 +84,7 @@ def _publish_average(session: Session, checkpoints: Checkpoints, log: RunLog, gu
     mean = average(models)
     metrics = _scores_of(session, mean, tied, guard)
     value, best = monitored(config, metrics), progress.best_value
+    metrics = finite_only(metrics)
     better = best is not None and (value < best if smaller_is_better(session) else value > best)
     told = f"average of the checkpoints of steps {', '.join(map(str, steps))}: {config.monitor} {value:.4g}, "
     log.note(told + ("better than the best single one, and published" if better else "no better than the best one"))
@@ -143,7 +145,8 @@ def _training_facts(session: Session, outcome: Outcome, reason: str) -> str:
         **{f"SHA-256 of {name}": f"`{digest}`" for name, digest in session.task.assets.digests.items()},
     }
     rows = "".join(f"| {name} | {value} |\n" for name, value in facts.items())
-    return f"## Training\n\n| | |\n|---|---|\n{rows}"
+    notes = "".join(f"* {visible(note)}\n" for note in session.task.assets.notes)
+    return f"## Training\n\n| | |\n|---|---|\n{rows}" + (f"\n## Data\n\n{notes}" if notes else "")
 
 
 def _version() -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from headwise.errors import CheckpointError, ConfigError, DataError, unknown
+from headwise.errors import ConfigError, DataError, unknown
 from headwise.predictors.predictor import Predictor
 from headwise.runs.publish import CONFIG, OWN_FILES, evaluated, read_run
 from headwise.runs.reading import Saved
@@ -17,7 +17,7 @@ from headwise.runs.weights import fitting, load_weights
 from headwise.tasks import registry
 from headwise.tasks.task import Assets
 from headwise.training.randomness import isolated
-from headwise.training.recipe import parse_recipe, read_recipe
+from headwise.training.recipe import Recipe, parse_recipe, read_recipe
 
 _DRAWS = frozenset({"normal_", "uniform_", "bernoulli_", "exponential_", "random_"})
 SPLITS = ("train", "valid", "test")
@@ -31,7 +31,7 @@ def load(folder: str | os.PathLike[str]) -> Predictor[Any, Any, Any]:
 
     Raises: CheckpointError naming the file when nothing good is left.
     """
-    return read_run(Path(folder), lambda text: warnings.warn(text, stacklevel=2), _predictor)
+    return read_run(Path(folder), warned, _predictor)
 
 
 def examples(folder: str | os.PathLike[str], split: str = "test", data: Mapping[str, Any] | None = None) -> list[Any]:
@@ -51,9 +51,7 @@ def examples(folder: str | os.PathLike[str], split: str = "test", data: Mapping[
     if split not in SPLITS:
         raise ConfigError(unknown("split", split, SPLITS))
     path = Path(folder) / CONFIG
-    if not path.is_file():
-        raise CheckpointError(f"{folder}: no such run folder" if not path.parent.is_dir() else f"{path}: missing")
-    recipe = parse_recipe(path.read_bytes(), str(path))
+    recipe = read_run(path.parent, warned, _recipe)
     if data:
         values = recipe.model_dump(mode="json", exclude_none=True)
         changed = {**values.get("data", {}), **data}
@@ -63,6 +61,15 @@ def examples(folder: str | os.PathLike[str], split: str = "test", data: Mapping[
     if not found:
         raise DataError(f"{path}: the recipe has no {split} part; name a file of examples")
     return found
+
+
+def warned(text: str) -> None:
+    """Warns the caller of this file's functions."""
+    warnings.warn(text, stacklevel=4)
+
+
+def _recipe(saved: Saved) -> Recipe:
+    return parse_recipe(saved.files.get(CONFIG, b""), str(saved.folder / CONFIG))
 
 
 class _Undrawn(TorchFunctionMode):
@@ -77,7 +84,7 @@ class _Undrawn(TorchFunctionMode):
 
 
 def _predictor(saved: Saved) -> Predictor[Any, Any, Any]:
-    recipe = parse_recipe(saved.files.get(CONFIG, b""), str(saved.folder / CONFIG))
+    recipe = _recipe(saved)
     files = {name: data for name, data in saved.files.items() if name not in OWN_FILES}
     task = registry.task_type(recipe.task)(recipe, Assets(files))
     name, tensors, metadata = evaluated(saved)

@@ -13,7 +13,7 @@ from headwise.runs.publish import MODEL, publish
 from headwise.runs.tensors import TensorFile
 from headwise.training import numerics
 from headwise.training.compiling import Loss, compiled
-from headwise.training.limits import Budget, Clock
+from headwise.training.limits import Budget, Clock, Used
 from headwise.training.optimizers import learning_rate, set_learning_rate
 from headwise.training.reporter import Reporter
 from headwise.training.session import Session
@@ -39,10 +39,12 @@ class Loop:
         self._budget = Budget(session, clock)
         self._objective: Loss = session.objective
         if self._config.compile:
-            self._objective = compiled(session.objective, log.note)
+            self._objective = compiled(session.objective, log.note, session.device)
         self._parameters = [parameter for parameter in session.model.parameters() if parameter.requires_grad]
         self._device = session.device
-        self._saved: tuple[int, int] | None = None
+        progress = session.progress
+        # a run that goes on stands as its checkpoint does
+        self._saved = (progress.step, progress.validated_step) if progress.step else None
         # the best weights while they are not published
         self._best: TensorFile | None = None
         self._without_tokens = 0
@@ -59,13 +61,14 @@ class Loop:
         try:
             while True:
                 self._stop.check()
-                reason = self._finished()
+                used = self._budget.used()
+                reason = self._finished(used)
                 if self._validation_due(at_end=reason is not None):
                     self._validate()
                 elif reason is not None:
                     break
                 else:
-                    self._step()
+                    self._step(used)
                     self._after_step()
         except Stopped as stopped:
             self.save(retry=False)
@@ -104,9 +107,8 @@ class Loop:
             self._publish(best, retry=retry)
         return True
 
-    def _finished(self) -> str | None:
+    def _finished(self, used: Used) -> str | None:
         progress, config = self.session.progress, self._config
-        used = self._budget.used()
         if used.share >= 1.0:
             return used.limit
         if config.patience and progress.since_best >= config.patience:
@@ -122,9 +124,9 @@ class Loop:
         by_epoch = bool(config.validate_every_epochs) and source.epoch % max(config.validate_every_epochs, 1) == 0
         return at_end or by_step or (between_epochs and by_epoch)
 
-    def _step(self) -> None:
+    def _step(self, used: Used) -> None:
         session, config, begun = self.session, self._config, time.perf_counter()
-        share = self._budget.done(self._budget.used())
+        share = self._budget.done(used)
         taken = session.source.take(config.accumulate)
         # all batches of the step are made first: the loss is divided by the tokens of all of them
         batches = [batch.to(self._device) for batch in taken if batch.num_tokens]

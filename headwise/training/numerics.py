@@ -12,9 +12,6 @@ from headwise.errors import ConfigError, Diverged, MachineError
 from headwise.runs.tensors import not_finite
 from headwise.training.recipe import Recipe
 
-# the two ways in which torch reports that memory is out on this kind of machine
-_OUT_OF_MEMORY = ("DefaultCPUAllocator", "not enough memory")
-
 
 def settled(recipe: Recipe, begun: Recipe | None, note: Callable[[str], None]) -> Recipe:
     """The recipe without `precision = "auto"`: as the run of this folder began, or what is fast here, with a note."""
@@ -22,6 +19,9 @@ def settled(recipe: Recipe, begun: Recipe | None, note: Callable[[str], None]) -
         return recipe
     if begun is not None:
         precision, reason = str(begun.training.precision), "as this run began"
+    elif device(recipe.training.device).type == "cuda":
+        usable = torch.cuda.is_bf16_supported(including_emulation=False)
+        precision, reason = ("bf16", "this GPU has it") if usable else ("fp32", "this GPU has no bfloat16")
     else:
         rates = runtime.gigaflops(torch.float32), runtime.gigaflops(torch.bfloat16)
         precision, reason = runtime.training_precision(*rates)
@@ -111,7 +111,7 @@ def check_finite(tensors: Mapping[str, Tensor], step: int) -> None:
 
 def out_of_memory(error: RuntimeError, step: int, tokens: int, indices: list[list[int]]) -> MachineError | None:
     """The error for a step that did not fit in memory; None for any other error."""
-    if not any(sign in str(error) for sign in _OUT_OF_MEMORY):
+    if not runtime.is_out_of_memory(error):
         return None
     largest = max((len(batch) for batch in indices), default=0)
     return MachineError(

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
@@ -55,11 +56,9 @@ def restore_optimizer(optimizer: Optimizer, model: nn.Module, tensors: Mapping[s
         if slot not in slots:
             raise CheckpointError(f"{name}: '{key}' is nothing that {type(optimizer).__name__} remembers")
         parameter = parameters[owner]
-        wanted = [] if slot == "step" else list(parameter.shape)
-        if list(value.shape) != wanted or not value.is_floating_point():
-            raise CheckpointError(
-                f"{name}: '{key}' is {value.dtype} {list(value.shape)}, not numbers of shape {wanted}"
-            )
+        wanted, kind = ([], torch.float32) if slot == "step" else (list(parameter.shape), parameter.dtype)
+        if list(value.shape) != wanted or value.dtype != kind:
+            raise CheckpointError(f"{name}: '{key}' is {value.dtype} {list(value.shape)}, not {kind} {wanted}")
         optimizer.state[parameter][slot] = value.to(parameter.device)
     for owner, parameter in parameters.items():
         if missing := slots - optimizer.state.get(parameter, dict.fromkeys(slots)).keys():

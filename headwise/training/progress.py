@@ -1,7 +1,7 @@
 """What a run has done so far, as plain numbers that go into every checkpoint."""
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from pydantic import ConfigDict
 
@@ -34,10 +34,6 @@ class Progress:
     since_best: int = 0
     recent_steps: list[int] = field(default_factory=list)
 
-    def finite(self) -> "Progress":
-        """A copy without the metrics that are not finite, which JSON has no number for."""
-        return replace(self, best_metrics=finite_only(self.best_metrics))
-
     def note_loss(self, loss: float, norm: float, tokens: int) -> None:
         """Counts a step that was taken: loss a token, gradient norm, target tokens."""
         self.updates += 1
@@ -55,7 +51,8 @@ class Progress:
 
     def replace_best(self, step: int, value: float | None, metrics: dict[str, float]) -> None:
         """Another model takes the place of a best one that is lost."""
-        self.best_step, self.best_value, self.best_metrics = step, value, dict(metrics)
+        known = value is not None and math.isfinite(value)
+        self.best_step, self.best_value, self.best_metrics = step, value if known else None, finite_only(metrics)
 
     def take_window(self) -> dict[str, float]:
         """Mean loss a token and mean gradient norm since the last call; nothing when every step was skipped."""
@@ -73,7 +70,7 @@ class Progress:
         best = self.best_value
         improved = math.isfinite(value) and (best is None or (value < best if smaller_is_better else value > best))
         if improved:
-            self.best_step, self.best_value, self.best_metrics = self.step, value, dict(metrics)
+            self.best_step, self.best_value, self.best_metrics = self.step, value, finite_only(metrics)
             self.since_best = 0
         else:
             self.since_best += 1
@@ -81,5 +78,5 @@ class Progress:
 
 
 def finite_only(values: dict[str, float]) -> dict[str, float]:
-    """The entries whose numbers are finite."""
+    """The entries whose numbers are finite: JSON has no others."""
     return {name: value for name, value in values.items() if math.isfinite(value)}

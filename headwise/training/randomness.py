@@ -1,7 +1,7 @@
 """The random state that training uses (torch's on CPU and device, Python's): seeded, saved, restored, kept apart."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,13 +34,33 @@ def restore(state: dict[str, Any], device: torch.device = CPU) -> None:
         raise CheckpointError(f"the random state in the checkpoint cannot be restored: {error}") from None
 
 
+def seed_all(seed: int, device: torch.device = CPU) -> None:
+    """Seeds torch's generator of the host and that of the device, and of no other device."""
+    torch.default_generator.manual_seed(seed)
+    if device.type != "cpu":
+        _module(device).manual_seed(seed)
+
+
+def held(device: torch.device = CPU) -> Callable[[], None]:
+    """A function that sets torch's generators, host and device, back to where they are now."""
+    host = torch.get_rng_state()
+    own = None if device.type == "cpu" else _module(device).get_rng_state(device)
+
+    def back() -> None:
+        torch.set_rng_state(host)
+        if own is not None:
+            _module(device).set_rng_state(own, device)
+
+    return back
+
+
 @contextmanager
 def isolated(seed: int, device: torch.device = CPU) -> Iterator[None]:
     """Seeds all generators inside, and leaves them outside as they were."""
     torch_state, python_state = torch.get_rng_state(), random.getstate()
     on_device = None if device.type == "cpu" else _module(device).get_rng_state(device)
     try:
-        torch.manual_seed(seed)
+        seed_all(seed, device)
         random.seed(seed)
         yield
     finally:

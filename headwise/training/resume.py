@@ -74,14 +74,16 @@ def _compare(run: Path, old: Recipe, new: Recipe, notes: list[str]) -> None:
     told = {key: f"{key} was {before!r} and is {after!r} now" for key, (before, after) in changed.items()}
     if refused := [text for key, text in told.items() if key not in MAY_CHANGE]:
         raise ConfigError(
-            f"{run}: was begun with another recipe: {'; '.join(refused)}; put it back, or choose another folder"
+            f"{run}: was begun with another recipe: {'; '.join(refused)}; put it back, or begin "
+            "in another folder (--run)"
         )
     notes.extend(told.values())
 
 
 def _refuse_other_schedule(run: Path, old: Recipe, new: Recipe) -> None:
     """A limit may change, but not without a word where the learning rate is laid out over it."""
-    limits = _LAID_OUT_OVER.get(old.training.schedule, ())
+    schedule = "budget" if old.training.warmup_share else old.training.schedule
+    limits = _LAID_OUT_OVER.get(schedule, ())
     moved = [name for name in limits if getattr(old.training, name) != getattr(new.training, name)]
     if moved:
         was, now = (getattr(training, moved[0]) for training in (old.training, new.training))

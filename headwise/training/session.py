@@ -50,7 +50,7 @@ class Session:
         self.task = task
         self.recipe = recipe
         self.device = numerics.device(training.device)
-        torch.manual_seed(recipe.seed)
+        randomness.seed_all(recipe.seed, self.device)
         self.model = task.build().to(self.device)
         self.objective = Objective(task, self.model)
         self.optimizer = build_optimizer(self.model, training)
@@ -59,7 +59,7 @@ class Session:
         self.progress = Progress()
         self.validates = self.source_of("valid") is not None
         # the random numbers of training follow the seed, whatever building the model drew
-        torch.manual_seed(recipe.seed)
+        randomness.seed_all(recipe.seed, self.device)
 
     def begin(self) -> list[str]:
         """Puts weights that come from elsewhere into the new model; returns what to tell about them."""
@@ -116,7 +116,7 @@ class Session:
 
     def _trainer(self) -> Trainer:
         return Trainer(
-            progress=self.progress.finite(),
+            progress=self.progress,
             sampler=self.source.state(),
             randomness=randomness.capture(self.device),
             machine=machine(self.device),

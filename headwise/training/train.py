@@ -78,8 +78,8 @@ def train(
         overrides: `section.key=value` settings on top of the recipe.
         allow_data_change: go on although the data files are not those that the run began with.
         allow_schedule_change: go on although a limit has changed over which the learning rate is laid out.
-        on_event: called with every event, as a dict whose "event" is step, validation, skipped, checkpoint, average or
-            note.
+        on_event: called with every event, a dict whose "event" is data, step, validation, skipped, checkpoint,
+            average or note.
 
     Raises:
         ConfigError: a wrong recipe, one that is not the folder's, or a folder that is no run folder.
@@ -113,17 +113,18 @@ def _finished(recipe: Recipe, run: Path, stop: StopSignal) -> Run | None:
         published = read_folder(run)
         saved = checkpoints.read(checkpoints.entries()[0])
         old = parse_recipe(published.files.get(CONFIG, b""), str(run / CONFIG))
-    except CheckpointError:
+        data, done = Trainer.read(saved).data, _ended(run, facts)
+    except (CheckpointError, LookupError, TypeError):
         return None
     recipe = settled(recipe, old, lambda _: None)
     if differences(old, recipe).keys() - MAY_MOVE:
         return None
     with stop.breakable():
         task = _prepared(recipe)
-    if changed_data(task, Trainer.read(saved).data):
+    if changed_data(task, data):
         return None
     Display().line(f"{run}: finished before: {facts['reason']} after {facts['step']} steps; there is nothing to do")
-    return _ended(run, facts)
+    return done
 
 
 def _ended(run: Path, facts: Mapping[str, Any]) -> Run:
@@ -154,9 +155,8 @@ def _train(
     saved, recipe = previous(checkpoints, recipe, resume, allowed, notes)
     training = recipe.training
     cut_metrics(run, saved.facts["step"] if saved is not None else -1)
-    display = Display(every_s=training.print_every_s)
-    trackers = open_trackers(run, training.trackers, training.tracker_project, flattened(recipe))
-    log = RunLog(run, display, listeners=trackers, on_event=on_event)
+    trackers = open_trackers(run, training.trackers, training.tracker_project, flattened(recipe), notes.append)
+    log = RunLog(run, Display(every_s=training.print_every_s), listeners=trackers, on_event=on_event)
     with closing(log), runtime.products_as(_products(saved)):
         for note in notes:
             log.note(note)
@@ -178,13 +178,16 @@ def _train(
 
 def _begin(session: Session, log: RunLog, stop: StopSignal) -> None:
     """What comes before the first step of a new run: weights from elsewhere, and what there is to tell."""
-    model = session.model
-    for note in (*session.task.assets.notes, *session.begin(), *unrounded(model, session.recipe.training.precision)):
-        # words and tags of the files stand in them
-        log.note(visible(note))
-    log.note(parts(model))
+    model, training = session.model, session.recipe.training
+    # words and tags of the files stand in them
+    of_data = [visible(note) for note in (*session.task.assets.notes, *session.begin())]
+    log.emit({"event": "data", "step": 0, "notes": of_data})
+    for note in (*of_data, *unrounded(model, training.precision), parts(model)):
+        log.note(note)
     if session.validates:
         check_monitor(session, stop.breakable)
+    elif training.patience or training.average_last:
+        log.note("training.patience and training.average_last do nothing: there is no validation data")
 
 
 def _products(saved: Saved | None) -> str:

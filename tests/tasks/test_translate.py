@@ -204,7 +204,7 @@ def test_counts_of_batches_add_up(make):
 def test_bleu_meets_references_in_the_case_of_the_outputs(make):
     task = make(tokenizer={"lowercase": True}, bleu={"tokenize": "char"})
     translator = task.predictor(built_of(task).eval())
-    assert translator.bleu_options() == {"tokenize": "char", "lowercase": True}
+    assert translator.bleu_options() == ("char", True)
     assert translator.evaluate(task.split("valid").pairs)["bleu_signature"].startswith(
         "nrefs:1|case:lc|eff:no|tok:char"
     )

@@ -279,6 +279,24 @@ def test_a_cpu_budget_counts_earlier_parts_and_the_rate_falls_with_it(tmp_path):
     assert "cannot be repeated bit for bit" in (tmp_path / "run" / "log.txt").read_text()
 
 
+def test_a_score_that_is_no_number_ends_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(ToyTask, "summarise", lambda *_: {"loss": 1.0, "recall": math.nan})
+    run = train(recipe({"max_steps": 10, "average_last": 2}), tmp_path / "run")
+    assert run.metrics == {"loss": 1.0}
+    progress = Progress()
+    progress.replace_best(3, math.nan, {"loss": math.nan, "accuracy": 0.5})
+    assert (progress.best_value, progress.best_metrics) == (None, {"accuracy": 0.5})
+
+
+def test_what_is_odd_about_the_data_is_in_the_metrics_and_on_the_card(tmp_path, monkeypatch):
+    real = ToyTask.prepare
+    monkeypatch.setattr(ToyTask, "prepare", lambda config: replace(real(config), notes=("3 pairs are \x1b too long",)))
+    run = train(recipe({"max_steps": 2}), tmp_path / "run").folder
+    assert _events(run, "data") == [{"event": "data", "step": 0, "notes": ["3 pairs are \\x1b too long"]}]
+    assert (run / "README.md").read_text().endswith("## Data\n\n* 3 pairs are \\x1b too long\n")
+    assert len(_events(run, "data")) == 1
+
+
 def _full_disk(monkeypatch, first, last):
     """The disk refuses the `first` to the `last` checkpoint."""
     real, count = commits.require_space, [0]

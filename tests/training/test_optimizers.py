@@ -125,11 +125,15 @@ def test_a_foreign_state_is_refused():
     }
     restore_optimizer(optimizer, model, whole, "o")
     for wrong, message in (
-        ({"exp_avg:weight": torch.zeros(3)}, r"'exp_avg:weight' is torch.float32 \[3\], not numbers of shape \[5, 3\]"),
+        ({"exp_avg:weight": torch.zeros(3)}, r"'exp_avg:weight' is torch.float32 \[3\], not torch.float32 \[5, 3\]"),
         # a fused step would read past the end of one number
-        ({"exp_avg_sq:weight": torch.zeros(())}, r"'exp_avg_sq:weight' is torch.float32 \[\], not numbers of shape"),
-        ({"exp_avg:weight": torch.zeros(5, 3).long()}, r"'exp_avg:weight' is torch.int64 \[5, 3\], not numbers"),
-        ({"step:weight": torch.zeros(2)}, r"'step:weight' is torch.float32 \[2\], not numbers of shape \[\]"),
+        ({"exp_avg_sq:weight": torch.zeros(())}, r"'exp_avg_sq:weight' is torch.float32 \[\], not torch.float32 \["),
+        ({"exp_avg:weight": torch.zeros(5, 3).long()}, r"'exp_avg:weight' is torch.int64 \[5, 3\], not "),
+        (
+            {"exp_avg:weight": torch.zeros(5, 3).double()},
+            r"'exp_avg:weight' is torch.float64 \[5, 3\], not torch.float3",
+        ),
+        ({"step:weight": torch.zeros(2)}, r"'step:weight' is torch.float32 \[2\], not torch.float32 \[\]"),
         ({"momentum_buffer:weight": torch.zeros(5, 3)}, "'momentum_buffer:weight' is nothing that AdamW remembers"),
     ):
         with pytest.raises(CheckpointError, match=rf"^o: {message}"):

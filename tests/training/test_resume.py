@@ -31,9 +31,9 @@ def _train_with_stops(made, folder, stops, monkeypatch, *, late=0):
     real_loss, real_step = ToyTask.loss, Loop._step
     left = []
 
-    def step(self):
+    def step(self, used):
         left.append(late)
-        real_step(self)
+        real_step(self, used)
         if len(left) == steps_to_stop and left[-1] >= 0:
             # the last step of an epoch has fewer batches
             os.kill(os.getpid(), signal.SIGTERM)
@@ -173,6 +173,13 @@ def test_a_longer_limit_goes_on(tmp_path):
     assert "training.max_steps was 10 and is 20 now" in (tmp_path / "run" / "log.txt").read_text()
     train(recipe({"max_steps": 20}), tmp_path / "whole")
     assert final_digest(tmp_path / "run") == final_digest(tmp_path / "whole")
+
+
+def test_a_warm_up_by_share_is_laid_out_over_every_limit(tmp_path):
+    made = {"schedule": "constant", "warmup_steps": 0, "warmup_share": 0.5, "max_steps": 4}
+    train(recipe(made), tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"training\.max_steps was 4 and is 8 now"):
+        train(recipe({**made, "max_steps": 8}), tmp_path / "run")
 
 
 def test_another_recipe_is_refused_with_its_keys(tmp_path):

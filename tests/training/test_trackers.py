@@ -52,7 +52,17 @@ def test_what_is_not_installed_is_named_with_its_extra(tmp_path, monkeypatch, na
     for module in ("torch.utils.tensorboard", "wandb", "mlflow.tracking", "trackio"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ConfigError, match=rf"{name} needs .*; install it with: pip install 'headwise\[{name}\]'"):
-        open_trackers(tmp_path, (name,), "project", {})
+        open_trackers(tmp_path, (name,), "project", {}, print)
+
+
+def test_a_service_that_does_not_answer_is_left_out(tmp_path, monkeypatch):
+    def unreachable(*_):
+        raise ConnectionError("no route to host")
+
+    monkeypatch.setattr(TRACKERS["wandb"], "__init__", unreachable)
+    told = []
+    assert open_trackers(tmp_path, ("wandb",), "project", {}, told.append) == []
+    assert told == ["wandb gets no events: ConnectionError: no route to host"]
 
 
 def _resumed(folder, name):

@@ -1,0 +1,45 @@
+"""How translations are compared with references: BLEU and chrF with one set of options."""
+
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from pydantic import Field
+
+from headwise import metrics
+from headwise.config import Config
+from headwise.data.text import script_counts
+
+_UNSPACED = ("Han", "Hiragana", "Katakana")
+
+
+class BleuConfig(Config):
+    """How BLEU is computed: sacreBLEU's options."""
+
+    tokenize: Literal["13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores200", "none"] = Field(
+        "13a", description="sacreBLEU's tokenizer: zh for Chinese, ja-mecab for Japanese, char for any script"
+    )
+    lowercase: bool = Field(False, description="compare small letters; so it is too where the target is lowercased")
+
+
+class Scoring(NamedTuple):
+    """sacreBLEU's tokenizer, and whether small letters are compared."""
+
+    tokenize: str
+    lowercase: bool
+
+    def scores(self, outputs: Sequence[str], references: Sequence[str]) -> dict[str, float | str]:
+        """BLEU and chrF with their signatures; warns where the tokenizer takes a whole line for a word."""
+        scripts = list(script_counts(Counter("".join(references))))
+        if self.tokenize == "13a" and scripts[:1] and scripts[0] in _UNSPACED:
+            better = "ja-mecab" if {"Hiragana", "Katakana"} & set(scripts[:3]) else "zh"
+            warnings.warn(
+                f"BLEU with the tokenizer 13a takes a line of {scripts[0]} for one word; set bleu.tokenize = "
+                f'"{better}" in the recipe, or give --tokenize {better}',
+                stacklevel=3,
+            )
+        bleu = metrics.bleu(outputs, references, tokenize=self.tokenize, lowercase=self.lowercase)
+        chrf = metrics.chrf(outputs, references, lowercase=self.lowercase)
+        found: dict[str, float | str] = {"bleu": bleu.value, "bleu_signature": bleu.signature}
+        return found | {"chrf": chrf.value, "chrf_signature": chrf.signature}
