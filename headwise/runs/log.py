@@ -153,6 +153,6 @@ def _plain(value: Any) -> Any:
 def _step_of(line: bytes) -> int | None:
     try:
         step = json.loads(line).get("step")
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return None
     return step if isinstance(step, int) else None

@@ -190,7 +190,9 @@ def test_a_seal_notices_every_changed_byte(tmp_path):
                 read_sealed(path)
     path.write_bytes(data)
     assert read_sealed(path) == {"step": 12, "value": 0.5}
-    for damaged in (b"", b"[]", data + b" ", b"[" * 100_000):
+    # what can be read but never written: NaN, and depths that only the reader manages
+    unwritten = [b'{"step": NaN}', b'{"step": -Infinity}', b'{"step": ' + b"[" * 900 + b"]" * 900 + b"}"]
+    for damaged in (b"", b"[]", data + b" ", b"[" * 100_000, *unwritten):
         path.write_bytes(damaged)
         with pytest.raises(CheckpointError, match=r"best.json: damaged: "):
             read_sealed(path)
@@ -214,7 +216,7 @@ def test_numbers_that_json_has_not_are_damage(tmp_path, number):
         read_manifest(tmp_path)
 
 
-def test_links_and_pipes_are_no_files_of_a_checkpoint(tmp_path):
+def test_links_pipes_and_folders_are_no_files_of_a_checkpoint(tmp_path):
     commit_folder(tmp_path / "step-1", {"a.json": b"{}"}, FACTS)
     target = tmp_path / "step-1" / "a.json"
     target.rename(tmp_path / "a.json")
@@ -230,5 +232,9 @@ def test_links_and_pipes_are_no_files_of_a_checkpoint(tmp_path):
     with pytest.raises(CheckpointError, match=r"a.json: is not a regular file"):
         read_folder(tmp_path / "step-1")
     target.unlink()
+    target.mkdir()
+    with pytest.raises(CheckpointError, match=r"a.json: is not a regular file"):
+        read_folder(tmp_path / "step-1")
+    target.rmdir()
     with pytest.raises(CheckpointError, match=r"a.json: missing"):
         verify(tmp_path / "step-1")

@@ -176,7 +176,7 @@ def test_metrics_are_cut_to_a_step(tmp_path):
     cut_metrics(tmp_path, 5)
     assert not path.exists()
     lines = [json.dumps({"event": "step", "step": step}) for step in (3, 5, 6)]
-    path.write_text("\n".join([*lines, "not json", "[]", '{"event": "st']))
+    path.write_text("\n".join([*lines, "not json", "[]", "[" * 100_000, '{"event": "st']))
     cut_metrics(tmp_path, 5)
     assert path.read_text() == lines[0] + "\n" + lines[1] + "\n"
     cut_metrics(tmp_path, -1)
