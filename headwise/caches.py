@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from headwise.errors import ShapeError
+
 
 class Cache(ABC):
     """The memory of a decoding loop over `rows` = sentences x beams hypotheses, sentence by sentence.
@@ -199,8 +201,11 @@ class Segments:
         self.inputs = inputs
 
     def extend(self, x: Float[Tensor, "batch new d_model"]) -> Float[Tensor, "batch all d_model"]:
-        """The kept inputs, without a graph, followed by the new ones; the last `length` of them are kept."""
-        both = x if self.inputs is None else torch.cat((self.inputs, x), dim=1)
+        """The kept inputs, without a graph, followed by the new ones; the last `length` of them are kept.
+
+        Raises: ShapeError if the kept ones are of another batch or width.
+        """
+        both = x if self.inputs is None else torch.cat((_before(x, self.inputs), x), dim=1)
         self.inputs = both[:, max(0, both.shape[1] - self.length) :].detach()
         return both
 
@@ -226,6 +231,17 @@ def rows_of(sentences: Int[Tensor, "kept"], beams: int) -> Int[Tensor, "rows"]:
     if beams == 1:
         return sentences
     return (sentences[:, None] * beams + torch.arange(beams, device=sentences.device)).flatten()
+
+
+def _before(x: Tensor, kept: Tensor) -> Tensor:
+    """Kept inputs in the type of the new ones: precision may change between two segments, as to validate."""
+    if kept.shape[::2] != x.shape[::2]:
+        batch, width = x.shape[::2]
+        raise ShapeError(
+            f"the memory of earlier segments is {tuple(kept.shape)}, the new segment ({batch}, length, {width}):"
+            " keep the rows of both alike, or start with an empty memory"
+        )
+    return kept.to(x.dtype)
 
 
 def _room(tensor: Tensor, capacity: int) -> Tensor:

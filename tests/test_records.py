@@ -14,7 +14,7 @@ from headwise.attention.masks import Causal, Padding, Table
 from headwise.attention.mechanisms.linformer import Linformer
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.mechanisms.scored import Scored
-from headwise.attention.scores import Additive
+from headwise.attention.scores import Additive, as_score
 from headwise.caches import AttentionStep, KeyValues
 from headwise.errors import ConfigError
 from headwise.layers.attention import MultiHeadAttention
@@ -115,6 +115,41 @@ def test_weights_of_some_heads_and_rows(kind, kv_heads):
             torch.testing.assert_close(layer.weights(heads, rows), whole[:, heads][:, :, rows], **EXACT)
     torch.testing.assert_close(layer.weights(3), whole[:, 3:], **EXACT)
     torch.testing.assert_close(times_values(layer.weights(), layer.value), layer.output, **EXACT)
+
+
+class Twice(nn.Module):
+    """A score whose only matrix has two names: queries and keys are mapped alike."""
+
+    def __init__(self):
+        super().__init__()
+        self.query = self.key = nn.Linear(4, 4)
+
+    def forward(self, query, key):
+        return self.query(query) @ self.key(key).mT
+
+
+def test_looking_leaves_a_matrix_of_two_names_where_it_is():
+    layer, x = MultiHeadAttention(8, 2, Scored(as_score(Twice()))), torch.randn(2, 5, 8)
+    before = list(layer.parameters())
+    with record(layer) as seen:
+        layer(x)
+    expected = next(iter(seen)).weights()
+    assert all(one is two for one, two in zip(layer.parameters(), before, strict=True))
+    with torch.no_grad():
+        layer.mechanism.score.function.key.weight.mul_(2.0)
+    torch.testing.assert_close(next(iter(seen)).weights(), expected, rtol=0, atol=0)
+
+
+def test_strips_made_again_leave_a_matrix_of_two_names_where_it_is():
+    module, x = Scored(as_score(Twice()), kernel="strips"), torch.randn(2, 3, 5, 4)
+    own = module.score.function.key.weight
+    given = {name: torch.randn_like(p).requires_grad_() for name, p in module.named_parameters()}
+    output = torch.func.functional_call(module, given, (Call(x, x, x),), tie_weights=False)
+    found = torch.autograd.grad(output.square().sum(), list(given.values()))
+    assert module.score.function.key.weight is own
+    module.load_state_dict({name: p.detach() for name, p in given.items()}, strict=False)
+    expected = torch.autograd.grad(module(Call(x, x, x)).square().sum(), list(module.parameters()))
+    torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize("options", [{"num_kv_heads": 1}, {"position": "rotary"}, {"score": "additive"}])

@@ -1,6 +1,7 @@
 """What is computed again for the gradient in place of being kept."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +33,34 @@ def bound(module: nn.Module) -> Callable[..., Tensor]:
 
     Under `torch.func.functional_call` a module holds the given parameters only until the call returns.
     """
-    tensors = held(module)
+    tensors = _places(module)
     if not tensors:
         return module
-    return lambda *inputs: torch.func.functional_call(module, tensors, inputs)
+    return lambda *inputs: torch.func.functional_call(module, tensors, inputs, tie_weights=False)
+
+
+def lent(
+    module: nn.Module, tensors: Mapping[str, Tensor], inputs: tuple[Any, ...], options: dict[str, Any] | None = None
+) -> Tensor:
+    """module(*inputs, **options) with these in place of its parameters and buffers; what is tied needs one name.
+
+    `torch.func.functional_call` exchanges what a part with two names holds twice, and gives back the wrong tensor
+    (PyTorch's issue 164759): here every place is exchanged once.
+    """
+    own = held(module)
+    given = {id(own[name]): tensor for name, tensor in tensors.items()}
+    named = {name: given[id(tensor)] for name, tensor in _places(module).items() if id(tensor) in given}
+    output: Tensor = torch.func.functional_call(module, named, inputs, options, tie_weights=False)
+    return output
+
+
+def _places(module: nn.Module) -> dict[str, Tensor]:
+    """The parameters and buffers of every part, each part under one of its names."""
+    found: dict[str, Tensor] = {}
+    for path, part in module.named_modules():
+        own = (
+            *part.named_parameters(path, recurse=False, remove_duplicate=False),
+            *part.named_buffers(path, recurse=False, remove_duplicate=False),
+        )
+        found.update(own)
+    return found

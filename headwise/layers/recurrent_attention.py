@@ -55,7 +55,9 @@ class AdditiveAttention(Mechanism):
     def forward(self, call: Call) -> Float[Tensor, "batch 1 query_len value_dim"]:
         weights = drop(self._weights(call), self.dropout if self.training else 0.0)
         # one query is a sum of few vectors, in half the time of many small products
-        return (weights.mT * call.value).sum(-2, keepdim=True) if call.shape[2] == 1 else weights @ call.value
+        one = call.shape[2] == 1
+        output = (weights.mT * call.value).sum(-2, keepdim=True) if one else weights @ call.value
+        return output.to(call.value.dtype)
 
     def weights(
         self,

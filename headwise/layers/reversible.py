@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headwise.attention.again import can_run_again, held
+from headwise.attention.again import can_run_again, held, lent
 from headwise.attention.dropout import Dropout
 from headwise.attention.masks import Mask
 from headwise.attention.precision import autocast_dtype
@@ -245,7 +245,7 @@ class _Gradients:
         learned = {name: tensor for name, tensor in own.items() if tensor.requires_grad}
         x = x.detach().requires_grad_()
         with torch.enable_grad(), moment.again():
-            output = torch.func.functional_call(branch, own, (x,), options)
+            output = lent(branch, own, (x,), options)
             wanted = [x, *learned.values()]
             d_x, *found = torch.autograd.grad(output, wanted, d_output.to(output.dtype), allow_unused=True)
         for name, gradient in zip(learned, found, strict=True):

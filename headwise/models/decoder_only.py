@@ -6,6 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headwise.caches import Cache, Segments
+from headwise.errors import ShapeError
 from headwise.layers.embeddings import TokenEmbedding
 from headwise.models.transformer import TransformerCache, TransformerDecoder, build_writer, finished
 from headwise.models.transformer_config import DecoderConfig
@@ -57,13 +58,15 @@ class DecoderOnly(nn.Module):
     def segments(self, inputs: Sequence[Float[Tensor, "batch kept d_model"]] = ()) -> list[Segments] | None:
         """The memory of every layer: these inputs of each, or none before the first segment of a text.
 
-        None for a model without a memory.
+        None for a model without a memory. Raises: ShapeError for inputs of another number of layers.
         """
         if not self.memory_len:
             return None
         if not inputs:
             return [Segments(self.memory_len) for _ in self.decoder.blocks]
-        return [Segments(self.memory_len, kept) for kept, _ in zip(inputs, self.decoder.blocks, strict=True)]
+        if len(inputs) != len(self.decoder.blocks):
+            raise ShapeError(f"the model remembers {len(self.decoder.blocks)} layers, got inputs of {len(inputs)}")
+        return [Segments(self.memory_len, kept) for kept in inputs]
 
     def start(self, prompts: Int[Tensor, "sentences length"]) -> TransformerCache:
         """The cache of a decoding loop behind these tokens, which are read in one pass; there may be none."""

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.attention.dropout import drop
-from headwise.attention.precision import uncast, wide
+from headwise.attention.precision import uncast
 from headwise.attention.zeros import zeroed_beyond
 from headwise.config import Config
 from headwise.layers.blocks import Residual
@@ -121,7 +121,8 @@ class BidirectionalEncoder(TokenEncoder):
     ) -> Float[Tensor, "batch length width"]:
         with uncast(x):
             # what comes from under autocast may be half precision, which the cells' weights are not
-            states = zeroed_beyond(wide(x), valid_lens).transpose(0, 1)
+            held = next(self.parameters())
+            states = zeroed_beyond(x.to(held.dtype), valid_lens).transpose(0, 1)
             for number, directions in enumerate(self.layers):
                 assert isinstance(directions, nn.ModuleList)
                 if number:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.func import functional_call
 
+from headwise.attention.again import lent
 from headwise.attention.call import Call
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.precision import uncast
@@ -42,8 +42,7 @@ class RecordedCall:
         Attention by its definition computes what is asked for; other mechanisms may not be cut, and compute all.
         """
         with torch.no_grad(), uncast(self.output):
-            found: Tensor = functional_call(_Reader(self), dict(self.state), (heads, queries, keys))
-        return found
+            return lent(_Reader(self), self.state, (heads, queries, keys))
 
 
 def recorded(

@@ -86,3 +86,14 @@ def test_a_shared_mask_serves_calls_from_other_positions():
     for start in (0, 3):
         found, alone = (attention(Call(query, key, value, mask=mask, query_start=start)) for mask in (shared, Causal()))
         assert torch.equal(found, alone)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("query_len", [1, 5])
+@pytest.mark.parametrize("name", ["none", "lengths"])
+def test_the_output_has_the_type_of_the_values_under_autocast(name, query_len, kind):
+    attention = AdditiveAttention(11)
+    query, key, value = (torch.randn(3, 1, length, 11).to(kind) for length in (query_len, 7, 7))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = attention(Call(query, key, value, mask=MASKS[name]))
+    assert found.dtype == kind

@@ -7,7 +7,7 @@ from devices import seeded
 from headwise.attention.masks import Window
 from headwise.decoding.beam import beam_search
 from headwise.decoding.greedy import greedy
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, ShapeError
 from headwise.layers.decoding import DecodingBlock, for_inference
 from headwise.models.decoder_only import build_decoder
 from headwise.models.transformer_config import DecoderConfig
@@ -139,6 +139,28 @@ def test_segments_of_many_layers_are_one_pass_through_a_window():
     for block in model.decoder.blocks:
         x = block(x, None, mask=Window(4, 0), memory_mask=None)
     torch.testing.assert_close(parts, model.output(model.decoder.norm(x)), **EXACT)
+
+
+@torch.no_grad()
+def test_segments_of_a_wider_type_go_before_new_ones():
+    model, text = build(position="rotary", num_layers=1, memory_len=9), tokens(2, 6)
+    segments = model.segments()
+    model(text[:, :3], segments)
+    rounded = model.float()
+    found, expected = (
+        rounded(text[:, 3:], part) for part in (segments, rounded.segments([segments[0].inputs.float()]))
+    )
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
+def test_segments_that_fit_no_model_are_refused_by_name(untyped):
+    model, text = build(position="rotary", memory_len=9), tokens(2, 6)
+    segments = model.segments()
+    model(text, segments)
+    with pytest.raises(ShapeError, match=r"\(2, 6, 12\), the new segment \(1, length, 12\)"):
+        model(text[:1], segments)
+    with pytest.raises(ShapeError, match="remembers 2 layers, got inputs of 1"):
+        model.segments([segments[0].inputs])
 
 
 def test_nothing_flows_back_into_an_earlier_segment():

@@ -197,3 +197,13 @@ def test_recurrent_layers_read_what_autocast_halved():
     with torch.autocast("cpu", torch.bfloat16):
         found = encoder(x.bfloat16(), lens)
     torch.testing.assert_close(found, encoder(x.bfloat16().float(), lens))
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_recurrent_layers_of_half_precision_read_half_precision(cell):
+    encoder = BidirectionalConfig(cell=cell, d_model=6, hidden_dim=5, num_layers=2).encoder().eval()
+    x, lens = torch.randn(2, 3, 6), torch.tensor([3, 1])
+    expected = encoder(x, lens)
+    found = encoder.bfloat16()(x.bfloat16(), lens)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.float(), expected, rtol=0, atol=0.02)
