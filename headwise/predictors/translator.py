@@ -264,14 +264,17 @@ class Translator(Predictor[str, list[Translation], Pair]):
 
     def _found(self, batch: PairBatch, config: DecodingConfig) -> list[list[Translation]]:
         model, tokenizer = self._decoding_model(config.precision), self.target_tokenizer
+        rules = config.constraints(
+            batch.src_lens.tolist(),
+            bos_id=tokenizer.bos_id,
+            eos_id=tokenizer.eos_id,
+            banned=(tokenizer.pad_id, tokenizer.bos_id, tokenizer.unk_id),
+        )
         found = search(
             model.decoder,
             model.decoder.start(model.encoder(batch.src, batch.src_lens), batch.src_lens),
             config,
-            bos_id=tokenizer.bos_id,
-            eos_id=tokenizer.eos_id,
-            src_lens=batch.src_lens.tolist(),
-            banned=(tokenizer.pad_id, tokenizer.bos_id, tokenizer.unk_id),
+            rules,
         )
         return [[self._translation(hypothesis) for hypothesis in hypotheses] for hypotheses in found]
 
