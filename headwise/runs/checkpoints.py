@@ -152,9 +152,7 @@ class Checkpoints:
             return None
         return facts if entries and facts.get("step") == entries[0].step else None
 
-    def _first_good(
-        self, entries: list[Entry], warn: Callable[[str], None], accept: Callable[[Saved], T]
-    ) -> T | None:
+    def _first_good(self, entries: list[Entry], warn: Callable[[str], None], accept: Callable[[Saved], T]) -> T | None:
         problems: list[str] = []
         for entry in entries:
             try:

@@ -62,9 +62,7 @@ def evaluated(saved: Saved) -> tuple[str, Mapping[str, Any], Mapping[str, str]]:
     return name, tensors, metadata
 
 
-def _from_state(
-    run: Path, problem: CheckpointError, warn: Callable[[str], None], accept: Callable[[Saved], T]
-) -> T:
+def _from_state(run: Path, problem: CheckpointError, warn: Callable[[str], None], accept: Callable[[Saved], T]) -> T:
     try:
         checkpoints = Checkpoints(run)
         found = checkpoints.first_accepted(accept, warn, first=checkpoints.best_step(warn))
