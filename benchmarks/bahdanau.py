@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from headwise import runtime
 from headwise.data.buckets import token_batches
 from headwise.data.files import read_lines
+from headwise.decoding.constraints import constraints
 from headwise.decoding.greedy import greedy
 from headwise.layers.loss import output_loss
 from headwise.metrics import textbook_bleu
@@ -273,7 +274,7 @@ def translate(model: Seq2Seq, corpus: Corpus, sources: list[str]) -> list[str]:
     model.eval()
     src, lens = corpus.src_vocab.rows([source.split() for source in sources])
     cache = model.decoder.start(model.encoder(src, lens), lens)
-    found = greedy(model.decoder, cache, bos_id=BOS, eos_id=EOS, max_len=STEPS)
+    found = greedy(model.decoder, cache, constraints([STEPS] * len(sources), bos_id=BOS, eos_id=EOS))
     return [" ".join(corpus.tgt_vocab.words[token] for token in hypotheses[0].tokens) for hypotheses in found]
 
 

@@ -74,15 +74,9 @@ class Ours:
         lengths = {"min_len": longest, "max_len_a": 0.0, "max_len_b": longest, "max_len": longest} if held else {}
         options = {"method": "beam" if beams > 1 else "greedy", "beam_size": beams, **lengths}
         decoder, lens = _Counted(self.model.decoder), batch.src_lens
-        found = search(
-            decoder,
-            self.model.decoder.start(self.model.encoder(batch.src, lens), lens),
-            DecodingConfig.model_validate(options),
-            bos_id=BOS,
-            eos_id=EOS,
-            src_lens=lens.tolist(),
-            banned=(PAD, BOS, UNK),
-        )
+        config = DecodingConfig.model_validate(options)
+        rules = config.constraints(lens.tolist(), bos_id=BOS, eos_id=EOS, banned=(PAD, BOS, UNK))
+        found = search(decoder, self.model.decoder.start(self.model.encoder(batch.src, lens), lens), config, rules)
         return [hypotheses[0].tokens for hypotheses in found], decoder.steps
 
 

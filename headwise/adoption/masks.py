@@ -37,10 +37,12 @@ def pattern(
     mask_function: MaskFunction | None = None,
     attention_mask: "Tensor | Pattern | None" = None,
     use_vmap: bool = False,
-    device: torch.device | str = "cpu",
     **others: Any,
 ) -> Pattern:
-    """The mask function that transformers is given; it calls it once a forward pass for each kind of layer."""
+    """The mask function that transformers is given; it calls it once a forward pass for each kind of layer.
+
+    Of the others that it passes by name only `device` is asked for, where a table has to be made.
+    """
     from transformers import masking_utils
 
     if isinstance(attention_mask, Pattern):
@@ -51,7 +53,7 @@ def pattern(
         # a function of the model's own need not take index tensors that broadcast
         table = masking_utils.sdpa_mask(
             batch_size, q_length, kv_length, q_offset, kv_offset, function, attention_mask,  # type: ignore[arg-type]
-            allow_is_causal_skip=False, use_vmap=True, device=device
+            allow_is_causal_skip=False, use_vmap=True, device=others.get("device", "cpu")
         )  # fmt: skip
         return Pattern(None if table is None else Table(table))
     mask, padding = translated(function, kv_offset), _padding(attention_mask, kv_length, kv_offset)

@@ -43,12 +43,12 @@ def align(
     """
     import headwise
     from headwise import runtime
-    from headwise.data.readers import read_pairs
+    from headwise.data.readers import Reading, read_pairs
     from headwise.predictors.aligning import Aligning
 
     runtime.apply(fast_products=False)
     how = Aligning(layer, heads_of(heads), shift, diagonal, mutual)
-    pairs = read_pairs(data, target_path=target_data, columns=columns, empty="keep")
+    pairs = read_pairs(data, Reading(columns=columns, empty="keep"), target_path=target_data)
     wanted = None if gold is None else _gold(gold, gold_reversed, pairs)
     kept = _short(pairs, longest, data)
     chosen = [pairs[place] for place in kept]

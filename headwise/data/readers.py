@@ -35,59 +35,32 @@ class Pair:
     line: int
 
 
-def read_pairs(
-    path: str | os.PathLike[str],
-    *,
-    format: str = "auto",
-    target_path: str | os.PathLike[str] | None = None,
-    source_key: str | None = None,
-    target_key: str | None = None,
-    columns: tuple[int, int] | None = None,
-    empty: str = "error",
-    normalize: Normalize = "nfc",
-    max_line_bytes: int = MAX_LINE_BYTES,
-    limit: int | None = None,
-) -> list[Pair]:
-    """Reads sentence pairs; both sides come out cleaned (see `clean`).
-
-    Tab-separated files have no quoting; blank lines are skipped there and in JSON lines. Parallel files are aligned by
-    line, so a blank line there is an empty side.
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How the lines of files become sentence pairs.
 
     Args:
         format: "tsv", "jsonl" or "auto": by the name's ending, else by the first line.
-        target_path: the second of two parallel files; `path` is then the first.
         source_key: the field, or the language under "translation", of JSON lines; "source" if None.
         target_key: the same for the target; "target" if None.
         columns: which columns (from 0) are source and target; None: the file must have exactly two.
         empty: a pair with an empty side is an error, skipped, or kept.
         normalize: the Unicode form, see `clean`.
         max_line_bytes: longer lines are refused, before they fill the memory.
-        limit: stop after this many pairs; two parallel files are still compared to their ends.
 
-    Raises:
-        ConfigError: options that do not fit together.
-        DataError: `file:line: ...`, what is wrong there; two parallel files of different length; no pairs at all.
+    Raises: ConfigError for wrong values.
+
+    >>> Reading(columns=(1, 0)).row("pairs.tsv", "home\\tmaison")[0]("home\\tmaison")
+    ('maison', 'home')
     """
-    how = Reading(format, source_key, target_key, columns, empty, normalize, max_line_bytes)
-    if limit is not None and limit < 1:
-        raise ConfigError(f"limit must be at least 1, got {limit}")
-    pairs = take(strict(scan_pairs(path, target_path, how)), limit, to_end=target_path is not None)
-    if not pairs:
-        raise DataError(f"{os.fspath(path)}: no sentence pairs in it")
-    return pairs
 
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How pairs are read: the options of `read_pairs` by the same names. Raises: ConfigError for wrong values."""
-
-    format: str
-    source_key: str | None
-    target_key: str | None
-    columns: tuple[int, int] | None
-    empty: str
-    normalize: Normalize
-    max_line_bytes: int
+    format: str = "auto"
+    source_key: str | None = None
+    target_key: str | None = None
+    columns: tuple[int, int] | None = None
+    empty: str = "error"
+    normalize: Normalize = "nfc"
+    max_line_bytes: int = MAX_LINE_BYTES
 
     def __post_init__(self) -> None:
         if self.format not in get_args(PairFormat):
@@ -105,6 +78,35 @@ class Reading:
         if self.format == "jsonl" or (self.format == "auto" and is_jsonl(name, first)):
             return lambda text: pair_fields(text, self.source_key, self.target_key), "fields"
         return _tsv_row(self.columns), "columns"
+
+
+def read_pairs(
+    path: str | os.PathLike[str],
+    how: Reading | None = None,
+    *,
+    target_path: str | os.PathLike[str] | None = None,
+    limit: int | None = None,
+) -> list[Pair]:
+    """Reads sentence pairs; both sides come out cleaned (see `clean`).
+
+    Tab-separated files have no quoting; blank lines are skipped there and in JSON lines. Parallel files are aligned by
+    line, so a blank line there is an empty side.
+
+    Args:
+        how: format, columns or keys, what becomes of empty sides; None: a `Reading` as it is by itself.
+        target_path: the second of two parallel files; `path` is then the first.
+        limit: stop after this many pairs; two parallel files are still compared to their ends.
+
+    Raises:
+        ConfigError: options that do not fit together.
+        DataError: `file:line: ...`, what is wrong there; two parallel files of different length; no pairs at all.
+    """
+    if limit is not None and limit < 1:
+        raise ConfigError(f"limit must be at least 1, got {limit}")
+    pairs = take(strict(scan_pairs(path, target_path, how or Reading())), limit, to_end=target_path is not None)
+    if not pairs:
+        raise DataError(f"{os.fspath(path)}: no sentence pairs in it")
+    return pairs
 
 
 def take(items: Iterable[T], limit: int | None, *, to_end: bool = False) -> list[T]:

@@ -1,6 +1,5 @@
 """Beam search: the most probable beginnings side by side."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -8,8 +7,8 @@ import torch
 from torch import Tensor
 
 from headwise.caches import Cache
-from headwise.decoding.constraints import Constraints, allowed_log_probs, constraints
-from headwise.decoding.hypotheses import LENGTH_PENALTY, Hypothesis, StepDecoder, length_norms
+from headwise.decoding.constraints import Constraints, allowed_log_probs
+from headwise.decoding.hypotheses import Hypothesis, StepDecoder, length_norms
 from headwise.decoding.rows import device_of
 from headwise.decoding.top import continuations
 from headwise.errors import ConfigError
@@ -18,17 +17,10 @@ from headwise.errors import ConfigError
 def beam_search(
     decoder: StepDecoder,
     cache: Cache,
+    rules: Constraints,
     *,
-    bos_id: int | Sequence[int],
-    eos_id: int,
-    max_len: int | Sequence[int],
     beam_size: int,
     n_best: int = 1,
-    length_penalty: float = LENGTH_PENALTY,
-    min_len: int | Sequence[int] = 0,
-    no_repeat_ngram: int = 0,
-    banned: Sequence[int] = (),
-    prefix: Sequence[Sequence[int]] | None = None,
 ) -> list[list[Hypothesis]]:
     """The `n_best` hypotheses of each sentence, best first, in the order of the sentences.
 
@@ -45,21 +37,17 @@ def beam_search(
 
     Args:
         cache: what the decoder's `start` returned; it is used up
-        bos_id: the token that the first step reads, one for all sentences or one each
-        max_len: most tokens of a hypothesis, prefix included; one that has them all is not asked for its end
+        rules: lengths, first and last tokens and what else a hypothesis must obey, from `constraints`
         beam_size: hypotheses a sentence that go on, at least `n_best`
-        length_penalty: 0 ranks by log-probability, 1 by its mean over tokens
-        min_len: fewest tokens, prefix included
-        no_repeat_ngram: no n-gram of this many tokens occurs twice in a hypothesis; 0 is off
-        banned: tokens that are never chosen
-        prefix: forced first tokens of each sentence; their log-probabilities count
 
     Raises:
-        ConfigError: for contradicting lengths or sizes, or tokens outside the vocabulary
+        ConfigError: for contradicting sizes, tokens outside the vocabulary or another number of sentences than the
+            cache has
         Diverged: if a logit is NaN or plus infinity
 
     >>> import torch
     >>> from headwise.caches import Cache
+    >>> from headwise.decoding.constraints import constraints
     >>> class Bigrams(Cache):
     ...     sentences = 1
     ...     expand = reorder = keep = lambda self, _: None
@@ -67,23 +55,16 @@ def beam_search(
     ...     probabilities = torch.tensor([[0.0, 0.6, 0.4], [0.5, 0.5, 0.0], [0.9, 0.1, 0.0]])
     ...     def step(self, tokens, cache):
     ...         return self.probabilities[tokens].log()
-    >>> best = beam_search(Table(), Bigrams(), bos_id=0, eos_id=0, max_len=5, beam_size=2, length_penalty=0.0)[0][0]
+    >>> rules = constraints([5], bos_id=0, eos_id=0, length_penalty=0.0)
+    >>> best = beam_search(Table(), Bigrams(), rules, beam_size=2)[0][0]
     >>> best.tokens, round(2.718281828**best.log_prob, 2)
     ([2], 0.36)
     """
     if not 1 <= n_best <= beam_size:
         raise ConfigError(f"n_best ({n_best}) must be from 1 to beam_size ({beam_size})")
-    rules = constraints(
-        cache,
-        bos_id=bos_id,
-        eos_id=eos_id,
-        max_len=max_len,
-        min_len=min_len,
-        no_repeat_ngram=no_repeat_ngram,
-        banned=banned,
-        prefix=prefix,
-    )
-    return _search(decoder, cache, _Beams(rules, beam_size, n_best, length_norms(rules.longest, length_penalty)))
+    rules.check_cache(cache)
+    norms = length_norms(rules.longest, rules.length_penalty)
+    return _search(decoder, cache, _Beams(rules, beam_size, n_best, norms))
 
 
 @torch.inference_mode()
@@ -95,7 +76,7 @@ def _search(decoder: StepDecoder, cache: Cache, beams: "_Beams") -> list[list[Hy
         rows = slice(None, None, beams.size if first else 1)
         logits = decoder.step(torch.from_numpy(beams.tokens[rows]).to(device), cache)
         if first:
-            beams.rules.check(logits, beams.rules.sentences)
+            beams.rules.check_logits(logits, beams.rules.sentences)
         parents, kept = beams.advance(allowed_log_probs(logits, beams.rules, beams.history[rows, : beams.step]))
         if first and beams.size > 1:
             cache.expand(beams.size)

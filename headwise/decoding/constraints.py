@@ -10,12 +10,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headwise.caches import Cache
+from headwise.decoding.hypotheses import LENGTH_PENALTY
 from headwise.errors import ConfigError, Diverged, ShapeError
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Constraints:
-    """The rules of one call, one entry a sentence where they differ between sentences. Made by `constraints`.
+    """The rules of one search, one entry a sentence where they differ between sentences. Made by `constraints`.
 
     A forced beginning comes before every other rule: its tokens may be banned or repeated.
     """
@@ -27,6 +28,7 @@ class Constraints:
     no_repeat_ngram: int
     banned: list[int]
     prefix: list[list[int]]
+    length_penalty: float
     sentences: int = field(init=False)
     # steps: the longest hypothesis, and from where no end is too early and no token forced
     longest: int = field(init=False)
@@ -34,9 +36,15 @@ class Constraints:
     forced_until: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.sentences = len(self.max_len)
-        self.longest, self.early_until = int(self.max_len.max(initial=0)), int(self.min_len.max(initial=0))
-        self.forced_until = max(map(len, self.prefix), default=0)
+        # once a search, not once a step
+        counted = {
+            "sentences": len(self.max_len),
+            "longest": int(self.max_len.max(initial=0)),
+            "early_until": int(self.min_len.max(initial=0)),
+            "forced_until": max(map(len, self.prefix), default=0),
+        }
+        for name, count in counted.items():
+            object.__setattr__(self, name, count)
 
     def keep(self, kept: Int[np.ndarray, "kept"]) -> "Constraints":
         """The rules of these sentences only."""
@@ -44,7 +52,13 @@ class Constraints:
         own = {name: getattr(self, name)[kept] for name in ("bos_id", "min_len", "max_len")}
         return replace(self, prefix=prefix, **own)
 
-    def check(self, logits: Float[Tensor, "rows vocab"], rows: int) -> None:
+    def check_cache(self, cache: Cache) -> None:
+        """Raises: ConfigError if the cache tells another number of sentences."""
+        known = getattr(cache, "sentences", self.sentences)
+        if known != self.sentences:
+            raise ConfigError(f"max_len is for {self.sentences} sentences, but the decoder was started with {known}")
+
+    def check_logits(self, logits: Float[Tensor, "rows vocab"], rows: int) -> None:
         """Raises: ShapeError if a step returned another number of rows, ConfigError for ids beyond the vocabulary."""
         if logits.shape[0] != rows:
             raise ShapeError(f"the decoder returned {logits.shape[0]} rows of logits for {rows} tokens")
@@ -58,38 +72,59 @@ class Constraints:
 
 
 def constraints(
-    cache: Cache,
+    max_len: Sequence[int],
     *,
     bos_id: int | Sequence[int],
     eos_id: int,
-    max_len: int | Sequence[int],
-    min_len: int | Sequence[int],
-    no_repeat_ngram: int,
-    banned: Sequence[int],
-    prefix: Sequence[Sequence[int]] | None,
+    min_len: int | Sequence[int] = 0,
+    no_repeat_ngram: int = 0,
+    banned: Sequence[int] = (),
+    prefix: Sequence[Sequence[int]] | None = None,
+    length_penalty: float = LENGTH_PENALTY,
 ) -> Constraints:
-    """Checks the rules and spreads them over the sentences.
+    """What greedy search, beam search and sampling have in common, checked and spread over the sentences.
 
-    The number of sentences is that of `bos_id`, `max_len`, `min_len` or `prefix`, or else `cache.sentences`.
+    Args:
+        max_len: of each sentence the most tokens of a hypothesis, prefix included; one that has them all is not asked
+            for its end
+        bos_id: the token that the first step reads, one for all sentences or one each
+        min_len: fewest tokens, prefix included, one number for all sentences or one each
+        no_repeat_ngram: no n-gram of this many tokens occurs twice in a hypothesis; 0 is off
+        banned: tokens that are never chosen
+        prefix: forced first tokens of each sentence; their log-probabilities count
+        length_penalty: 0 ranks by log-probability, 1 by its mean over tokens; greedy search and sampling only report
+            the score
 
-    Raises: ConfigError for lengths that contradict each other or the prefix.
+    Raises:
+        ConfigError: for lengths that contradict each other or the prefix, or another number of sentences.
+
+    >>> rules = constraints([5, 8], bos_id=0, eos_id=1, min_len=2)
+    >>> rules.sentences, rules.longest, rules.min_len.tolist()
+    (2, 8, [2, 2])
     """
-    sentences = _sentences(cache, {"bos_id": bos_id, "max_len": max_len, "min_len": min_len, "prefix": prefix})
-    shortest, longest = _spread(min_len, sentences), _spread(max_len, sentences)
-    forced = [list(tokens) for tokens in prefix] if prefix is not None else [[] for _ in range(sentences)]
+    sentences = len(max_len)
+    for name, value in (("bos_id", bos_id), ("min_len", min_len), ("prefix", prefix)):
+        if value is not None and not isinstance(value, int) and len(value) != sentences:
+            raise ConfigError(f"the number of sentences is not clear: max_len {sentences}, {name} {len(value)}")
     if no_repeat_ngram < 0:
         raise ConfigError(f"no_repeat_ngram ({no_repeat_ngram}) must be 0 (off) or more")
-    for sentence in range(sentences):
-        low, high, tokens = int(shortest[sentence]), int(longest[sentence]), forced[sentence]
-        if high < 1 or low < 0:
-            raise ConfigError(f"sentence {sentence}: max_len ({high}) must be 1 or more, min_len ({low}) 0 or more")
-        if low > high:
-            raise ConfigError(f"sentence {sentence}: min_len ({low}) is above max_len ({high})")
-        if len(tokens) > high:
-            raise ConfigError(f"sentence {sentence}: the prefix has {len(tokens)} tokens, max_len allows {high}")
+    shortest, longest = _spread(min_len, sentences), _spread(max_len, sentences)
+    forced = [list(tokens) for tokens in prefix] if prefix is not None else [[] for _ in range(sentences)]
+    for sentence, (low, high, tokens) in enumerate(zip(shortest.tolist(), longest.tolist(), forced, strict=True)):
+        _check_lengths(f"sentence {sentence}", low, high, len(tokens))
         if eos_id in tokens:
             raise ConfigError(f"sentence {sentence}: the prefix contains the end of sentence ({eos_id})")
-    return Constraints(_spread(bos_id, sentences), eos_id, shortest, longest, no_repeat_ngram, list(banned), forced)
+    begins = _spread(bos_id, sentences)
+    return Constraints(begins, eos_id, shortest, longest, no_repeat_ngram, list(banned), forced, length_penalty)
+
+
+def _check_lengths(where: str, low: int, high: int, forced: int) -> None:
+    if high < 1 or low < 0:
+        raise ConfigError(f"{where}: max_len ({high}) must be 1 or more, min_len ({low}) 0 or more")
+    if low > high:
+        raise ConfigError(f"{where}: min_len ({low}) is above max_len ({high})")
+    if forced > high:
+        raise ConfigError(f"{where}: the prefix has {forced} tokens, max_len allows {high}")
 
 
 def allowed_log_probs(
@@ -145,19 +180,6 @@ def _repeats(history: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
     begun = history[:, None, history.shape[1] - size + 1 :]
     rows, places = (grams[:, :, :-1] == begun).all(-1).nonzero()
     return rows, grams[rows, places, -1]
-
-
-def _sentences(cache: Cache, given: dict[str, int | Sequence[int] | Sequence[Sequence[int]] | None]) -> int:
-    counts = {name: len(value) for name, value in given.items() if value is not None and not isinstance(value, int)}
-    known = getattr(cache, "sentences", None)
-    if known is not None:
-        counts["cache"] = known
-    if len(set(counts.values())) > 1:
-        listed = ", ".join(f"{name} {count}" for name, count in counts.items())
-        raise ConfigError(f"the number of sentences is not clear: {listed}")
-    if not counts:
-        raise ConfigError("the cache does not tell its number of sentences; give max_len as one number a sentence")
-    return next(iter(counts.values()))
 
 
 def _spread(value: int | Sequence[int], sentences: int) -> np.ndarray:

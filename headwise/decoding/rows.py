@@ -26,7 +26,7 @@ def device_of(decoder: StepDecoder) -> torch.device:
 
 @torch.inference_mode()
 def follow(
-    decoder: StepDecoder, cache: Cache, rules: Constraints, *, per_sentence: int, choose: Choose, length_penalty: float
+    decoder: StepDecoder, cache: Cache, rules: Constraints, *, per_sentence: int, choose: Choose
 ) -> list[list[Hypothesis]]:
     """Continues `per_sentence` hypotheses of each sentence by the tokens that `choose` takes.
 
@@ -36,7 +36,8 @@ def follow(
     Args:
         choose: (log-probabilities, number of each row in the first batch) -> tokens and their log-probabilities
     """
-    norms = length_norms(rules.longest, length_penalty)
+    rules.check_cache(cache)
+    norms = length_norms(rules.longest, rules.length_penalty)
     device = device_of(decoder)
     rows = _Rows.start(rules, per_sentence)
     results: dict[int, Hypothesis] = {}
@@ -46,7 +47,7 @@ def follow(
     for step in range(rules.longest):
         logits = decoder.step(torch.from_numpy(tokens).to(device), cache)
         if step == 0:
-            rules.check(logits, len(tokens))
+            rules.check_logits(logits, len(tokens))
         chosen, gained = choose(allowed_log_probs(logits, rules, rows.history[:, :step]), rows.number)
         tokens = chosen.cpu().numpy()
         results.update(rows.extend(step, tokens, gained.double().cpu().numpy(), rules.eos_id, norms))

@@ -1,6 +1,5 @@
 """Sampling: tokens are drawn by their probability, sharpened or cut off as asked."""
 
-from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -9,8 +8,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headwise.caches import Cache
-from headwise.decoding.constraints import constraints
-from headwise.decoding.hypotheses import LENGTH_PENALTY, Hypothesis, StepDecoder
+from headwise.decoding.constraints import Constraints
+from headwise.decoding.hypotheses import Hypothesis, StepDecoder
 from headwise.decoding.rows import follow
 from headwise.decoding.top import top
 from headwise.errors import ConfigError
@@ -22,20 +21,13 @@ COLDEST = 1e-30
 def sample(
     decoder: StepDecoder,
     cache: Cache,
+    rules: Constraints,
     *,
-    bos_id: int | Sequence[int],
-    eos_id: int,
-    max_len: int | Sequence[int],
     num_samples: int = 1,
     temperature: float = 1.0,
     top_k: int = 0,
     top_p: float = 1.0,
     generator: torch.Generator | None = None,
-    length_penalty: float = LENGTH_PENALTY,
-    min_len: int | Sequence[int] = 0,
-    no_repeat_ngram: int = 0,
-    banned: Sequence[int] = (),
-    prefix: Sequence[Sequence[int]] | None = None,
 ) -> list[list[Hypothesis]]:
     """`num_samples` independent hypotheses of each sentence, in the order they were drawn.
 
@@ -45,30 +37,32 @@ def sample(
 
     Args:
         cache: what the decoder's `start` returned; it is used up
-        bos_id: the token that the first step reads, one for all sentences or one each
-        max_len: most tokens of a hypothesis, prefix included; one that has them all is not asked for its end
+        rules: lengths, first and last tokens and what else a hypothesis must obey, from `constraints`
         temperature: log-probabilities are divided by it; towards 0 this is greedy search
         top_k: only the k most probable tokens; 0 is all
         top_p: of these only the fewest most probable ones that together have this share (Holtzman et al. 2019,
             arXiv 1904.09751, section 3.1); 1 is all
         generator: of random numbers, on the CPU; None is torch's global one
-        min_len, length_penalty, no_repeat_ngram, banned, prefix: as in `greedy`
 
     Raises:
-        ConfigError: for values out of range, contradicting lengths or tokens outside the vocabulary
+        ConfigError: for values out of range, tokens outside the vocabulary or another number of sentences than the
+            cache has
         Diverged: if a logit is NaN or plus infinity
+
+    >>> from headwise.decoding.constraints import constraints
+    >>> class Bigrams(Cache):
+    ...     sentences = 1
+    ...     expand = reorder = keep = lambda self, _: None
+    >>> class Table:
+    ...     probabilities = torch.tensor([[0.0, 0.7, 0.3], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
+    ...     def step(self, tokens, cache):
+    ...         return self.probabilities[tokens].log()
+    >>> rules, generator = constraints([5], bos_id=0, eos_id=0), torch.Generator().manual_seed(0)
+    >>> drawn = sample(Table(), Bigrams(), rules, num_samples=1000, generator=generator)[0]
+    >>> 650 < sum(hypothesis.tokens == [1] for hypothesis in drawn) < 750
+    True
     """
     _check(num_samples, temperature, top_k, top_p)
-    rules = constraints(
-        cache,
-        bos_id=bos_id,
-        eos_id=eos_id,
-        max_len=max_len,
-        min_len=min_len,
-        no_repeat_ngram=no_repeat_ngram,
-        banned=banned,
-        prefix=prefix,
-    )
     count = rules.sentences * num_samples
 
     def choose(log_probs: Tensor, rows: np.ndarray) -> tuple[Tensor, Tensor]:
@@ -76,7 +70,7 @@ def sample(
         tokens = draw(log_probs, noise.to(log_probs.device), temperature=temperature, top_k=top_k, top_p=top_p)
         return tokens, log_probs.gather(1, tokens.unsqueeze(1)).squeeze(1)
 
-    return follow(decoder, cache, rules, per_sentence=num_samples, choose=choose, length_penalty=length_penalty)
+    return follow(decoder, cache, rules, per_sentence=num_samples, choose=choose)
 
 
 def draw(

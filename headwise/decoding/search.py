@@ -1,8 +1,7 @@
 """How to decode, as a configuration, and the one function that follows it."""
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -11,6 +10,7 @@ from pydantic import Field, model_validator
 from headwise.caches import Cache
 from headwise.config import Config
 from headwise.decoding.beam import beam_search
+from headwise.decoding.constraints import Constraints, constraints
 from headwise.decoding.greedy import greedy
 from headwise.decoding.hypotheses import LENGTH_PENALTY, Hypothesis, StepDecoder
 from headwise.decoding.sampling import sample
@@ -58,51 +58,59 @@ class DecodingConfig(Config):
         """
         return max(1, self.min_len, min(self.max_len, math.floor(self.max_len_a * src_len + self.max_len_b)))
 
+    def constraints(
+        self,
+        src_lens: Sequence[int],
+        *,
+        bos_id: int | Sequence[int],
+        eos_id: int,
+        banned: Sequence[int] = (),
+        prefix: Sequence[Sequence[int]] | None = None,
+    ) -> Constraints:
+        """What `search` is to obey here: the lengths and the rules of this configuration.
+
+        Args:
+            src_lens: source tokens of each sentence; they limit the length
+            bos_id, eos_id, banned, prefix: as in `headwise.decoding.constraints.constraints`
+
+        >>> DecodingConfig().constraints([8, 2], bos_id=0, eos_id=1).max_len.tolist()
+        [22, 13]
+        """
+        return constraints(
+            [self.limit(int(length)) for length in src_lens],
+            bos_id=bos_id,
+            eos_id=eos_id,
+            min_len=self.min_len,
+            no_repeat_ngram=self.no_repeat_ngram,
+            banned=banned,
+            prefix=prefix,
+            length_penalty=self.length_penalty,
+        )
+
 
 def search(
     decoder: StepDecoder,
     cache: Cache,
     config: DecodingConfig,
+    rules: Constraints,
     *,
-    bos_id: int | Sequence[int],
-    eos_id: int,
-    src_lens: Sequence[int],
-    banned: Sequence[int] = (),
-    prefix: Sequence[Sequence[int]] | None = None,
     generator: torch.Generator | None = None,
 ) -> list[list[Hypothesis]]:
     """Decodes as configured: `n_best` hypotheses of each sentence, one if greedy, or `num_samples`.
 
     Args:
         cache: what the decoder's `start` returned; it is used up
-        bos_id: the token that the first step reads, one for all sentences or one each
-        src_lens: source tokens of each sentence; they limit the length
-        banned: tokens that are never chosen
-        prefix: forced first tokens of each sentence
+        rules: what every hypothesis must obey, from `config.constraints`
         generator: of random numbers, for sampling
     """
-    method = _method(config, generator)
-    return method(
+    if config.method == "greedy":
+        return greedy(decoder, cache, rules)
+    if config.method == "beam":
+        return beam_search(decoder, cache, rules, beam_size=config.beam_size, n_best=config.n_best)
+    return sample(
         decoder,
         cache,
-        bos_id=bos_id,
-        eos_id=eos_id,
-        max_len=[config.limit(int(length)) for length in src_lens],
-        min_len=config.min_len,
-        length_penalty=config.length_penalty,
-        no_repeat_ngram=config.no_repeat_ngram,
-        banned=banned,
-        prefix=prefix,
-    )
-
-
-def _method(config: DecodingConfig, generator: torch.Generator | None) -> Callable[..., list[list[Hypothesis]]]:
-    if config.method == "greedy":
-        return greedy
-    if config.method == "beam":
-        return partial(beam_search, beam_size=config.beam_size, n_best=config.n_best)
-    return partial(
-        sample,
+        rules,
         num_samples=config.num_samples,
         temperature=config.temperature,
         top_k=config.top_k,

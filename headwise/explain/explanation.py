@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain.alignment import focus, table
-from headwise.explain.values import FORMATS, KEY, QUERY, SOURCE, TARGET, Drawing
+from headwise.explain.values import FORMATS, Drawing
 
 Heads = int | Sequence[int] | None
 
@@ -136,8 +136,7 @@ class Explanation:
             [self.layers[other].weights for other in beside],
             chosen=[(beside.index(name), head) for head in one.numbers(heads)],
             title=f"{self._title()}\n{self.caption(layer, heads)}",
-            axis_names=_axis_names(one),
-            frame=one.kind == "cross",
+            kind=one.kind,
             keep=_seen(one),
         )
 
@@ -202,9 +201,3 @@ class Explanation:
 
 def _seen(layer: Layer) -> np.ndarray | None:
     return np.tri(len(layer.queries), dtype=bool) if layer.causal else None
-
-
-def _axis_names(layer: Layer) -> tuple[str, str]:
-    if layer.kind == "cross":
-        return TARGET, SOURCE
-    return QUERY, KEY

@@ -27,8 +27,6 @@ def heatmap(
     keep: Bool[Array, "queries keys"] | None = None,
     annotate: bool | None = None,
     maximum: float | None = None,
-    axis_names: tuple[str, str] = (QUERY, KEY),
-    frames: Sequence[tuple[int, int]] = (),
 ) -> Picture:
     """One map of weights, with tokens as labels; zero is the page colour.
 
@@ -40,8 +38,6 @@ def heatmap(
         keep: True where the mask allows a weight; other cells are hatched.
         annotate: write the weights into the cells; by itself only where there are few.
         maximum: the weight at the dark end of the ramp; by itself the largest one shown.
-        axis_names: what rows and columns are.
-        frames: cells (row, column) to frame.
 
     Raises:
         ShapeError: if labels and weights do not fit.
@@ -63,8 +59,7 @@ def heatmap(
     maps.label_columns(axes, tops, cell)
     if numbered:
         maps.number_cells(axes, values, norm, kept)
-    maps.outline(axes, frames)
-    maps.name_axes(axes, *axis_names, title)
+    maps.name_axes(axes, QUERY, KEY, title)
     maps.colour_bar(axes, image, scale, (width, height))
     maps.caption(axes, values, kept)
     return figure
@@ -84,10 +79,11 @@ def alignment(
     'target token (attends from)'
     """
     values = array(weights)
-    strongest = [(row, int(column)) for row, column in enumerate(values.argmax(axis=1))] if values.size else []
-    return heatmap(
-        values, target_tokens, source_tokens, title=title, scale=scale, axis_names=(TARGET, SOURCE), frames=strongest
-    )
+    figure = heatmap(values, target_tokens, source_tokens, title=title, scale=scale)
+    axes = figure.axes[0]
+    maps.outline(axes, strongest(values))
+    maps.name_axes(axes, TARGET, SOURCE, title)
+    return figure
 
 
 def heads(
@@ -169,6 +165,11 @@ def layers_heads(
     maps.name_axes(axes, "", "", ", ".join([title, *notes]) if title else ", ".join(notes))
     maps.colour_bar(axes, image, scale, (across * inches, len(layers) * inches))
     return figure
+
+
+def strongest(values: np.ndarray) -> list[tuple[int, int]]:
+    """The cell (row, column) of the largest weight of each row."""
+    return [(row, int(column)) for row, column in enumerate(values.argmax(axis=1))]
 
 
 def is_numbered(values: np.ndarray) -> bool:

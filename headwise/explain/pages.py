@@ -1,6 +1,7 @@
 """One page about a model: the map of one layer, and below it all heads of all its layers as small maps."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -8,8 +9,8 @@ from matplotlib.axes import Axes
 
 from headwise.explain import maps
 from headwise.explain.canvas import Picture, picture
-from headwise.explain.figures import KEY, QUERY, cell_inches, is_numbered, pooled
-from headwise.explain.values import Array, array
+from headwise.explain.figures import cell_inches, is_numbered, pooled, strongest
+from headwise.explain.values import KEY, QUERY, SOURCE, TARGET, Array, array
 
 SMALL = 1.1  # inches of a small map's side
 WIDEST = 9.0  # inches of a row of small maps
@@ -24,8 +25,7 @@ def page(
     *,
     chosen: Sequence[tuple[int, int]] = (),
     title: str = "",
-    axis_names: tuple[str, str] = (QUERY, KEY),
-    frame: bool = False,
+    kind: Literal["self", "cross"] = "self",
     keep: Bool[Array, "queries keys"] | None = None,
 ) -> Picture:
     """A map of weights with tokens as labels, and a grid of small maps: a row for each layer, a column for each head.
@@ -36,7 +36,8 @@ def page(
         weights: what the large map shows.
         layers: what the small maps show; one array for each layer.
         chosen: (layer, head) of the small maps that the large one is the mean of; they are framed.
-        frame: frames the strongest key of each query.
+        kind: "cross" if rows are of what was written and columns of what was read; then the strongest source token of
+            each target token is framed.
         keep: True where the mask allows a weight; other cells are hatched.
 
     Raises:
@@ -67,9 +68,10 @@ def page(
     maps.label_columns(axes, tops, cell)
     if numbered:
         maps.number_cells(axes, values, norm, kept)
-    if frame:
-        maps.outline(axes, [(row, int(column)) for row, column in enumerate(values.argmax(axis=1))])
-    maps.name_axes(axes, *axis_names, title)
+    if kind == "cross":
+        maps.outline(axes, strongest(values))
+    rows_are, keys_are = (TARGET, SOURCE) if kind == "cross" else (QUERY, KEY)
+    maps.name_axes(axes, rows_are, keys_are, title)
     maps.colour_bar(axes, image, "sqrt", upper)
     maps.caption(axes, values, kept)
     _heads(_placed(figure, left, bottom, lower), [array(layer) for layer in layers], side, chosen)

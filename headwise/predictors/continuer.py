@@ -189,16 +189,13 @@ class Continuer(Predictor[str, list[Continuation], str]):
     ) -> list[list[Continuation]]:
         ids = self.tokenizer
         tokens = torch.tensor(prompts, device=self.model.output.weight.device)
-        found = search(
-            writer,
-            writer.start(tokens[:, :-1]),
-            config,
+        rules = config.constraints(
+            [len(prompt) for prompt in prompts],
             bos_id=[prompt[-1] for prompt in prompts],
             eos_id=ids.eos_id,
-            src_lens=[len(prompt) for prompt in prompts],
             banned=(ids.pad_id, ids.bos_id, ids.unk_id, ids.eos_id),
-            generator=self._generator,
         )
+        found = search(writer, writer.start(tokens[:, :-1]), config, rules, generator=self._generator)
         return [
             [Continuation(ids.decode(one.tokens), one.score, one.log_prob, one.tokens) for one in hypotheses]
             for hypotheses in found

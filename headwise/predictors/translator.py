@@ -254,16 +254,11 @@ class Translator(Predictor[str, list[Translation], Pair]):
         return found
 
     def _found(self, batch: PairBatch, config: DecodingConfig) -> list[list[Translation]]:
-        model, tokenizer = self._decoding_model(config.precision), self.target_tokenizer
-        found = search(
-            model.decoder,
-            model.decoder.start(model.encoder(batch.src, batch.src_lens), batch.src_lens),
-            config,
-            bos_id=tokenizer.bos_id,
-            eos_id=tokenizer.eos_id,
-            src_lens=batch.src_lens.tolist(),
-            banned=(tokenizer.pad_id, tokenizer.bos_id, tokenizer.unk_id),
-        )
+        model, ids = self._decoding_model(config.precision), self.target_tokenizer
+        banned = ids.pad_id, ids.bos_id, ids.unk_id
+        rules = config.constraints(batch.src_lens.tolist(), bos_id=ids.bos_id, eos_id=ids.eos_id, banned=banned)
+        cache = model.decoder.start(model.encoder(batch.src, batch.src_lens), batch.src_lens)
+        found = search(model.decoder, cache, config, rules)
         return [[self._translation(hypothesis) for hypothesis in hypotheses] for hypotheses in found]
 
     def _decoding_model(self, precision: Precision) -> Seq2Seq:

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from headwise.data.batches import Ragged, collate
 from headwise.data.corpus import data_cache, resolve
-from headwise.data.readers import read_pairs
+from headwise.data.readers import Reading, read_pairs
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import ConfigError, DataError
 
@@ -103,7 +103,7 @@ def load_data_nmt(
     file = resolve(os.fspath(path))
     if not file.exists():
         raise DataError(f"{path}: no such file, nor in the data cache {data_cache()}; {ADVICE}")
-    pairs = read_pairs(file, columns=(0, 1), limit=num_examples)
+    pairs = read_pairs(file, Reading(columns=(0, 1)), limit=num_examples)
     sides = [pair.source for pair in pairs], [pair.target for pair in pairs]
     src_vocab, tgt_vocab = (Vocab(texts, min_freq=2) for texts in sides)
     src, tgt = (vocab.encode(texts, num_steps) for vocab, texts in zip((src_vocab, tgt_vocab), sides, strict=True))

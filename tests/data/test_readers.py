@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwise.data.readers import Pair, read_pairs
+from headwise.data.readers import Pair, Reading, read_pairs
 from headwise.data.text import clean
 from headwise.errors import ConfigError, DataError
 
@@ -31,9 +31,9 @@ def sides(pairs):
     return [(pair.source, pair.target) for pair in pairs]
 
 
-def refused(path, message, error=DataError, **options):
+def refused(path, message, error=DataError, *, target_path=None, limit=None, **options):
     with pytest.raises(error, match=message) as caught:
-        read_pairs(path, **options)
+        read_pairs(path, Reading(**options), target_path=target_path, limit=limit)
     assert len(str(caught.value).splitlines()) == 1
 
 
@@ -52,7 +52,7 @@ def test_quotes_mean_nothing(tmp_path):
 
 @pytest.mark.parametrize(("columns", "expected"), [((0, 1), ("a", "b")), ((2, 0), ("c", "a"))])
 def test_columns(tmp_path, columns, expected):
-    assert sides(read_pairs(write(tmp_path, "a\tb\tc\td\n"), columns=columns)) == [expected]
+    assert sides(read_pairs(write(tmp_path, "a\tb\tc\td\n"), Reading(columns=columns))) == [expected]
 
 
 def test_attribution_column_asks_for_columns(tmp_path):
@@ -86,8 +86,8 @@ def test_bad_columns(tmp_path, columns):
 def test_empty_sides(tmp_path, text, side):
     path = write(tmp_path, f"a\tb\n{text}\n")
     refused(path, rf"pairs\.tsv:2: {side} empty; fill it or remove the line$")
-    assert len(read_pairs(path, empty="skip")) == 1
-    assert len(read_pairs(path, empty="keep")) == 2
+    assert len(read_pairs(path, Reading(empty="skip"))) == 1
+    assert len(read_pairs(path, Reading(empty="keep"))) == 2
 
 
 def test_limit_stops_reading(tmp_path):
@@ -104,8 +104,8 @@ def test_no_pairs(tmp_path, data):
 def test_normalisation_is_the_readers(tmp_path):
     path = write(tmp_path, "cafe\u0301\t①\n")
     assert sides(read_pairs(path)) == [("café", "①")]
-    assert sides(read_pairs(path, normalize="nfkc")) == [("café", "1")]
-    assert sides(read_pairs(path, normalize="none")) == [("cafe\u0301", "①")]
+    assert sides(read_pairs(path, Reading(normalize="nfkc"))) == [("café", "1")]
+    assert sides(read_pairs(path, Reading(normalize="none"))) == [("cafe\u0301", "①")]
 
 
 def test_faults_of_the_text_have_a_place(tmp_path):
@@ -168,7 +168,7 @@ def test_misaligned_files_name_both_counts(tmp_path, lines, others, limit):
 def test_blank_lines_of_parallel_files_are_empty_sides(tmp_path, one, other, side):
     source, target = write(tmp_path, one, "x.en"), write(tmp_path, other, "x.fr")
     refused(source, rf"x\.en:2: the {side} empty", target_path=target)
-    kept = read_pairs(source, target_path=target, empty="skip")
+    kept = read_pairs(source, Reading(empty="skip"), target_path=target)
     assert 2 not in [pair.line for pair in kept]
 
 
@@ -192,12 +192,12 @@ def test_flat(tmp_path):
 
 def test_flat_with_keys(tmp_path):
     path = write(tmp_path, '{"en": "Go.", "fr": "Va !"}', "x.jsonl")
-    assert sides(read_pairs(path, source_key="fr", target_key="en")) == [("Va !", "Go.")]
+    assert sides(read_pairs(path, Reading(source_key="fr", target_key="en"))) == [("Va !", "Go.")]
 
 
 def test_nested_translation(tmp_path):
     path = write(tmp_path, '{"id": 3, "translation": {"en": "Go.", "fr": "Va !"}}', "x.json")
-    assert sides(read_pairs(path, source_key="en", target_key="fr")) == [("Go.", "Va !")]
+    assert sides(read_pairs(path, Reading(source_key="en", target_key="fr"))) == [("Go.", "Va !")]
 
 
 @pytest.mark.parametrize("text", ['{"en": "a", "fr": "b"}', '{"translation": {"en": "a", "fr": "b"}}'])
@@ -212,7 +212,7 @@ def test_two_fields_without_keys_say_what_to_do(tmp_path, text):
 def test_content_decides_where_the_name_does_not(tmp_path):
     assert sides(read_pairs(write(tmp_path, '\n{"source": "a", "target": "b"}\n', "x.txt"))) == [("a", "b")]
     assert sides(read_pairs(write(tmp_path, "{a\tb}\n", "x.tsv"))) == [("{a", "b}")]
-    assert sides(read_pairs(write(tmp_path, "{a\tb}\n", "x.txt"), format="tsv")) == [("{a", "b}")]
+    assert sides(read_pairs(write(tmp_path, "{a\tb}\n", "x.txt"), Reading(format="tsv"))) == [("{a", "b}")]
     assert sides(read_pairs(write(tmp_path, gzip.compress(b'{"source": "a", "target": "b"}'), "x.JSONL.gz"))) == [
         ("a", "b")
     ]
@@ -272,7 +272,9 @@ def test_jsonl_round_trip(tmp_path_factory, pairs, nested, ascii):
     records = [{"translation": row} if nested else row for row in rows]
     lines = "".join(json.dumps(record, ensure_ascii=ascii) + "\n" for record in records)
     path.write_text(lines, encoding="utf-8", newline="\n")
-    assert sides(read_pairs(path, source_key="en", target_key="fr")) == [(clean(a), clean(b)) for a, b in pairs]
+    assert sides(read_pairs(path, Reading(source_key="en", target_key="fr"))) == [
+        (clean(a), clean(b)) for a, b in pairs
+    ]
 
 
 # any bytes

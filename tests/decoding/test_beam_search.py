@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toys import BOS, EOS, Given, Logits, Prefixes, Table, exhaustive
+from toys import BOS, EOS, Given, Logits, Prefixes, Table, exhaustive, rules_for
 
 from headwise.decoding import beam
 from headwise.decoding.beam import beam_search
@@ -26,14 +26,14 @@ COURSE_BOOK = Given(
 )
 
 
-def run(sentences, *, max_len=5, beam_size=3, **options):
-    cache = Prefixes(len(sentences))
-    return beam_search(Table(sentences), cache, bos_id=BOS, eos_id=EOS, max_len=max_len, beam_size=beam_size, **options)
+def run(sentences, *, max_len=5, beam_size=3, n_best=1, **options):
+    cache, rules = Prefixes(len(sentences)), rules_for(sentences, max_len, **options)
+    return beam_search(Table(sentences), cache, rules, beam_size=beam_size, n_best=n_best)
 
 
 def test_the_example_of_the_course_book():
     # P(A)=.6 P(x|A)=.55, P(B)=.4 P(x|B)=.9: the greedy path has .33, the best .36
-    best = greedy(Table([COURSE_BOOK]), Prefixes(1), bos_id=BOS, eos_id=EOS, max_len=5)[0][0]
+    best = greedy(Table([COURSE_BOOK]), Prefixes(1), rules_for([COURSE_BOOK], 5))[0][0]
     assert best.tokens == [2, 4]
     assert math.exp(best.log_prob) == pytest.approx(0.33, abs=1e-12)
     first, second = run([COURSE_BOOK], beam_size=2, n_best=2)[0]
@@ -48,8 +48,7 @@ def test_one_beam_is_greedy(seed, alpha, levels, dtype):
     sentences = [Logits(seed + i, 7, levels=levels, dtype=dtype) for i in range(3)]
     limits = [5, 1, 8]
     one = run(sentences, max_len=limits, beam_size=1, length_penalty=alpha)
-    cache = Prefixes(3)
-    assert one == greedy(Table(sentences), cache, bos_id=BOS, eos_id=EOS, max_len=limits, length_penalty=alpha)
+    assert one == greedy(Table(sentences), Prefixes(3), rules_for(sentences, limits, length_penalty=alpha))
 
 
 @given(seed=SEEDS, alpha=ALPHAS, holes=st.sampled_from([0.0, 0.3]), shortest=st.integers(0, 2))
@@ -106,7 +105,7 @@ def test_stopping_early_changes_nothing_and_n_best_are_sorted(seed, alpha, size,
 def test_the_bound_saves_steps():
     sure = Given(5, {(): {EOS: 0.9, 2: 0.1}, (2,): {3: 1.0}})
     cache = Prefixes(1)
-    beam_search(Table([sure]), cache, bos_id=BOS, eos_id=EOS, max_len=50, beam_size=3, length_penalty=0.0)
+    beam_search(Table([sure]), cache, rules_for([sure], 50, length_penalty=0.0), beam_size=3)
     assert cache.length == 1
 
 
@@ -125,9 +124,8 @@ def test_finished_sentences_leave_the_batch_and_settled_beams_are_not_reordered(
     short = Given(5, {(): {EOS: 1.0}})
     long = Given(5, {(2,) * n: {2: 1.0} for n in range(6)})
     cache = Prefixes(3)
-    results = beam_search(
-        Table([short, long, short]), cache, bos_id=BOS, eos_id=EOS, max_len=6, beam_size=2, length_penalty=1.0
-    )
+    sentences = [short, long, short]
+    results = beam_search(Table(sentences), cache, rules_for(sentences, 6, length_penalty=1.0), beam_size=2)
     assert [hypotheses[0].tokens for hypotheses in results] == [[], [2] * 6, []]
     # the first step is shared by the hypotheses of a sentence
     assert cache.sizes == [3, 2, 2, 2, 2, 2]

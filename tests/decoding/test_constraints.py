@@ -4,29 +4,30 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from toys import BOS, EOS, Given, Logits, Prefixes, Table
+from toys import BOS, EOS, Given, Logits, Prefixes, Table, rules_for
 
 from headwise.caches import Cache
 from headwise.decoding.beam import beam_search
+from headwise.decoding.constraints import constraints
 from headwise.decoding.forced import forced_scores
 from headwise.decoding.greedy import greedy
 from headwise.decoding.sampling import sample
 from headwise.errors import ConfigError, Diverged, ShapeError
 
-IDS = {"bos_id": BOS, "eos_id": EOS}
-
 
 def by_beam(sentences, **options):
-    return beam_search(Table(sentences), Prefixes(len(sentences)), beam_size=3, n_best=3, **IDS, **options)
+    rules = rules_for(sentences, **options)
+    return beam_search(Table(sentences), Prefixes(len(sentences)), rules, beam_size=3, n_best=3)
 
 
 def by_greedy(sentences, **options):
-    return greedy(Table(sentences), Prefixes(len(sentences)), **IDS, **options)
+    return greedy(Table(sentences), Prefixes(len(sentences)), rules_for(sentences, **options))
 
 
 def by_sampling(sentences, **options):
     generator = torch.Generator().manual_seed(0)
-    return sample(Table(sentences), Prefixes(len(sentences)), num_samples=3, generator=generator, **IDS, **options)
+    rules = rules_for(sentences, **options)
+    return sample(Table(sentences), Prefixes(len(sentences)), rules, num_samples=3, generator=generator)
 
 
 methods = pytest.mark.parametrize("decode", [by_greedy, by_beam, by_sampling])
@@ -122,12 +123,12 @@ def test_nowhere_to_go_ends_unfinished(decode):
 @pytest.mark.parametrize("eos_id", [0, 4])
 def test_a_dead_end_is_no_end_of_sentence(eos_id):
     nowhere = [lambda prefix: torch.full((5,), -math.inf)]
-    rules = {"bos_id": 2, "eos_id": eos_id, "max_len": 3}
+    rules = rules_for(nowhere, 3, bos_id=2, eos_id=eos_id)
     for hypotheses in (
-        *greedy(Table(nowhere), Prefixes(1), **rules),
-        *beam_search(Table(nowhere), Prefixes(1), beam_size=2, **rules),
-        *sample(Table(nowhere), Prefixes(1), **rules),
-        *sample(Table(nowhere), Prefixes(1), top_p=0.5, **rules),
+        *greedy(Table(nowhere), Prefixes(1), rules),
+        *beam_search(Table(nowhere), Prefixes(1), rules, beam_size=2),
+        *sample(Table(nowhere), Prefixes(1), rules),
+        *sample(Table(nowhere), Prefixes(1), rules, top_p=0.5),
     ):
         assert [(h.tokens, h.finished, h.log_prob) for h in hypotheses] == [([], False, 0.0)]
 
@@ -163,16 +164,12 @@ class Silent(Cache):
     reorder = keep = expand
 
 
-def test_the_number_of_sentences_comes_from_max_len_if_the_cache_does_not_tell():
+def test_a_cache_need_not_tell_its_number_of_sentences():
     class Constant:
         def step(self, tokens, cache):
             return torch.tensor([[0.0, 2.0, 1.0]]).expand(len(tokens), 3)
 
-    assert len(greedy(Constant(), Silent(), max_len=[3, 3], **IDS)) == 2
-    with pytest.raises(
-        ConfigError, match="the cache does not tell its number of sentences; give max_len as one number"
-    ):
-        greedy(Constant(), Silent(), max_len=3, **IDS)
+    assert len(greedy(Constant(), Silent(), constraints([3, 3], bos_id=BOS, eos_id=EOS))) == 2
 
 
 @pytest.mark.parametrize(
@@ -186,7 +183,10 @@ def test_the_number_of_sentences_comes_from_max_len_if_the_cache_does_not_tell()
         ({"max_len": 5, "prefix": [[2], [9]]}, "token 9 is outside the vocabulary of 7 tokens"),
         ({"max_len": 5, "banned": [-1]}, "token -1 is outside the vocabulary of 7 tokens"),
         ({"max_len": 5, "no_repeat_ngram": -2}, r"no_repeat_ngram \(-2\) must be 0 \(off\) or more"),
-        ({"max_len": [5, 5, 5]}, "the number of sentences is not clear: max_len 3, cache 2"),
+        ({"max_len": 5, "min_len": [1]}, "the number of sentences is not clear: max_len 2, min_len 1"),
+        ({"max_len": 5, "prefix": [[2]]}, "the number of sentences is not clear: max_len 2, prefix 1"),
+        ({"max_len": 5, "bos_id": [0] * 3}, "the number of sentences is not clear: max_len 2, bos_id 3"),
+        ({"max_len": [5, 5, 5]}, "max_len is for 3 sentences, but the decoder was started with 2"),
     ],
 )
 @methods
@@ -207,4 +207,4 @@ def test_a_decoder_with_the_wrong_number_of_rows_is_an_error():
             return torch.zeros(len(tokens) + 1, 5)
 
     with pytest.raises(ShapeError, match="the decoder returned 3 rows of logits for 2 tokens"):
-        greedy(Wrong(), Prefixes(2), max_len=3, **IDS)
+        greedy(Wrong(), Prefixes(2), constraints([3, 3], bos_id=BOS, eos_id=EOS))

@@ -4,6 +4,7 @@ from toys import BOS, EOS, Logits, Prefixes, Table
 
 from headwise.config import build
 from headwise.decoding.beam import beam_search
+from headwise.decoding.constraints import constraints
 from headwise.decoding.greedy import greedy
 from headwise.decoding.sampling import sample
 from headwise.decoding.search import DecodingConfig, search
@@ -15,25 +16,24 @@ SENTENCES = [Logits(i, 9) for i in range(3)]
 
 def by_config(generator=None, prefix=None, **values):
     config = DecodingConfig(max_len_a=2.0, max_len_b=1.0, max_len=6, **values)
-    return search(
-        Table(SENTENCES), Prefixes(3), config, src_lens=[1, 2, 9], banned=[3], prefix=prefix, generator=generator, **IDS
-    )
+    rules = config.constraints([1, 2, 9], banned=[3], prefix=prefix, **IDS)
+    return search(Table(SENTENCES), Prefixes(3), config, rules, generator=generator)
 
 
-COMMON = {"max_len": [3, 5, 6], "min_len": 2, "length_penalty": 0.5, "no_repeat_ngram": 2, "banned": [3], **IDS}
 SET = {"min_len": 2, "length_penalty": 0.5, "no_repeat_ngram": 2}
 
 
 def test_search_does_what_the_function_does():
     prefix = [[2], [], [4, 4]]
+    rules = constraints([3, 5, 6], banned=[3], prefix=prefix, **IDS, **SET)
     found = by_config(beam_size=4, n_best=3, prefix=prefix, **SET)
-    assert found == beam_search(Table(SENTENCES), Prefixes(3), beam_size=4, n_best=3, prefix=prefix, **COMMON)
+    assert found == beam_search(Table(SENTENCES), Prefixes(3), rules, beam_size=4, n_best=3)
     found = by_config(method="greedy", prefix=prefix, **SET)
-    assert found == greedy(Table(SENTENCES), Prefixes(3), prefix=prefix, **COMMON)
+    assert found == greedy(Table(SENTENCES), Prefixes(3), rules)
     options = {"num_samples": 3, "temperature": 1.5, "top_k": 4, "top_p": 0.9}
     found = by_config(torch.Generator().manual_seed(1), method="sample", prefix=prefix, **options, **SET)
     generator = torch.Generator().manual_seed(1)
-    assert found == sample(Table(SENTENCES), Prefixes(3), generator=generator, prefix=prefix, **options, **COMMON)
+    assert found == sample(Table(SENTENCES), Prefixes(3), rules, generator=generator, **options)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from headwise.caches import Cache
 from headwise.decoding.beam import beam_search
+from headwise.decoding.constraints import constraints
 from headwise.decoding.forced import forced_scores
 from headwise.decoding.greedy import greedy
 from headwise.decoding.sampling import sample
@@ -57,8 +58,8 @@ def hidden():
 
 
 def test_scores_are_those_of_forced_decoding(decoder, hidden):
-    options = {"max_len": [9, 4, 15, 15, 1], "beam_size": 4, "n_best": 4, "no_repeat_ngram": 3, **IDS}
-    for i, hypotheses in enumerate(beam_search(decoder, State(hidden), **options)):
+    rules = constraints([9, 4, 15, 15, 1], no_repeat_ngram=3, **IDS)
+    for i, hypotheses in enumerate(beam_search(decoder, State(hidden), rules, beam_size=4, n_best=4)):
         targets = [h.tokens + [EOS] * h.finished for h in hypotheses]
         forced = forced_scores(decoder, State(hidden[i].repeat(len(targets), 1)), targets, bos_id=BOS)
         assert [len(scores) for scores in forced] == [len(target) for target in targets]
@@ -67,10 +68,10 @@ def test_scores_are_those_of_forced_decoding(decoder, hidden):
 
 
 def test_batch_is_single_and_order_does_not_matter(decoder, hidden):
-    options = {"max_len": 12, "beam_size": 4, "n_best": 4, **IDS}
-    together = beam_search(decoder, State(hidden), **options)
-    reversed_ = beam_search(decoder, State(hidden.flip(0)), **options)[::-1]
-    alone = [beam_search(decoder, State(row[None]), **options)[0] for row in hidden]
+    options, rules = {"beam_size": 4, "n_best": 4}, constraints([12] * 5, **IDS)
+    together = beam_search(decoder, State(hidden), rules, **options)
+    reversed_ = beam_search(decoder, State(hidden.flip(0)), rules, **options)[::-1]
+    alone = [beam_search(decoder, State(row[None]), constraints([12], **IDS), **options)[0] for row in hidden]
     assert len({len(h.tokens) for hypotheses in together for h in hypotheses}) > 2
     for a, b, c in zip(together, reversed_, alone, strict=True):
         assert [h.tokens for h in a] == [h.tokens for h in b] == [h.tokens for h in c]
@@ -78,14 +79,15 @@ def test_batch_is_single_and_order_does_not_matter(decoder, hidden):
 
 
 def test_one_beam_is_greedy_and_so_is_one_likely_token(decoder, hidden):
-    best = greedy(decoder, State(hidden), max_len=12, **IDS)
-    assert beam_search(decoder, State(hidden), max_len=12, beam_size=1, **IDS) == best
-    assert sample(decoder, State(hidden), max_len=12, top_k=1, **IDS) == best
+    rules = constraints([12] * 5, **IDS)
+    best = greedy(decoder, State(hidden), rules)
+    assert beam_search(decoder, State(hidden), rules, beam_size=1) == best
+    assert sample(decoder, State(hidden), rules, top_k=1) == best
 
 
 def test_no_graph_is_built(decoder, hidden):
     cache = State(hidden)
-    greedy(decoder, cache, max_len=3, **IDS)
+    greedy(decoder, cache, constraints([3] * 5, **IDS))
     assert cache.hidden.is_inference()
 
 

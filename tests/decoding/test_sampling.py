@@ -6,8 +6,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from toys import BOS, EOS, Given, Logits, Prefixes, Table
+from toys import BOS, EOS, Given, Logits, Prefixes, Table, rules_for
 
+from headwise.decoding.constraints import constraints
 from headwise.decoding.greedy import greedy
 from headwise.decoding.sampling import draw, sample
 from headwise.errors import ConfigError
@@ -17,7 +18,8 @@ IDS = {"bos_id": BOS, "eos_id": EOS}
 
 def run(sentences, *, seed=0, max_len=6, **options):
     generator = torch.Generator().manual_seed(seed)
-    return sample(Table(sentences), Prefixes(len(sentences)), max_len=max_len, generator=generator, **IDS, **options)
+    rules = rules_for(sentences, max_len)
+    return sample(Table(sentences), Prefixes(len(sentences)), rules, generator=generator, **options)
 
 
 def far(counts: torch.Tensor, probabilities: torch.Tensor) -> float:
@@ -37,7 +39,7 @@ def test_the_same_seed_gives_the_same_samples():
 def test_without_a_generator_the_global_seed_counts():
     def once():
         torch.manual_seed(5)
-        return sample(Table([Logits(0, 12)]), Prefixes(1), max_len=6, **IDS)
+        return sample(Table([Logits(0, 12)]), Prefixes(1), constraints([6], **IDS))
 
     assert once() == once()
 
@@ -46,7 +48,7 @@ def test_draws_are_the_host_s_whatever_the_default_device_is():
     logits = torch.randn(2, 12)
     decoder = SimpleNamespace(step=lambda tokens, cache: logits[: tokens.shape[0]])
     with torch.device("meta"):
-        assert len(sample(decoder, Prefixes(1), max_len=3, num_samples=2, **IDS)[0]) == 2
+        assert len(sample(decoder, Prefixes(1), constraints([3], **IDS), num_samples=2)[0]) == 2
 
 
 def test_whole_hypotheses_have_their_probability():
@@ -110,13 +112,13 @@ def test_top_p_stops_at_the_token_that_reaches_it():
 def test_the_sharpest_cut_is_greedy(options, seed, levels):
     sentences = [Logits(seed + i, 9, levels=levels) for i in range(3)]
     drawn = run(sentences, **options)
-    assert drawn == greedy(Table(sentences), Prefixes(3), max_len=6, **IDS)
+    assert drawn == greedy(Table(sentences), Prefixes(3), constraints([6] * 3, **IDS))
 
 
 @given(seed=st.integers(0, 10**6), temperature=st.sampled_from([1e-4, 1e-20, 1e-300]))
 def test_low_temperature_is_greedy(seed, temperature):
     sentences = [Logits(seed + i, 9, dtype=torch.float32) for i in range(3)]
-    assert run(sentences, temperature=temperature) == greedy(Table(sentences), Prefixes(3), max_len=6, **IDS)
+    assert run(sentences, temperature=temperature) == greedy(Table(sentences), Prefixes(3), constraints([6] * 3, **IDS))
 
 
 def test_scores_are_the_model_s_own():
@@ -138,7 +140,7 @@ def test_the_content_of_neighbours_does_not_change_a_sample():
 def test_a_sentence_leaves_with_its_last_sample():
     cache = Prefixes(2)
     sentences = [Given(5, {(): {EOS: 1.0}}), Given(5, {(2,) * n: {2: 1.0} for n in range(6)})]
-    results = sample(Table(sentences), cache, max_len=4, num_samples=3, **IDS)
+    results = sample(Table(sentences), cache, constraints([4, 4], **IDS), num_samples=3)
     assert [[h.tokens for h in hypotheses] for hypotheses in results] == [[[]] * 3, [[2] * 4] * 3]
     assert cache.sizes == [6, 3, 3, 3]
 

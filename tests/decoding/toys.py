@@ -3,12 +3,14 @@
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from headwise.caches import Cache
+from headwise.decoding.constraints import Constraints, constraints
 
 BOS, EOS = 0, 1
 
@@ -45,6 +47,12 @@ class Prefixes(Cache):
         assert len(kept) < len(self.rows)
         self.rows = [self.rows[row] for row in kept]
         self.source = [self.source[row] for row in kept]
+
+
+def rules_for(sentences: Sequence[object], max_len: int | Sequence[int], **options: Any) -> Constraints:
+    """Constraints of these sentences; one maximum length stands for all."""
+    limits = [max_len] * len(sentences) if isinstance(max_len, int) else max_len
+    return constraints(limits, **{"bos_id": BOS, "eos_id": EOS, **options})
 
 
 class Table:

@@ -155,6 +155,18 @@ def test_the_page_shows_the_layer_and_below_it_the_heads_of_all_layers_of_its_ki
     assert len(explanation.page("encoder.blocks.0.self_attention").axes[1].images) == 2
 
 
+def test_a_page_of_another_sequence_names_its_sides_and_frames_the_strongest_source(explanation):
+    name = "decoder.blocks.1.cross_attention"
+    large = explanation.page(name).axes[0]
+    assert (large.get_ylabel(), large.get_xlabel()) == ("target token (attends from)", "source token (attends to)")
+    places = [path.vertices[:4].mean(axis=0) for path in large.collections[0].get_paths()]
+    strongest = enumerate(explanation.weights(name).argmax(axis=1).tolist())
+    assert [(round(y), round(x)) for x, y in places] == list(strongest)
+    own = explanation.page("encoder.blocks.0.self_attention").axes[0]
+    assert (own.get_ylabel(), own.get_xlabel()) == ("query: attends from", "key: attends to")
+    assert not own.collections
+
+
 def test_an_unknown_format_is_refused_before_anything_is_written(explanation, tmp_path):
     with pytest.raises(ConfigError, match="unknown format 'gif'; known: pdf, png, svg"):
         explanation.write(tmp_path, ["png", "gif"])

@@ -37,9 +37,9 @@ def shown(mechanism, query, key, **options):
     return mechanism.weights(Call(query, key, key, **options))
 
 
-def tensors(query_len, key_len, *, heads=4, kv_heads=2, dim=6, value_dim=5, batch=3, dtype=torch.float64, seed=1):
+def tensors(query_len, key_len, *, heads=4, kv_heads=2, dim=6, value_dim=5, batch=3, dtype=torch.float64):
     """Query, key and value that ask for gradients; key and value have fewer heads."""
-    generator = seeded(seed)
+    generator = seeded(1)
     shapes = (batch, heads, query_len, dim), (batch, kv_heads, key_len, dim), (batch, kv_heads, key_len, value_dim)
     return [torch.randn(*shape, generator=generator, dtype=dtype).requires_grad_() for shape in shapes]
 

@@ -6,6 +6,7 @@ from devices import seeded
 
 from headwise.attention.masks import Window
 from headwise.decoding.beam import beam_search
+from headwise.decoding.constraints import constraints
 from headwise.decoding.greedy import greedy
 from headwise.errors import ConfigError, ShapeError
 from headwise.layers.decoding import DecodingBlock, for_inference
@@ -92,10 +93,10 @@ def full_greedy(model, text, steps, banned):
 @torch.no_grad()
 def test_greedy_and_beam_search_from_prompts_that_end_differently():
     model, prompt, steps = build(position="rotary"), tokens(3, 4), 6
-    options = {"bos_id": prompt[:, -1].tolist(), "eos_id": 0, "max_len": steps, "banned": (0,)}
-    found = greedy(model, model.start(prompt[:, :-1]), **options)
+    rules = constraints([steps] * 3, bos_id=prompt[:, -1].tolist(), eos_id=0, banned=(0,))
+    found = greedy(model, model.start(prompt[:, :-1]), rules)
     assert [row[0].tokens for row in found] == full_greedy(model, prompt, steps, 0)[:, 4:].tolist()
-    best = beam_search(model, model.start(prompt[:, :-1]), beam_size=3, n_best=3, **options)
+    best = beam_search(model, model.start(prompt[:, :-1]), rules, beam_size=3, n_best=3)
     for row, hypotheses in enumerate(best):
         assert len(hypotheses) == 3
         for hypothesis in hypotheses:

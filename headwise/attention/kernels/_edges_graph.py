@@ -47,7 +47,7 @@ def sums(numbers: Numbers, vectors: ByColumn, graph: Graph) -> ByRow:
     >>> sums(torch.ones(1, 3), torch.ones(1, 2, 1), graph(one, one, torch.arange(3), 2, 2)).flatten().tolist()
     [2.0, 1.0]
     """
-    found: Tensor = _Sums.apply(numbers, vectors, *graph, False)
+    found: Tensor = _Sums.apply(numbers, vectors, *graph)
     return found
 
 
@@ -101,38 +101,62 @@ class _Softmax(torch.autograd.Function):
 
 
 class _Sums(torch.autograd.Function):
-    """Sums over the pairs of each row or, turned, of each column."""
+    """Sums over the pairs of each row."""
 
     @staticmethod
-    def forward(numbers, vectors, row, column, start, turn, turned_row, turned_start, turned):
-        items, length = vectors.shape[0], vectors.shape[1]
-        if turned:
-            numbers, column, start = numbers.index_select(1, turn), turned_row, turned_start
-        found = F.embedding_bag(
-            _beside(column, items, length),
-            vectors.detach().flatten(0, 1).contiguous(),
-            _beside(start, items, column.shape[0]),
-            mode="sum",
-            per_sample_weights=numbers.detach().flatten(),
-        )
-        return found.unflatten(0, (items, start.shape[0]))
+    def forward(numbers, vectors, row, column, start, turn, turned_row, turned_start):
+        return _summed(numbers, vectors, column, start)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs[:-1])
-        ctx.turned = inputs[-1]
+        ctx.save_for_backward(*inputs)
 
     @staticmethod
     def backward(ctx, gradient):
         numbers, vectors, *pattern = ctx.saved_tensors
-        one, two = (vectors, gradient) if ctx.turned else (gradient, vectors)
-        d_numbers = _Products.apply(one, two, *pattern) if ctx.needs_input_grad[0] else None
-        d_vectors = _Sums.apply(numbers, gradient, *pattern, not ctx.turned) if ctx.needs_input_grad[1] else None
-        return d_numbers, d_vectors, *(7 * [None])
+        d_numbers = _Products.apply(gradient, vectors, *pattern) if ctx.needs_input_grad[0] else None
+        d_vectors = _TurnedSums.apply(numbers, gradient, *pattern) if ctx.needs_input_grad[1] else None
+        return d_numbers, d_vectors, *(6 * [None])
 
     @staticmethod
     def vmap(info, in_dims, numbers, vectors, *rest):
         return _folded(_Sums, info.batch_size, in_dims, (numbers, vectors), rest)
+
+
+class _TurnedSums(torch.autograd.Function):
+    """Sums over the pairs of each column, of vectors of the rows."""
+
+    @staticmethod
+    def forward(numbers, vectors, row, column, start, turn, turned_row, turned_start):
+        return _summed(numbers.index_select(1, turn), vectors, turned_row, turned_start)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        numbers, vectors, *pattern = ctx.saved_tensors
+        d_numbers = _Products.apply(vectors, gradient, *pattern) if ctx.needs_input_grad[0] else None
+        d_vectors = _Sums.apply(numbers, gradient, *pattern) if ctx.needs_input_grad[1] else None
+        return d_numbers, d_vectors, *(6 * [None])
+
+    @staticmethod
+    def vmap(info, in_dims, numbers, vectors, *rest):
+        return _folded(_TurnedSums, info.batch_size, in_dims, (numbers, vectors), rest)
+
+
+def _summed(numbers, vectors, place, start):
+    """Of each range of pairs that starts at `start`, the sum of number times the vector at its place."""
+    items, length = vectors.shape[0], vectors.shape[1]
+    found = F.embedding_bag(
+        _beside(place, items, length),
+        vectors.detach().flatten(0, 1).contiguous(),
+        _beside(start, items, place.shape[0]),
+        mode="sum",
+        per_sample_weights=numbers.detach().flatten(),
+    )
+    return found.unflatten(0, (items, start.shape[0]))
 
 
 class _Products(torch.autograd.Function):
@@ -160,8 +184,8 @@ class _Products(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         one, two, *pattern = ctx.saved_tensors
-        d_one = _Sums.apply(gradient, two, *pattern, False) if ctx.needs_input_grad[0] else None
-        d_two = _Sums.apply(gradient, one, *pattern, True) if ctx.needs_input_grad[1] else None
+        d_one = _Sums.apply(gradient, two, *pattern) if ctx.needs_input_grad[0] else None
+        d_two = _TurnedSums.apply(gradient, one, *pattern) if ctx.needs_input_grad[1] else None
         return d_one, d_two, *(6 * [None])
 
     @staticmethod
