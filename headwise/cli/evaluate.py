@@ -11,8 +11,8 @@ import typer
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
-    split: Annotated[str, typer.Option(help="Part of the run's own data: test, valid or train.")] = "test",
-    data: Annotated[Path | None, typer.Option(help="A file of examples in place of the run's own.")] = None,
+    split: Annotated[str, typer.Option(help="Which part of the run's own data: test, valid or train.")] = "test",
+    data: Annotated[Path | None, typer.Option(help="A file of examples, in place of the run's own data.")] = None,
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
     columns: Annotated[tuple[int, int] | None, typer.Option(help="Source and target column of a TSV, from 0.")] = None,
     source_key: Annotated[str | None, typer.Option(help="Source field, or language, of JSON lines.")] = None,
@@ -20,7 +20,7 @@ def evaluate(
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first examples.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Score a run: the held-out part of its own data, or the examples of --data."""
+    """Score a run on the held-out part of its own data, or on the examples of --data."""
     import headwise
     from headwise import runtime
     from headwise.training.loading import examples
