@@ -1,7 +1,9 @@
-"""The pages about data, tasks and the command line are what the code does: examples run, tables are complete."""
+"""The pages about data, tasks, run folders and the command line are true: examples run, tables are complete."""
 
+import os
 import re
 import shlex
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,11 @@ import typer
 from headwise import errors, runtime
 from headwise.cli import failures
 from headwise.cli.main import app, main
+from headwise.runs import trackers
+from headwise.runs.migration import FORMAT
+from headwise.training.recipe import MAY_CHANGE
+from headwise.training.resume import _LAID_OUT_OVER
+from headwise.training.train import train
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -35,15 +42,10 @@ def _here(tmp_path, monkeypatch):
     monkeypatch.setattr(runtime, "apply", lambda threads=None, **options: None)
 
 
-def test_the_page_of_data_runs(capsys):
+def test_the_page_of_data_runs():
     space = {}
     for block in blocks("data.md", "python"):
         exec(compile(block, "data.md", "exec"), space)
-    Path("x.en").write_text("a\n")
-    Path("x.fr").write_text("b\n")
-    Path("words.conllu").write_text("1\tI\t_\tPRON\tPRP\t_\t_\t_\t_\t_\n")
-    for line in "".join(blocks("data.md", "sh")).splitlines():
-        assert main(shlex.split(line)[1:]) == 0, capsys.readouterr().err
 
 
 def test_the_task_of_the_page_trains_and_predicts(capsys):
@@ -61,6 +63,83 @@ def test_the_task_of_the_page_trains_and_predicts(capsys):
     assert "step 80" in told[2]
     assert [0 < float(line) < 14 for line in told[3].splitlines()] == [True, True]
     assert '"mae"' in told[4]
+
+
+class Curves(trackers.Tracker):
+    """A tracker as TensorBoard is one, which writes a line a step."""
+
+    name, key = "tensorboard", "tensorboard"
+
+    def __init__(self, run, project, recipe, key):
+        self.folder = run / "tensorboard"
+        self.folder.mkdir(exist_ok=True)
+
+    def write(self, step, numbers, texts):
+        (self.folder / "events").write_text(str(step))
+
+    def close(self):
+        pass
+
+
+MODEL = {"d_model": 4, "d_ff": 4, "num_heads": 1}
+TRAINING = {"max_steps": 2, "warmup_steps": 1, "validate_every_epochs": 0, "trackers": ["tensorboard"], "save_every": 1}
+
+
+def test_the_files_of_a_run_folder_are_those_of_the_page(monkeypatch):
+    monkeypatch.setattr(trackers, "TRACKERS", {"tensorboard": Curves})
+    Path("pairs.tsv").write_text("".join(f"{a} {b}\t{b} {a}\n" for a in "abcdef" for b in "abcdef"))
+    Path("text.txt").write_text("abc abc.\n" * 60)
+    layers = {"encoder_layers": 1, "decoder_layers": 1}
+    pairs = {
+        "task": "translate",
+        "data": {"train": "pairs.tsv"},
+        "tokenizer": {"kind": "word", "joint": False},
+        "model": {"kind": "transformer", **MODEL, **layers},
+        "decoding": {"max_len": 3},
+        "training": {**TRAINING, "ema_decay": 0.5},
+    }
+    text = {
+        "task": "language-model",
+        "data": {"train": "text.txt"},
+        "tokenizer": {"kind": "char"},
+        "length": 8,
+        "show_len": 2,
+        "model": {**MODEL, "num_layers": 1, "memory_len": 4, "position": "transformer_xl"},
+        "training": {**TRAINING, "batch_tokens": 32},
+    }
+    for folder, recipe in (("pairs", pairs), ("text", text)):
+        train(recipe, folder)
+    newest = max(Path("pairs/state").glob("step-*"))
+    (newest / "trainer.json").write_text("{}")
+    train(pairs, "pairs", overrides=["training.max_steps=3"])
+
+    tables = {title: _first_column("run_folder.md", title) for title in ("file", "in `state/`", "in a checkpoint")}
+    assert len(tables["file"]) == 12
+    roots = [Path("pairs"), Path("text")]
+    states = [root / "state" for root in roots]
+    checkpoints = [path for state in states for path in state.glob("step-*")]
+    for title, folders in (("file", roots), ("in `state/`", states), ("in a checkpoint", checkpoints)):
+        there = {name for folder in folders for name in os.listdir(folder)}
+        told = [name.rstrip("/") for name in tables[title]]
+        assert not [name for name in there if not any(fnmatch(name, pattern) for pattern in told)], title
+        assert not [pattern for pattern in told if not any(fnmatch(name, pattern) for name in there)], title
+
+
+def _first_column(name, title):
+    """The names in the first column of the table under this heading."""
+    (rows,) = re.findall(rf"^\| {re.escape(title)} \|.*\n\|[-|]+\n((?:\|.*\n)+)", page(name), re.MULTILINE)
+    return [found for row in rows.splitlines() for found in re.findall(r"`([^`]+)`", row.split("|")[1])]
+
+
+def test_what_may_change_is_what_the_page_says():
+    text = page("run_folder.md")
+    rows = {
+        row[0]: re.findall(r"`(\w+)`", row[1]) for row in re.findall(r"^\| `(data|training)` \| (.*) \|$", text, re.M)
+    }
+    assert {f"{section}.{key}" for section, keys in rows.items() for key in keys} == MAY_CHANGE
+    assert f"today {FORMAT}." in text
+    limits = {name for names in _LAID_OUT_OVER.values() for name in names}
+    assert limits == {"max_steps", "max_epochs", "max_cpu_s", "max_minutes"} == set(_LAID_OUT_OVER["budget"])
 
 
 def test_every_exit_code_is_in_the_table():

@@ -20,25 +20,25 @@ Gold = tuple[frozenset[tuple[int, int]], frozenset[tuple[int, int]]]
 
 def align(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
-    data: Annotated[Path, typer.Argument(help="File of sentence pairs, or the first of two parallel files.")],
+    data: Annotated[Path, typer.Argument(help="A file of sentence pairs, or the first of two parallel files.")],
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
     columns: Annotated[tuple[int, int] | None, typer.Option(help="Source and target column of a TSV, from 0.")] = None,
     layer: Annotated[int, typer.Option(help="Layer, by number from 0; -1 is the last.")] = -1,
-    heads: Annotated[str | None, typer.Option(help="Its heads, such as 0 or 1,3; the mean of all if absent.")] = None,
+    heads: Annotated[str | None, typer.Option(help="Its heads, such as 0 or 1,3; otherwise the mean of all.")] = None,
     shift: Annotated[
-        bool, typer.Option("--shift", help="Weights of the step that reads a word, not writes it.")
+        bool, typer.Option("--shift", help="Take the step that reads a word, not the one that writes it.")
     ] = False,
-    diagonal: Annotated[float, typer.Option(min=0, help="How much the diagonal is preferred; 0: not at all.")] = 8.0,
-    mutual: Annotated[bool, typer.Option("--mutual", help="Only links that are strongest in both directions.")] = False,
+    diagonal: Annotated[float, typer.Option(min=0, help="How strongly to prefer the diagonal; 0: not at all.")] = 8.0,
+    mutual: Annotated[bool, typer.Option("--mutual", help="Keep only links that are strongest both ways.")] = False,
     gold: Annotated[Path | None, typer.Option(help="Links to score against: 0-1 is sure, 0p1 possible.")] = None,
     gold_reversed: Annotated[bool, typer.Option("--gold-reversed", help="Gold links name the target first.")] = False,
-    longest: Annotated[int | None, typer.Option(min=1, help="Leave out pairs with more words on a side.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Write to this file instead of the screen.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON objects.")] = False,
+    longest: Annotated[int | None, typer.Option(min=1, help="Leave out pairs with more words on either side.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write to this file instead of standard output.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON objects: one a pair, or the scores.")] = False,
 ) -> None:
     """Print the words of sentence pairs that belong together (0-0 1-2: source-target), or score them with --gold.
 
-    Words are what stands between spaces. A model that translates is made to write each target; every target word has
+    Words are what stands between spaces. The model is made to write each given target; every target word is linked to
     the source word that it attends to most.
     """
     import headwise

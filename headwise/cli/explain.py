@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 def explain(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     text: Annotated[str, typer.Argument(help="The input.")],
-    target: Annotated[str | None, typer.Option(help="Output to look at; the model's own if not given.")] = None,
-    folder: Annotated[Path, typer.Option(help="Where to write the picture.")] = Path("figures"),
-    formats: Annotated[str, typer.Option("--format", help="png, svg, pdf; several joined by commas.")] = "png",
+    target: Annotated[str | None, typer.Option(help="The output to look at; if not given, the model's own.")] = None,
+    folder: Annotated[Path, typer.Option(help="The folder to write pictures to.")] = Path("figures"),
+    formats: Annotated[str, typer.Option("--format", help="png, svg or pdf; or several, joined by commas.")] = "png",
     layer: Annotated[str | None, typer.Option(help="Layer of the large map, by number from 0 or by name.")] = None,
-    heads: Annotated[str | None, typer.Option(help="Its heads, such as 0 or 1,3; the mean of all if absent.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="Draw each layer in a picture of its own too.")] = False,
-    top: Annotated[int, typer.Option(min=1, help="Tokens to list for each token that looks.")] = 3,
-    table: Annotated[bool, typer.Option("--table", help="Print the table alone and draw nothing.")] = False,
+    heads: Annotated[str | None, typer.Option(help="Its heads, such as 0 or 1,3; otherwise the mean of all.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Also draw each layer in a picture of its own.")] = False,
+    top: Annotated[int, typer.Option(min=1, help="How many tokens to list for each token that looks.")] = 3,
+    table: Annotated[bool, typer.Option("--table", help="Print only the table; draw nothing.")] = False,
 ) -> None:
     """Draw on one page where a model looks, and list what each token looks at."""
     import headwise

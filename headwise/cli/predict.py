@@ -29,25 +29,25 @@ def predict(
     ] = None,
     file: Annotated[list[Path] | None, typer.Option(help="A file of inputs; may be given several times.")] = None,
     text: Annotated[list[str] | None, typer.Option(help="A text, even if it looks like the name of a file.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Write to this file instead of the screen.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write to this file instead of standard output.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each input.")] = False,
-    batch: Annotated[int, typer.Option(min=1, help="Inputs to read before predicting.")] = 256,
+    batch: Annotated[int, typer.Option(min=1, help="Inputs to read at a time.")] = 256,
     method: Annotated[str | None, typer.Option(help="beam, greedy or sample.")] = None,
     beam: Annotated[int | None, typer.Option(min=1, help="Beam size.")] = None,
     n_best: Annotated[int | None, typer.Option(min=1, help="Outputs for each input.")] = None,
     length_penalty: Annotated[float | None, typer.Option(min=0, help="0 ranks by probability, 1 by its mean.")] = None,
     max_len: Annotated[int | None, typer.Option(min=1, help="Longest output, in tokens.")] = None,
-    temperature: Annotated[float | None, typer.Option(help="Of sampling: below 1 is safer.")] = None,
-    top_k: Annotated[int | None, typer.Option(min=0, help="Sample from the k likeliest tokens only.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Sample from the likeliest tokens with this mass only.")] = None,
-    stop: Annotated[str | None, typer.Option(help=r"Text that ends a continuation; \n is a line end.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of sampling.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="For sampling: below 1 is safer.")] = None,
+    top_k: Annotated[int | None, typer.Option(min=0, help="Sample only from this many likeliest tokens.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Sample only from the likeliest tokens of this mass.")] = None,
+    stop: Annotated[str | None, typer.Option(help=r"A text that ends a continuation; \n is a line end.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="For sampling.")] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Put the score before each output.")] = False,
     alignments: Annotated[bool, typer.Option("--alignments", help="Add word links (source-target), Pharaoh.")] = False,
 ) -> None:
-    """Apply a trained model to texts, files or standard input, in order: one line of output for each input.
+    """Apply a trained model to texts, files or standard input: one line of output for each input, in order.
 
-    With --n-best the number of the input, from 0, comes first; columns are separated by tabs. Control characters are
+    With --n-best, each line begins with the number of its input, from 0; tabs separate columns. Control characters are
     written as escapes, such as \\x1b.
     """
     given = {"method": method, "beam_size": beam, "n_best": n_best, "length_penalty": length_penalty}
