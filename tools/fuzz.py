@@ -39,7 +39,7 @@ from headwise.training.loading import load
 from headwise.training.recipe import read_recipe
 from headwise.training.train import train
 
-LIMIT_S, MEMORY_BYTES = 10.0, 32 << 30
+LIMIT_S, MEMORY_BYTES = 60.0, 32 << 30
 _LONGEST = 2500
 
 PAIRS = "Go.\tVa !\nI am home.\tJe suis chez moi.\nhi\tsalut\n"
