@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from headwise.config import Config
 from headwise.data.bad_lines import BadLines, BadRule
-from headwise.data.files import MAX_LINE_BYTES, require_file, sha256
+from headwise.data.files import MAX_LINE_BYTES, digested, require_file
 from headwise.data.readers import EmptyRule, Pair, PairFormat, Reading, scan_pairs, take
 from headwise.data.splits import Overlap, overlap, split_pairs
 from headwise.data.text import Normalize
@@ -81,8 +81,9 @@ def load_corpus(config: DataConfig, normalize: Normalize, lowercase: bool = Fals
     for path in files.values():
         require_file(path)
     bad = {part: BadLines() for part in ("train", "valid", "test")}
-    train = read_part(config, "train", normalize, bad["train"]) or []
-    given = {part: read_part(config, part, normalize, bad[part]) for part in ("valid", "test")}
+    with digested(files) as digests:
+        train = read_part(config, "train", normalize, bad["train"]) or []
+        given = {part: read_part(config, part, normalize, bad[part]) for part in ("valid", "test")}
     train, valid, test = split_pairs(
         train,
         config.valid_fraction if given["valid"] is None else 0.0,
@@ -95,7 +96,7 @@ def load_corpus(config: DataConfig, normalize: Normalize, lowercase: bool = Fals
         train,
         given["valid"] or valid,
         given["test"] or test,
-        {key: sha256(path) for key, path in files.items()},
+        digests,
         {part: found for part, found in overlaps.items() if found.source_lines},
         {part: found.note() for part, found in bad.items() if found.total},
     )

@@ -6,7 +6,8 @@ import itertools
 import os
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -109,6 +110,19 @@ def require_file(path: str | os.PathLike[str]) -> None:
         raise DataError(
             f"{os.fspath(path)}: is a pipe or a device, but is read more than once; write its content to a file first"
         )
+
+
+@contextmanager
+def digested(files: Mapping[str, Path]) -> Iterator[dict[str, str]]:
+    """The SHA-256 of each file, by key, of the bytes that are read inside.
+
+    Raises: DataError where a file changed meanwhile: what was read is then neither the old one nor the new one.
+    """
+    digests = {key: sha256(path) for key, path in files.items()}
+    yield digests
+    for key, path in files.items():
+        if sha256(path) != digests[key]:
+            raise DataError(f"{path}: changed while it was read; start again")
 
 
 def sha256(path: str | os.PathLike[str]) -> str:

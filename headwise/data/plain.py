@@ -152,12 +152,21 @@ def encode(portion: Portion, tokenizer: Tokenizer) -> Text:
     """
     if portion.chars <= IN_MEMORY_CHARS:
         return text_of(portion.lines(), tokenizer)
-    known = f"{sha256(resolve(portion.path))} {portion.start} {portion.stop} {tokenizer.digest()}"
+    source = resolve(portion.path)
+    before = sha256(source)
+    known = f"{before} {portion.start} {portion.stop} {tokenizer.digest()}"
     dtype = _dtype(tokenizer)
     path = data_cache() / "tokens" / f"{hashlib.sha256(known.encode()).hexdigest()}.{dtype.name}"
     if not path.exists():
-        _write(path, _encoded(portion.lines(), tokenizer))
+        _write(path, _unchanged(_encoded(portion.lines(), tokenizer), source, before))
     return Text(np.memmap(path, dtype=dtype, mode="r"), portion.chars)
+
+
+def _unchanged(pieces: Iterator[np.ndarray], source: Path, digest: str) -> Iterator[np.ndarray]:
+    """The pieces; nothing is kept under the digest of a file that is another one by their end."""
+    yield from pieces
+    if sha256(source) != digest:
+        raise DataError(f"{source}: changed while it was read; start again")
 
 
 def unknown_tokens(text: Text, tokenizer: Tokenizer) -> int:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from headwise.config import Config
 from headwise.data.corpus import resolve
-from headwise.data.files import sha256
+from headwise.data.files import digested, require_file
 from headwise.data.plain import TRAINED_CHARS, TextConfig, encode, portions, train_tokenizer, unknown_tokens, whole
 from headwise.data.sources import Limits, Source
 from headwise.data.streams import Stream, Text, TextBatch, windows
@@ -80,9 +80,14 @@ class LanguageModel(Task[dict[str, Text]]):
 
     @classmethod
     def prepare(cls, config: LanguageModelConfig) -> Assets[dict[str, Text]]:
-        parts = portions(config.data)
-        tokenizer = train_tokenizer(parts["train"], config.tokenizer)
-        data: dict[str, Text] = {part: encode(portion, tokenizer) for part, portion in parts.items() if portion.chars}
+        named = {part: getattr(config.data, part) for part in ("train", "valid", "test")}
+        paths = {part: resolve(path) for part, path in named.items() if path is not None}
+        for path in paths.values():
+            require_file(path)
+        with digested(paths) as digests:
+            parts = portions(config.data)
+            tokenizer = train_tokenizer(parts["train"], config.tokenizer)
+            data = {part: encode(portion, tokenizer) for part, portion in parts.items() if portion.chars}
         notes = list(dict.fromkeys(f"{portion.path}: {portion.bad}" for portion in parts.values() if portion.bad))
         notes += [f"{part}: {len(text):,} tokens of {text.chars:,} characters" for part, text in data.items()]
         if parts["train"].chars > TRAINED_CHARS:
@@ -92,8 +97,6 @@ class LanguageModel(Task[dict[str, Text]]):
                 notes.append(f"{part}: {lost:,} tokens are unknown; bits_per_char takes them for cheaper than they are")
         if len(data["train"]) < config.length:
             notes.append(f"train: the text has {len(data['train']):,} tokens, less than one window ({config.length})")
-        paths = {part: getattr(config.data, part) for part in parts}
-        digests = {part: sha256(resolve(path)) for part, path in paths.items() if path is not None}
         return Assets({TOKENIZER_FILE: tokenizer.to_bytes()}, data, digests, tuple(notes))
 
     @classmethod

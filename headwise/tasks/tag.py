@@ -18,7 +18,7 @@ from headwise.attention.precision import wide
 from headwise.config import Config
 from headwise.data.bad_lines import BadLines
 from headwise.data.corpus import resolve
-from headwise.data.files import require_file, sha256
+from headwise.data.files import digested, require_file
 from headwise.data.readers import Pair
 from headwise.data.sources import Limits, Source, bucketed
 from headwise.data.splits import overlap, split_by
@@ -190,9 +190,12 @@ def _read(data: TaggedConfig, tokenizer: TokenizerConfig) -> tuple[dict[str, lis
     """The sentences of each split, the SHA-256 of each file by its split, and what is odd about them."""
     paths = {split: resolve(path) for split in SPLITS if (path := getattr(data, split)) is not None}
     given, notes = {}, []
-    for split, path in paths.items():
-        given[split], bad = _sentences(path, data, tokenizer)
-        notes += [f"{split}: {bad.note()}"] if bad.total else []
+    for path in paths.values():
+        require_file(path)
+    with digested(paths) as digests:
+        for split, path in paths.items():
+            given[split], bad = _sentences(path, data, tokenizer)
+            notes += [f"{split}: {bad.note()}"] if bad.total else []
     fractions = (
         0.0 if "valid" in given else data.valid_fraction,
         0.0 if "test" in given else data.test_fraction,
@@ -208,7 +211,7 @@ def _read(data: TaggedConfig, tokenizer: TokenizerConfig) -> tuple[dict[str, lis
                 f"{split}: {len(seen.source_lines):,} of {seen.held_out:,} held-out sentences are in the training part,"
                 f" {len(seen.pair_lines):,} with the same tags"
             )
-    return parts, {split: sha256(path) for split, path in paths.items()}, notes
+    return parts, digests, notes
 
 
 def _sentences(path: Path, data: TaggedConfig, tokenizer: TokenizerConfig) -> tuple[list[Tagged], BadLines]:

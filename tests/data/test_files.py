@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from headwise.data.files import MAX_LINE_BYTES, decode_lines, read_lines, sha256
+from headwise.data.files import MAX_LINE_BYTES, decode_lines, digested, read_lines, sha256
 from headwise.errors import DataError
 
 
@@ -183,3 +183,12 @@ def test_sha256(tmp_path):
     assert sha256(write(tmp_path, b"abc")).startswith("ba7816bf8f01cfea")  # FIPS 180-2, appendix B.1
     with pytest.raises(DataError, match="no such file"):
         sha256(tmp_path / "none")
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path):
+    path = write(tmp_path, b"one\n")
+    with digested({"train": path}) as digests:
+        assert texts(path) == ["one"]
+    assert digests == {"train": sha256(path)}
+    with pytest.raises(DataError, match=r"file.txt: changed while it was read; start again"), digested({"train": path}):
+        path.write_bytes(b"two\n")
