@@ -70,6 +70,7 @@ def publish_best(session: Session, checkpoints: Checkpoints, log: RunLog, guard:
             metrics = _scores_of(session, tensors, tied, guard) if session.validates else {}
             value = monitored(session.recipe.training, metrics) if metrics else None
             progress.replace_best(step, value, metrics)
+            checkpoints.point_to_best(step, progress.best_value)
             log.note(f"the model of step {wanted}, the best, is lost; that of step {step} is published in its place")
         files = {**session.model_files(), MODEL: TensorFile(tensors, tied)}
         publish(checkpoints.run, files, {"step": step, "metrics": progress.best_metrics})

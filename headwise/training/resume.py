@@ -15,6 +15,7 @@ from headwise.runs.reading import Saved
 from headwise.tasks.task import Task
 from headwise.training.numerics import settled
 from headwise.training.recipe import MAY_CHANGE, Recipe, differences, parse_recipe
+from headwise.training.session import Trainer
 
 Resume = Literal["auto", "never", "must"]
 # the limits that a schedule ends with
@@ -44,7 +45,7 @@ def previous(
 ) -> tuple[Saved | None, Recipe]:
     """The checkpoint to go on from and the recipe, settled and compared with the folder's; a start claims that."""
     run = checkpoints.run
-    saved: Saved | None = checkpoints.newest(notes.append)
+    saved = checkpoints.first_accepted(_usable, notes.append)
     if saved is not None:
         old = parse_recipe(saved.files.get(CONFIG, b""), str(saved.folder / CONFIG))
         recipe = settled(recipe, old, notes.append)
@@ -67,6 +68,12 @@ def previous(
         _compare(run, begun, recipe, notes)
     commit_file(run / CONFIG, to_toml(recipe).encode())
     return None, recipe
+
+
+def _usable(saved: Saved) -> Saved:
+    """The checkpoint, if its counters and random state are those of this program."""
+    Trainer.read(saved)
+    return saved
 
 
 def _compare(run: Path, old: Recipe, new: Recipe, notes: list[str]) -> None:

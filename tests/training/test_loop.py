@@ -359,6 +359,7 @@ def test_a_best_model_that_is_lost_is_replaced_under_a_true_label(tmp_path, monk
     assert (manifest["step"], manifest["metrics"]) == (10, {"loss": 3.0})
     assert "step 5, the best, is lost; that of step 10 is published in its place" in (run / "log.txt").read_text()
     assert (run / "state" / "damaged-step-00000005").is_dir()
+    assert Checkpoints(run).best_step(print) == 10
 
 
 def test_random_numbers_outside_are_left_alone(tmp_path, untyped):

@@ -11,6 +11,7 @@ from training_toy import VOCABULARY, ToyTask, final_digest, recipe
 from headwise import runtime
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.runs.checkpoints import Checkpoints
+from headwise.runs.commits import commit_folder, remove_folder
 from headwise.runs.log import read_metrics
 from headwise.training.loop import Loop
 from headwise.training.signals import Stopped
@@ -263,6 +264,19 @@ def test_a_damaged_newest_checkpoint_costs_only_time(tmp_path, reference):
     (newest / "optimizer.safetensors").write_bytes(data)
     train(_recipe(), folder)
     assert f"{newest / 'optimizer.safetensors'}: damaged: its SHA-256 is not" in (folder / "log.txt").read_text()
+    assert final_digest(folder) == reference[0]
+
+
+def test_counters_of_another_program_cost_only_time(tmp_path, reference):
+    folder = tmp_path / "run"
+    train(_recipe(max_steps=14), folder)
+    newest = Checkpoints(folder).entries()[0].path
+    files = {path.name: path.read_bytes() for path in newest.iterdir() if path.name != "manifest.json"}
+    files["trainer.json"] = files["trainer.json"].replace(b'"updates"', b'"improvements"')
+    remove_folder(newest)
+    commit_folder(newest, files, {"format": 2, "kind": "checkpoint", "step": 14})
+    train(_recipe(), folder)
+    assert "trainer.json: " in (folder / "log.txt").read_text()
     assert final_digest(folder) == reference[0]
 
 
