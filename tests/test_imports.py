@@ -28,6 +28,7 @@ LEVELS = [
     {"tasks", "textbook"},
     {"training"},
     {"cli"},
+    {"__main__"},
 ]
 
 # where a part knows less than the levels before it would allow
