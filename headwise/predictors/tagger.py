@@ -1,6 +1,7 @@
 """A trained tagger: applies a model to sentences of words, many at a time, and scores it."""
 
 import json
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -33,7 +34,8 @@ class Tagger(Predictor[Tagged, list[str], Tagged]):
         model: in `eval()` while it tags.
         tags: by their numbers.
         words: every word of training and its most frequent tag there.
-        data: how files are read.
+        data: how files are read, and the longest sentence of training in words. A sentence of more words than four
+            times that is tagged in parts, with a warning: attention over all of it would cost the square of its length.
     """
 
     def __init__(
@@ -63,18 +65,35 @@ class Tagger(Predictor[Tagged, list[str], Tagged]):
     def predict(self, items: Sequence[Tagged | str] | str, options: Any = None) -> list[list[str]]:
         """A tag for each word of each sentence, in their order; `options` are none."""
         given = [self._tagged(item) for item in ([items] if isinstance(items, str) else items)]
-        found: list[list[str]] = [[] for _ in given]
-        real = [place for place, item in enumerate(given) if item.words]
-        rows = encode_words([given[place].words for place in real], self.tokenizer)
+        parts = self._parts(given)
+        rows = encode_words([words for _, words in parts], self.tokenizer)
+        tags: list[list[str]] = [[] for _ in parts]
         longest = int(rows.lengths().max(initial=0))
         device = self.model.head.weight.device
         for batch in token_batches(rows.lengths(), max_tokens=max(PREDICTION_TOKENS, longest), shuffle=False):
             made = collate_words(rows, batch).to(device)
             best = self.model(made.tokens, made.pieces).argmax(-1)
-            for row, place in zip(best.tolist(), batch, strict=True):
-                item = given[real[place]]
-                found[real[place]] = [self.tags[number] for number in row[: len(item.words)]]
+            for row, number in zip(best.tolist(), batch, strict=True):
+                tags[number] = [self.tags[tag] for tag in row[: len(parts[number][1])]]
+        found: list[list[str]] = [[] for _ in given]
+        for (place, _), part in zip(parts, tags, strict=True):
+            found[place] += part
         return found
+
+    def _parts(self, given: Sequence[Tagged]) -> list[tuple[int, tuple[str, ...]]]:
+        """The words to be read together: sentences by place, cut where they are far longer than those of training."""
+        limit = 4 * self.data.max_len
+        if long := [item for item in given if len(item.words) > limit]:
+            warnings.warn(
+                f"'{' '.join(long[0].words)[:40]}...' has {len(long[0].words):,} words; sentences of more than "
+                f"{limit:,} are tagged in parts",
+                stacklevel=3,
+            )
+        return [
+            (place, tuple(item.words[start : start + limit]))
+            for place, item in enumerate(given)
+            for start in range(0, len(item.words), limit)
+        ]
 
     def write(self, item: Tagged, output: list[str], form: Form, options: Any = None) -> list[str]:
         """`word/TAG word/TAG`, or a line of JSON that can be read again as data."""

@@ -190,3 +190,13 @@ def test_counts_of_batches_add_up_and_leave_padding_out():
     assert scores["accuracy"] == pytest.approx(2 / 5)
     # F1 of the four classes that occur: 2/3, 2/4, 0, and 0 for the tags that training lacks
     assert scores["macro_f1"] == pytest.approx((2 / 3 + 2 / 4) / 4)
+
+
+def test_endless_sentences_are_tagged_in_parts(tagger):
+    words = ["a", "b"] * (3 * tagger.data.max_len)
+    with pytest.warns(UserWarning, match=r"has .* words; sentences of more than .* are tagged in parts"):
+        (tags,) = tagger.predict([" ".join(words)])
+    assert len(tags) == len(words)
+    limit = 4 * tagger.data.max_len
+    (head,), (tail,) = tagger.predict([" ".join(words[:limit])]), tagger.predict([" ".join(words[limit:])])
+    assert tags == head + tail
