@@ -49,7 +49,8 @@ settings.load_profile("quick")
 devices.choose()
 torch.set_num_threads(1)
 # memory that nobody initialised is NaN, so a test that depends on it fails
-torch.use_deterministic_algorithms(True)
+# as use_deterministic_algorithms(True), which also imports a compiler for four seconds
+torch.set_deterministic_debug_mode("error")
 torch.utils.deterministic.fill_uninitialized_memory = True
 
 

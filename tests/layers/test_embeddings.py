@@ -84,13 +84,3 @@ def test_type_follows_bfloat16_products_alone():
     assert table(tokens).dtype == torch.float32
     with torch.device("meta"):
         assert embedding()(torch.zeros(2, 3, dtype=torch.long)).shape == (2, 3, 4)
-
-
-@not_simulated("compilers do not know it")
-@pytest.mark.usefixtures("untyped")
-def test_compiled_for_any_length():
-    table = embedding(11, 6, Sinusoidal(6))
-    compiled = torch.compile(table, fullgraph=True, dynamic=True, backend="aot_eager")
-    for length in (3, 5):
-        tokens = torch.randint(11, (2, length))
-        torch.testing.assert_close(compiled(tokens), table(tokens))

@@ -1,8 +1,6 @@
 """The chunked vocabulary product and its loss is `cross_entropy`, in value and gradient, however it is transformed."""
 
-import importlib.util
 import math
-import sys
 
 import pytest
 import torch
@@ -136,27 +134,6 @@ def test_no_block_of_half_precision_logits_is_copied():
     with torch.profiler.profile() as profile:
         vocabulary_loss(*tensors, targets, 0.1)
     assert not {event.name for event in profile.events()} & {"aten::scatter_", "aten::scatter_add_"}
-
-
-@pytest.fixture
-def unchecked(monkeypatch):
-    """The same file, without the checks of annotations, which cannot be compiled inside a gradient."""
-    spec = importlib.util.spec_from_file_location("unchecked_loss", loss.__file__)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    # where the compiler looks for the file's names
-    monkeypatch.setitem(sys.modules, "unchecked_loss", module)
-    return module
-
-
-# what PyTorch's compiler itself does with a gradient of one's own
-@not_simulated("compilers do not know it")
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
-def test_compiled_for_any_number_of_tokens(unchecked):
-    run = torch.compile(unchecked.vocabulary_loss, fullgraph=True, dynamic=True, backend="aot_eager")
-    for rows in (5, 13):
-        *tensors, targets = inputs(rows)
-        agree(run(*tensors, targets, 0.1), expected(*tensors, targets, 0.1), tensors, **EXACT)
 
 
 def saved_elsewhere(hidden, weight, bias, targets):
