@@ -3,8 +3,9 @@
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -21,6 +22,59 @@ class Config(BaseModel):
     """Base of every configuration: frozen, without unknown keys, numbers finite."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+
+
+@dataclass(frozen=True)
+class FileKey:
+    """Marks a key whose value is the path of a file: the file may move, since it is known by its SHA-256.
+
+    Args:
+        at_start: only the first step reads it; a run goes on without it.
+    """
+
+    at_start: bool = False
+
+
+# the types of such keys; `DataFile | None` where there may be no file
+DataFile = Annotated[str, FileKey()]
+StartFile = Annotated[str, FileKey(at_start=True)]
+
+
+def file_keys(config: Config) -> dict[str, FileKey]:
+    """Every key that names a file, sections before it: `data.train`.
+
+    >>> class Data(Config):
+    ...     train: DataFile
+    ...     valid: DataFile | None = None
+    >>> class Made(Config):
+    ...     data: Data
+    >>> list(file_keys(Made(data=Data(train="pairs.tsv"))))
+    ['data.train', 'data.valid']
+    """
+    found: dict[str, FileKey] = {}
+    for name, field in type(config).model_fields.items():
+        value = getattr(config, name)
+        if isinstance(value, Config):
+            found |= {f"{name}.{key}": mark for key, mark in file_keys(value).items()}
+        elif (mark := _mark((field.annotation, *field.metadata))) is not None:
+            found[name] = mark
+    return found
+
+
+def value_of(config: Config, key: str) -> Any:
+    """The value of `section.key`."""
+    section, dot, rest = key.partition(".")
+    value = getattr(config, section)
+    return value_of(value, rest) if dot else value
+
+
+def with_values(config: C, values: Mapping[str, Any]) -> C:
+    """A copy with the value of each `section.key` in place of its own; the values are not checked again."""
+    own = {key: value for key, value in values.items() if "." not in key}
+    for section in {key.partition(".")[0] for key in values if "." in key}:
+        inside = {key.partition(".")[2]: value for key, value in values.items() if key.startswith(f"{section}.")}
+        own[section] = with_values(getattr(config, section), inside)
+    return config.model_copy(update=own)
 
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -86,6 +140,15 @@ def build(kind: type[C], values: Mapping[str, Any], source: str) -> C:
 def to_toml(config: Config) -> str:
     """The resolved configuration as TOML; keys without a value are left out."""
     return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
+
+
+def _mark(parts: Iterable[Any]) -> FileKey | None:
+    """The mark among the parts of a field's type, however deep."""
+    for part in parts:
+        found = part if isinstance(part, FileKey) else _mark(get_args(part))
+        if found is not None:
+            return found
+    return None
 
 
 def _refuse_huge(values: Any, place: str) -> None:

@@ -16,7 +16,7 @@ ROOT = Path(headwise.__file__).parent
 LEVELS = [
     {"errors"},
     {"problems"},
-    {"config", "runtime", "caches", "folders", "labels"},
+    {"config", "runtime", "caches", "folders", "labels", "files"},
     {"attention"},
     {"positions"},
     {"records", "layers"},
@@ -39,14 +39,15 @@ NARROW = {
     "runtime": {"errors"},
     "folders": {"errors"},
     "caches": {"errors"},
+    "files": set(),
     "records": {"errors", "config", "attention"},
     "adoption": {"errors", "config", "attention", "records"},
-    "data": {"errors", "config"},
+    "data": {"errors", "config", "files"},
     # decoding knows no model
     "decoding": {"errors", "config", "caches", "runtime"},
     "metrics": {"errors"},
     # a run folder holds files and events, whatever they are of
-    "runs": {"errors"},
+    "runs": {"errors", "files"},
 }
 
 # modules, not parts: training knows tasks only through their base and their registry
@@ -205,7 +206,7 @@ def test_the_check_sees_a_wrong_import():
     assert broken(path, "headwise.training.loop", "headwise.tasks.translate")
     assert broken(path, "headwise.training.loop", "headwise.tasks.task") is None
     assert broken(path, "headwise.layers.loss", "headwise.attention.masks") is None
-    assert broken(path, "headwise.data.readers", "headwise.layers.loss") == "data knows only config, errors"
+    assert broken(path, "headwise.data.readers", "headwise.layers.loss") == "data knows only config, errors, files"
     assert broken(path, "headwise.models.transformer", "headwise") == "the package itself is for its users"
 
 

@@ -1,17 +1,22 @@
 """`headwise init`: a commented recipe fitted to the data, and by choice to a limit of minutes."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headwise.errors import ConfigError
+from headwise.files import replacing
 
 if TYPE_CHECKING:
     from headwise.tasks.task import Task
     from headwise.training.recipe import Recipe
+
+
+# data up to so many bytes takes a second to read as training would
+_SMALL_BYTES = 1 << 20
 
 
 def init(
@@ -41,7 +46,11 @@ def init(
     options = {"columns": columns, "source_key": source_key, "target_key": target_key}
     keys = data_keys(kind, task, {**given, **options})
     heading, recipe, values = fitted(kind, task, keys, settings or [], minutes)
-    _write(output, f"# {heading}; train it with: headwise train {output}\n" + commented(recipe, values, output))
+    _check(recipe, [path for path in given.values() if path is not None])
+    text = f"# {heading}; train it with: headwise train {output}\n"
+    text += commented(recipe, values, output, [path for path in given.values() if path is not None])
+    with replacing(output) as temporary:
+        temporary.write_text(text, encoding="utf-8")
     typer.echo(f"wrote {output}: {_summary(recipe)}")
     typer.echo(f"next: headwise train {output}")
 
@@ -93,26 +102,35 @@ def fitted(
     return heading, read_recipe(values), values
 
 
-def commented(recipe: "Recipe", values: Mapping[str, Any], output: Path) -> str:
-    """The values as TOML, each key with the description of its field; keys without a value are left out."""
+def _check(recipe: "Recipe", files: Collection[str]) -> None:
+    """Small data, of which there may be too little, is read as training would, before there is a recipe for it."""
+    from headwise.training.preview import check_trainable
+
+    if sum(os.path.getsize(path) for path in files if os.path.exists(path)) <= _SMALL_BYTES:
+        check_trainable(recipe)
+
+
+def commented(recipe: "Recipe", values: Mapping[str, Any], output: Path, files: Collection[str]) -> str:
+    """The values as TOML, each key with the description of its field; keys without a value are left out.
+
+    Args:
+        output: the recipe; paths that are among `files` are written as seen from it, so that both can move together.
+    """
+    beside = {path: os.path.relpath(path, output.resolve().parent) for path in files}
     sections = {key: value for key, value in values.items() if isinstance(value, Mapping)}
-    lines = [_line(key, value, recipe, output) for key, value in values.items() if key not in sections]
+    lines = [_line(key, value, recipe, beside) for key, value in values.items() if key not in sections]
     for name, section in sections.items():
         described = type(recipe).model_fields[name].description
         lines += ["", f"[{name}]" + (f"  # {described}" if described else "")]
         made = getattr(recipe, name)
-        lines += [_line(key, value, made, output) for key, value in section.items() if value is not None]
+        lines += [_line(key, value, made, beside) for key, value in section.items() if value is not None]
     return "\n".join(lines) + "\n"
 
 
-def _line(key: str, value: Any, made: Any, output: Path) -> str:
+def _line(key: str, value: Any, made: Any, beside: Mapping[str, str]) -> str:
     import tomli_w
 
-    from headwise.training.recipe import DATA_KEYS
-
-    if key in DATA_KEYS and isinstance(value, str) and Path(value).is_absolute():
-        # as seen from the recipe, so that both can be moved together
-        value = os.path.relpath(value, output.resolve().parent)
+    value = beside.get(value, value) if isinstance(value, str) else value
     description = type(made).model_fields[key].description
     if isinstance(value, tuple | list):
         # tomli_w would break a list over lines, with no place for a comment
@@ -125,15 +143,6 @@ def _line(key: str, value: Any, made: Any, output: Path) -> str:
 
 def _flag(option: str) -> str:
     return "--" + option.replace("_", "-")
-
-
-def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _summary(recipe: "Recipe") -> str:

@@ -3,8 +3,6 @@
 import json
 import math
 import os
-import secrets
-import stat
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from headwise.errors import MachineError
+from headwise.files import replacing
 
 
 def json_line(values: Mapping[str, Any]) -> str:
@@ -53,13 +52,5 @@ def opened(path: Path | None) -> Iterator[TextIO]:
         with target.open("w", encoding="utf-8", newline="\n") as stream:
             yield stream
         return
-    # of its own, since another process may write the same file
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with temporary.open("x", encoding="utf-8", newline="\n") as stream:
-            yield stream
-        if target.exists():
-            temporary.chmod(stat.S_IMODE(target.stat().st_mode))
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(target) as temporary, temporary.open("x", encoding="utf-8", newline="\n") as stream:
+        yield stream

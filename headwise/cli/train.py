@@ -2,7 +2,9 @@
 
 import hashlib
 import re
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast, get_args
 
@@ -40,21 +42,41 @@ def train(
     from headwise import runtime
     from headwise.training import recipes
 
-    wanted = recipes.read(recipe, overrides or [])
     folder = run or Path("runs") / folder_name(Path(recipe).stem, overrides or [])
-    runtime.apply(threads)
     if dry_run:
-        from headwise.training.preview import preview
-
-        for line in preview(wanted, folder):
-            typer.echo(line)
+        with _no_bytecode():
+            _show(recipe, overrides or [], folder, threads)
         return
+    wanted = recipes.read(recipe, overrides or [])
+    runtime.apply(threads)
     done = trained(wanted, folder, resume, allow_data_change, allow_schedule_change)
     scores = ", ".join(f"{name} {value:.4g}" for name, value in done.metrics.items())
     typer.echo(f"trained: {done.folder} (step {done.best}{': ' if scores else ''}{scores})")
     typer.echo(f"took:    {done.steps:,} steps, {done.cpu_s:,.0f} CPU s, {done.minutes:,.1f} minutes")
     for verb, rest in (("predict", ' "..."'), ("evaluate", ""), ("explain", ' "..."')):
         typer.echo(f"next:    headwise {verb} {done.folder}{rest}")
+
+
+def _show(recipe: str, overrides: list[str], folder: Path, threads: int | None) -> None:
+    """Prints what training would be."""
+    from headwise import runtime
+    from headwise.training import recipes
+    from headwise.training.preview import preview
+
+    wanted = recipes.read(recipe, overrides)
+    runtime.apply(threads)
+    for line in preview(wanted, folder):
+        typer.echo(line)
+
+
+@contextmanager
+def _no_bytecode() -> Iterator[None]:
+    """Inside, the import of a task of one's own leaves no bytecode beside it."""
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = before
 
 
 def trained(
@@ -90,7 +112,7 @@ def folder_name(recipe: str, overrides: Iterable[str]) -> str:
     from headwise.training.recipe import MAY_CHANGE
 
     settings = {key.strip(): value.strip() for key, _, value in (one.partition("=") for one in overrides)}
-    naming = [f"{key}={value}" for key, value in settings.items() if key not in MAY_CHANGE or key.startswith("data.")]
+    naming = [f"{key}={value}" for key, value in settings.items() if key not in MAY_CHANGE]
     if not naming:
         return recipe
     whole = ",".join([recipe, *sorted(naming)])

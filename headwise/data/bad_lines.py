@@ -1,5 +1,6 @@
 """Lines that cannot be read: each with its place and kind, counted and the first of each kind kept; stop, or skip."""
 
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, TypeVar
@@ -98,3 +99,12 @@ class BadLines:
         numbers = ", ".join(str(line.line) for line in self.first[kind])
         more = ", ..." if self.counts[kind] > len(self.first[kind]) else ""
         return f"line{'s' if self.counts[kind] > 1 else ''} {numbers}{more}"
+
+
+def warn_skipped(name: str, note: str) -> None:
+    """Warns of the bad lines of a file that were skipped, if the note of `BadLines` tells of any.
+
+    For those who read examples and keep no notes.
+    """
+    if note:
+        warnings.warn(f"{name}: {note}", stacklevel=2)

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from headwise.config import Config
+from headwise.config import Config, DataFile
 from headwise.data.bad_lines import BadLines, BadRule
 from headwise.data.files import MAX_LINE_BYTES, digested, require_file
 from headwise.data.readers import EmptyRule, Pair, PairFormat, Reading, scan_pairs, take
@@ -26,12 +26,12 @@ Part = Literal["train", "valid", "test"]
 class DataConfig(Config):
     """Which sentence pairs to read, and how."""
 
-    train: str = Field(description="file of sentence pairs; headwise:NAME is a file that ships with the package")
-    train_target: str | None = Field(None, description="second file, if train is one of two parallel files")
-    valid: str | None = Field(None, description="validation file; without it a part of train is held out")
-    valid_target: str | None = Field(None, description="second validation file, for parallel files")
-    test: str | None = Field(None, description="test file; without it a part of train is held out")
-    test_target: str | None = Field(None, description="second test file, for parallel files")
+    train: DataFile = Field(description="file of sentence pairs; headwise:NAME is a file that ships with the package")
+    train_target: DataFile | None = Field(None, description="second file, if train is one of two parallel files")
+    valid: DataFile | None = Field(None, description="validation file; without it a part of train is held out")
+    valid_target: DataFile | None = Field(None, description="second validation file, for parallel files")
+    test: DataFile | None = Field(None, description="test file; without it a part of train is held out")
+    test_target: DataFile | None = Field(None, description="second test file, for parallel files")
     format: PairFormat = Field("auto", description="auto (by name, else by content), tsv or jsonl")
     columns: tuple[int, int] | None = Field(None, description="source and target column of a TSV file, from 0")
     source_key: str | None = Field(None, description="source field, or language under translation, of JSON lines")

@@ -1,9 +1,7 @@
 """Plain text as token numbers: the files of a recipe, their parts, and token files for texts beyond memory."""
 
-import contextlib
 import hashlib
 import os
-import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice, pairwise
@@ -12,13 +10,14 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from headwise.config import Config
+from headwise.config import Config, DataFile
 from headwise.data.bad_lines import BadLine, BadLines, BadRule
 from headwise.data.corpus import data_cache, resolve
 from headwise.data.files import MAX_LINE_BYTES, require_file, scan_lines, sha256
 from headwise.data.streams import Text
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import DataError, MachineError
+from headwise.files import replacing
 
 # characters of a text whose tokens stay in memory; those of a longer one are mapped from a file
 IN_MEMORY_CHARS = 1 << 23
@@ -33,9 +32,9 @@ _ALL = 1 << 62
 class TextConfig(Config):
     """Which text to read, and what of it is held out."""
 
-    train: str = Field(description="text file; headwise:NAME is a file that ships with the package")
-    valid: str | None = Field(None, description="validation text; without it a part of train is held out")
-    test: str | None = Field(None, description="test text; without it the end of train is held out")
+    train: DataFile = Field(description="text file; headwise:NAME is a file that ships with the package")
+    valid: DataFile | None = Field(None, description="validation text; without it a part of train is held out")
+    test: DataFile | None = Field(None, description="test text; without it the end of train is held out")
     valid_fraction: float = Field(0.05, ge=0, lt=1, description="part of train before the test part, in characters")
     test_fraction: float = Field(0.05, ge=0, lt=1, description="part of train at its end, in characters")
     bad_lines: BadRule = Field("stop", description="a line that cannot be read: stop, or skip it")
@@ -145,8 +144,11 @@ def text_of(lines: Iterable[str], tokenizer: Tokenizer) -> Text:
     return Text(np.concatenate(list(_encoded(kept, tokenizer))), sum(map(len, kept)))
 
 
-def encode(portion: Portion, tokenizer: Tokenizer) -> Text:
+def encode(portion: Portion, tokenizer: Tokenizer, scratch: Path | None = None) -> Text:
     """A part of a text as tokens; those of a long one are written once, to the data cache, and mapped from there.
+
+    Args:
+        scratch: the folder to write to in place of the cache.
 
     Raises: MachineError if the file cannot be written.
     """
@@ -157,6 +159,8 @@ def encode(portion: Portion, tokenizer: Tokenizer) -> Text:
     known = f"{before} {portion.start} {portion.stop} {tokenizer.digest()}"
     dtype = _dtype(tokenizer)
     path = data_cache() / "tokens" / f"{hashlib.sha256(known.encode()).hexdigest()}.{dtype.name}"
+    if scratch is not None and not path.exists():
+        path = scratch / path.name
     if not path.exists():
         _write(path, _unchanged(_encoded(portion.lines(), tokenizer), source, before))
     return Text(np.memmap(path, dtype=dtype, mode="r"), portion.chars)
@@ -202,21 +206,13 @@ def _chunks(lines: Iterable[str]) -> Iterator[list[str]]:
 
 def _write(path: Path, pieces: Iterator[np.ndarray]) -> None:
     """Writes beside and renames, so that a file which is there is whole."""
-    temporary: str | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".tmp", delete=False) as file:
-            temporary = file.name
+        with replacing(path) as temporary, temporary.open("xb") as file:
             for piece in pieces:
                 file.write(piece.tobytes())
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
-        temporary = None
     except OSError as error:
         advice = "set HEADWISE_DATA to a folder with room that can be written"
         raise MachineError(f"{path}: cannot be written: {error.strerror}; {advice}") from None
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,7 +11,8 @@ import numpy as np
 from headwise.config import build
 from headwise.data.corpus import DataConfig, read_part, resolve
 from headwise.data.readers import Pair
-from headwise.data.tagged import TaggedConfig, read_tagged
+from headwise.data.splits import split_by, split_pairs
+from headwise.data.tagged import Tagged, TaggedConfig, read_tagged
 from headwise.data.text import script_counts
 from headwise.errors import DataError
 
@@ -29,8 +30,8 @@ _SIZES = (
     (math.inf, 32000, 512, 2048, 8, 6, 0.1),
 )
 _WORDS_UP_TO = 3_000
-
-
+# parts to hold out, the first that leaves none empty
+_SHARES = (0.05, 0.1, 0.2, 0.3)
 # models at least as wide learn more slowly, with a longer warm-up
 _WIDE = 512
 
@@ -69,12 +70,13 @@ def suggest_for_pairs(data: Mapping[str, Any]) -> Suggestion:
         DataError: files that are not there or are wrong.
     """
     data = {**data, "empty": data.get("empty", "skip")}
-    pairs = read_part(build(DataConfig, data, "data"), "train", "nfc") or []
+    config = build(DataConfig, data, "data")
+    pairs = read_part(config, "train", "nfc") or []
     found = suggest(pairs)
     model = dict(found["model"])
     layers = model.pop("num_layers")
     wide = model["d_model"] >= _WIDE
-    held_out = {f"{part}_fraction": 0.05 for part in ("valid", "test") if part not in data}
+    held_out = _held_out(data, lambda valid, test: split_pairs(pairs, valid, test, config.split_seed))
     values = {
         "label_smoothing": 0.1,
         "data": {**data, **found["data"], **held_out},
@@ -137,12 +139,13 @@ def suggest_for_tagged(data: Mapping[str, Any]) -> Suggestion:
     """
     config = build(TaggedConfig, data, "data")
     sentences = read_tagged(resolve(config.train), config)
+    held_out = _held_out(data, lambda valid, test: _split_tagged(sentences, valid, test, config.split_seed))
     words = Counter(word for sentence in sentences for word in sentence.words)
     longest = max(len(sentence.words) for sentence in sentences)
     room = 1000 * math.ceil((len(words) + 4) / 1000)
     values = {
         "label_smoothing": 0.1,
-        "data": {**data, "max_len": max(256, longest)},
+        "data": {**data, **held_out, "max_len": max(256, longest)},
         "tokenizer": {"kind": "bpe", "vocab_size": min(8000, room)},
         "spelling": {"longest": 4, "vocab_size": 12_000, "min_frequency": 2 if len(words) > 2000 else 1},
         "pooling": {"kind": "mean", "place": "before"},
@@ -157,8 +160,7 @@ def suggest_for_tagged(data: Mapping[str, Any]) -> Suggestion:
             "monitor": "accuracy",
         },
     }
-    about = f"Tagging, fitted to the {len(sentences):,} sentences"
-    return Suggestion(values, about)
+    return Suggestion(values, f"Tagging, fitted to the {len(sentences):,} sentences")
 
 
 def suggest_for_text(data: Mapping[str, Any]) -> Suggestion:
@@ -167,13 +169,19 @@ def suggest_for_text(data: Mapping[str, Any]) -> Suggestion:
     Raises: as `suggest_for_pairs`.
     """
     # the only kind of data whose reader loads torch
-    from headwise.data.plain import TextConfig, portions
+    from headwise.data.plain import Portion, TextConfig, portions
 
-    found = portions(build(TextConfig, data, "data"))
+    config = build(TextConfig, data, "data")
+
+    def cut(valid: float, test: float) -> dict[str, Portion]:
+        return portions(config.model_copy(update={"valid_fraction": valid, "test_fraction": test}))
+
+    held_out = _held_out(data, cut)
+    found = cut(held_out.get("valid_fraction", 0.0), held_out.get("test_fraction", 0.0))
     chars = found["train"].chars
     values = {
         "length": 128 if chars > 20_000 else 32,
-        "data": dict(data),
+        "data": {**data, **held_out},
         "tokenizer": {"kind": "bpe", "vocab_size": 1024 if chars < 5e6 else 4096 if chars < 5e7 else 8192},
         "model": {
             "d_model": 128,
@@ -203,6 +211,23 @@ def suggest_for_text(data: Mapping[str, Any]) -> Suggestion:
         Size({**larger, "model.num_layers": 6, "training.max_epochs": 10, "training.batch_tokens": 4096}, 40_000),
     )
     return Suggestion(values, f"A language model, fitted to a text of {chars:,} characters", sizes)
+
+
+def _held_out(data: Mapping[str, Any], split: Callable[[float, float], object]) -> dict[str, float]:
+    """Fractions for the parts without a file of their own, such that none comes out empty: 0 where that cannot be."""
+    parts = [part for part in ("valid", "test") if part not in data]
+    for share in _SHARES:
+        shares = dict.fromkeys(parts, share)
+        try:
+            split(shares.get("valid", 0.0), shares.get("test", 0.0))
+        except DataError:
+            continue
+        return {f"{part}_fraction": share for part in parts}
+    return {f"{part}_fraction": 0.0 for part in parts}
+
+
+def _split_tagged(sentences: list[Tagged], valid: float, test: float, seed: int) -> object:
+    return split_by(sentences, lambda sentence: sentence.text, (valid, test), seed, "sentences")
 
 
 def suggest(pairs: Sequence[Pair]) -> dict[str, dict[str, Any]]:

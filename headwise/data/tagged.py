@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from pydantic import Field
 
-from headwise.config import Config
+from headwise.config import Config, DataFile
 from headwise.data.bad_lines import BadLine, BadRule, strict
 from headwise.data.files import MAX_LINE_BYTES, require_file, scan_lines
 from headwise.data.jsonl import parse_object, texts
@@ -43,9 +43,9 @@ class Tagged:
 class TaggedConfig(Config):
     """Which tagged sentences to read, and how."""
 
-    train: str = Field(description="file of tagged sentences, CoNLL-U or JSON lines")
-    valid: str | None = Field(None, description="validation file; without it a part of train is held out")
-    test: str | None = Field(None, description="test file; without it a part of train is held out")
+    train: DataFile = Field(description="file of tagged sentences, CoNLL-U or JSON lines")
+    valid: DataFile | None = Field(None, description="validation file; without it a part of train is held out")
+    test: DataFile | None = Field(None, description="test file; without it a part of train is held out")
     format: TaggedFormat = Field("auto", description="auto (by name, else by content), conllu or jsonl")
     column: Column = Field("upos", description="what the tags are in CoNLL-U: upos, xpos, feats or deprel")
     words_key: str = Field("words", description="field of the words in JSON lines")

@@ -10,6 +10,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from headwise.errors import ConfigError, MachineError
 from headwise.explain.values import FORMATS, Drawing
+from headwise.files import replacing
 
 SCREEN_DPI = 110
 PRINT_DPI = 120
@@ -47,13 +48,11 @@ def save(figure: Drawing, path: str | os.PathLike[str]) -> Path:
     if kind not in FORMATS:
         raise ConfigError(f"{target}: cannot draw '{target.suffix}'; use a name that ends in .png, .svg or .pdf")
     content = _rendered(figure, kind, PRINT_DPI)
-    temporary = target.with_name(f".{target.name}.tmp")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
-        os.replace(temporary, target)
+        with replacing(target) as temporary:
+            temporary.write_bytes(content)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise MachineError(f"{target}: cannot be written: {error.strerror}") from error
     return target
 

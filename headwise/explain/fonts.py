@@ -34,8 +34,6 @@ PREFERRED = (
 # fonts that have a sign for every character, which says nothing but its script; matplotlib ships one of them
 _PLACEHOLDERS = ("last resort", "lastresort", "adobe blank")
 
-_warned: set[str] = set()
-
 
 def families(texts: Iterable[str]) -> list[str]:
     """Font families, in the order to try them, that together have as many of the characters as installed fonts can."""
@@ -54,7 +52,8 @@ def families(texts: Iterable[str]) -> list[str]:
 def legible(text: str, fonts: Iterable[str]) -> str:
     """The text with each character that none of the fonts has written as its code, such as U+4F60.
 
-    Warns, once for a run of the program and a script, how to install a font that has them.
+    Warns, for each script, how to install a font that has them; always in the same words from the same place, so that
+    Python shows it once.
     """
     missing = _drawn([text]).difference(*(_characters(family) for family in fonts))
     if not missing:
@@ -86,17 +85,14 @@ def _drawn(texts: Iterable[str]) -> set[str]:
 
 
 def _warn(missing: set[str]) -> None:
-    # one warning for each script, so that a figure of Chinese text does not warn for every label
-    scripts = {found for character in missing if (found := script(character)) is not None} or {"signs"}
-    if scripts <= _warned or (_warned and scripts == {"signs"}):
-        return
-    _warned.update(scripts)
-    shown = "".join(sorted(missing)[:5])
-    warnings.warn(
-        f"no installed font has {len(missing)} of the characters to draw ({shown}); they are shown as codes. "
-        f"Install one: {ADVICE}, or https://fonts.google.com/noto",
-        stacklevel=4,
-    )
+    for name in sorted({script(character) or "signs" for character in missing}):
+        what = "some signs" if name == "signs" else f"characters of the script {name}"
+        warnings.warn(
+            f"no installed font has {what}; they are shown as codes. "
+            f"Install one: {ADVICE}, or https://fonts.google.com/noto",
+            # this line, not that of whoever draws: Python tells a warning of one place once
+            stacklevel=1,
+        )
 
 
 @cache

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from headwise.errors import MachineError
+from headwise.files import replacing
 
 MANIFEST = "manifest.json"
 _FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
@@ -60,15 +61,12 @@ Writable = bytes | Content
 
 def commit_file(path: Path, content: Writable) -> dict[str, Any]:
     """Replaces `path` in one step and returns its manifest entry. Raises: MachineError, and the old file is intact."""
-    temporary = path.with_name(f".{path.name}.tmp")
     require_space(path, size_of(content))
     try:
-        entry = _write(temporary, content)
-        os.replace(temporary, path)
+        with replacing(path) as temporary:
+            entry = _write(temporary, content)
         sync_folder(path.parent)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
         raise refused(error, path, size_of(content)) from None
     return entry
 

@@ -18,6 +18,8 @@ EMA = "ema.safetensors"
 TRAINER = "trainer.json"
 OPTIMIZER = "optimizer.safetensors"
 STREAM = "stream.safetensors"
+# the fact of a published model that says what it was trained on: SHA-256 by key of the recipe
+DATA = "data"
 OWN_FILES = frozenset(
     {MODEL, EMA, CONFIG, TRAINER, OPTIMIZER, STREAM, MANIFEST, "metrics.jsonl", "log.txt", "README.md"}
 )

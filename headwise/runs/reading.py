@@ -72,6 +72,14 @@ def read_folder(folder: Path) -> Saved:
     return Saved(folder, facts, migrated(files, manifest["format"]), tensors)
 
 
+def read_file(folder: Path, name: str) -> bytes:
+    """One small file of a folder, verified. Raises: CheckpointError when it is missing or damaged."""
+    entry = read_manifest(folder)["files"].get(name)
+    if entry is None:
+        raise CheckpointError(f"{folder / name}: missing; the folder is no checkpoint of this program")
+    return _read_small(folder / name, entry)
+
+
 def verify(folder: Path) -> None:
     """Checks every file of `folder` against its manifest and keeps none. Raises: CheckpointError naming the file."""
     for name, entry in sorted(read_manifest(folder)["files"].items()):

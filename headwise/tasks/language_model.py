@@ -9,6 +9,7 @@ from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from headwise.config import Config
+from headwise.data.bad_lines import warn_skipped
 from headwise.data.corpus import resolve
 from headwise.data.files import digested, require_file
 from headwise.data.plain import TRAINED_CHARS, TextConfig, encode, portions, train_tokenizer, unknown_tokens, whole
@@ -28,7 +29,7 @@ from headwise.predictors.continuer import (
     scored,
     text_loss,
 )
-from headwise.tasks.task import Assets, Metric, Stats, Task
+from headwise.tasks.task import Assets, Given, Metric, Stats, Task, required
 
 TOKENIZER_FILE = "text.tokenizer.json"
 
@@ -76,21 +77,27 @@ class LanguageModel(Task[dict[str, Text]]):
 
     def __init__(self, config: LanguageModelConfig, assets: Assets[dict[str, Text]]):
         super().__init__(config, assets)
-        self.tokenizer = Tokenizer.from_bytes(assets.file(TOKENIZER_FILE), TOKENIZER_FILE, config.tokenizer)
+        self.tokenizer = _known(assets.files, config)
 
     @classmethod
     def prepare(cls, config: LanguageModelConfig) -> Assets[dict[str, Text]]:
+        return cls.prepare_with(config, Given())
+
+    @classmethod
+    def prepare_with(cls, config: LanguageModelConfig, given: Given) -> Assets[dict[str, Text]]:
         named = {part: getattr(config.data, part) for part in ("train", "valid", "test")}
         paths = {part: resolve(path) for part, path in named.items() if path is not None}
         for path in paths.values():
             require_file(path)
         with digested(paths) as digests:
             parts = portions(config.data)
-            tokenizer = train_tokenizer(parts["train"], config.tokenizer)
-            data = {part: encode(portion, tokenizer) for part, portion in parts.items() if portion.chars}
+            learned = None if given.files is None else _known(given.files, config)
+            tokenizer = learned or train_tokenizer(parts["train"], config.tokenizer)
+            texts = {part: portion for part, portion in parts.items() if portion.chars}
+            data = {part: encode(portion, tokenizer, given.scratch) for part, portion in texts.items()}
         notes = list(dict.fromkeys(f"{portion.path}: {portion.bad}" for portion in parts.values() if portion.bad))
         notes += [f"{part}: {len(text):,} tokens of {text.chars:,} characters" for part, text in data.items()]
-        if parts["train"].chars > TRAINED_CHARS:
+        if learned is None and parts["train"].chars > TRAINED_CHARS:
             notes.append(f"the tokenizer is trained on the first {TRAINED_CHARS:,} characters of the text")
         for part, text in data.items():
             if lost := unknown_tokens(text, tokenizer):
@@ -103,7 +110,9 @@ class LanguageModel(Task[dict[str, Text]]):
     def examples(cls, config: LanguageModelConfig, split: str) -> list[str]:
         # a part with a file of its own is scored without the text that was trained on
         own = None if split == "train" else getattr(config.data, split)
-        return list((whole(own, config.data) if own else portions(config.data)[split]).lines())
+        portion = whole(own, config.data) if own else portions(config.data)[split]
+        warn_skipped(portion.path, portion.bad)
+        return list(portion.lines())
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
@@ -163,3 +172,7 @@ class LanguageModel(Task[dict[str, Text]]):
             '    headwise predict RUN "the beginning of a text"\n    headwise evaluate RUN --data text.txt\n\n'
             "`RUN` is this folder. It is complete and can be moved.\n"
         )
+
+
+def _known(files: Mapping[str, bytes], config: LanguageModelConfig) -> Tokenizer:
+    return Tokenizer.from_bytes(required(files, TOKENIZER_FILE), TOKENIZER_FILE, config.tokenizer)

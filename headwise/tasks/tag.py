@@ -1,6 +1,5 @@
 """Tagging: words in, a tag for each; parts of speech, or whatever the data calls its tags."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from torch.nn import functional as F
 
 from headwise.attention.precision import wide
 from headwise.config import Config
-from headwise.data.bad_lines import BadLines
+from headwise.data.bad_lines import BadLines, warn_skipped
 from headwise.data.corpus import resolve
 from headwise.data.files import digested, require_file
 from headwise.data.readers import Pair
@@ -24,16 +23,15 @@ from headwise.data.sources import Limits, Source, bucketed
 from headwise.data.splits import overlap, split_by
 from headwise.data.suggestions import Suggestion, suggest_for_tagged
 from headwise.data.tagged import Tagged, TaggedConfig, scan_tagged
-from headwise.data.tokenizers import Tokenizer, TokenizerConfig
+from headwise.data.tokenizers import TokenizerConfig
 from headwise.data.words import NO_TAG, SpellingConfig, WordBatch, WordRows, WordTokenizer, collate_words, encode_words
-from headwise.errors import CheckpointError, DataError
+from headwise.errors import DataError
 from headwise.models.token_encoders import EncoderConfig
 from headwise.models.token_tagger import PoolingConfig, TokenTagger, build_token_tagger
 from headwise.predictors.tagger import Tagger, count_scores, counted, most_frequent
-from headwise.tasks.task import Assets, Metric, Stats, Task
+from headwise.tasks.tag_files import Learned
+from headwise.tasks.task import Assets, Given, Metric, Stats, Task
 
-TOKENIZER_FILE, SPELLING_FILE = "tokenizer.json", "spelling.tokenizer.json"
-TAGS_FILE, WORDS_FILE = "tags.json", "words.json"
 SPLITS = ("train", "valid", "test")
 
 
@@ -80,20 +78,24 @@ class Tag(Task[dict[str, Sentences]]):
 
     def __init__(self, config: TagConfig, assets: Assets[dict[str, Sentences]]):
         super().__init__(config, assets)
-        pieces = Tokenizer.from_bytes(assets.file(TOKENIZER_FILE), TOKENIZER_FILE, config.tokenizer)
-        longest = config.spelling.longest
-        spelling = Tokenizer.from_bytes(assets.file(SPELLING_FILE), SPELLING_FILE) if longest else None
-        self.tokenizer = WordTokenizer(pieces, spelling, longest)
-        self.tags, self.words = _tags(assets), _words(assets)
+        self.tokenizer, self.tags, self.words = Learned.read(assets.files, config.tokenizer, config.spelling.longest)
 
     @classmethod
     def prepare(cls, config: TagConfig) -> Assets[dict[str, Sentences]]:
-        parts, digests, notes = _read(config.data, config.tokenizer)
-        train = parts["train"]
-        words = [word for sentence in train for word in sentence.words]
-        tokenizer = WordTokenizer.train(words, config.tokenizer, config.spelling)
-        tags = sorted({tag for sentence in train for tag in sentence.tags or ()})
-        frequent = most_frequent(train)
+        return cls.prepare_with(config, Given())
+
+    @classmethod
+    def prepare_with(cls, config: TagConfig, given: Given) -> Assets[dict[str, Sentences]]:
+        parts, digests, skipped, odd = _read(config.data, config.tokenizer)
+        notes = [f"{split}: {note}" for split, note in skipped.items()] + odd
+        learned = (
+            _learned(parts["train"], config)
+            if given.files is None
+            else Learned.read(given.files, config.tokenizer, config.spelling.longest)
+        )
+        tokenizer, tags, frequent = learned.tokenizer, learned.tags, learned.words
+        if given.files is not None:
+            _refuse_unknown(parts["train"], tags, config.data.train)
         data = {}
         for split, sentences in parts.items():
             data[split] = _encoded(sentences, tokenizer, tags, config.data.max_len)
@@ -102,18 +104,19 @@ class Tag(Task[dict[str, Sentences]]):
             raise DataError(
                 f"{config.data.train}: every sentence is longer than max_len {config.data.max_len}; raise the limit"
             )
-        files = {TOKENIZER_FILE: tokenizer.pieces.to_bytes(), TAGS_FILE: _bytes(tags), WORDS_FILE: _bytes(frequent)}
-        if tokenizer.spelling is not None:
-            files[SPELLING_FILE] = tokenizer.spelling.to_bytes()
-        return Assets(files, data, digests, tuple(notes))
+        return Assets(learned.files(), data, digests, tuple(notes))
 
     @classmethod
     def examples(cls, config: TagConfig, split: str) -> list[Tagged]:
         # a part with a file of its own is scored without the sentences that were trained on
         path = None if split == "train" else getattr(config.data, split)
         if path is not None:
-            return _sentences(resolve(path), config.data, config.tokenizer)[0]
-        return _read(config.data, config.tokenizer)[0][split]
+            found, bad = _sentences(resolve(path), config.data, config.tokenizer)
+            warn_skipped(path, bad.note())
+            return found
+        parts, _, skipped, _ = _read(config.data, config.tokenizer)
+        warn_skipped(config.data.train, skipped.get("train", ""))
+        return parts[split]
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
@@ -186,16 +189,20 @@ class Tag(Task[dict[str, Sentences]]):
         return F.cross_entropy(rows, wanted, ignore_index=NO_TAG, reduction="sum", label_smoothing=smoothing)
 
 
-def _read(data: TaggedConfig, tokenizer: TokenizerConfig) -> tuple[dict[str, list[Tagged]], dict[str, str], list[str]]:
-    """The sentences of each split, the SHA-256 of each file by its split, and what is odd about them."""
+def _read(
+    data: TaggedConfig, tokenizer: TokenizerConfig
+) -> tuple[dict[str, list[Tagged]], dict[str, str], dict[str, str], list[str]]:
+    """The sentences of each split; of each file by its split the SHA-256 and the lines skipped; what is odd."""
     paths = {split: resolve(path) for split in SPLITS if (path := getattr(data, split)) is not None}
-    given, notes = {}, []
+    given: dict[str, list[Tagged]] = {}
+    skipped: dict[str, str] = {}
+    notes: list[str] = []
     for path in paths.values():
         require_file(path)
     with digested(paths) as digests:
         for split, path in paths.items():
             given[split], bad = _sentences(path, data, tokenizer)
-            notes += [f"{split}: {bad.note()}"] if bad.total else []
+            skipped |= {split: bad.note()} if bad.total else {}
     fractions = (
         0.0 if "valid" in given else data.valid_fraction,
         0.0 if "test" in given else data.test_fraction,
@@ -211,7 +218,7 @@ def _read(data: TaggedConfig, tokenizer: TokenizerConfig) -> tuple[dict[str, lis
                 f"{split}: {len(seen.source_lines):,} of {seen.held_out:,} held-out sentences are in the training part,"
                 f" {len(seen.pair_lines):,} with the same tags"
             )
-    return parts, digests, notes
+    return parts, digests, skipped, notes
 
 
 def _sentences(path: Path, data: TaggedConfig, tokenizer: TokenizerConfig) -> tuple[list[Tagged], BadLines]:
@@ -226,6 +233,22 @@ def _sentences(path: Path, data: TaggedConfig, tokenizer: TokenizerConfig) -> tu
 
 def _pairs(sentences: list[Tagged]) -> list[Pair]:
     return [Pair(sentence.text, " ".join(sentence.tags or ()), sentence.line) for sentence in sentences]
+
+
+def _learned(train: list[Tagged], config: TagConfig) -> Learned:
+    words = [word for sentence in train for word in sentence.words]
+    tags = sorted({tag for sentence in train for tag in sentence.tags or ()})
+    return Learned(WordTokenizer.train(words, config.tokenizer, config.spelling), tags, most_frequent(train))
+
+
+def _refuse_unknown(train: list[Tagged], tags: list[str], name: str) -> None:
+    """There is no tag for the unknown, so data with another tag than the run's cannot be trained on."""
+    for sentence in train:
+        if others := [tag for tag in sentence.tags or () if tag not in tags]:
+            raise DataError(
+                f"{name}:{sentence.line}: tag '{others[0]}' is not one of the {len(tags)} that the run began with; "
+                "take such sentences out, or begin another run"
+            )
 
 
 def _encoded(sentences: list[Tagged], tokenizer: WordTokenizer, tags: list[str], max_len: int) -> Sentences:
@@ -256,28 +279,3 @@ def _told(
         more = ", ..." if len(others) > 5 else ""
         notes.append(f"{split}: tags that training lacks, so that they cannot be got right: {named}{more}")
     return notes
-
-
-def _bytes(value: list[str] | dict[str, str]) -> bytes:
-    return (json.dumps(value, ensure_ascii=False, sort_keys=True) + "\n").encode()
-
-
-def _tags(assets: Assets[dict[str, Sentences]]) -> list[str]:
-    found = _json(assets, TAGS_FILE)
-    if not isinstance(found, list) or not found:
-        raise CheckpointError(f"{TAGS_FILE}: not a list of tags; restore it from a copy of the run")
-    return found
-
-
-def _words(assets: Assets[dict[str, Sentences]]) -> dict[str, str]:
-    found = _json(assets, WORDS_FILE)
-    if not isinstance(found, dict):
-        raise CheckpointError(f"{WORDS_FILE}: not a table of words; restore it from a copy of the run")
-    return found
-
-
-def _json(assets: Assets[dict[str, Sentences]], name: str) -> object:
-    try:
-        return json.loads(assets.file(name))
-    except ValueError:
-        return None

@@ -6,6 +6,7 @@ A task of one's own stays where it is and is named `my_package.module:MyTask` in
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -63,9 +64,28 @@ class Assets(Generic[D]):
 
     def file(self, name: str) -> bytes:
         """The content of a file. Raises: CheckpointError when the run has none of this name."""
-        if name not in self.files:
-            raise CheckpointError(f"{name} is missing from the run folder; restore it from a copy of the run")
-        return self.files[name]
+        return required(self.files, name)
+
+
+def required(files: Mapping[str, bytes], name: str) -> bytes:
+    """The content of a file of a run. Raises: CheckpointError when the run has none of this name."""
+    if name not in files:
+        raise CheckpointError(f"{name} is missing from the run folder; restore it from a copy of the run")
+    return files[name]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the reading of data takes over instead of making it.
+
+    Args:
+        files: what a run has learned from its data before, by file name; None: it is learned.
+        scratch: the folder for what is otherwise kept for later runs, such as the tokens of a long text; None: it is
+            kept, in the data cache.
+    """
+
+    files: Mapping[str, bytes] | None = None
+    scratch: Path | None = None
 
 
 class Task(ABC, Generic[D]):
@@ -87,6 +107,21 @@ class Task(ABC, Generic[D]):
     @abstractmethod
     def prepare(cls, config: Any) -> Assets[Any]:
         """Reads the data files and trains what has to be trained on them, such as tokenizers."""
+
+    @classmethod
+    def prepare_with(cls, config: Any, given: Given) -> Assets[Any]:
+        """As `prepare`, with what is given. Here: `prepare`, which must then learn the files that are given.
+
+        Raises: CheckpointError naming the first file that comes out different.
+        """
+        assets = cls.prepare(config)
+        files = assets.files if given.files is None else given.files
+        if others := [name for name in files.keys() | assets.files.keys() if files.get(name) != assets.files.get(name)]:
+            raise CheckpointError(
+                f"{min(others)}: is not what the task makes of its data now, and the model knows nothing else; put the "
+                f"data back, or write {cls.__name__}.prepare_with so that it reads other data with the files of a run"
+            )
+        return assets
 
     @classmethod
     @abstractmethod

@@ -13,9 +13,10 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from headwise import metrics
-from headwise.config import Config
+from headwise.config import Config, StartFile
+from headwise.data.bad_lines import BadLines, warn_skipped
 from headwise.data.batches import PairBatch, Ragged, collate, fit_lengths, pair_lengths
-from headwise.data.corpus import DataConfig, load_corpus, read_part
+from headwise.data.corpus import DataConfig, load_corpus, read_part, resolve
 from headwise.data.readers import Pair
 from headwise.data.sources import Limits, Source, bucketed
 from headwise.data.suggestions import Suggestion, suggest_for_pairs
@@ -31,7 +32,7 @@ from headwise.models.transformer_config import TransformerConfig
 from headwise.predictors.bleu import BleuConfig
 from headwise.predictors.forced import likelihood, likelihood_scores, real_states
 from headwise.predictors.translator import Translator
-from headwise.tasks.task import Assets, Metric, Stats, Task
+from headwise.tasks.task import Assets, Given, Metric, Stats, Task, required
 
 SOURCE_FILE, TARGET_FILE = "source.tokenizer.json", "target.tokenizer.json"
 
@@ -41,8 +42,8 @@ ModelConfig = Annotated[TransformerConfig | RecurrentConfig, Field(discriminator
 class VectorsConfig(Config):
     """Pretrained word vectors to start from, in the text format of GloVe and word2vec."""
 
-    source: str | None = Field(None, description="file for the source embeddings")
-    target: str | None = Field(None, description="file for the target embeddings")
+    source: StartFile | None = Field(None, description="file for the source embeddings")
+    target: StartFile | None = Field(None, description="file for the target embeddings")
     frozen: bool = Field(False, description="keep them as they are instead of training them on")
 
 
@@ -87,17 +88,18 @@ class Translate(Task[dict[str, Pairs]]):
 
     def __init__(self, config: TranslateConfig, assets: Assets[dict[str, Pairs]]):
         super().__init__(config, assets)
-        wanted, joint = config.tokenizer, TARGET_FILE not in assets.files
-        source = Tokenizer.from_bytes(assets.file(SOURCE_FILE), SOURCE_FILE, wanted)
-        target = source if joint else Tokenizer.from_bytes(assets.files[TARGET_FILE], TARGET_FILE, wanted)
-        self.tokenizers = source, target
+        self.tokenizers = _known(assets.files, config)
 
     @classmethod
     def prepare(cls, config: TranslateConfig) -> Assets[dict[str, Pairs]]:
+        return cls.prepare_with(config, Given())
+
+    @classmethod
+    def prepare_with(cls, config: TranslateConfig, given: Given) -> Assets[dict[str, Pairs]]:
         corpus = load_corpus(config.data, config.tokenizer.normalize, config.tokenizer.lowercase)
         if not corpus.train:
             raise DataError(f"{config.data.train}: no sentence pair to train on")
-        source, target = _trained(corpus.train, config.tokenizer)
+        source, target = _known(given.files, config) if given.files else _trained(corpus.train, config.tokenizer)
         parts = {"train": corpus.train, "valid": corpus.valid, "test": corpus.test}
         data = {split: _encoded(pairs, source, target, config.data) for split, pairs in parts.items()}
         notes = [f"{part}: {found}" for told in (corpus.skipped, corpus.overlaps) for part, found in told.items()]
@@ -113,12 +115,14 @@ class Translate(Task[dict[str, Pairs]]):
 
     @classmethod
     def examples(cls, config: TranslateConfig, split: str) -> list[Pair]:
-        own = read_part(config.data, split, config.tokenizer.normalize)
-        if own is not None and split != "train":
+        bad = BadLines()
+        own = None if split == "train" else read_part(config.data, split, config.tokenizer.normalize, bad)
+        if own is not None:
+            warn_skipped(getattr(config.data, split), bad.note())
             return own
         corpus = load_corpus(config.data, config.tokenizer.normalize, config.tokenizer.lowercase)
-        parts: list[Pair] = getattr(corpus, split)
-        return parts
+        warn_skipped(config.data.train, corpus.skipped.get("train", ""))
+        return list(getattr(corpus, split))
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
@@ -246,7 +250,7 @@ def _filled(embedding: nn.Module, path: str, tokenizer: Tokenizer, seed: int) ->
     """Puts word vectors into an embedding. Raises: ConfigError if their width is another one."""
     weight = embedding.weight
     assert isinstance(weight, nn.Parameter)
-    matrix, coverage = load_vectors(path, tokenizer, generator=torch.Generator().manual_seed(seed))
+    matrix, coverage = load_vectors(resolve(path), tokenizer, generator=torch.Generator().manual_seed(seed))
     if matrix.shape[1] != weight.shape[1]:
         raise ConfigError(
             f"{path} has vectors of {matrix.shape[1]} numbers, the model's embeddings have {weight.shape[1]}"
@@ -269,6 +273,14 @@ def _trained(pairs: list[Pair], config: TokenizerConfig) -> tuple[Tokenizer, Tok
         joint = Tokenizer.train([*sources, *targets], config)
         return joint, joint
     return Tokenizer.train(sources, config), Tokenizer.train(targets, config)
+
+
+def _known(files: Mapping[str, bytes], config: TranslateConfig) -> tuple[Tokenizer, Tokenizer]:
+    """The tokenizers of a run; a joint one is both."""
+    source = Tokenizer.from_bytes(required(files, SOURCE_FILE), SOURCE_FILE, config.tokenizer)
+    if TARGET_FILE not in files:
+        return source, source
+    return source, Tokenizer.from_bytes(files[TARGET_FILE], TARGET_FILE, config.tokenizer)
 
 
 def _with_guesses(model: Seq2Seq, batch: PairBatch, share: float) -> Tensor:

@@ -13,7 +13,7 @@ from headwise.labels import visible
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.commits import Writable, commit_file
 from headwise.runs.log import RunLog
-from headwise.runs.publish import MODEL, evaluated, publish
+from headwise.runs.publish import DATA, MODEL, evaluated, publish
 from headwise.runs.reading import read_folder
 from headwise.runs.tensors import TensorFile
 from headwise.runs.weights import fitting
@@ -73,7 +73,7 @@ def publish_best(session: Session, checkpoints: Checkpoints, log: RunLog, guard:
             checkpoints.point_to_best(step, progress.best_value)
             log.note(f"the model of step {wanted}, the best, is lost; that of step {step} is published in its place")
         files = {**session.model_files(), MODEL: TensorFile(tensors, tied)}
-        publish(checkpoints.run, files, {"step": step, "metrics": progress.best_metrics})
+        publish(checkpoints.run, files, {"step": step, "metrics": progress.best_metrics, DATA: session.digests})
     return Outcome([progress.best_step or progress.step], progress.best_metrics)
 
 
@@ -93,7 +93,7 @@ def _publish_average(session: Session, checkpoints: Checkpoints, log: RunLog, gu
     if not better:
         return None
     files = {**session.model_files(), MODEL: TensorFile(mean, tied)}
-    publish(checkpoints.run, files, {"step": steps[-1], "averaged": steps, "metrics": metrics})
+    publish(checkpoints.run, files, {"step": steps[-1], "averaged": steps, "metrics": metrics, DATA: session.digests})
     return Outcome(steps, metrics)
 
 
@@ -143,7 +143,7 @@ def _training_facts(session: Session, outcome: Outcome, reason: str) -> str:
         **{name: f"{value:.6g}" for name, value in outcome.metrics.items()},
         "skipped steps": str(progress.skipped),
         "made with": f"headwise {_version()}, torch {torch.__version__}",
-        **{f"SHA-256 of {name}": f"`{digest}`" for name, digest in session.task.assets.digests.items()},
+        **{f"SHA-256 of {name}": f"`{digest}`" for name, digest in session.digests.items()},
     }
     rows = "".join(f"| {name} | {value} |\n" for name, value in facts.items())
     notes = "".join(f"* {visible(note)}\n" for note in session.task.assets.notes)

@@ -50,7 +50,7 @@ def fitted(
         kind = registry.task_type(first.task)
         assets = kind.prepare(first)
         prepare_s = time.monotonic() - began
-        attempt = attempt or (lambda recipe, task: try_recipe(recipe, task, TRIAL_S)[0])
+        attempt = attempt or (lambda recipe, task: try_recipe(recipe, task, TRIAL_S))
         chosen: Settings | None = None
         for size in suggestion.sizes:
             tried = merged(values, size.settings)

@@ -9,15 +9,19 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from headwise.errors import ConfigError, DataError, unknown
+from headwise.data.files import sha256
+from headwise.errors import CheckpointError, ConfigError, DataError, unknown
 from headwise.predictors.predictor import Predictor
-from headwise.runs.publish import CONFIG, OWN_FILES, evaluated, read_run
-from headwise.runs.reading import Saved
+from headwise.runs.checkpoints import Checkpoints
+from headwise.runs.publish import CONFIG, DATA, OWN_FILES, TRAINER, evaluated, read_run
+from headwise.runs.reading import Saved, read_file
 from headwise.runs.weights import fitting, load_weights
 from headwise.tasks import registry
 from headwise.tasks.task import Assets
+from headwise.training.identity import named_files
 from headwise.training.randomness import isolated
 from headwise.training.recipe import Recipe, parse_recipe, read_recipe
+from headwise.training.session import Trainer
 
 _DRAWS = frozenset({"normal_", "uniform_", "bernoulli_", "exponential_", "random_"})
 SPLITS = ("train", "valid", "test")
@@ -51,7 +55,8 @@ def examples(folder: str | os.PathLike[str], split: str = "test", data: Mapping[
     if split not in SPLITS:
         raise ConfigError(unknown("split", split, SPLITS))
     path = Path(folder) / CONFIG
-    recipe = read_run(path.parent, warned, _recipe)
+    recipe, before = read_run(path.parent, warned, _recipe_and_data)
+    read = [name for name in _files_of(recipe, split) if name not in (data or {})]
     if data:
         values = recipe.model_dump(mode="json", exclude_none=True)
         changed = {**values.get("data", {}), **data}
@@ -60,7 +65,41 @@ def examples(folder: str | os.PathLike[str], split: str = "test", data: Mapping[
     found = registry.task_type(recipe.task).examples(recipe, split)
     if not found:
         raise DataError(f"{path}: the recipe has no {split} part; name a file of examples")
+    files = named_files(recipe)
+    for name in read:
+        if name in before and name in files and sha256(files[name]) != before[name]:
+            warned(
+                f"{files[name]}: has changed since the run was trained, so the {split} part may hold examples that were"
+                " trained on, and scores are not those of before"
+            )
     return found
+
+
+def _files_of(recipe: Recipe, split: str) -> tuple[str, str]:
+    """The names of the files that a split is read from: its own, or those of the training data."""
+    part = split if split in named_files(recipe) else "train"
+    return part, f"{part}_target"
+
+
+def _recipe_and_data(saved: Saved) -> tuple[Recipe, Mapping[str, str]]:
+    """The recipe of a run, and the SHA-256 of what it was trained on by its key."""
+    found = saved.facts.get(DATA)
+    if not isinstance(found, dict) and TRAINER in saved.files:
+        found = Trainer.read(saved).data
+    elif not isinstance(found, dict):
+        found = _digests_of_state(saved.folder)
+    return _recipe(saved), found
+
+
+def _digests_of_state(run: Path) -> Mapping[str, str]:
+    """The same of a run whose published model does not say it, as older ones, from its newest checkpoint."""
+    for entry in Checkpoints(run).entries()[:1]:
+        try:
+            return Trainer.read(Saved(entry.path, {}, {TRAINER: read_file(entry.path, TRAINER)}, {})).data
+        except CheckpointError:
+            # there is nothing to compare with
+            continue
+    return {}
 
 
 def warned(text: str) -> None:

@@ -9,7 +9,7 @@ import torch
 from headwise.errors import DataError, MachineError
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.log import RunLog
-from headwise.runs.publish import MODEL, publish
+from headwise.runs.publish import DATA, MODEL, publish
 from headwise.runs.tensors import TensorFile
 from headwise.training import numerics
 from headwise.training.compiling import Loss, compiled
@@ -217,7 +217,8 @@ class Loop:
         files = {**self.session.model_files(), MODEL: best}
         try:
             self._checkpoints.point_to_best(progress.best_step, progress.best_value)
-            publish(self._checkpoints.run, files, {"step": progress.best_step, "metrics": progress.best_metrics})
+            facts = {"step": progress.best_step, "metrics": progress.best_metrics, DATA: self.session.digests}
+            publish(self._checkpoints.run, files, facts)
         except MachineError as error:
             if not retry:
                 raise

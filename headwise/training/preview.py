@@ -3,37 +3,54 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from headwise.labels import visible
 from headwise.models.summary import parts
 from headwise.runs.display import clock
 from headwise.tasks import registry
+from headwise.tasks.task import Given
 from headwise.training.limits import misfits
 from headwise.training.numerics import settled
 from headwise.training.randomness import isolated
 from headwise.training.recipe import Recipe, TrainingConfig
 from headwise.training.session import Session
-from headwise.training.trial import Trial, try_recipe
+from headwise.training.trial import Trial, tried
 
 # seconds of steps, from which the time is estimated
 TRIAL_S = 3.0
 _MIB = 1 << 20
 
 
+def check_trainable(recipe: Recipe) -> None:
+    """Reads the data of a recipe and makes what training begins with; nothing is kept.
+
+    Raises: as `train`, for the recipe and its data.
+    """
+    with isolated(recipe.seed), TemporaryDirectory(prefix="headwise-") as scratch:
+        kind = registry.task_type(recipe.task)
+        Session(kind(recipe, kind.prepare_with(recipe, Given(scratch=Path(scratch)))), recipe)
+
+
 def preview(recipe: Recipe, run: Path) -> Iterator[str]:
-    """Lines on what training the recipe into this folder would be; nothing is written, and no weight is kept.
+    """Lines on what training the recipe into this folder would be; no weight is kept, and what is written goes to a
+    temporary folder of the system, which is removed.
 
     Raises: as `train`, for the recipe and its data.
     """
     began = time.monotonic()
     notes: list[str] = []
     recipe = settled(recipe, None, notes.append)
-    with isolated(recipe.seed):
+    # what is kept for later runs lies here, and goes at the end
+    with isolated(recipe.seed), TemporaryDirectory(prefix="headwise-") as scratch:
         kind = registry.task_type(recipe.task)
-        task = kind(recipe, kind.prepare(recipe))
+        task = kind(recipe, kind.prepare_with(recipe, Given(scratch=Path(scratch))))
         prepare_s = time.monotonic() - began
-        trial, session = try_recipe(recipe, task, TRIAL_S)
+        session = Session(task, recipe)
+        of_data = [visible(note) for note in (*task.assets.notes, *session.begin())]
+        trial = tried(session, TRIAL_S)
         yield "data"
-        yield from (f"  {line}" for line in (*_splits(session), *task.assets.notes))
+        yield from (f"  {line}" for line in (*_splits(session), *"\n".join(of_data).splitlines()))
         yield "model"
         yield from (f"  {line}" for line in (*parts(session.model).splitlines(), *notes))
         yield "memory, estimated"

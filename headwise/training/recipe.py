@@ -150,12 +150,9 @@ class Recipe(Config):
     training: TrainingConfig = Field(default=TrainingConfig(), description="how it is trained")
 
 
-# keys of `[data]` that are paths: files may move, since a run is known by their digests
-DATA_KEYS = ("train", "train_target", "valid", "valid_target", "test", "test_target")
-# what may change when a run continues: where files lie, where it ends and what is kept and told, but nothing that it
-# computes
-MAY_MOVE = frozenset(f"data.{name}" for name in DATA_KEYS)
-MAY_CHANGE = MAY_MOVE | frozenset(
+# what may change when a run continues, besides where files lie: where it ends and what is kept and told, but nothing
+# that it computes
+MAY_CHANGE = frozenset(
     f"training.{name}"
     for name in (
         "max_steps",

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
+from headwise.config import file_keys, value_of, with_values
 from headwise.data.corpus import SHIPPED, data_cache
 from headwise.errors import ConfigError, DataError, unknown
-from headwise.training.recipe import DATA_KEYS, Recipe, read_recipe
+from headwise.training.recipe import Recipe, read_recipe
 
 
 @cache
@@ -58,18 +59,19 @@ def read(name: str, overrides: Sequence[str]) -> Recipe:
     """
     path = find(name)
     recipe = read_recipe(path, overrides)
-    data = getattr(recipe, "data", None)
-    if data is None:
-        return recipe
     set_here = {override.partition("=")[0].strip() for override in overrides}
     found = {}
-    for field in DATA_KEYS:
-        value = getattr(data, field, None)
-        if value is not None:
-            key = f"data.{field}"
-            near = [Path.cwd(), path.parent] if key in set_here else [path.parent, Path.cwd()]
-            found[field] = located(value, [*near, data_cache()], key)
-    return recipe.model_copy(update={"data": data.model_copy(update=found)})
+    for key, mark in file_keys(recipe).items():
+        if (value := value_of(recipe, key)) is None:
+            continue
+        near = [Path.cwd(), path.parent] if key in set_here else [path.parent, Path.cwd()]
+        try:
+            found[key] = located(value, [*near, data_cache()], key)
+        except DataError:
+            # a run that goes on does not need it, and one that begins says that it is not there
+            if not mark.at_start:
+                raise
+    return with_values(recipe, found)
 
 
 def located(name: str, folders: Iterable[Path], key: str) -> str:

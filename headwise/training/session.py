@@ -1,11 +1,13 @@
 """All that changes while a model trains, how it becomes the files of a checkpoint, and how it comes back from them."""
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 
 from headwise.config import Config, build, to_toml
+from headwise.data.files import digested
 from headwise.data.sources import Limits, Source
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.runs.commits import Writable, canonical
@@ -16,6 +18,7 @@ from headwise.runs.weights import load_weights, ties, weights_as_file, weights_f
 from headwise.tasks.task import Task
 from headwise.training import numerics, randomness
 from headwise.training.ema import RunningMean
+from headwise.training.identity import unread
 from headwise.training.numerics import check_finite
 from headwise.training.objective import Objective
 from headwise.training.optimizers import build_optimizer, optimizer_tensors, restore_optimizer
@@ -57,13 +60,17 @@ class Session:
         self.mean = RunningMean(self.model, training.ema_decay) if training.ema_decay else None
         self.source = self._training_source()
         self.progress = Progress()
+        # SHA-256 of every file that the run has read, by its key
+        self.digests = dict(task.assets.digests)
         self.validates = self.source_of("valid") is not None
         # the random numbers of training follow the seed, whatever building the model drew
         randomness.seed_all(recipe.seed, self.device)
 
     def begin(self) -> list[str]:
         """Puts weights that come from elsewhere into the new model; returns what to tell about them."""
-        notes = self.task.initialise(self.model, self.recipe.seed)
+        with digested(unread(self.task, self.recipe)) as found:
+            notes = self.task.initialise(self.model, self.recipe.seed)
+        self.digests |= found
         if self.mean is not None:
             self.mean.restart()
         return notes
@@ -102,8 +109,14 @@ class Session:
             files[STREAM] = TensorFile(carried, {})
         return {**files, TRAINER: canonical(self._trainer().model_dump(mode="json"))}
 
-    def restore(self, saved: Saved) -> None:
-        """Continues exactly where `files` was called. Raises: CheckpointError naming the file that does not fit."""
+    def restore(self, saved: Saved, digests: Mapping[str, str]) -> None:
+        """Continues exactly where `files` was called; with other files than then, at the beginning of the next pass.
+
+        Args:
+            digests: SHA-256 of the files as they are now.
+
+        Raises: CheckpointError naming the file that does not fit.
+        """
         trainer = Trainer.read(saved)
         load_weights(self.model, *saved.file(MODEL), str(saved.folder / MODEL))
         restore_optimizer(self.optimizer, self.model, saved.file(OPTIMIZER)[0], str(saved.folder / OPTIMIZER))
@@ -111,7 +124,10 @@ class Session:
             self.mean.restore(*saved.file(EMA), str(saved.folder / EMA))
         self.progress = trainer.progress
         carried = saved.tensors.get(STREAM, ({}, {}))[0]
-        self.source.restore(trainer.sampler, {name: tensor.to(self.device) for name, tensor in carried.items()})
+        sampler, self.digests = trainer.sampler, dict(digests)
+        if sampler["position"] and _changed(digests, trainer.data, "train", "train_target"):
+            sampler, carried = {**sampler, "epoch": sampler["epoch"] + 1, "position": 0}, {}
+        self.source.restore(sampler, {name: tensor.to(self.device) for name, tensor in carried.items()})
         randomness.restore(trainer.randomness, self.device)
 
     def _trainer(self) -> Trainer:
@@ -120,7 +136,7 @@ class Session:
             sampler=self.source.state(),
             randomness=randomness.capture(self.device),
             machine=machine(self.device),
-            data=dict(self.task.assets.digests),
+            data=dict(self.digests),
         )
 
     def _training_source(self) -> Source[Any]:
@@ -128,6 +144,10 @@ class Session:
         if source is None:
             raise DataError("there is no example to train on")
         return source
+
+
+def _changed(now: Mapping[str, str], before: Mapping[str, str], *names: str) -> bool:
+    return any(now.get(name) != before.get(name) for name in names)
 
 
 def machine(device: torch.device) -> dict[str, Any]:

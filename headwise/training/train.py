@@ -25,12 +25,13 @@ from headwise.tasks import registry
 from headwise.tasks.task import Task
 from headwise.training import recipes
 from headwise.training.finish import finish, publish_best
+from headwise.training.identity import changed, digests, movable
 from headwise.training.limits import Clock
 from headwise.training.loop import Loop
 from headwise.training.numerics import settled, unrounded
 from headwise.training.randomness import isolated
-from headwise.training.recipe import MAY_MOVE, Recipe, as_recipe, differences, flattened, parse_recipe
-from headwise.training.resume import Resume, changed_data, check_data, check_files, previous, refuse_foreign
+from headwise.training.recipe import Recipe, as_recipe, differences, flattened, parse_recipe
+from headwise.training.resume import Resume, as_learned, check_data, previous, refuse_foreign
 from headwise.training.session import Session, Trainer, machine
 from headwise.training.signals import StopSignal
 from headwise.training.validation import check_monitor
@@ -117,11 +118,11 @@ def _finished(recipe: Recipe, run: Path, stop: StopSignal) -> Run | None:
     except (CheckpointError, LookupError, TypeError):
         return None
     recipe = settled(recipe, old, lambda _: None)
-    if differences(old, recipe).keys() - MAY_MOVE:
+    if differences(old, recipe).keys() - (movable(old, data) & movable(recipe, data)):
         return None
     with stop.breakable():
         task = _prepared(recipe)
-    if changed_data(task, data):
+    if changed(digests(task, recipe, data), data, recipe):
         return None
     Display().line(f"{run}: finished before: {facts['reason']} after {facts['step']} steps; there is nothing to do")
     return done
@@ -202,16 +203,15 @@ def _prepared(recipe: Recipe) -> Task[Any]:
 
 
 def _session(task: Task[Any], recipe: Recipe, saved: Saved | None, allowed: Mapping[str, bool], log: RunLog) -> Session:
-    session = Session(task, recipe)
     if recipe.training.follows_clock():
         log.note("this run follows the clock: it cannot be repeated bit for bit")
     if saved is None:
-        return session
+        return Session(task, recipe)
     trainer = Trainer.read(saved)
-    check_data(task, trainer.data, allowed["data"], log.note)
-    check_files(task, saved)
+    now = check_data(task, recipe, trainer.data, allowed["data"], log.note)
+    session = Session(as_learned(task, saved, allowed["data"], log.note), recipe)
     here = machine(session.device)
     if trainer.machine != here:
         log.note(f"not bit-exact from here: the run began on {trainer.machine}, this is {here}")
-    session.restore(saved)
+    session.restore(saved, now)
     return session

@@ -135,8 +135,8 @@ def _bytes(tensors: Iterable[Tensor]) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-def try_recipe(recipe: Recipe, task: Any, seconds: float) -> tuple[Trial, Session]:
-    """A trial of a task whose data is read, with this recipe, and the session that it was made in."""
+def try_recipe(recipe: Recipe, task: Any, seconds: float) -> Trial:
+    """A trial of a task whose data is read, with this recipe."""
     session = Session(task, recipe)
     session.begin()
-    return tried(session, seconds), session
+    return tried(session, seconds)

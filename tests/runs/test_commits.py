@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import resource
 import signal
 from pathlib import Path
@@ -43,9 +44,11 @@ def calls(monkeypatch):
 
 def test_a_file_is_flushed_synced_renamed_and_its_folder_synced(tmp_path, calls):
     commit_file(tmp_path / "a.json", b"12345")
+    temporary = calls[0][1]
+    assert re.fullmatch(r"\.a\.json\.\w{8}\.tmp", temporary)
     assert calls == [
-        ("fsync", ".a.json.tmp", 5),
-        ("replace", ".a.json.tmp", "a.json"),
+        ("fsync", temporary, 5),
+        ("replace", temporary, "a.json"),
         ("fsync", tmp_path.name, "folder"),
     ]
 
