@@ -133,9 +133,7 @@ def _first_column(name, title):
 
 def test_what_may_change_is_what_the_page_says():
     text = page("run_folder.md")
-    rows = {
-        row[0]: re.findall(r"`(\w+)`", row[1]) for row in re.findall(r"^\| `(training)` \| (.*) \|$", text, re.M)
-    }
+    rows = {row[0]: re.findall(r"`(\w+)`", row[1]) for row in re.findall(r"^\| `(training)` \| (.*) \|$", text, re.M)}
     assert {f"{section}.{key}" for section, keys in rows.items() for key in keys} == MAY_CHANGE
     assert f"today {FORMAT}." in text
     limits = {name for names in _LAID_OUT_OVER.values() for name in names}

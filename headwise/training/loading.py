@@ -56,7 +56,6 @@ def examples(folder: str | os.PathLike[str], split: str = "test", data: Mapping[
         raise ConfigError(unknown("split", split, SPLITS))
     path = Path(folder) / CONFIG
     recipe, before = read_run(path.parent, warned, _recipe_and_data)
-    read = [name for name in _files_of(recipe, split) if name not in (data or {})]
     if data:
         values = recipe.model_dump(mode="json", exclude_none=True)
         changed = {**values.get("data", {}), **data}
@@ -65,20 +64,21 @@ def examples(folder: str | os.PathLike[str], split: str = "test", data: Mapping[
     found = registry.task_type(recipe.task).examples(recipe, split)
     if not found:
         raise DataError(f"{path}: the recipe has no {split} part; name a file of examples")
-    files = named_files(recipe)
-    for name in read:
-        if name in before and name in files and sha256(files[name]) != before[name]:
-            warned(
-                f"{files[name]}: has changed since the run was trained, so the {split} part may hold examples that were"
-                " trained on, and scores are not those of before"
-            )
+    of_recipe = {name: digest for name, digest in before.items() if name not in (data or {})}
+    for note in _changes(recipe, split, of_recipe):
+        warned(note)
     return found
 
 
-def _files_of(recipe: Recipe, split: str) -> tuple[str, str]:
-    """The names of the files that a split is read from: its own, or those of the training data."""
-    part = split if split in named_files(recipe) else "train"
-    return part, f"{part}_target"
+def _changes(recipe: Recipe, split: str, before: Mapping[str, str]) -> list[str]:
+    """What to tell of the files that a split is read from, its own or those of training, where they are others now."""
+    files = named_files(recipe)
+    part = split if split in files else "train"
+    told = "has changed since the run was trained: scores cannot be compared with earlier ones"
+    if part == "train":
+        told += f", and the {split} part may hold what was trained on"
+    read = [name for name in (part, f"{part}_target") if name in before and name in files]
+    return [f"{files[name]}: {told}" for name in read if sha256(files[name]) != before[name]]
 
 
 def _recipe_and_data(saved: Saved) -> tuple[Recipe, Mapping[str, str]]:

@@ -47,10 +47,10 @@ def preview(recipe: Recipe, run: Path) -> Iterator[str]:
         task = kind(recipe, kind.prepare_with(recipe, Given(scratch=Path(scratch))))
         prepare_s = time.monotonic() - began
         session = Session(task, recipe)
-        of_data = [visible(note) for note in (*task.assets.notes, *session.begin())]
+        of_data = "\n".join((*task.assets.notes, *session.begin())).split("\n")
         trial = tried(session, TRIAL_S)
         yield "data"
-        yield from (f"  {line}" for line in (*_splits(session), *"\n".join(of_data).splitlines()))
+        yield from (f"  {line}" for line in (*_splits(session), *map(visible, filter(None, of_data))))
         yield "model"
         yield from (f"  {line}" for line in (*parts(session.model).splitlines(), *notes))
         yield "memory, estimated"
