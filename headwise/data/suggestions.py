@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,8 +94,7 @@ def suggest_for_pairs(data: Mapping[str, Any]) -> Suggestion:
     }
     timed = {"tokenizer.vocab_size": min(4000, found["tokenizer"]["vocab_size"])} if len(pairs) <= _FEW else {}
     sizes = tuple(Size({**_TRANSLATOR, **timed, **_widths(*size[:4])}, size[4]) for size in _TRANSLATORS)
-    about = f"Translation, fitted to the {len(pairs):,} pairs"
-    return Suggestion(values, about, sizes, ((10.0, 0.1), (30.0, 0.2), (math.inf, 0.3)))
+    return Suggestion(values, f"Translation, fitted to the {len(pairs):,} pairs", sizes, _DROPOUTS)
 
 
 # pairs up to which few pieces teach more in little time
@@ -119,6 +119,13 @@ _TRANSLATORS = (
     (512, 2048, 4, 1e-3, 10_000),
     (512, 2048, 6, 7e-4, 40_000),
 )
+_DROPOUTS = ((10.0, 0.1), (30.0, 0.2), (math.inf, 0.3))
+_LARGER = {"training.max_epochs": 10, "model.d_model": 256, "model.d_ff": 1024, "training.learning_rate": 2e-3}
+_WRITERS = (
+    Size({"training.max_epochs": 10}, 0),
+    Size(_LARGER, 12_000),
+    Size({**_LARGER, "model.num_layers": 6, "training.batch_tokens": 4096}, 40_000),
+)
 
 
 def _widths(d_model: int, d_ff: int, layers: int, learning_rate: float) -> dict[str, Any]:
@@ -139,7 +146,7 @@ def suggest_for_tagged(data: Mapping[str, Any]) -> Suggestion:
     """
     config = build(TaggedConfig, data, "data")
     sentences = read_tagged(resolve(config.train), config)
-    held_out = _held_out(data, lambda valid, test: _split_tagged(sentences, valid, test, config.split_seed))
+    held_out = _held_out(data, partial(_split_tagged, sentences, config.split_seed))
     words = Counter(word for sentence in sentences for word in sentence.words)
     longest = max(len(sentence.words) for sentence in sentences)
     room = 1000 * math.ceil((len(words) + 4) / 1000)
@@ -173,6 +180,7 @@ def suggest_for_text(data: Mapping[str, Any]) -> Suggestion:
 
     config = build(TextConfig, data, "data")
 
+    @cache
     def cut(valid: float, test: float) -> dict[str, Portion]:
         return portions(config.model_copy(update={"valid_fraction": valid, "test_fraction": test}))
 
@@ -204,13 +212,7 @@ def suggest_for_text(data: Mapping[str, Any]) -> Suggestion:
             "monitor": "bits_per_char",
         },
     }
-    larger = {"model.d_model": 256, "model.d_ff": 1024, "training.learning_rate": 2e-3}
-    sizes = (
-        Size({"training.max_epochs": 10}, 0),
-        Size({**larger, "training.max_epochs": 10}, 12_000),
-        Size({**larger, "model.num_layers": 6, "training.max_epochs": 10, "training.batch_tokens": 4096}, 40_000),
-    )
-    return Suggestion(values, f"A language model, fitted to a text of {chars:,} characters", sizes)
+    return Suggestion(values, f"A language model, fitted to a text of {chars:,} characters", _WRITERS)
 
 
 def _held_out(data: Mapping[str, Any], split: Callable[[float, float], object]) -> dict[str, float]:
@@ -226,7 +228,7 @@ def _held_out(data: Mapping[str, Any], split: Callable[[float, float], object]) 
     return {f"{part}_fraction": 0.0 for part in parts}
 
 
-def _split_tagged(sentences: list[Tagged], valid: float, test: float, seed: int) -> object:
+def _split_tagged(sentences: list[Tagged], seed: int, valid: float, test: float) -> object:
     return split_by(sentences, lambda sentence: sentence.text, (valid, test), seed, "sentences")
 
 

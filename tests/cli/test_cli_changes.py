@@ -32,6 +32,8 @@ d_ff = 16
 num_heads = 2
 encoder_layers = 1
 decoder_layers = 1
+[decoding]
+max_len = 5
 [training]
 max_steps = 2
 batch_tokens = 64
