@@ -32,7 +32,10 @@ class TokenEncoder(nn.Module, ABC):
     def forward(
         self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
     ) -> Float[Tensor, "batch length width"]:
-        """What is said of the places beyond `valid_lens` means nothing, and what stands there changes nothing."""
+        """What is said of the places beyond `valid_lens` means nothing, and what stands there changes nothing.
+
+        Of no sequences, or of sequences without a place, it says nothing: the result has that axis of length 0.
+        """
 
 
 class AloneEncoder(TokenEncoder):
@@ -67,9 +70,10 @@ class WindowEncoder(TokenEncoder):
     def forward(
         self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
     ) -> Float[Tensor, "batch length width"]:
-        framed = F.pad(zeroed_beyond(x, valid_lens), (0, 0, self.radius, self.radius))
+        # a place more than there are, so that there is a window to cut off where there is no token
+        framed = F.pad(zeroed_beyond(x, valid_lens), (0, 0, self.radius, self.radius + 1))
         # (batch, length, d_model, window), the window before the vectors it is made of
-        windows = framed.unfold(1, 2 * self.radius + 1, 1).mT
+        windows = framed.unfold(1, 2 * self.radius + 1, 1).narrow(1, 0, x.shape[1]).mT
         read: Tensor = self.alone(self.join(windows.flatten(2)), valid_lens)
         return read
 
@@ -93,6 +97,10 @@ class ConvolutionEncoder(TokenEncoder):
     def forward(
         self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
     ) -> Float[Tensor, "batch length width"]:
+        if x.shape[1] == 0:
+            # PyTorch's convolution refuses to read nothing
+            nothing: Tensor = self.norm(x)
+            return nothing
         x = zeroed_beyond(x, valid_lens)
         for convolution, residual in zip(self.convolutions, self.residuals, strict=True):
             assert isinstance(residual, Residual)
