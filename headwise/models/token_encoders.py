@@ -162,6 +162,10 @@ class AloneConfig(Config):
     dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings, inside the network and on its output")
     initializer: Scheme = Field("xavier", description="of the linear layers")
 
+    def fewest_tensors(self) -> int:
+        """Tensors that the weights have at least, told without building: the norms and biases of every layer."""
+        return 4
+
     def encoder(self) -> TokenEncoder:
         """A new encoder, its weights not yet initialised."""
         return _alone(self.d_model, self.d_ff, self.dropout)
@@ -176,6 +180,10 @@ class WindowConfig(Config):
     radius: int = Field(2, ge=0, description="neighbours that are seen on either side")
     dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings, inside the network and on its output")
     initializer: Scheme = Field("xavier", description="of the linear layers")
+
+    def fewest_tensors(self) -> int:
+        """Tensors that the weights have at least, told without building: the norms and biases of every layer."""
+        return 4
 
     def encoder(self) -> TokenEncoder:
         """A new encoder, its weights not yet initialised."""
@@ -192,6 +200,10 @@ class ConvolutionConfig(Config):
     radius: int = Field(1, ge=0, description="neighbours that a filter reads on either side")
     dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings and on the output of every layer")
     initializer: Scheme = Field("xavier", description="of the linear layer of the output")
+
+    def fewest_tensors(self) -> int:
+        """Tensors that the weights have at least, told without building: the norms and biases of every layer."""
+        return 4 * self.num_layers
 
     def encoder(self) -> TokenEncoder:
         """A new encoder, its weights not yet initialised."""
@@ -211,6 +223,10 @@ class BidirectionalConfig(Config):
     num_layers: int = Field(1, ge=1, le=1024, description="recurrent layers")
     dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings, between layers and on the output")
     initializer: Scheme = Field("xavier", description="of the matrices of linear and recurrent layers")
+
+    def fewest_tensors(self) -> int:
+        """Tensors that the weights have at least, told without building: the norms and biases of every layer."""
+        return 4 * 2 * self.num_layers
 
     def encoder(self) -> TokenEncoder:
         """A new encoder, its weights not yet initialised."""

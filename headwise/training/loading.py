@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from headwise.errors import ConfigError, DataError, unknown
+from headwise.errors import CheckpointError, ConfigError, DataError, unknown
 from headwise.predictors.predictor import Predictor
 from headwise.runs.publish import CONFIG, OWN_FILES, evaluated, read_run
 from headwise.runs.reading import Saved
@@ -88,6 +88,11 @@ def _predictor(saved: Saved) -> Predictor[Any, Any, Any]:
     files = {name: data for name, data in saved.files.items() if name not in OWN_FILES}
     task = registry.task_type(recipe.task)(recipe, Assets(files))
     name, tensors, metadata = evaluated(saved)
+    if len(tensors) < (wanted := task.fewest_tensors()):
+        raise CheckpointError(
+            f"{saved.folder / name}: the weights do not fit the model: {len(tensors)} tensors, and the recipe's has"
+            f" {wanted} or more"
+        )
     with isolated(recipe.seed):
         with torch.device("meta"), _Undrawn():
             # a recipe that asks for more than the weights have is refused before such a model takes memory

@@ -88,6 +88,12 @@ def test_nan_in_padding_reaches_neither_output_nor_gradient(name):
             assert gradient.isfinite().all(), key
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_no_encoder_has_fewer_tensors_than_its_configuration_says(name):
+    config = config_of(name)
+    assert 4 <= config.fewest_tensors() <= len(list(config.encoder().parameters()))
+
+
 @pytest.mark.parametrize("name", [*MODELS, "segment"])
 def test_nothing_is_said_of_nothing(name):
     for kind, place in POOLINGS:

@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 from headwise.errors import CheckpointError, DataError
 from headwise.runs import publish
 from headwise.runs.commits import MANIFEST, seal
+from headwise.tasks.translate import Translate
 from headwise.training.loading import load
 from headwise.training.train import train
 
@@ -51,7 +52,7 @@ def forged(tmp_path, monkeypatch):
     [
         ("d_model", 2**20, "the weights do not fit the model: .*has shape"),
         ("d_ff", 2**20, "has shape .* the model .*1048576"),
-        ("encoder_layers", 23, "'encoder.blocks.1.* is missing"),
+        ("encoder_layers", 7, "'encoder.blocks.1.* is missing"),
         ("encoder_layers", 10**9, "model.encoder_layers: must be 1024 or less"),
     ],
 )
@@ -73,6 +74,15 @@ def test_a_recipe_that_asks_for_more_than_the_weights_is_refused_first(forged, k
         load(folder)
     # frequencies of the positions, but no matrix
     assert largest[0] < 1_000_000
+
+
+def test_layers_that_the_weights_cannot_have_are_refused_unbuilt(forged, monkeypatch):
+    change, folder = forged
+    recipe = tomllib.loads((folder / "config.toml").read_text())
+    recipe["model"] |= {"encoder_layers": 1024, "decoder_layers": 1024}
+    monkeypatch.setattr(Translate, "build", lambda task: pytest.fail("the model was built"))
+    with pytest.raises(CheckpointError, match=r"model.safetensors: the weights do not fit .* has 8192 or more"):
+        load(change("config.toml", tomli_w.dumps(recipe).encode()))
 
 
 def test_a_whole_run_still_loads(forged):
