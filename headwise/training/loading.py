@@ -29,7 +29,11 @@ def load(folder: str | os.PathLike[str]) -> Predictor[Any, Any, Any]:
     Where the model is damaged, the best or else the newest good checkpoint takes its place, with a warning that names
     the damaged file.
 
-    Raises: CheckpointError naming the file when nothing good is left.
+    The model is on PyTorch's default device (`torch.set_default_device`).
+
+    Raises:
+        CheckpointError: naming the file, when nothing good is left.
+        ConfigError: where the default device is "meta".
     """
     return read_run(Path(folder), warned, _predictor)
 
@@ -98,5 +102,7 @@ def _predictor(saved: Saved) -> Predictor[Any, Any, Any]:
             # a recipe that asks for more than the weights have is refused before such a model takes memory
             fitting(task.build(), tensors, metadata, str(saved.folder / name))
         model = task.build()
+    if any(parameter.is_meta for parameter in model.parameters()):
+        raise ConfigError("a model cannot be loaded onto the meta device, which holds no numbers; load it outside")
     load_weights(model, tensors, metadata, str(saved.folder / name))
     return task.predictor(model.eval())

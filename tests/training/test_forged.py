@@ -9,7 +9,7 @@ import tomli_w
 import torch
 from torch.overrides import TorchFunctionMode
 
-from headwise.errors import CheckpointError, DataError
+from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.runs import publish
 from headwise.runs.commits import MANIFEST, seal
 from headwise.tasks.translate import Translate
@@ -88,6 +88,15 @@ def test_layers_that_the_weights_cannot_have_are_refused_unbuilt(forged, monkeyp
 def test_a_whole_run_still_loads(forged):
     _, folder = forged
     assert len(load(folder).translate(["go ."])) == 1
+
+
+def test_the_meta_device_is_no_place_to_load_onto(forged):
+    _, folder = forged
+    with torch.device("meta"), pytest.raises(ConfigError, match="onto the meta device, which holds no numbers"):
+        load(folder)
+    with torch.inference_mode():
+        inside = load(folder).translate(["go ."])
+    assert inside == load(folder).translate(["go ."])
 
 
 @pytest.mark.parametrize("name", ["source.tokenizer.json", "target.tokenizer.json"])
