@@ -30,6 +30,9 @@ class Backend(_DummyBackendModule):
     def get_amp_supported_dtype(self) -> list[torch.dtype]:
         return [torch.bfloat16, torch.float16]
 
+    def manual_seed(self, seed: int) -> None:
+        torch.default_generator.manual_seed(seed)
+
     def get_rng_state(self, device: Any = None) -> torch.Tensor:
         return torch.get_rng_state()
 

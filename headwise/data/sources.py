@@ -73,7 +73,16 @@ class Source(ABC, Generic[B]):
         return {}
 
     def restore(self, state: Mapping[str, int], tensors: Mapping[str, Tensor]) -> None:
-        """Continues at a place that `state` and `tensors` told. Raises: DataError when the pass has no such place."""
+        """Continues at a place that `state` and `tensors` told.
+
+        Raises:
+            DataError: when the pass has no such place.
+            ShapeError: for tensors that no batch carried to this place.
+        """
+        if missing := {"epoch", "position"} - state.keys():
+            raise DataError(f"the place in the training data has no {min(missing)}")
+        if state["epoch"] < 0:
+            raise DataError(f"epoch {state['epoch']} of the training data comes before the first one, 0")
         self.epoch, self.position = state["epoch"], state["position"]
         if not 0 <= self.position < self.size():
             raise DataError(

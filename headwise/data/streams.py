@@ -10,7 +10,7 @@ from torch import Tensor
 
 from headwise.data.buckets import permutation
 from headwise.data.sources import Drawn, Source
-from headwise.errors import ConfigError, DataError
+from headwise.errors import ConfigError, DataError, ShapeError
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,15 @@ class Carry:
     """
 
     tensors: list[Tensor] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The form of what a model carries: `layers` tensors of (rows, the last `length` tokens or fewer, `width`)."""
+
+    layers: int
+    length: int
+    width: int
 
 
 @dataclass(frozen=True)
@@ -120,14 +129,17 @@ class Stream(Source[TextBatch]):
 
     A pass reads every token once. Processes share the rows. Nothing is read but the windows that are taken.
 
+    Args:
+        memory: the form of what the model carries, to which a restored stream is held; None: any.
+
     >>> stream = Stream(Text(np.arange(8), chars=7), length=2, rows=2)
     >>> [batch.inputs.tolist() for batch in stream.take(2)]
     [[[0, 1], [3, 4]], [[2, 0], [5, 6]]]
     """
 
-    def __init__(self, text: Text, length: int, rows: int) -> None:
+    def __init__(self, text: Text, length: int, rows: int, memory: Memory | None = None) -> None:
         _check(text, length, rows)
-        self.text, self.length = text, length
+        self.text, self.length, self.memory = text, length, memory
         # rows differ by one token at most
         self.bounds = [len(text) * row // rows for row in range(rows + 1)]
         self._carry = Carry()
@@ -152,14 +164,34 @@ class Stream(Source[TextBatch]):
     def tensors(self) -> dict[str, Tensor]:
         return {str(place): tensor for place, tensor in enumerate(self._carry.tensors)} if self.position else {}
 
-    def restore(self, state: Mapping[str, int], tensors: Mapping[str, Tensor]) -> None:
+    def restore(self, state: Mapping[str, int], tensors: Mapping[str, Tensor], rank: int = 0, world: int = 1) -> None:
         super().restore(state, tensors)
-        self._carry = Carry([tensors[str(place)] for place in range(len(tensors))])
+        rows = len(range(rank, len(self.bounds) - 1, world))
+        self._carry = Carry(self._fitting(tensors, rows))
+
+    def _fitting(self, tensors: Mapping[str, Tensor], rows: int) -> list[Tensor]:
+        """What was carried to this place, in its order. Raises: ShapeError for another number, shape or type."""
+        memory = self.memory
+        count = len(tensors) if memory is None else memory.layers if self.position else 0
+        names = [str(place) for place in range(count)]
+        if tensors.keys() != set(names):
+            given = ", ".join(sorted(tensors)) or "none"
+            raise ShapeError(f"{count} tensors, named from 0, are carried to batch {self.position}; here are {given}")
+        if memory is not None:
+            wanted = [rows, min(memory.length, self.position * self.length), memory.width]
+            for name in names:
+                _check_carried(name, tensors[name], wanted)
+        return [tensors[name] for name in names]
 
     def _windows(self, step: int, rows: range) -> list[tuple[int, int]]:
         ends = [self.bounds[row + 1] for row in rows]
         starts = [min(self.bounds[row] + step * self.length, end) for row, end in zip(rows, ends, strict=True)]
         return [(start, min(start + self.length, end)) for start, end in zip(starts, ends, strict=True)]
+
+
+def _check_carried(name: str, tensor: Tensor, wanted: list[int]) -> None:
+    if list(tensor.shape) != wanted or not tensor.is_floating_point():
+        raise ShapeError(f"'{name}' is {tensor.dtype} {list(tensor.shape)}, not numbers of a floating type {wanted}")
 
 
 def _check(text: Text, length: int, rows: int) -> None:

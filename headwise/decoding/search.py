@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-import torch
 from pydantic import Field, model_validator
 
 from headwise.caches import Cache
@@ -13,7 +12,7 @@ from headwise.decoding.beam import beam_search
 from headwise.decoding.constraints import Constraints, constraints
 from headwise.decoding.greedy import greedy
 from headwise.decoding.hypotheses import LENGTH_PENALTY, Hypothesis, StepDecoder
-from headwise.decoding.sampling import sample
+from headwise.decoding.sampling import Draws, sample
 
 
 class DecodingConfig(Config):
@@ -94,14 +93,14 @@ def search(
     config: DecodingConfig,
     rules: Constraints,
     *,
-    generator: torch.Generator | None = None,
+    draws: Draws | None = None,
 ) -> list[list[Hypothesis]]:
     """Decodes as configured: `n_best` hypotheses of each sentence, one if greedy, or `num_samples`.
 
     Args:
         cache: what the decoder's `start` returned; it is used up
         rules: what every hypothesis must obey, from `config.constraints`
-        generator: of random numbers, for sampling
+        draws: the random numbers of samples; None is torch's global ones
     """
     if config.method == "greedy":
         return greedy(decoder, cache, rules)
@@ -115,5 +114,5 @@ def search(
         temperature=config.temperature,
         top_k=config.top_k,
         top_p=config.top_p,
-        generator=generator,
+        generator=None if draws is None else draws.generator(),
     )

@@ -54,6 +54,8 @@ class FirstPooling(Pooling):
     def forward(
         self, x: Float[Tensor, "batch length width"], pieces: Int[Tensor, "batch words"]
     ) -> Float[Tensor, "batch words width"]:
+        if x.shape[1] == 0:
+            return x.new_zeros(*pieces.shape, x.shape[2])
         # the start of padding may lie beyond the last token
         starts = (pieces.cumsum(1) - pieces).clamp(max=x.shape[1] - 1)
         first = x.gather(1, starts[..., None].expand(-1, -1, x.shape[2]))

@@ -45,6 +45,8 @@ class DecoderOnly(nn.Module):
 
         Args:
             segments: what `segments` made; the tokens are taken into them.
+
+        Raises: ShapeError for segments of another number of layers.
         """
         return self.decoder.hidden(tokens, None, None, segments)
 

@@ -168,6 +168,10 @@ class RecurrentConfig(Config):
         if self.tie_output and self.embed_dim != self.hidden_dim:
             raise ConfigError(f"tie_output needs embed_dim ({self.embed_dim}) equal to hidden_dim ({self.hidden_dim})")
 
+    def fewest_tensors(self) -> int:
+        """Tensors that the weights have at least, told without building: four a layer of either side."""
+        return 4 * 2 * self.num_layers
+
 
 def build_recurrent(config: RecurrentConfig, src_vocab: int, tgt_vocab: int) -> Seq2Seq:
     """The model of a configuration."""

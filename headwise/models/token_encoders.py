@@ -32,7 +32,10 @@ class TokenEncoder(nn.Module, ABC):
     def forward(
         self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
     ) -> Float[Tensor, "batch length width"]:
-        """What is said of the places beyond `valid_lens` means nothing, and what stands there changes nothing."""
+        """What is said of the places beyond `valid_lens` means nothing, and what stands there changes nothing.
+
+        Of no sequences, or of sequences without a place, it says nothing: the result has that axis of length 0.
+        """
 
 
 class AloneEncoder(TokenEncoder):
@@ -67,9 +70,10 @@ class WindowEncoder(TokenEncoder):
     def forward(
         self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
     ) -> Float[Tensor, "batch length width"]:
-        framed = F.pad(zeroed_beyond(x, valid_lens), (0, 0, self.radius, self.radius))
+        # a place more than there are, so that there is a window to cut off where there is no token
+        framed = F.pad(zeroed_beyond(x, valid_lens), (0, 0, self.radius, self.radius + 1))
         # (batch, length, d_model, window), the window before the vectors it is made of
-        windows = framed.unfold(1, 2 * self.radius + 1, 1).mT
+        windows = framed.unfold(1, 2 * self.radius + 1, 1).narrow(1, 0, x.shape[1]).mT
         read: Tensor = self.alone(self.join(windows.flatten(2)), valid_lens)
         return read
 
@@ -93,6 +97,10 @@ class ConvolutionEncoder(TokenEncoder):
     def forward(
         self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
     ) -> Float[Tensor, "batch length width"]:
+        if x.shape[1] == 0:
+            # PyTorch's convolution refuses to read nothing
+            nothing: Tensor = self.norm(x)
+            return nothing
         x = zeroed_beyond(x, valid_lens)
         for convolution, residual in zip(self.convolutions, self.residuals, strict=True):
             assert isinstance(residual, Residual)
@@ -154,6 +162,10 @@ class AloneConfig(Config):
     dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings, inside the network and on its output")
     initializer: Scheme = Field("xavier", description="of the linear layers")
 
+    def fewest_tensors(self) -> int:
+        """Tensors that the weights have at least, told without building: the norms and biases of every layer."""
+        return 4
+
     def encoder(self) -> TokenEncoder:
         """A new encoder, its weights not yet initialised."""
         return _alone(self.d_model, self.d_ff, self.dropout)
@@ -168,6 +180,10 @@ class WindowConfig(Config):
     radius: int = Field(2, ge=0, description="neighbours that are seen on either side")
     dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings, inside the network and on its output")
     initializer: Scheme = Field("xavier", description="of the linear layers")
+
+    def fewest_tensors(self) -> int:
+        """Tensors that the weights have at least, told without building: the norms and biases of every layer."""
+        return 4
 
     def encoder(self) -> TokenEncoder:
         """A new encoder, its weights not yet initialised."""
@@ -184,6 +200,10 @@ class ConvolutionConfig(Config):
     radius: int = Field(1, ge=0, description="neighbours that a filter reads on either side")
     dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings and on the output of every layer")
     initializer: Scheme = Field("xavier", description="of the linear layer of the output")
+
+    def fewest_tensors(self) -> int:
+        """Tensors that the weights have at least, told without building: the norms and biases of every layer."""
+        return 4 * self.num_layers
 
     def encoder(self) -> TokenEncoder:
         """A new encoder, its weights not yet initialised."""
@@ -203,6 +223,10 @@ class BidirectionalConfig(Config):
     num_layers: int = Field(1, ge=1, le=1024, description="recurrent layers")
     dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings, between layers and on the output")
     initializer: Scheme = Field("xavier", description="of the matrices of linear and recurrent layers")
+
+    def fewest_tensors(self) -> int:
+        """Tensors that the weights have at least, told without building: the norms and biases of every layer."""
+        return 4 * 2 * self.num_layers
 
     def encoder(self) -> TokenEncoder:
         """A new encoder, its weights not yet initialised."""

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from headwise.attention.masks import Causal, Mask, Padding, Shifts
 from headwise.attention.zeros import zeroed_beyond
 from headwise.caches import Ancestry, AttentionStep, Cache, KeyValues, Segments, States
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, ShapeError
 from headwise.layers.blocks import DecoderBlock, EncoderBlock
 from headwise.layers.decoding import DecodingBlock
 from headwise.layers.embeddings import TokenEmbedding
@@ -73,7 +73,7 @@ class TransformerEncoder(Encoder):
             for block, segments in zip(self.blocks, kept, strict=True):
                 part = block(part, mask, AttentionStep(segments, 0))
             read.append(part)
-        return torch.cat(read, dim=1)
+        return torch.cat(read, dim=1) if read else x
 
 
 class TransformerCache(Cache):
@@ -137,7 +137,15 @@ class TransformerDecoder(Decoder):
         memory_lens: Int[Tensor, "batch"] | None,
         segments: Sequence[Segments] | None = None,
     ) -> Float[Tensor, "batch tgt_len width"]:
-        """`segments`: what each layer remembers of the tokens before these, and takes these into."""
+        """`segments`: what each layer remembers of the tokens before these, and takes these into.
+
+        Raises: ShapeError for segments of another number of layers.
+        """
+        if segments is not None and len(segments) != len(self.blocks):
+            raise ShapeError(
+                f"the model has {len(self.blocks)} layers, got the segments of {len(segments)}: one for each layer,"
+                " as DecoderOnly.segments() makes them"
+            )
         mask, memory_mask = Causal().shared(), None if memory_lens is None else Padding(memory_lens).shared()
         states = None if memory is None else memory.states
         x = self.embedding(tokens)

@@ -92,6 +92,10 @@ class BlocksConfig(StackConfig):
                 f" {', '.join(filter(_reads, mechanisms.names()))}"
             )
 
+    def fewest_tensors(self) -> int:
+        """Tensors that the weights have at least, told without building: the norms and biases of every layer."""
+        return 4 * self.encoder_layers
+
 
 class TransformerConfig(BlocksConfig):
     """Sizes and parts of an encoder-decoder."""
@@ -108,6 +112,10 @@ class TransformerConfig(BlocksConfig):
 
     def mechanisms(self) -> tuple[str, ...]:
         return self.mechanism, self.decoder_mechanism or self.mechanism
+
+    def fewest_tensors(self) -> int:
+        """Tensors that the weights have at least, told without building: the norms and biases of every layer."""
+        return super().fewest_tensors() + 4 * self.decoder_layers
 
 
 class DecoderConfig(StackConfig):
@@ -130,6 +138,10 @@ class DecoderConfig(StackConfig):
         """The most tokens a text may have, where the model has a table of them."""
         tabled = self.position == "learned" or mechanisms.mechanism_type(self.mechanism).facts.steps == "own"
         return self.max_len if tabled else None
+
+    def fewest_tensors(self) -> int:
+        """Tensors that the weights have at least, told without building: the norms and biases of every layer."""
+        return 4 * self.num_layers
 
     def _check_memory(self) -> None:
         position, facts = position_type(self.position), mechanisms.mechanism_type(self.mechanism).facts

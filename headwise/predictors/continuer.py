@@ -17,6 +17,7 @@ from headwise.data.sources import Source
 from headwise.data.streams import Stream, Text, TextBatch, windows
 from headwise.data.tokenizers import Tokenizer
 from headwise.decoding.options import asked
+from headwise.decoding.sampling import Draws
 from headwise.decoding.search import DecodingConfig, search
 from headwise.errors import ConfigError
 from headwise.explain.explanation import Explanation, Layer
@@ -57,9 +58,9 @@ class Continuer(Predictor[str, list[Continuation], str]):
     """A language model with its tokenizer; an input is a prompt, an example is a line or several of a text.
 
     Prompts are read in one pass, those of equal length together; a prompt stands at the beginning of a line unless it
-    was cut. Samples come from one stream of random numbers, which the first call seeds from PyTorch's seed, so no two
-    prompts share their draws. The text has no end, so a continuation is as long as `max_len` says, or ends
-    before a text to stop at; beyond `length` tokens in all the model reads further back than it learned to.
+    was cut. The text has no end, so a continuation is as long as `max_len` says, or ends before a text to stop at;
+    beyond `length` tokens in all the model reads further back than it learned to. Samples come from the stream
+    `draws`, so no two prompts share their numbers.
 
     Args:
         model: in `eval()` while it writes.
@@ -73,7 +74,7 @@ class Continuer(Predictor[str, list[Continuation], str]):
     ):
         self.model, self.tokenizer, self.decoding = model, tokenizer, decoding
         self.length, self.places = length, places
-        self._generator: torch.Generator | None = None
+        self.draws = Draws()
 
     def parse(self, text: str) -> str:
         return text
@@ -97,8 +98,6 @@ class Continuer(Predictor[str, list[Continuation], str]):
         groups: defaultdict[int, list[int]] = defaultdict(list)
         for place, prompt in enumerate(prompts):
             groups[len(prompt)].append(place)
-        if config.method == "sample" and self._generator is None:
-            self._generator = torch.Generator().manual_seed(torch.initial_seed())
         found: dict[int, list[Continuation]] = {}
         writer = for_inference(self.model, config.precision)
         for length, places in groups.items():
@@ -195,7 +194,7 @@ class Continuer(Predictor[str, list[Continuation], str]):
             eos_id=ids.eos_id,
             banned=(ids.pad_id, ids.bos_id, ids.unk_id, ids.eos_id),
         )
-        found = search(writer, writer.start(tokens[:, :-1]), config, rules, generator=self._generator)
+        found = search(writer, writer.start(tokens[:, :-1]), config, rules, draws=self.draws)
         return [
             [Continuation(ids.decode(one.tokens), one.score, one.log_prob, one.tokens) for one in hypotheses]
             for hypotheses in found

@@ -19,6 +19,7 @@ from headwise.data.readers import Pair
 from headwise.data.tokenizers import Tokenizer
 from headwise.decoding.hypotheses import Hypothesis
 from headwise.decoding.options import asked
+from headwise.decoding.sampling import Draws
 from headwise.decoding.search import DecodingConfig, search
 from headwise.errors import ConfigError
 from headwise.explain.explanation import Explanation, Layer
@@ -60,6 +61,8 @@ class Asked:
 class Translator(Predictor[str, list[Translation], Pair]):
     """A model with its tokenizers. An empty sentence has no translation.
 
+    Samples come from the stream `draws`, so no two sentences share their numbers.
+
     Args:
         model: in `eval()` while it translates.
         decoding: how to search unless told otherwise.
@@ -82,6 +85,7 @@ class Translator(Predictor[str, list[Translation], Pair]):
         self.decoding = decoding
         self.bleu = bleu or BleuConfig()
         self.longest = longest
+        self.draws = Draws()
         self._twin: tuple[Precision, Seq2Seq] | None = None
 
     def translate(self, sentences: Sequence[str] | str, *, config: DecodingConfig | None = None) -> list[str]:
@@ -258,7 +262,7 @@ class Translator(Predictor[str, list[Translation], Pair]):
         banned = ids.pad_id, ids.bos_id, ids.unk_id
         rules = config.constraints(batch.src_lens.tolist(), bos_id=ids.bos_id, eos_id=ids.eos_id, banned=banned)
         cache = model.decoder.start(model.encoder(batch.src, batch.src_lens), batch.src_lens)
-        found = search(model.decoder, cache, config, rules)
+        found = search(model.decoder, cache, config, rules, draws=self.draws)
         return [[self._translation(hypothesis) for hypothesis in hypotheses] for hypotheses in found]
 
     def _decoding_model(self, precision: Precision) -> Seq2Seq:

@@ -14,7 +14,7 @@ from headwise.data.corpus import resolve
 from headwise.data.files import digested, require_file
 from headwise.data.plain import TRAINED_CHARS, TextConfig, encode, portions, train_tokenizer, unknown_tokens, whole
 from headwise.data.sources import Limits, Source
-from headwise.data.streams import Stream, Text, TextBatch, windows
+from headwise.data.streams import Memory, Stream, Text, TextBatch, windows
 from headwise.data.suggestions import Suggestion, suggest_for_text
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.decoding.search import DecodingConfig
@@ -118,6 +118,9 @@ class LanguageModel(Task[dict[str, Text]]):
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
         return suggest_for_text(data)
 
+    def fewest_tensors(self) -> int:
+        return self.config.model.fewest_tensors()
+
     def build(self) -> DecoderOnly:
         return build_decoder(self.config.model, self.tokenizer.vocab_size)
 
@@ -135,7 +138,9 @@ class LanguageModel(Task[dict[str, Text]]):
         if split != "train":
             return scored(text, length, rows, memory=memory)
         if memory:
-            return Stream(text, length, min(rows, len(text)))
+            model = self.config.model
+            carried = Memory(model.num_layers, model.memory_len, model.d_model)
+            return Stream(text, length, min(rows, len(text)), carried)
         return windows(text, length, rows, seed=limits.seed)
 
     def loss(self, model: nn.Module, batch: TextBatch) -> Float[Tensor, ""]:

@@ -122,6 +122,9 @@ class Tag(Task[dict[str, Sentences]]):
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
         return suggest_for_tagged(data)
 
+    def fewest_tensors(self) -> int:
+        return self.config.model.fewest_tensors()
+
     def build(self) -> TokenTagger:
         return build_token_tagger(self.config.model, self.config.pooling, self.tokenizer.vocab_size, len(self.tags))
 

@@ -142,6 +142,13 @@ class Task(ABC, Generic[D]):
     def build(self) -> nn.Module:
         """A new model with random weights; needs no file, and works on the meta device."""
 
+    def fewest_tensors(self) -> int:
+        """Tensors that the model's weights have at least, as the configuration tells without building; here none.
+
+        Weights with fewer are refused before a model of this size is built: it may take long.
+        """
+        return 0
+
     def initialise(self, model: nn.Module, seed: int) -> list[str]:
         """Puts weights that come from elsewhere, such as word vectors, into a new model, once before the first step.
 

@@ -33,7 +33,11 @@ def load(folder: str | os.PathLike[str]) -> Predictor[Any, Any, Any]:
     Where the model is damaged, the best or else the newest good checkpoint takes its place, with a warning that names
     the damaged file.
 
-    Raises: CheckpointError naming the file when nothing good is left.
+    The model is on PyTorch's default device (`torch.set_default_device`).
+
+    Raises:
+        CheckpointError: naming the file, when nothing good is left.
+        ConfigError: where the default device is "meta".
     """
     return read_run(Path(folder), warned, _predictor)
 
@@ -127,10 +131,17 @@ def _predictor(saved: Saved) -> Predictor[Any, Any, Any]:
     files = {name: data for name, data in saved.files.items() if name not in OWN_FILES}
     task = registry.task_type(recipe.task)(recipe, Assets(files))
     name, tensors, metadata = evaluated(saved)
+    if len(tensors) < (wanted := task.fewest_tensors()):
+        raise CheckpointError(
+            f"{saved.folder / name}: the weights do not fit the model: {len(tensors)} tensors, and the recipe's has"
+            f" {wanted} or more"
+        )
     with isolated(recipe.seed):
         with torch.device("meta"), _Undrawn():
             # a recipe that asks for more than the weights have is refused before such a model takes memory
             fitting(task.build(), tensors, metadata, str(saved.folder / name))
         model = task.build()
+    if any(parameter.is_meta for parameter in model.parameters()):
+        raise ConfigError("a model cannot be loaded onto the meta device, which holds no numbers; load it outside")
     load_weights(model, tensors, metadata, str(saved.folder / name))
     return task.predictor(model.eval())

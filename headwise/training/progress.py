@@ -2,8 +2,15 @@
 
 import math
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
+
+# more than any run counts; numpy and JSON hold it exactly
+COUNTED = 2**53
+
+Count = Annotated[int, Field(ge=0, le=COUNTED)]
+Seconds = Annotated[float, Field(ge=0)]
 
 
 @dataclass
@@ -12,27 +19,27 @@ class Progress:
 
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    step: int = 0
-    updates: int = 0
-    tokens: int = 0
-    skipped: int = 0
-    skipped_in_row: int = 0
-    cpu_s: float = 0.0
-    wall_s: float = 0.0
+    step: Count = 0
+    updates: Count = 0
+    tokens: Count = 0
+    skipped: Count = 0
+    skipped_in_row: Count = 0
+    cpu_s: Seconds = 0.0
+    wall_s: Seconds = 0.0
     # the used share of the limits when the first step was taken
-    schedule_from: float = 0.0
+    schedule_from: Annotated[float, Field(ge=0, le=1)] = 0.0
     # sums since the last line of the log
     window_loss: float = 0.0
-    window_tokens: int = 0
+    window_tokens: Count = 0
     window_norm: float = 0.0
-    window_steps: int = 0
+    window_steps: Count = 0
     # validation: the last step validated, the best one, validations since then, and the steps to average
-    validated_step: int = 0
-    best_step: int = 0
+    validated_step: Count = 0
+    best_step: Count = 0
     best_value: float | None = None
     best_metrics: dict[str, float] = field(default_factory=dict)
-    since_best: int = 0
-    recent_steps: list[int] = field(default_factory=list)
+    since_best: Count = 0
+    recent_steps: list[Count] = field(default_factory=list)
 
     def note_loss(self, loss: float, norm: float, tokens: int) -> None:
         """Counts a step that was taken: loss a token, gradient norm, target tokens."""

@@ -1,7 +1,7 @@
 """The random state that training uses (torch's on CPU and device, Python's): seeded, saved, restored, kept apart."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,19 +19,25 @@ def capture(device: torch.device = CPU) -> dict[str, Any]:
     return state if device.type == "cpu" else {**state, device.type: _text(_module(device).get_rng_state(device))}
 
 
-def restore(state: dict[str, Any], device: torch.device = CPU) -> None:
+def restore(state: Mapping[str, Any], name: str, device: torch.device = CPU) -> None:
     """Continues where `capture` was called; a generator of a device that was not there before goes on as it is.
 
-    Raises: CheckpointError when the values are none of `capture`'s.
+    Raises: CheckpointError naming the file as `name` when the values are none of `capture`'s; then nothing of the host
+        is changed.
     """
-    try:
-        version, words, gauss = state["python"]
-        random.setstate((version, tuple(words), gauss))
-        torch.set_rng_state(_numbers(state["torch"]))
-        if device.type in state:
+    check(state, name)
+    with _refusing(name):
+        if device.type in state and device.type != "cpu":
             _module(device).set_rng_state(_numbers(state[device.type]), device)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise CheckpointError(f"the random state in the checkpoint cannot be restored: {error}") from None
+    random.setstate(_python(state["python"]))
+    torch.set_rng_state(_numbers(state["torch"]))
+
+
+def check(state: Mapping[str, Any], name: str) -> None:
+    """Tries the values of the host on generators that nobody uses. Raises: CheckpointError as `restore`."""
+    with _refusing(name):
+        random.Random().setstate(_python(state["python"]))
+        torch.Generator(device="cpu").set_state(_numbers(state["torch"]))
 
 
 def seed_all(seed: int, device: torch.device = CPU) -> None:
@@ -72,6 +78,22 @@ def isolated(seed: int, device: torch.device = CPU) -> Iterator[None]:
 
 def _module(device: torch.device) -> Any:
     return torch.get_device_module(device)
+
+
+@contextmanager
+def _refusing(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, OverflowError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise CheckpointError(f"{name}: randomness: no state of a generator here: {reason}") from None
+
+
+def _python(values: Any) -> tuple[Any, ...]:
+    version, words, gauss = values
+    if gauss is not None and not isinstance(gauss, float):
+        raise TypeError(f"the number kept back is {gauss!r}")
+    return version, tuple(words), gauss
 
 
 def _text(state: torch.Tensor) -> str:

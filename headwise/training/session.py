@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from pydantic import Field
 
 from headwise.config import Config, build, to_toml
 from headwise.data.files import digested
 from headwise.data.sources import Limits, Source
-from headwise.errors import CheckpointError, ConfigError, DataError
+from headwise.errors import CheckpointError, ConfigError, DataError, ShapeError
 from headwise.runs.commits import Writable, canonical
 from headwise.runs.publish import CONFIG, EMA, MODEL, OPTIMIZER, OWN_FILES, STREAM, TRAINER
 from headwise.runs.reading import Saved
@@ -22,7 +23,7 @@ from headwise.training.identity import unread
 from headwise.training.numerics import check_finite
 from headwise.training.objective import Objective
 from headwise.training.optimizers import build_optimizer, optimizer_tensors, restore_optimizer
-from headwise.training.progress import Progress
+from headwise.training.progress import COUNTED, Progress
 from headwise.training.recipe import Recipe
 
 
@@ -30,7 +31,8 @@ class Trainer(Config):
     """The content of trainer.json: all that is no tensor and decides how a run goes on."""
 
     progress: Progress
-    sampler: dict[str, int]
+    # epoch and position, and what else the source of batches says of itself
+    sampler: dict[str, Annotated[int, Field(ge=-COUNTED, le=COUNTED)]]
     randomness: dict[str, Any]
     machine: dict[str, Any]
     data: dict[str, str]
@@ -38,11 +40,19 @@ class Trainer(Config):
     @classmethod
     def read(cls, saved: Saved) -> "Trainer":
         """That of a checkpoint. Raises: CheckpointError naming the file and the keys that are wrong."""
-        values = saved.json(TRAINER)
+        values, name = saved.json(TRAINER), str(saved.folder / TRAINER)
         try:
-            return build(cls, values, str(saved.folder / TRAINER))
+            trainer = build(cls, values, name)
         except ConfigError as error:
             raise CheckpointError(str(error)) from None
+        if trainer.progress.step != saved.facts.get("step", trainer.progress.step):
+            raise CheckpointError(f"{name}: counts {trainer.progress.step} steps, not {saved.facts['step']}")
+        if trainer.progress.window_steps and not trainer.progress.window_tokens:
+            raise CheckpointError(
+                f"{name}: progress: {trainer.progress.window_steps} steps of a window without a token"
+            )
+        randomness.check(trainer.randomness, name)
+        return trainer
 
 
 class Session:
@@ -127,8 +137,13 @@ class Session:
         sampler, self.digests = trainer.sampler, dict(digests)
         if sampler["position"] and _changed(digests, trainer.data, "train", "train_target"):
             sampler, carried = {**sampler, "epoch": sampler["epoch"] + 1, "position": 0}, {}
-        self.source.restore(sampler, {name: tensor.to(self.device) for name, tensor in carried.items()})
-        randomness.restore(trainer.randomness, self.device)
+        try:
+            self.source.restore(sampler, {name: tensor.to(self.device) for name, tensor in carried.items()})
+        except ShapeError as error:
+            raise CheckpointError(f"{saved.folder / STREAM}: {error}") from None
+        except DataError as error:
+            raise CheckpointError(f"{saved.folder / TRAINER}: {error}") from None
+        randomness.restore(trainer.randomness, str(saved.folder / TRAINER), self.device)
 
     def _trainer(self) -> Trainer:
         return Trainer(

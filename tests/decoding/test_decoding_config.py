@@ -6,7 +6,7 @@ from headwise.config import build
 from headwise.decoding.beam import beam_search
 from headwise.decoding.constraints import constraints
 from headwise.decoding.greedy import greedy
-from headwise.decoding.sampling import sample
+from headwise.decoding.sampling import Draws, sample
 from headwise.decoding.search import DecodingConfig, search
 from headwise.errors import ConfigError
 
@@ -14,10 +14,10 @@ IDS = {"bos_id": BOS, "eos_id": EOS}
 SENTENCES = [Logits(i, 9) for i in range(3)]
 
 
-def by_config(generator=None, prefix=None, **values):
+def by_config(draws=None, prefix=None, **values):
     config = DecodingConfig(max_len_a=2.0, max_len_b=1.0, max_len=6, **values)
     rules = config.constraints([1, 2, 9], banned=[3], prefix=prefix, **IDS)
-    return search(Table(SENTENCES), Prefixes(3), config, rules, generator=generator)
+    return search(Table(SENTENCES), Prefixes(3), config, rules, draws=draws)
 
 
 SET = {"min_len": 2, "length_penalty": 0.5, "no_repeat_ngram": 2}
@@ -31,7 +31,7 @@ def test_search_does_what_the_function_does():
     found = by_config(method="greedy", prefix=prefix, **SET)
     assert found == greedy(Table(SENTENCES), Prefixes(3), rules)
     options = {"num_samples": 3, "temperature": 1.5, "top_k": 4, "top_p": 0.9}
-    found = by_config(torch.Generator().manual_seed(1), method="sample", prefix=prefix, **options, **SET)
+    found = by_config(Draws(1), method="sample", prefix=prefix, **options, **SET)
     generator = torch.Generator().manual_seed(1)
     assert found == sample(Table(SENTENCES), Prefixes(3), rules, generator=generator, **options)
 

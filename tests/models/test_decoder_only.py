@@ -162,6 +162,9 @@ def test_segments_that_fit_no_model_are_refused_by_name(untyped):
         model(text[:1], segments)
     with pytest.raises(ShapeError, match="remembers 2 layers, got inputs of 1"):
         model.segments([segments[0].inputs])
+    for given in ([], segments[:1], [*segments, segments[0]]):
+        with pytest.raises(ShapeError, match=f"the model has 2 layers, got the segments of {len(given)}: one for each"):
+            model.hidden(text, given)
 
 
 def test_nothing_flows_back_into_an_earlier_segment():

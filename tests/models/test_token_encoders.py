@@ -36,11 +36,15 @@ MODELS = {
     },
 }
 MODELS["shaw"] = MODELS["learned"] | {"position": "shaw"}
+# reads piece by piece, so places beyond a piece are not those of the whole
+SEGMENTED = MODELS["shaw"] | {"segment": 4}
 POOLINGS = [(kind, place) for kind in ("mean", "first") for place in ("before", "after")]
 
 
 def config_of(name, **fields):
-    return build(Holder, {"model": {"d_model": 10, "dropout": 0.0} | MODELS[name] | fields}, "recipe").model
+    return build(
+        Holder, {"model": {"d_model": 10, "dropout": 0.0} | (MODELS | {"segment": SEGMENTED})[name] | fields}, "recipe"
+    ).model
 
 
 def tagger(name, kind="mean", place="after", vocab=23, tags=5, **fields):
@@ -82,6 +86,26 @@ def test_nan_in_padding_reaches_neither_output_nor_gradient(name):
         for key, parameter in model.named_parameters():
             gradient = parameter.grad[torch.arange(23) != 3] if key == "embedding.weight" else parameter.grad
             assert gradient.isfinite().all(), key
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_no_encoder_has_fewer_tensors_than_its_configuration_says(name):
+    config = config_of(name)
+    assert 4 <= config.fewest_tensors() <= len(list(config.encoder().parameters()))
+
+
+@pytest.mark.parametrize("name", [*MODELS, "segment"])
+def test_nothing_is_said_of_nothing(name):
+    for kind, place in POOLINGS:
+        model = tagger(name, kind, place)
+        for batch, length, words in ((2, 0, 0), (0, 3, 2), (0, 0, 0), (2, 3, 0), (2, 0, 3)):
+            tokens, pieces = torch.ones(batch, length, dtype=torch.long), torch.zeros(batch, words, dtype=torch.long)
+            logits = model(tokens, pieces)
+            assert logits.shape == (batch, words, 5)
+            logits.sum().backward()
+        for batch, length in ((2, 0), (0, 3)):
+            said = model.encoder(torch.zeros(batch, length, 10), torch.zeros(batch, dtype=torch.long))
+            assert said.shape == (batch, length, model.encoder.width)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -451,14 +451,23 @@ def test_beams_of_one_are_greedy_and_scores_are_those_of_the_model(make):
             assert not {tokenizer.pad_id, tokenizer.bos_id, tokenizer.unk_id} & set(found.tokens)
 
 
-def test_sampling_repeats_with_its_seed(make):
+def test_samples_are_one_seeded_stream_that_leaves_the_global_one_alone(make):
     task = make()
-    translator = task.predictor(built_of(task).eval())
+    model = built_of(task).eval()
+    translator = task.predictor(model)
     config = DecodingConfig(method="sample", num_samples=3, max_len=7)
     torch.manual_seed(5)
-    first = translator.translate(["i'm home ."], config=config)
-    torch.manual_seed(5)
-    assert translator.translate(["i'm home ."], config=config) == first
+    # what was drawn since the seed was given does not count
+    torch.rand(3)
+    before = torch.get_rng_state()
+    first, second = (translator.n_best(["i'm home ."] * 2, config) for _ in range(2))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert first != second
+    assert task.predictor(model).n_best(["i'm home ."] * 2, config) == first
+    translator.draws.seed(5)
+    with torch.random.fork_rng():
+        torch.manual_seed(9)
+        assert translator.n_best(["i'm home ."] * 2, config) == first
 
 
 def test_evaluate_of_a_translator_has_signatures(make):

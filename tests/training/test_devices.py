@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["toy", "tag", "language-model"])
+@pytest.mark.parametrize("name", ["toy", "tag", "language-model", "translate"])
 def test_a_run_on_a_second_device_resumes_there_and_elsewhere(tmp_path, name):
     paths = [str(HERE.parents[1]), str(HERE.parent), str(HERE), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

@@ -9,9 +9,10 @@ import tomli_w
 import torch
 from torch.overrides import TorchFunctionMode
 
-from headwise.errors import CheckpointError, DataError
+from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.runs import publish
 from headwise.runs.commits import MANIFEST, seal
+from headwise.tasks.translate import Translate
 from headwise.training.loading import load
 from headwise.training.train import train
 
@@ -51,7 +52,7 @@ def forged(tmp_path, monkeypatch):
     [
         ("d_model", 2**20, "the weights do not fit the model: .*has shape"),
         ("d_ff", 2**20, "has shape .* the model .*1048576"),
-        ("encoder_layers", 23, "'encoder.blocks.1.* is missing"),
+        ("encoder_layers", 7, "'encoder.blocks.1.* is missing"),
         ("encoder_layers", 10**9, "model.encoder_layers: must be 1024 or less"),
     ],
 )
@@ -75,9 +76,27 @@ def test_a_recipe_that_asks_for_more_than_the_weights_is_refused_first(forged, k
     assert largest[0] < 1_000_000
 
 
+def test_layers_that_the_weights_cannot_have_are_refused_unbuilt(forged, monkeypatch):
+    change, folder = forged
+    recipe = tomllib.loads((folder / "config.toml").read_text())
+    recipe["model"] |= {"encoder_layers": 1024, "decoder_layers": 1024}
+    monkeypatch.setattr(Translate, "build", lambda task: pytest.fail("the model was built"))
+    with pytest.raises(CheckpointError, match=r"model.safetensors: the weights do not fit .* has 8192 or more"):
+        load(change("config.toml", tomli_w.dumps(recipe).encode()))
+
+
 def test_a_whole_run_still_loads(forged):
     _, folder = forged
     assert len(load(folder).translate(["go ."])) == 1
+
+
+def test_the_meta_device_is_no_place_to_load_onto(forged):
+    _, folder = forged
+    with torch.device("meta"), pytest.raises(ConfigError, match="onto the meta device, which holds no numbers"):
+        load(folder)
+    with torch.inference_mode():
+        inside = load(folder).translate(["go ."])
+    assert inside == load(folder).translate(["go ."])
 
 
 @pytest.mark.parametrize("name", ["source.tokenizer.json", "target.tokenizer.json"])
