@@ -24,12 +24,12 @@ SPLITS = ("train", "valid", "test")
 
 
 def load(folder: str | os.PathLike[str]) -> Predictor[Any, Any, Any]:
-    """The predictor of a run folder, every file verified first.
+    """The predictor of a run folder; every file is verified first.
 
-    Where the model is damaged, the best or else the newest good checkpoint takes its place, with a warning that names
+    If the model is damaged, the best intact checkpoint, or else the newest, is used instead, with a warning that names
     the damaged file.
 
-    Raises: CheckpointError naming the file when nothing good is left.
+    Raises: CheckpointError naming the file if there is no such folder or nothing intact is left.
     """
     return read_run(Path(folder), warned, _predictor)
 

@@ -34,8 +34,8 @@ def test_stop_tells_the_first_bad_lines_and_what_to_do(tmp_path):
     assert str(caught.value) == (
         f"{path}:2: 1 column, expected source TAB target; {path}:3: the target is empty; fill it or remove the line; "
         f"{path}:4: byte 14 (0xff) is not UTF-8: perhaps Latin-1; convert it with `iconv -f WINDOWS-1252 -t UTF-8`; "
-        f'and 2 more; correct these lines, or skip them with data.bad_lines = "skip"; `headwise data report {path}` lists '
-        "it all"
+        f'and 2 more; correct these lines, or skip them with data.bad_lines = "skip"; '
+        f"`headwise data report {path}` lists it all"
     )
 
 
@@ -94,7 +94,7 @@ def test_tags_are_skipped_in_a_recipe(tmp_path):
     found = Tag.prepare(TagConfig(data={**data, "bad_lines": "skip"}, **given))
     assert [sentence.words for sentence in found.data["train"].sentences] == [("Go",), ("Stay",)]
     assert "train: 4 bad lines skipped: columns 4 (lines 2, 6, 9, 13)" in found.notes
-    with pytest.raises(DataError, match=r'or skip it with data\.bad_lines = "skip"'):
+    with pytest.raises(DataError, match=r'or skip them with data\.bad_lines = "skip"'):
         Tag.prepare(TagConfig(data=data, **given))
 
 
