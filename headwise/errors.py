@@ -34,11 +34,11 @@ class Unsupported(HeadwiseError):
 
 
 class DataError(HeadwiseError):
-    """A data file cannot be read as asked; the message starts with `file:line`.
+    """A data file cannot be read as requested; the message starts with `file:line`.
 
     Args:
         message: what is wrong.
-        settings: options that may help, with values; `told` writes them as the reader would.
+        settings: options that may help, with values; `told` writes them in the syntax of the reader.
 
     >>> DataError("3 columns, expected 2", {"columns": (0, 1)}).told("shell")
     '3 columns, expected 2; give --columns 0 1'
@@ -66,7 +66,7 @@ class CheckpointError(HeadwiseError):
 
 
 class MachineError(HeadwiseError):
-    """The machine refuses: disk full, no permission, no memory."""
+    """The machine cannot do it: disk full, no permission, out of memory."""
 
     exit_code = 5
 

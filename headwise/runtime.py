@@ -56,15 +56,17 @@ class Measured:
 
 
 def apply(threads: int | None = None, *, keep_memory: bool = True, fast_products: bool = True) -> Settings:
-    """Sets up this process for speed and says what is in effect. Call it first, before other threads compute.
+    """Sets up this process for speed and returns the settings in effect. Call it before other threads compute.
 
-    The path of float32 products is chosen for training. Decoding multiplies few rows at a time, which oneDNN begins
-    slowly, so the verbs that only predict leave it out. A precision that was set before is left as it is and told.
+    How float32 matrices are multiplied is chosen for training. Decoding multiplies few rows at a time, for which oneDNN
+    has a slow start, so the verbs that only predict leave it out. A precision that was set before is kept and reported.
 
     Args:
-        threads: processor threads; PyTorch's own choice if None.
-        keep_memory: do not give freed memory back to the system after every step.
-        fast_products: let oneDNN multiply float32 matrices if it is faster here and as accurate.
+        threads: number of CPU threads; None for PyTorch's choice.
+        keep_memory: do not return freed memory to the system after every step.
+        fast_products: let oneDNN multiply float32 matrices if that is faster here and as accurate.
+    Raises:
+        ConfigError: threads below 1.
     """
     if threads is not None:
         if threads < 1:

@@ -28,17 +28,17 @@ _REFUSED = ("block_indices", "cache", "head_mask", "indices", "sinks")
 
 
 def adopt(model: nn.Module) -> nn.Module:
-    """Gives every attention layer of a transformers model a `Scored` mechanism, in place, and returns the model.
+    """Gives every attention layer of a Transformers model a `Scored` mechanism, in place, and returns the model.
 
-    Weights and results stay what they were: scale, soft cap, sinks, grouped heads, position bias, dropout, caches and
-    masks are taken over as the model states them, masks as structure. From then on `record`, `edit` and the planner
-    work on the model while it trains and generates. `release` undoes it.
+    Weights and results do not change: scale, soft cap, sinks, grouped heads, position bias, dropout, caches and
+    masks are taken from the model, masks by their structure. From then on `record`, `edit` and the planner work on the
+    model, in training and in generation. `release` undoes it.
 
     Args:
         model: a `PreTrainedModel` of transformers 5.20 or newer whose attention goes through its attention interface.
     Raises:
-        ConfigError: something else, or no transformers of that version.
-        Unsupported: a family that computes its attention by itself.
+        ConfigError: not such a model, or no transformers of that version.
+        Unsupported: a family that does not use the attention interface.
     """
     modeling = _transformers("modeling_utils")
     if not isinstance(model, modeling.PreTrainedModel):
@@ -64,7 +64,7 @@ def adopt(model: nn.Module) -> nn.Module:
 
 
 def release(model: nn.Module) -> nn.Module:
-    """Undoes `adopt`, in place, and returns the model: its attention is computed as before."""
+    """Undoes `adopt`, in place, and returns the model. Raises: ConfigError if the model was not adopted."""
     if not hasattr(model, _BEFORE):
         raise ConfigError(f"this {type(model).__name__} was not adopted")
     for module in list(model.modules()):

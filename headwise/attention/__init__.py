@@ -31,28 +31,27 @@ def attend(
 ) -> Float[Tensor, "batch heads query_len value_dim"]:
     """Attention: normalizer(score(query, key) + bias under mask) @ value.
 
-    What is masked, on every device and under every transform, at linear cost: keys and values that no query of a
-    sequence may see (padding, isolated nodes) are taken as zero, so NaN there never leaks, forward or backward; which
-    these are follows from the mask's structure (lengths, documents, edges, a band, a table), and for other masks from
-    their table where a kernel makes it. What some query may see must be finite, and so must its products with what it
-    does not meet: content up to 1e30 never leaks past the mask to ordinary numbers, and a NaN spreads within its own
-    sequence and head at most. A query without an allowed key gives exactly
-    zero with zero gradient.
+    A query with no allowed key gives exactly zero, with zero gradient. Keys and values that no query of a sequence may
+    see (padding, isolated nodes) are set to zero first, so NaN there never leaks, forward or backward, on any device
+    and under any transform, at linear cost. Which these are follows from the structure of the mask (lengths, documents,
+    edges, a band, a table), or else from its table, in kernels that build one. What some query may see must be finite,
+    and so must all its dot products, hidden pairs included: content up to 1e30 is safe beside ordinary numbers, and a
+    NaN spreads at most within its own sequence and head.
 
     Args:
-        key, value: may have fewer heads than the query, a divisor of its number (grouped-query attention).
+        key, value: may have fewer heads than the query; kv_heads divides heads (grouped-query attention).
         score: "scaled_dot", "dot" or "soft_cap"; an object such as Additive(...), which has parameters; or a function
             (query, key) -> scores.
-        normalizer: name with its option, such as "top_k:8", an object, or a function (scores, keep) -> weights.
-        mask: which pairs may meet; a bool tensor, True = may attend, is taken as a table.
+        normalizer: a name, with its option as in "top_k:8"; an object; or a function (scores, keep) -> weights.
+        mask: which query may attend to which key; a bool tensor is a table, True = may attend.
         bias: added to the scores before the normalizer.
-        scale: factor of the dot product in place of 1 / sqrt(query_dim).
-        dropout: probability of dropping a weight; applied whenever it is not 0.
+        scale: factor of the dot product, instead of 1 / sqrt(query_dim).
+        dropout: probability of dropping a weight, in [0, 1); applied whenever it is not 0.
         query_start: position of the first query, for masks; keys start at 0.
-        kernel: "auto", or the name of a kernel to insist on.
+        kernel: "auto", or the name of the kernel to use.
     Raises:
-        ShapeError: tensors that do not fit; the message names the axis.
-        ConfigError: an unknown name, or something of the wrong kind.
+        ShapeError: tensors do not fit together; the message names the axis.
+        ConfigError: an unknown name, or an argument of the wrong type.
         Unsupported: the named kernel cannot compute this exactly.
     Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 1.
 
@@ -80,7 +79,15 @@ def plan(
     query_start: int = 0,
     kernel: str = "auto",
 ) -> Plan:
-    """How `attend` with the same arguments would compute it: the kernel, the reason, why each other one does not."""
+    """Which kernel `attend` would use for the same arguments, why, and why not each of the others; computes nothing.
+
+    Raises: as `attend`.
+
+    >>> import torch
+    >>> x = torch.ones(2, 3, 5, 8)
+    >>> plan(x, x, x, kernel="plain").kernel
+    'plain'
+    """
     scored = _scaled(score, scale)
     call = Call(query, key, value, scored, normalizer, mask, bias, None, dropout, query_start)
     return planner.plan(call, kernel)
@@ -100,11 +107,15 @@ def weights(
     queries: slice = slice(None),
     keys: slice = slice(None),
 ) -> Float[Tensor, "batch wanted queries keys"]:
-    """The exact weights that `attend` gives the values, of the heads, queries and keys asked for; others cost nothing.
+    """The exact attention weights of `attend`, before dropout, only for the given heads, queries and keys.
+
+    Time and memory are those of the rows computed; the result is differentiable. Other arguments: as `attend`.
 
     Args:
-        heads: heads of the query in the order wanted; all if None.
-        queries, keys: ranges with step 1.
+        heads: query heads, in this order; None for all.
+        queries, keys: ranges of positions with step 1.
+    Raises:
+        ShapeError: tensors do not fit together, or there is no such head or position.
 
     >>> import torch
     >>> x = torch.ones(1, 2, 1000, 4)

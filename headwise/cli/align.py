@@ -23,22 +23,32 @@ def align(
     data: Annotated[Path, typer.Argument(help="A file of sentence pairs, or the first of two parallel files.")],
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
     columns: Annotated[tuple[int, int] | None, typer.Option(help="Source and target column of a TSV, from 0.")] = None,
-    layer: Annotated[int, typer.Option(help="Layer, by number from 0; -1 is the last.")] = -1,
-    heads: Annotated[str | None, typer.Option(help="Its heads, such as 0 or 1,3; otherwise the mean of all.")] = None,
+    layer: Annotated[int, typer.Option(help="Layer: a number from 0; -1 is the last.")] = -1,
+    heads: Annotated[
+        str | None, typer.Option(help="Heads of that layer, such as 0 or 1,3; default: the mean of all.")
+    ] = None,
     shift: Annotated[
-        bool, typer.Option("--shift", help="Take the step that reads a word, not the one that writes it.")
+        bool, typer.Option("--shift", help="Use the step that reads a word instead of the step that writes it.")
     ] = False,
-    diagonal: Annotated[float, typer.Option(min=0, help="How strongly to prefer the diagonal; 0: not at all.")] = 8.0,
-    mutual: Annotated[bool, typer.Option("--mutual", help="Keep only links that are strongest both ways.")] = False,
-    gold: Annotated[Path | None, typer.Option(help="Links to score against: 0-1 is sure, 0p1 possible.")] = None,
-    gold_reversed: Annotated[bool, typer.Option("--gold-reversed", help="Gold links name the target first.")] = False,
-    longest: Annotated[int | None, typer.Option(min=1, help="Leave out pairs with more words on either side.")] = None,
+    diagonal: Annotated[float, typer.Option(min=0, help="Strength of the preference for the diagonal; 0: none.")] = 8.0,
+    mutual: Annotated[
+        bool, typer.Option("--mutual", help="Keep only links that are strongest in both directions.")
+    ] = False,
+    gold: Annotated[
+        Path | None, typer.Option(help="File of gold links to score against: 0-1 is sure, 0p1 possible.")
+    ] = None,
+    gold_reversed: Annotated[bool, typer.Option("--gold-reversed", help="Gold links give the target first.")] = False,
+    longest: Annotated[
+        int | None, typer.Option(min=1, help="Leave out pairs with more words than this on either side.")
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="Write to this file instead of standard output.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON objects: one a pair, or the scores.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per pair, or one with the scores.")
+    ] = False,
 ) -> None:
-    """Print the words of sentence pairs that belong together (0-0 1-2: source-target), or score them with --gold.
+    """Print word alignments of sentence pairs (0-0 1-2: source-target), or score them with --gold.
 
-    Words are what stands between spaces. The model is made to write each given target; every target word is linked to
+    Words are separated by spaces. The decoder is forced to produce each given target; every target word is linked to
     the source word that it attends to most.
     """
     import headwise
@@ -88,7 +98,7 @@ def _gold(path: Path, reverse: bool, pairs: "list[Pair]") -> list[Gold]:
         for link in sorted(links.possible):
             if link[0] >= sizes[0] or link[1] >= sizes[1]:
                 raise DataError(
-                    f"{path}:{number}: link {link[0]}-{link[1]} (source-target) is outside of {sizes[0]} source and"
+                    f"{path}:{number}: link {link[0]}-{link[1]} (source-target) is outside the {sizes[0]} source and"
                     f" {sizes[1]} target words; --gold-reversed swaps the sides"
                 )
     return [(links.sure, links.possible) for links in lines]
@@ -99,7 +109,7 @@ def _short(pairs: "list[Pair]", longest: int | None, data: Path) -> list[int]:
     sizes = [max(map(len, _words(pair))) for pair in pairs]
     kept = [place for place, size in enumerate(sizes) if longest is None or size <= longest]
     if not kept:
-        raise DataError(f"{data}: there is no pair to align" + (f" of at most {longest} words" if longest else ""))
+        raise DataError(f"{data}: no pair to align" + (f" of at most {longest} words" if longest else ""))
     return kept
 
 

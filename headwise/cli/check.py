@@ -12,12 +12,12 @@ _COLOURS = {"holds": typer.colors.GREEN, "fails": typer.colors.RED, "does not ap
 
 def check(
     target: Annotated[
-        str, typer.Argument(help="A name of `headwise list`, or module:attribute, such as my_module:MyAttention.")
+        str, typer.Argument(help="A name from `headwise list`, or module:attribute, such as my_module:MyAttention.")
     ],
-    only: Annotated[str, typer.Option(help="Invariants to try, such as hidden,support; default: all.")] = "",
-    quick: Annotated[bool, typer.Option("--quick", help="Try fewer shapes, types and modes; takes seconds.")] = False,
+    only: Annotated[str, typer.Option(help="Invariants to test, such as hidden,support; default: all.")] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="Test fewer shapes, dtypes and modes; takes seconds.")] = False,
 ) -> None:
-    """Try every invariant on a mechanism, score, normalizer, mask or position: what holds, what fails, and where."""
+    """Test a mechanism, score, normalizer, mask or position: which invariants hold, which fail, and for which input."""
     import torch
 
     from headwise.testing import Subject, certify, resolve

@@ -8,7 +8,7 @@ from headwise.cli.output import json_line
 
 
 def config(
-    task: Annotated[str, typer.Argument(help="A name of `headwise list tasks`, or module:Class for your own.")],
+    task: Annotated[str, typer.Argument(help="A name from `headwise list tasks`, or module:Class for your own.")],
     section: Annotated[str | None, typer.Option(help="Only this section, such as training.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:

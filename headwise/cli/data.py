@@ -24,19 +24,19 @@ def _group() -> None:
 def report(
     file: Annotated[str, typer.Argument(help="A data file, plain or gzip, or a recipe: a .toml file or a name.")],
     overrides: Annotated[list[str] | None, typer.Argument(help="Settings such as data.column=xpos.")] = None,
-    kind: Annotated[str, typer.Option(help="What a data file holds: auto, pairs, tagged or text.")] = "auto",
+    kind: Annotated[str, typer.Option(help="Kind of data: auto, pairs, tagged or text.")] = "auto",
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
-    held_out: Annotated[Path | None, typer.Option(help="Other pairs: what do they share with these?")] = None,
+    held_out: Annotated[Path | None, typer.Option(help="Held-out pairs; reports what they share with these.")] = None,
     columns: Annotated[tuple[int, int] | None, typer.Option(help="Source and target column of a TSV, from 0.")] = None,
     source_key: Annotated[str | None, typer.Option(help="Source field, or language, of JSON lines.")] = None,
     target_key: Annotated[str | None, typer.Option(help="Target field, or language, of JSON lines.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first examples.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """List every bad line of data files and the odd ones, and say what the rest is like.
+    """List the bad and the odd lines of data files, and describe the rest.
 
     Bad lines cannot be read: wrong columns or fields, empty sides, bytes that are not UTF-8. Odd ones can be read but
-    look wrong: stray quotes, great length, an unusual ratio of lengths.
+    look wrong: stray quotation marks, unusual length, an unusual length ratio.
     """
     from headwise.data.inspection import inspect
     from headwise.labels import visible
@@ -63,7 +63,9 @@ def _data(file: str, overrides: list[str], kind: str, given: dict[str, Any]) -> 
     path = Path(file)
     if path.suffix == ".toml" or (not path.exists() and file in recipes.shipped()):
         if given or kind != "auto":
-            raise ConfigError("a recipe says itself how its data is read; set data.KEY=VALUE instead of options")
+            raise ConfigError(
+                "a recipe states how its data is read; give settings such as data.KEY=VALUE instead of options"
+            )
         data: Config | None = getattr(recipes.read(file, overrides), "data", None)
         if data is None:
             raise ConfigError(f"{file}: the recipe has no [data] section")

@@ -9,8 +9,8 @@ SENTENCES = ("go .", "i lost .", "he's calm .", "i'm home .")
 EXPLAINED = "i'm home ."
 
 
-def demo(run: Annotated[Path, typer.Option(help="Run folder.")] = Path("runs/demo")) -> None:
-    """Train on the phrasebook that ships, about a minute on two cores; translate, score and draw."""
+def demo(run: Annotated[Path, typer.Option(help="Run folder to write.")] = Path("runs/demo")) -> None:
+    """Train on the shipped phrasebook (about a minute on two free cores), then score, translate and draw."""
     import headwise
     from headwise import runtime
     from headwise.cli.evaluate import show

@@ -13,7 +13,7 @@ from headwise.cli.output import json_line
 def evaluate(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     split: Annotated[str, typer.Option(help="Which part of the run's own data: test, valid or train.")] = "test",
-    data: Annotated[Path | None, typer.Option(help="A file of examples, in place of the run's own data.")] = None,
+    data: Annotated[Path | None, typer.Option(help="A file of examples, instead of the run's own data.")] = None,
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
     columns: Annotated[tuple[int, int] | None, typer.Option(help="Source and target column of a TSV, from 0.")] = None,
     source_key: Annotated[str | None, typer.Option(help="Source field, or language, of JSON lines.")] = None,
@@ -22,7 +22,7 @@ def evaluate(
     tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's tokenizer, such as zh or char.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Score a run on the held-out part of its own data, or on the examples of --data."""
+    """Score a run on the held-out part of its own data, or on a file (--data)."""
     import headwise
     from headwise import runtime
     from headwise.training.loading import examples

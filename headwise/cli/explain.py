@@ -14,16 +14,20 @@ if TYPE_CHECKING:
 def explain(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     text: Annotated[str, typer.Argument(help="The input.")],
-    target: Annotated[str | None, typer.Option(help="The output to look at; if not given, the model's own.")] = None,
-    folder: Annotated[Path, typer.Option(help="The folder to write pictures to.")] = Path("figures"),
-    formats: Annotated[str, typer.Option("--format", help="png, svg or pdf; or several, joined by commas.")] = "png",
-    layer: Annotated[str | None, typer.Option(help="Layer of the large map, by number from 0 or by name.")] = None,
-    heads: Annotated[str | None, typer.Option(help="Its heads, such as 0 or 1,3; otherwise the mean of all.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="Also draw each layer in a picture of its own.")] = False,
-    top: Annotated[int, typer.Option(min=1, help="How many tokens to list for each token that looks.")] = 3,
+    target: Annotated[str | None, typer.Option(help="The output to look at; default: the output of the model.")] = None,
+    folder: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("figures"),
+    formats: Annotated[str, typer.Option("--format", help="png, svg or pdf, or several separated by commas.")] = "png",
+    layer: Annotated[
+        str | None, typer.Option(help="Layer of the large map: a number from 0, or a name; default: the clearest.")
+    ] = None,
+    heads: Annotated[
+        str | None, typer.Option(help="Heads of that layer, such as 0 or 1,3; default: the mean of all.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Also draw a picture of each layer.")] = False,
+    top: Annotated[int, typer.Option(min=1, help="Number of attended tokens to list for each token.")] = 3,
     table: Annotated[bool, typer.Option("--table", help="Print only the table; draw nothing.")] = False,
 ) -> None:
-    """Draw on one page where a model looks, and list what each token looks at."""
+    """Draw what a model attends to, on one page, and list it for each token."""
     import headwise
     from headwise import runtime
 
@@ -49,7 +53,7 @@ def heads_of(text: str | None) -> tuple[int, ...] | None:
         return None
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts):
-        raise ConfigError(f"--heads '{text}': give numbers from 0 joined by commas, such as 0,2")
+        raise ConfigError(f"--heads '{text}': give numbers from 0, separated by commas, such as 0,2")
     return tuple(map(int, parts))
 
 

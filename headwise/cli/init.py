@@ -22,20 +22,22 @@ _SMALL_BYTES = 1 << 20
 def init(
     task: Annotated[str, typer.Argument(help="What to learn: a name from `headwise list tasks`, or my_module:MyTask.")],
     settings: Annotated[list[str] | None, typer.Argument(help="Settings such as model.num_heads=8.")] = None,
-    data: Annotated[Path, typer.Option(help="The file to train on.")] = ...,  # type: ignore[assignment]
+    data: Annotated[Path, typer.Option(help="File to train on.")] = ...,  # type: ignore[assignment]
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
-    valid: Annotated[Path | None, typer.Option(help="The file to validate on; otherwise a part is held out.")] = None,
-    test: Annotated[Path | None, typer.Option(help="The file to test on; otherwise a part is held out.")] = None,
+    valid: Annotated[
+        Path | None, typer.Option(help="File to validate on; default: a part of --data is held out.")
+    ] = None,
+    test: Annotated[Path | None, typer.Option(help="File to test on; default: a part of --data is held out.")] = None,
     columns: Annotated[tuple[int, int] | None, typer.Option(help="Source and target column of a TSV, from 0.")] = None,
     source_key: Annotated[str | None, typer.Option(help="Source field, or language, of JSON lines.")] = None,
     target_key: Annotated[str | None, typer.Option(help="Target field, or language, of JSON lines.")] = None,
     minutes: Annotated[
         float | None, typer.Option(help="Choose size and schedule for this many minutes of training on this machine.")
     ] = None,
-    output: Annotated[Path, typer.Option(help="The recipe to write.")] = Path("recipe.toml"),
-    force: Annotated[bool, typer.Option("--force", help="Replace a recipe that is there already.")] = False,
+    output: Annotated[Path, typer.Option(help="Recipe to write.")] = Path("recipe.toml"),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing recipe.")] = False,
 ) -> None:
-    """Write a commented recipe.toml whose sizes, tokenizer and limits suit the data and, with --minutes, the time."""
+    """Write a commented recipe.toml that suits the data and, with --minutes, this machine and the time."""
     from headwise.tasks import registry
 
     kind = registry.task_type(task)

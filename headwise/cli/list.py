@@ -26,7 +26,7 @@ def show(
     family: Annotated[str | None, typer.Argument(help=f"One of {', '.join(FAMILIES)}; default: all.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """List mechanisms, scores, normalizers, masks, positions, kernels, tasks and recipes; one family in full."""
+    """List mechanisms, scores, normalizers, masks, positions, kernels, tasks and recipes; with a family, in detail."""
     if family is not None and family not in FAMILIES:
         raise ConfigError(unknown("family", family, FAMILIES))
     chosen = [family] if family else list(FAMILIES)

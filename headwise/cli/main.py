@@ -39,7 +39,7 @@ def _options(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Attention: train models on your files, use them, and see where they look."""
+    """Attention models: train them on your files, use them, and see what they attend to."""
 
 
 app.command("init")(init.init)

@@ -28,15 +28,17 @@ def plan(
     score: Annotated[str, typer.Option(help="See `headwise list scores`.")] = "scaled_dot",
     normalizer: Annotated[str, typer.Option(help="See `headwise list normalizers`.")] = "softmax",
     mask: Annotated[
-        str, typer.Option(help="causal, padding, window:LEFT,RIGHT, ...; joined by & and |, inverted by ~.")
+        str, typer.Option(help="causal, padding, window:LEFT,RIGHT, ...; & and | combine masks, ~ inverts one.")
     ] = "",
-    dropout: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of weights dropped in training.")] = 0.0,
+    dropout: Annotated[float, typer.Option(min=0.0, max=1.0, help="Dropout rate of the attention weights.")] = 0.0,
     training: Annotated[bool, typer.Option("--training", help="Plan for a pass that needs gradients.")] = False,
     kernel: Annotated[str, typer.Option(help="See `headwise list kernels`.")] = "auto",
-    pair: Annotated[str, typer.Option(help="QUERY,KEY: also say whether the mask allows it, and why not.")] = "",
+    pair: Annotated[
+        str, typer.Option(help="QUERY,KEY: also say whether the mask allows this pair, and if not, why.")
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Say which kernel computes an attention of this shape, and why each other one does not; any size can be asked."""
+    """Say which kernel computes an attention of this shape, and why not the others; nothing is computed."""
     from headwise import attention
     from headwise.attention.masks import explain
     from headwise.attention.scores import build

@@ -25,30 +25,37 @@ _FOLDER_MARKS = ("/", os.sep)
 def predict(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     inputs: Annotated[
-        list[str] | None, typer.Argument(help="Texts, files, or - for standard input.", metavar="[INPUT]...")
+        list[str] | None, typer.Argument(help="Texts, files, or - for standard input.", metavar="INPUT")
     ] = None,
     file: Annotated[list[Path] | None, typer.Option(help="A file of inputs; may be given several times.")] = None,
-    text: Annotated[list[str] | None, typer.Option(help="A text, even if it looks like the name of a file.")] = None,
+    text: Annotated[list[str] | None, typer.Option(help="A text, even if it looks like a file name.")] = None,
     output: Annotated[Path | None, typer.Option(help="Write to this file instead of standard output.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each input.")] = False,
-    batch: Annotated[int, typer.Option(min=1, help="Inputs to read at a time.")] = 256,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per input.")] = False,
+    batch: Annotated[int, typer.Option(min=1, help="Number of inputs read at a time.")] = 256,
     method: Annotated[str | None, typer.Option(help="beam, greedy or sample.")] = None,
     beam: Annotated[int | None, typer.Option(min=1, help="Beam size.")] = None,
     n_best: Annotated[int | None, typer.Option(min=1, help="Outputs for each input.")] = None,
-    length_penalty: Annotated[float | None, typer.Option(min=0, help="0 ranks by probability, 1 by its mean.")] = None,
+    length_penalty: Annotated[
+        float | None, typer.Option(min=0, help="0: rank by log-probability; 1: by its mean over tokens.")
+    ] = None,
     max_len: Annotated[int | None, typer.Option(min=1, help="Longest output, in tokens.")] = None,
-    temperature: Annotated[float | None, typer.Option(help="For sampling: below 1 is safer.")] = None,
-    top_k: Annotated[int | None, typer.Option(min=0, help="Sample only from this many likeliest tokens.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Sample only from the likeliest tokens of this mass.")] = None,
-    stop: Annotated[str | None, typer.Option(help=r"A text that ends a continuation; \n is a line end.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="For sampling.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Sampling: below 1 favours probable tokens.")] = None,
+    top_k: Annotated[int | None, typer.Option(min=0, help="Sampling: only this many most probable tokens.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Sampling: only the most probable tokens with this total probability.")
+    ] = None,
+    stop: Annotated[str | None, typer.Option(help=r"Text that ends a continuation; \n is a line end.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the random numbers, for sampling.")] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Put the score before each output.")] = False,
-    alignments: Annotated[bool, typer.Option("--alignments", help="Add word links (source-target), Pharaoh.")] = False,
+    alignments: Annotated[
+        bool, typer.Option("--alignments", help="Add word alignments, such as 0-0 1-2 (source-target).")
+    ] = False,
 ) -> None:
     """Apply a trained model to texts, files or standard input: one line of output for each input, in order.
 
-    With --n-best, each line begins with the number of its input, from 0; tabs separate columns. Control characters are
-    written as escapes, such as \\x1b.
+    With --n-best, each line begins with the number of its input, from 0; tabs separate columns.
+
+    Control characters are written as escapes, such as \\x1b.
     """
     given = {"method": method, "beam_size": beam, "n_best": n_best, "length_penalty": length_penalty}
     given |= {"max_len": max_len, "temperature": temperature, "top_k": top_k, "top_p": top_p}
@@ -115,7 +122,7 @@ def sources(inputs: list[str], files: list[Path], texts: list[str]) -> list[tupl
     found = [(name, _is_file(name)) for name in inputs]
     found += [(os.fspath(path), True) for path in files] + [(line, False) for line in texts]
     if not found:
-        raise ConfigError("there is nothing to predict: give texts, --file FILE, or - for standard input")
+        raise ConfigError("no input: give texts, --file FILE, or - for standard input")
     for name, is_file in found:
         if is_file and os.path.isdir(name):
             raise DataError(f"{name}: is a folder; name the files in it")

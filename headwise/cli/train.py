@@ -24,21 +24,21 @@ def train(
     recipe: Annotated[str, typer.Argument(help="Recipe file, or a name from `headwise list recipes`.")],
     overrides: Annotated[list[str] | None, typer.Argument(help="Settings such as model.num_heads=8.")] = None,
     run: Annotated[
-        Path | None, typer.Option(help="Run folder; if not given, runs/ and the names of recipe and settings.")
+        Path | None, typer.Option(help="Run folder; default: runs/ and the names of recipe and settings.")
     ] = None,
-    resume: Annotated[str, typer.Option(help="auto, never (only a new run) or must (only an old one).")] = "auto",
+    resume: Annotated[str, typer.Option(help="auto, never (start a new run) or must (only resume).")] = "auto",
     allow_data_change: Annotated[
-        bool, typer.Option("--allow-data-change", help="Go on although the data files have changed.")
+        bool, typer.Option("--allow-data-change", help="Resume although the data files have changed.")
     ] = False,
     allow_schedule_change: Annotated[
-        bool, typer.Option("--allow-schedule-change", help="Go on although the schedule now ends elsewhere.")
+        bool, typer.Option("--allow-schedule-change", help="Resume although the end of the schedule has changed.")
     ] = False,
-    threads: Annotated[int | None, typer.Option(min=1, help="Processor threads.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Number of CPU threads.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show data, model, memory and time; train and write nothing.")
     ] = False,
 ) -> None:
-    """Train a model from a recipe; to continue an interrupted run, give the same command again."""
+    """Train a model from a recipe; the same command resumes an interrupted run."""
     from headwise import runtime
     from headwise.training import recipes
 

@@ -83,7 +83,7 @@ class BadLines:
         rest = self.total - len(shown)
         told = "; ".join(line.told("recipe") for line in shown) + (f"; and {rest:,} more" if rest else "")
         raise DataError(
-            f'{told}; mend what is bad, or skip it with data.bad_lines = "skip"; '
+            f'{told}; correct these lines, or skip them with data.bad_lines = "skip"; '
             f"`headwise data report {shown[0].name}` lists it all"
         )
 

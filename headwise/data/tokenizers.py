@@ -38,15 +38,15 @@ class TokenizerConfig(Config):
     """How text is cut into tokens."""
 
     kind: Literal["word", "char", "bpe", "unigram"] = Field("bpe", description="what a token is")
-    vocab_size: int = Field(8000, ge=8, description="tokens at most, the four special ones included")
+    vocab_size: int = Field(8000, ge=8, description="largest vocabulary, the four special tokens included")
     joint: bool = Field(True, description="one vocabulary for both languages, trained on both sides")
-    min_frequency: int = Field(1, ge=1, description="rarer words (bpe: pairs of pieces) are no tokens")
-    lowercase: bool = Field(False, description="read capitals as small letters")
+    min_frequency: int = Field(1, ge=1, description="rarer words (bpe: pairs of pieces) do not become tokens")
+    lowercase: bool = Field(False, description="convert text to lower case")
     normalize: Normalize = Field("nfc", description="Unicode form of every text: none, nfc or nfkc")
     split_punctuation: bool = Field(True, description="punctuation never shares a token with a word (not for char)")
     spaces: Literal["joined", "kept"] = Field(
         "joined",
-        description="joined: white space only parts words; kept: every space, tab and line end is text",
+        description="joined: white space only separates words; kept: every space, tab and line end is text",
     )
 
 

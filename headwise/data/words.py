@@ -22,9 +22,9 @@ NO_TAG = -1
 class SpellingConfig(Config):
     """Tokens of a word that tell how it is spelled: its beginnings and endings, itself in small letters, its shape."""
 
-    longest: int = Field(0, ge=0, description="characters of the longest beginning and ending; 0: no such tokens")
-    vocab_size: int = Field(8000, ge=8, description="such tokens at most, the most frequent ones")
-    min_frequency: int = Field(2, ge=1, description="rarer ones are unknown")
+    longest: int = Field(0, ge=0, description="longest beginning and ending, in characters; 0: no such tokens")
+    vocab_size: int = Field(8000, ge=8, description="largest number of such tokens; the most frequent are kept")
+    min_frequency: int = Field(2, ge=1, description="rarer ones count as unknown")
 
 
 class WordTokenizer:

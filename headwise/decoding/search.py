@@ -21,25 +21,27 @@ class DecodingConfig(Config):
     A sentence of n source tokens gets at most `max_len_a * n + max_len_b` tokens, but never more than `max_len`.
     """
 
-    method: Literal["beam", "greedy", "sample"] = Field("beam", description="how the output is searched for")
-    beam_size: int = Field(5, ge=1, le=65536, description="beam: hypotheses that are followed at once")
+    method: Literal["beam", "greedy", "sample"] = Field("beam", description="decoding method")
+    beam_size: int = Field(5, ge=1, le=65536, description="beam: number of hypotheses kept at each step")
     n_best: int = Field(1, ge=1, description="beam: outputs per sentence, at most beam_size")
     length_penalty: float = Field(
-        LENGTH_PENALTY, ge=0, description="0 ranks by log-probability, 1 by its mean over tokens"
+        LENGTH_PENALTY, ge=0, description="0: rank by log-probability; 1: by its mean over tokens"
     )
     min_len: int = Field(0, ge=0, description="shortest output, in tokens")
     max_len_a: float = Field(1.5, ge=0, description="longest output: tokens per source token ...")
-    max_len_b: float = Field(10.0, ge=0, description="... and so many more")
+    max_len_b: float = Field(10.0, ge=0, description="... plus this many")
     max_len: int = Field(256, ge=1, description="longest output of all, in tokens")
     precision: Literal["fp32", "bf16"] = Field(
         "fp32",
-        description="bf16: large products are rounded, faster where `headwise doctor` says so, other last digits",
+        description="bf16: large products in bfloat16; faster where `headwise doctor` says so, less exact",
     )
-    no_repeat_ngram: int = Field(0, ge=0, description="no n-gram of this many tokens stands twice; 0 is off")
+    no_repeat_ngram: int = Field(0, ge=0, description="no n-gram of this many tokens occurs twice; 0: off")
     num_samples: int = Field(1, ge=1, le=65536, description="sample: outputs per sentence")
-    temperature: float = Field(1.0, gt=0, description="sample: below 1 likely tokens become likelier")
-    top_k: int = Field(0, ge=0, description="sample: only among so many likeliest tokens; 0 is off")
-    top_p: float = Field(1.0, gt=0, le=1, description="sample: only among the likeliest that share this probability")
+    temperature: float = Field(1.0, gt=0, description="sample: divides the logits; below 1 favours probable tokens")
+    top_k: int = Field(0, ge=0, description="sample: only from this many most probable tokens; 0: off")
+    top_p: float = Field(
+        1.0, gt=0, le=1, description="sample: only from the most probable tokens with this total probability"
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> "DecodingConfig":

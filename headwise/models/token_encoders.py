@@ -177,7 +177,7 @@ class WindowConfig(Config):
     kind: Literal["window"] = Field("window", description="the family of the encoder")
     d_model: int = Field(128, ge=1, description="width of the embeddings and of the encoder")
     d_ff: int = Field(256, ge=1, description="width inside the feed-forward network")
-    radius: int = Field(2, ge=0, description="neighbours that are seen on either side")
+    radius: int = Field(2, ge=0, description="neighbouring words seen on each side")
     dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings, inside the network and on its output")
     initializer: Scheme = Field("xavier", description="of the linear layers")
 
@@ -196,8 +196,8 @@ class ConvolutionConfig(Config):
 
     kind: Literal["cnn"] = Field("cnn", description="the family of the encoder")
     d_model: int = Field(128, ge=1, description="width of the embeddings and of every layer")
-    num_layers: int = Field(3, ge=1, le=1024, description="convolutions, each of which sees further")
-    radius: int = Field(1, ge=0, description="neighbours that a filter reads on either side")
+    num_layers: int = Field(3, ge=1, le=1024, description="number of convolutions; each widens the context")
+    radius: int = Field(1, ge=0, description="neighbouring words that a filter reads on each side")
     dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings and on the output of every layer")
     initializer: Scheme = Field("xavier", description="of the linear layer of the output")
 

@@ -21,17 +21,19 @@ class StackConfig(Config):
     d_ff: int = Field(2048, ge=1, le=2**20, description="width inside the feed-forward network")
     num_heads: int = Field(8, ge=1, description="attention heads; a divisor of d_model")
     num_kv_heads: int | None = Field(
-        None, ge=1, description="heads of key and value: a divisor of num_heads; all if absent"
+        None, ge=1, description="key/value heads: a divisor of num_heads; num_heads if absent"
     )
     norm: Literal["pre", "post"] = Field("pre", description="LayerNorm before each sublayer, or after the residual")
     activation: Literal["relu", "gelu", "swiglu"] = Field("relu", description="of the feed-forward network")
     position: str = Field("sinusoidal", description="where position enters; `headwise list positions`")
-    max_len: int = Field(512, ge=1, description="positions of a learned table, in tokens")
+    max_len: int = Field(512, ge=1, description="size of a learned table of positions, in tokens")
     mechanism: str = Field("scored", description="what self-attention computes; `headwise list mechanisms`")
     score: str = Field("scaled_dot", description="how alike query and key are; `headwise list scores`")
     normalizer: str = Field("softmax", description="scores to weights; `headwise list normalizers`")
-    qk_norm: bool = Field(False, description="root mean square norms of queries and keys before the position")
-    value_dim: int | None = Field(None, ge=1, le=2**20, description="width of a head's values; as its keys if absent")
+    qk_norm: bool = Field(False, description="RMS normalization of queries and keys, before the position")
+    value_dim: int | None = Field(
+        None, ge=1, le=2**20, description="width of the values of a head; that of its keys if absent"
+    )
     shared: Shared = Field("none", description="projections that are one matrix: none, qk, kv or qkv")
     combine: Combine = Field("concat", description="heads are joined, or averaged")
     dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings and on the output of every sublayer")
@@ -78,9 +80,13 @@ class BlocksConfig(StackConfig):
     """A stack of blocks that read."""
 
     encoder_layers: int = Field(6, ge=1, le=1024, description="encoder blocks")
-    reversible: bool = Field(False, description="encoder blocks keep no activations for the gradient")
-    convolution_heads: bool = Field(False, description="encoder head h sees one token, h - num_heads // 2 away")
-    segment: int | None = Field(None, ge=1, description="tokens the encoder reads at once, and sees of the ones before")
+    reversible: bool = Field(False, description="encoder blocks recompute activations instead of storing them")
+    convolution_heads: bool = Field(
+        False, description="encoder head h sees only the token at distance h - num_heads // 2"
+    )
+    segment: int | None = Field(
+        None, ge=1, description="length of an encoder segment, in tokens, and of the part before it that is visible"
+    )
 
     def model_post_init(self, context: object) -> None:
         super().model_post_init(context)
@@ -124,7 +130,7 @@ class DecoderConfig(StackConfig):
     kind: Literal["decoder"] = Field("decoder", description="the family of the model")
     num_layers: int = Field(6, ge=1, le=1024, description="blocks of self-attention and feed-forward")
     memory_len: int = Field(
-        0, ge=0, description="tokens before a training window that each layer remembers; 0 is no memory"
+        0, ge=0, description="tokens before a training window that each layer can still attend to; 0: none"
     )
     tie_output: bool = Field(True, description="the output matrix is the embedding")
 

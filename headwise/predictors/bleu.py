@@ -20,7 +20,9 @@ class BleuConfig(Config):
     tokenize: Literal["13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores200", "none"] = Field(
         "13a", description="sacreBLEU's tokenizer: zh for Chinese, ja-mecab for Japanese, char for any script"
     )
-    lowercase: bool = Field(False, description="compare small letters; so it is too where the target is lowercased")
+    lowercase: bool = Field(
+        False, description="compare in lower case; always so if the tokenizer lowercases the target"
+    )
 
 
 class Scoring(NamedTuple):

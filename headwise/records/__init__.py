@@ -178,17 +178,16 @@ class Trace:
 
 @contextmanager
 def record(model: nn.Module, *patterns: str, kind: Literal["attention", "all"] = "attention") -> Iterator[Trace]:
-    """While open, keeps every call of the model's attention layers; numbers and kernels stay as they are.
+    """Context manager that records every call of the model's attention layers; results and kernels do not change.
 
-    The calls are references, so tensors are not copied and live as long as the trace does. Calls that are computed
-    again while gradients flow (checkpoints, reversible layers) are kept once. Steps that a recurrent mechanism takes
-    from its state are no calls of keys and have no weights. A program compiled before the record was opened runs
-    without it.
+    Calls are kept by reference: tensors are not copied and live as long as the trace. A call that is recomputed in the
+    backward pass (activation checkpointing, reversible layers) is recorded once. Steps of a recurrent mechanism from
+    its state have no keys and therefore no weights. A program compiled before the record was opened is not recorded.
 
     Args:
-        patterns: names of layers with `*` and `?`, such as "decoder.*.cross_attention"; all layers if none.
-        kind: "attention", or "all" for what the modules around it return too: embeddings, parts of blocks, blocks,
-            encoder, decoder, the model.
+        patterns: names of layers, `*` and `?` allowed, such as "decoder.*.cross_attention"; default: all layers.
+        kind: "attention", or "all" to record also what the modules around it return: embeddings, parts of blocks,
+            blocks, encoder, decoder, the model.
     Raises:
         ConfigError: a pattern that no attention layer matches.
     """

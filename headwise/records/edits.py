@@ -154,11 +154,11 @@ class Swap(Edit):
 
 @contextmanager
 def edit(model: nn.Module, *edits: Edit) -> Iterator[None]:
-    """While open, the model computes as the edits say; afterwards, whatever happened, it is bit for bit what it was.
+    """Context manager that edits the model's attention; on exit, also after an exception, everything is undone.
 
-    Edits act in the order given, swaps first, and inside those that are open already. No parameter is written; what
-    the edits leave alone stays bit-identical. Keep it open until gradients are computed if layers are checkpointed:
-    they run again then. A program compiled before the edit was opened runs without it.
+    Edits apply in the order given, swaps first, and within edits that are already open. No parameter is written; what
+    is not edited stays bit-identical. With activation checkpointing, keep it open until the gradients are computed,
+    since layers run again then. A program compiled before the edit was opened ignores it.
 
     Args:
         edits: `Mute`, `Replace`, `Hide`, `Swap`, each with the names of its layers.

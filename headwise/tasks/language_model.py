@@ -40,10 +40,10 @@ class LanguageModelConfig(Config):
     data: TextConfig = Field(description="the text")
     tokenizer: TokenizerConfig = Field(TokenizerConfig(spaces="kept"), description="how the text becomes tokens")
     model: DecoderConfig = Field(description="the network")
-    length: int = Field(256, ge=1, description="tokens of a training window")
+    length: int = Field(256, ge=1, description="length of a training window, in tokens")
     decoding: DecodingConfig = Field(DecodingConfig(method="sample"), description="how a prompt is continued")
     show: list[str] = Field(default=[""], description="prompts that are continued at each validation")
-    show_len: int = Field(80, ge=1, description="tokens of what is shown")
+    show_len: int = Field(80, ge=1, description="length of the continuations shown, in tokens")
 
     @field_validator("tokenizer", mode="before")
     @classmethod

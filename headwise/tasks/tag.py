@@ -40,14 +40,14 @@ class TagConfig(Config):
 
     data: TaggedConfig = Field(description="the tagged sentences")
     tokenizer: TokenizerConfig = Field(TokenizerConfig(), description="how a word becomes tokens")
-    spelling: SpellingConfig = Field(SpellingConfig(), description="tokens that tell how a word is spelled")
+    spelling: SpellingConfig = Field(SpellingConfig(), description="tokens for the beginnings and endings of words")
     model: EncoderConfig = Field(description="the encoder: token, window, cnn, rnn or attention")
     pooling: PoolingConfig = Field(PoolingConfig(), description="how the tokens of a word become one vector")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the target spread over the tags")
     show: list[str] = Field(
         default=[], description="sentences, words between spaces, tagged at each validation; the first ones if empty"
     )
-    num_shown: int = Field(4, ge=0, description="how many sentences are shown if none are named")
+    num_shown: int = Field(4, ge=0, description="number of sentences to show if show is empty")
 
     @model_validator(mode="after")
     def _spelling_is_pooled_first(self) -> "TagConfig":

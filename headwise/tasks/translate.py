@@ -44,7 +44,7 @@ class VectorsConfig(Config):
 
     source: StartFile | None = Field(None, description="file for the source embeddings")
     target: StartFile | None = Field(None, description="file for the target embeddings")
-    frozen: bool = Field(False, description="keep them as they are instead of training them on")
+    frozen: bool = Field(False, description="keep them fixed instead of training them")
 
 
 class TranslateConfig(Config):
@@ -54,13 +54,13 @@ class TranslateConfig(Config):
     tokenizer: TokenizerConfig = Field(TokenizerConfig(), description="how a sentence becomes tokens")
     model: ModelConfig = Field(description="the network")
     vectors: VectorsConfig = Field(VectorsConfig(), description="pretrained word vectors")
-    decoding: DecodingConfig = Field(DecodingConfig(), description="how translations are searched for")
+    decoding: DecodingConfig = Field(DecodingConfig(), description="how translations are decoded")
     label_smoothing: float = Field(0.1, ge=0, lt=1, description="share of the target spread over the vocabulary")
     scheduled_sampling: float = Field(
         0.0, ge=0, lt=1, description="share of decoder inputs that are the model's own guesses while training"
     )
     show: list[str] = Field(default=[], description="sentences translated at each validation; the first ones if empty")
-    num_shown: int = Field(4, ge=0, description="how many sentences are shown if none are named")
+    num_shown: int = Field(4, ge=0, description="number of sentences to show if show is empty")
     bleu: BleuConfig = Field(BleuConfig(), description="how BLEU is computed")
 
 

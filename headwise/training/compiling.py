@@ -18,7 +18,7 @@ def compiled(loss: Loss, note: Callable[[str], None], device: torch.device = ran
         torch.compile(_trivial, dynamic=True)(torch.zeros(2))
     except Exception as error:
         # any failure of the compiler, whatever its type, has the same answer
-        note(f"torch.compile does not work here ({_first_line(error)}); training goes on without it")
+        note(f"torch.compile does not work here ({_first_line(error)}); training continues without it")
         return loss
     return _WithFallback(loss, note, device)
 
@@ -39,7 +39,7 @@ class _WithFallback:
         try:
             return self._compiled(batch)
         except torch._dynamo.exc.TorchDynamoException as error:
-            self._note(f"torch.compile failed on this model ({_first_line(error)}); training goes on without it")
+            self._note(f"torch.compile failed on this model ({_first_line(error)}); training continues without it")
             self._compiled = None
             back()
             return self._plain(batch)

@@ -28,16 +28,16 @@ SPLITS = ("train", "valid", "test")
 
 
 def load(folder: str | os.PathLike[str]) -> Predictor[Any, Any, Any]:
-    """The predictor of a run folder, every file verified first.
+    """The predictor of a run folder; every file is verified first.
 
-    Where the model is damaged, the best or else the newest good checkpoint takes its place, with a warning that names
+    If the model is damaged, the best intact checkpoint, or else the newest, is used instead, with a warning that names
     the damaged file.
 
     The model is on PyTorch's default device (`torch.set_default_device`).
 
     Raises:
-        CheckpointError: naming the file, when nothing good is left.
-        ConfigError: where the default device is "meta".
+        CheckpointError: naming the file if there is no such folder or nothing intact is left.
+        ConfigError: if the default device is "meta".
     """
     return read_run(Path(folder), warned, _predictor)
 

@@ -73,7 +73,7 @@ class Loop:
         except Stopped as stopped:
             self.save(retry=False)
             step = self.session.progress.step
-            message = f"{stopped} after step {step}; everything is saved: run the same command to go on from there"
+            message = f"{stopped} after step {step}; everything is saved: run the same command to resume"
             raise Stopped(stopped.signum, message) from None
         self.save(retry=False)
         return reason

@@ -104,7 +104,7 @@ def check_finite(tensors: Mapping[str, Tensor], step: int) -> None:
     if bad := not_finite(tensors):
         raise Diverged(
             f"training diverged: at step {step} '{bad[0]}' holds NaN or infinity ({len(bad)} of {len(tensors)} tensors "
-            "do), and skipping steps cannot mend that; lower training.learning_rate or raise training.warmup_steps, "
+            "do), and skipping steps cannot repair that; lower training.learning_rate or raise training.warmup_steps, "
             "then resume from the last checkpoint or start again"
         )
 

@@ -17,86 +17,92 @@ class TrainingConfig(Config):
 
     optimizer: Literal["adamw", "adam", "sgd"] = Field(default="adamw", description="adamw runs as one fused kernel")
     learning_rate: float = Field(
-        default=1e-3, gt=0, description="peak of the schedule; with noam, the factor of its formula"
+        default=1e-3, gt=0, description="peak of the schedule; for noam, the factor in its formula"
     )
     betas: tuple[float, float] = Field(default=(0.9, 0.98), description="decay of Adam's two running means")
     epsilon: float = Field(default=1e-8, gt=0, description="added to Adam's denominator")
-    momentum: float = Field(default=0.9, ge=0, lt=1, description="momentum of sgd; 0 is plain sgd")
+    momentum: float = Field(default=0.9, ge=0, lt=1, description="momentum of sgd; 0: plain sgd")
     weight_decay: float = Field(
-        default=0.01, ge=0, description="decay of weight matrices; biases and norms are never decayed"
+        default=0.01, ge=0, description="of weight matrices; biases and norms are never decayed"
     )
-    decay_embeddings: bool = Field(default=False, description="decay embedding tables too")
+    decay_embeddings: bool = Field(default=False, description="apply weight_decay to embedding tables too")
     schedule: Literal["noam", "inverse_sqrt", "cosine", "linear", "constant", "budget"] = Field(
         default="inverse_sqrt",
-        description="how the learning rate goes after warm-up; cosine and linear need max_steps; budget falls in a "
-        "line to zero where the run ends, at whichever limit comes first",
+        description="learning rate after warm-up; cosine and linear need max_steps; budget falls linearly "
+        "to zero at the end of the run, whichever limit comes first",
     )
-    warmup_steps: int = Field(default=400, ge=0, description="steps in which the learning rate rises from zero")
+    warmup_steps: int = Field(default=400, ge=0, description="steps over which the learning rate rises from zero")
     warmup_share: float = Field(
         default=0.0,
         ge=0,
         lt=1,
-        description="warm-up as a share of the run, in place of warmup_steps (schedules budget and constant); "
-        "0: warmup_steps counts",
+        description="warm-up as a share of the run, instead of warmup_steps (schedules budget and constant); "
+        "0: use warmup_steps",
     )
     noam_width: int | None = Field(
-        default=None, gt=0, description="d_model in noam's formula; without it, model.d_model"
+        default=None, gt=0, description="d_model in the formula of noam; if absent, model.d_model"
     )
     final_share: float = Field(
-        default=0.0, ge=0, le=1, description="where cosine and linear end, as a share of the peak"
+        default=0.0, ge=0, le=1, description="final learning rate of cosine and linear, as a share of the peak"
     )
 
-    max_steps: int = Field(default=0, ge=0, description="stop after so many steps; 0 is no limit")
-    max_epochs: int = Field(default=20, ge=0, description="stop after so many passes over the data; 0 is no limit")
+    max_steps: int = Field(default=0, ge=0, description="stop after this many steps; 0: no limit")
+    max_epochs: int = Field(default=20, ge=0, description="stop after this many epochs; 0: no limit")
     max_cpu_s: float = Field(
         default=0.0,
         ge=0,
-        description="stop after so many CPU seconds of the process, all threads, preparation, validation and earlier "
-        "parts of a resumed run included; 0 is no limit; where a run stops then depends on the machine",
+        description="stop after this many CPU seconds of the process over all threads, preparation, validation and "
+        "earlier parts of a resumed run included; 0: no limit; where a run stops then depends on the machine",
     )
     max_minutes: float = Field(
         default=0.0,
         ge=0,
-        description="stop after so many minutes on the clock, preparation, validation and earlier parts of a resumed "
-        "run included; 0 is no limit; where a run stops then depends on the machine",
+        description="stop after this many minutes of wall-clock time, preparation, validation and earlier parts of a "
+        "resumed run included; 0: no limit; where a run stops then depends on the machine",
     )
 
     batch_tokens: int = Field(default=4096, gt=0, description="budget of a batch in padded tokens")
     budget: Literal["longest", "target"] = Field(
         default="longest", description="the side of the examples that the budget counts"
     )
-    batch_sentences: int | None = Field(default=None, gt=0, description="examples of a batch at most")
-    accumulate: int = Field(default=1, gt=0, description="batches of one optimizer step; as if they were one batch")
-    clip_norm: float = Field(default=1.0, ge=0, description="largest norm of the whole gradient; 0 is no clipping")
+    batch_sentences: int | None = Field(default=None, gt=0, description="largest number of examples in a batch")
+    accumulate: int = Field(
+        default=1, gt=0, description="batches per optimizer step; the gradient is that of one large batch"
+    )
+    clip_norm: float = Field(
+        default=1.0, ge=0, description="largest norm of the gradient of all parameters; 0: no clipping"
+    )
     ema_decay: float = Field(
         default=0.0,
         ge=0,
         lt=1,
-        description="running mean of the weights, validated and published in their place; 0 is none",
+        description="decay of the moving average of the weights, which is validated and saved instead of them; 0: none",
     )
     average_last: int = Field(
         default=0,
         ge=0,
-        description="at the end, average so many validated checkpoints and keep that if it is better; 0 is none",
+        description="at the end, average this many validated checkpoints and keep the average if it is better; 0: none",
     )
 
-    validate_every: int = Field(default=0, ge=0, description="steps between validations; 0 is none by steps")
-    validate_every_epochs: int = Field(default=1, ge=0, description="epochs between validations; 0 is none by epochs")
-    valid_limit: int | None = Field(default=None, gt=0, description="validate on so many examples only")
-    monitor: str = Field(default="loss", description="the metric that says which model is best")
+    validate_every: int = Field(default=0, ge=0, description="steps between validations; 0: validate by epochs only")
+    validate_every_epochs: int = Field(
+        default=1, ge=0, description="epochs between validations; 0: validate by steps only"
+    )
+    valid_limit: int | None = Field(default=None, gt=0, description="validate on only this many examples")
+    monitor: str = Field(default="loss", description="the metric that decides which model is best")
     mode: Literal["auto", "min", "max"] = Field(
-        default="auto", description="which way is better; auto: min for loss, perplexity"
+        default="auto", description="which direction is better; auto: min for loss and perplexity"
     )
-    patience: int = Field(
-        default=0, ge=0, description="stop after so many validations without a new best; 0 never stops"
-    )
+    patience: int = Field(default=0, ge=0, description="stop after this many validations without a new best; 0: never")
 
     save_every: int = Field(
-        default=0, ge=0, description="steps between checkpoints besides those at validations; 0 is none"
+        default=0, ge=0, description="steps between checkpoints, in addition to those at validations; 0: none"
     )
-    keep_last: int = Field(default=2, ge=1, description="newest verified checkpoints to keep, besides the best")
+    keep_last: int = Field(
+        default=2, ge=1, description="number of newest verified checkpoints to keep, besides the best"
+    )
     on_disk_full: Literal["retry", "stop"] = Field(
-        default="retry", description="go on and save at the next occasion, or stop"
+        default="retry", description="retry: continue and save at the next opportunity; or stop"
     )
 
     device: Literal["auto", "cpu", "cuda", "mps"] = Field(
@@ -114,12 +120,12 @@ class TrainingConfig(Config):
 
     log_every: int = Field(default=50, gt=0, description="steps between lines of metrics.jsonl")
     print_every_s: float = Field(
-        default=10.0, ge=0, description="seconds between progress lines where there is no terminal"
+        default=10.0, ge=0, description="seconds between progress lines when the output is not a terminal"
     )
     trackers: tuple[Literal["tensorboard", "wandb", "mlflow", "trackio"], ...] = Field(
-        default=(), description="services that draw the curves of the run; each needs the extra of its name"
+        default=(), description="services that log the run; each needs the extra of the same name"
     )
-    tracker_project: str = Field(default="headwise", description="what they file the run under")
+    tracker_project: str = Field(default="headwise", description="project under which they log the run")
 
     @model_validator(mode="after")
     def _consistent(self) -> "TrainingConfig":
@@ -143,9 +149,9 @@ class TrainingConfig(Config):
 class Recipe(Config):
     """All that decides a run. A recipe of a task has the task's own fields besides these."""
 
-    task: str = Field(description="what is learned")
+    task: str = Field(description="name of the task")
     seed: int = Field(
-        default=0, ge=0, lt=2**63, description="of all random choices: initial weights, order of data, dropout"
+        default=0, ge=0, lt=2**63, description="of all random numbers: initial weights, order of the data, dropout"
     )
     training: TrainingConfig = Field(default=TrainingConfig(), description="how it is trained")
 

@@ -45,7 +45,7 @@ def find(name: str) -> Path:
         return known[name]
     if path.suffix == ".toml" or path.parent != Path():
         raise ConfigError(f"{name}: no such file; `headwise list recipes` names the recipes that ship")
-    raise ConfigError(unknown("recipe", name, known) + "; or give the path of a .toml file")
+    raise ConfigError(unknown("recipe", name, known) + " (a recipe of your own: the path of its .toml file)")
 
 
 def read(name: str, overrides: Sequence[str]) -> Recipe:

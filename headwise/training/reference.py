@@ -84,6 +84,8 @@ def _name(annotation: Any) -> str:
         return _name(arguments[0])
     if origin in (Union, types.UnionType):
         return " or ".join(_name(part) for part in arguments if part is not type(None))
+    if origin is tuple and arguments[-1] is Ellipsis:
+        return f"list of {_name(arguments[0])}"
     if origin is tuple:
         return f"list of {len(arguments)}: {', '.join(dict.fromkeys(map(_name, arguments)))}"
     if origin is list:

@@ -38,7 +38,7 @@ def refuse_foreign(run: Path, resume: Resume) -> None:
     if resume == "never":
         raise ConfigError(f"{run}: is not empty; choose another folder, or resume the run in it")
     if CONFIG not in names and STATE not in names:
-        raise ConfigError(f"{run}: is not empty and is no run folder; choose another one")
+        raise ConfigError(f"{run}: is not empty and is not a run folder; choose another one")
 
 
 def refuse_folders(run: Path, names: Collection[str]) -> None:
@@ -68,9 +68,9 @@ def previous(
         notes.append(f"going on from {saved.folder.name}")
         return saved, recipe
     if resume == "must":
-        raise ConfigError(f"{run}: has no checkpoint to go on from")
+        raise ConfigError(f"{run}: has no checkpoint to resume from")
     if (run / MANIFEST).exists():
-        raise ConfigError(f"{run}: has a model but no checkpoint to go on from; choose another folder")
+        raise ConfigError(f"{run}: has a model but no checkpoint to resume from; choose another folder")
     begun = None
     if (run / CONFIG).exists():
         # begun and stopped before there was a manifest to tell the format
@@ -97,7 +97,7 @@ def _compare(run: Path, old: Recipe, new: Recipe, notes: list[str], known: Colle
     free = MAY_CHANGE | movable(old, known) & movable(new, known)
     if refused := [text for key, text in told.items() if key not in free]:
         raise ConfigError(
-            f"{run}: was begun with another recipe: {'; '.join(refused)}; put it back, or begin "
+            f"{run}: was started with another recipe: {'; '.join(refused)}; change it back, or start "
             "in another folder (--run)"
         )
     notes.extend(told.values())
@@ -112,7 +112,7 @@ def _refuse_other_schedule(run: Path, old: Recipe, new: Recipe) -> None:
         was, now = (getattr(training, moved[0]) for training in (old.training, new.training))
         raise ConfigError(
             f"{run}: training.{moved[0]} was {was} and is {now} now, and the schedule '{old.training.schedule}' ends "
-            "there: the learning rate would jump; put it back, begin in another folder, or go on all the same with "
+            "there: the learning rate would jump; change it back, start in another folder, or resume anyway with "
             "--allow-schedule-change (in Python allow_schedule_change=True)"
         )
 
@@ -126,9 +126,9 @@ def check_data(
         told = f"the data has changed since this run began: {', '.join(names)}"
         if not allow:
             raise DataError(
-                f"{told}; put the files back, or go on with --allow-data-change (in Python allow_data_change=True)"
+                f"{told}; restore the files, or resume with --allow-data-change (in Python allow_data_change=True)"
             )
-        note(f"{told}; going on all the same")
+        note(f"{told}; resuming anyway")
     return now
 
 

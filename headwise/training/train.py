@@ -65,31 +65,31 @@ def train(
     allow_schedule_change: bool = False,
     on_event: OnEvent | None = None,
 ) -> Run:
-    """Trains a recipe into a run folder, or goes on where the folder's last good checkpoint stands.
+    """Trains a recipe into a run folder, or resumes from the folder's last intact checkpoint.
 
     The same recipe, data, machine and number of threads give the same weights bit for bit, however often the run was
-    stopped and resumed in between (but for the limits `max_cpu_s` and `max_minutes`, which follow the clock). A run
-    that is finished is left as it is, to the byte.
+    stopped and resumed in between (except with the limits `max_cpu_s` and `max_minutes`, which depend on time). A
+    finished run is left as it is, to the byte.
 
     Args:
-        recipe: a TOML file, the name of a recipe that ships, a mapping of the same form, or what `read_recipe` made.
-        folder: the run folder; made if it is missing.
-        resume: "auto" goes on where there is a checkpoint and starts where there is nothing; "never" and "must"
-            refuse the one or the other.
+        recipe: a TOML file, the name of a shipped recipe, a mapping of the same form, or the result of `read_recipe`.
+        folder: the run folder; created if it does not exist.
+        resume: "auto" resumes if there is a checkpoint and starts otherwise; "never" refuses a folder that is not
+            empty, "must" one without a checkpoint.
         overrides: `section.key=value` settings on top of the recipe.
-        allow_data_change: go on although the data files are not those that the run began with.
-        allow_schedule_change: go on although a limit has changed over which the learning rate is laid out.
+        allow_data_change: resume although the data files have changed since the run began.
+        allow_schedule_change: resume although a limit has changed that the learning rate schedule depends on.
         on_event: called with every event, a dict whose "event" is data, step, validation, skipped, checkpoint,
             average or note.
 
     Raises:
-        ConfigError: a wrong recipe, one that is not the folder's, or a folder that is no run folder.
+        ConfigError: an invalid recipe, another recipe than the folder's, or a folder that is not a run folder.
         DataError: bad or changed data.
-        CheckpointError: no checkpoint in the folder is good.
-        MachineError: the folder cannot be written, the disk or the memory is full.
+        CheckpointError: no checkpoint in the folder is intact.
+        MachineError: the folder cannot be written, the disk is full, or memory ran out.
         Diverged: ten steps in a row without finite numbers.
-        RunBusy: another process writes the folder.
-        Stopped: SIGINT or SIGTERM came; all is saved.
+        RunBusy: another process is writing the folder.
+        Stopped: SIGINT or SIGTERM arrived; everything is saved.
     """
     clock = Clock()
     if isinstance(recipe, (str, os.PathLike)):

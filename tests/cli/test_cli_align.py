@@ -57,9 +57,9 @@ def test_links_are_scored_beside_the_diagonal(headwise, trained, pairs, tmp_path
     ("gold", "options", "message"),
     [
         ("0-0\n", [], "1 lines of links for 2 pairs; each pair needs its line"),
-        ("0-0\n2-0\n", [], "gold:2: link 2-0 (source-target) is outside of 2 source and 2 target words"),
+        ("0-0\n2-0\n", [], "gold:2: link 2-0 (source-target) is outside the 2 source and 2 target words"),
         ("0-0\n0:0\n", [], "gold:2: '0:0' is no link"),
-        ("0-0\n0-0\n", ["--longest", 1], "there is no pair to align of at most 1 words"),
+        ("0-0\n0-0\n", ["--longest", 1], "no pair to align of at most 1 words"),
     ],
 )
 def test_gold_links_of_other_pairs_are_refused(headwise, trained, pairs, tmp_path, gold, options, message):

@@ -76,7 +76,7 @@ def test_word_vectors_move_and_go_but_do_not_change(headwise, folder):
     (folder / "elsewhere" / "vectors.txt").write_text(VECTORS + "three 3 2 3 4 5 6 7 8\n")
     code, _, err = headwise(*moved, "training.max_steps=5")
     assert code == 3
-    assert "the data has changed since this run began: vectors.source; put the files back" in err
+    assert "the data has changed since this run began: vectors.source; restore the files" in err
     # only the first step reads it
     os.remove("elsewhere/vectors.txt")
     code, _, err = headwise(*moved, "training.max_steps=5")

@@ -46,6 +46,7 @@ def test_types_and_defaults_are_those_of_toml(headwise):
     assert out.startswith('[training]\noptimizer = "adamw"  ("adamw" | "adam" | "sgd")\n    adamw runs as one fused')
     assert "learning_rate = 0.001  (number, above 0)\n" in out
     assert "betas = [0.9, 0.98]  (list of 2: number)\n" in out
+    assert 'trackers = []  (list of "tensorboard" | "wandb" | "mlflow" | "trackio")\n' in out
     assert "compile = false  (true or false)\n" in out
     assert "batch_sentences = none  (whole number, above 0)\n" in out
 

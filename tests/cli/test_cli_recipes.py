@@ -60,7 +60,9 @@ def test_the_phrasebook_needs_no_file_of_the_user():
 
 
 def test_an_unknown_name_has_the_nearest_one():
-    with pytest.raises(ConfigError, match=r"unknown recipe 'phrasbook'; did you mean 'phrasebook'\?; or give the path"):
+    with pytest.raises(
+        ConfigError, match=r"unknown recipe 'phrasbook'; did you mean 'phrasebook'\? \(a recipe of your own"
+    ):
         recipes.find("phrasbook")
     with pytest.raises(ConfigError, match=r"mine\.toml: no such file; `headwise list recipes` names the recipes"):
         recipes.find("mine.toml")

@@ -39,7 +39,7 @@ def test_training_again_continues_or_refuses(headwise, pairs_file, tmp_path):
     recipe, folder = pairs_file.parent / "recipe.toml", tmp_path / "run"
     code, _, err = headwise("train", recipe, "--run", folder, "--resume", "must")
     assert code == 2
-    assert "has no checkpoint to go on from" in err
+    assert "has no checkpoint to resume from" in err
     assert headwise("train", recipe, "training.max_steps=1", "--run", folder)[0] == 0
     code, out, _ = headwise("train", recipe, "training.max_steps=2", "--run", folder)
     assert code == 0
@@ -208,7 +208,7 @@ def test_explain_draws_every_layer_where_it_is_asked_for(headwise, trained, tmp_
         (["one .", "--layer", "7"], "layer 7 is not there; the model has 2 cross-attention layers, from 0"),
         (["one .", "--layer", "decoder.blocks.1.cros"], "unknown layer 'decoder.blocks.1.cros'"),
         (["one .", "--heads", "0,2"], "head 2 is not there; this layer has heads 0 to 1"),
-        (["one .", "--heads", "first"], "--heads 'first': give numbers from 0 joined by commas, such as 0,2"),
+        (["one .", "--heads", "first"], "--heads 'first': give numbers from 0, separated by commas, such as 0,2"),
         ([" "], "the sentence is empty; there is nothing to look at"),
     ],
 )

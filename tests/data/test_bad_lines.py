@@ -34,16 +34,16 @@ def test_stop_tells_the_first_bad_lines_and_what_to_do(tmp_path):
     assert str(caught.value) == (
         f"{path}:2: 1 column, expected source TAB target; {path}:3: the target is empty; fill it or remove the line; "
         f"{path}:4: byte 14 (0xff) is not UTF-8: perhaps Latin-1; convert it with `iconv -f WINDOWS-1252 -t UTF-8`; "
-        f'and 2 more; mend what is bad, or skip it with data.bad_lines = "skip"; `headwise data report {path}` lists '
-        "it all"
+        f'and 2 more; correct these lines, or skip them with data.bad_lines = "skip"; '
+        f"`headwise data report {path}` lists it all"
     )
 
 
 def test_advice_is_written_as_in_a_recipe(tmp_path):
-    with pytest.raises(DataError, match=r"source and target; set data.columns = \[0, 1\]; mend"):
+    with pytest.raises(DataError, match=r"source and target; set data.columns = \[0, 1\]; correct"):
         load_corpus(config(write(tmp_path, b"a\tb\tc\n")), "nfc")
     path = write(tmp_path, b'{"en": "a", "fr": "b"}\n', "x.jsonl")
-    with pytest.raises(DataError, match=r'set data\.source_key = "en", data.target_key = "fr"; mend'):
+    with pytest.raises(DataError, match=r'set data\.source_key = "en", data.target_key = "fr"; correct'):
         load_corpus(config(path), "nfc")
 
 
@@ -94,13 +94,13 @@ def test_tags_are_skipped_in_a_recipe(tmp_path):
     found = Tag.prepare(TagConfig(data={**data, "bad_lines": "skip"}, **given))
     assert [sentence.words for sentence in found.data["train"].sentences] == [("Go",), ("Stay",)]
     assert "train: 4 bad lines skipped: columns 4 (lines 2, 6, 9, 13)" in found.notes
-    with pytest.raises(DataError, match=r'or skip it with data\.bad_lines = "skip"'):
+    with pytest.raises(DataError, match=r'or skip them with data\.bad_lines = "skip"'):
         Tag.prepare(TagConfig(data=data, **given))
 
 
 def test_bad_lines_of_a_text_are_left_out(tmp_path):
     path = write(tmp_path, b"one\n\xff\ntwo\nthree\n" * 9, "x.txt")
-    with pytest.raises(DataError, match="and 6 more; mend"):
+    with pytest.raises(DataError, match="and 6 more; correct"):
         portions(TextConfig(train=path))
     found = portions(TextConfig(train=path, bad_lines="skip", valid_fraction=0.3, test_fraction=0.3))
     assert "".join(line for part in found.values() for line in part.lines()) == "one\ntwo\nthree\n" * 9

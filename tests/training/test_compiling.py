@@ -17,7 +17,7 @@ def test_no_compiler_is_a_note(monkeypatch):
     monkeypatch.setattr(torch, "compile", broken)
     notes = []
     assert compiled(_loss, notes.append) is _loss
-    assert notes == ["torch.compile does not work here (no C++ compiler); training goes on without it"]
+    assert notes == ["torch.compile does not work here (no C++ compiler); training continues without it"]
 
 
 def test_a_model_that_does_not_compile_goes_on_with_the_same_random_numbers(monkeypatch):
@@ -36,4 +36,4 @@ def test_a_model_that_does_not_compile_goes_on_with_the_same_random_numbers(monk
     assert torch.equal(loss(None), expected)
     loss(None)
     assert len(calls) == 1
-    assert notes == ["torch.compile failed on this model (cannot); training goes on without it"]
+    assert notes == ["torch.compile failed on this model (cannot); training continues without it"]

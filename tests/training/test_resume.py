@@ -185,7 +185,9 @@ def test_a_warm_up_by_share_is_laid_out_over_every_limit(tmp_path):
 
 def test_another_recipe_is_refused_with_its_keys(tmp_path):
     train(recipe({"max_steps": 2}), tmp_path / "run")
-    expected = r"begun with another recipe: training.clip_norm was 1.0 and is 2.0 now; width was 6 and is 5 now; put it"
+    expected = (
+        r"started with another recipe: training.clip_norm was 1.0 and is 2.0 now; width was 6 and is 5 now; change"
+    )
     with pytest.raises(ConfigError, match=expected):
         train(recipe({"max_steps": 4, "clip_norm": 2.0}, width=5), tmp_path / "run")
 
@@ -195,10 +197,10 @@ def test_changed_data_is_refused_unless_allowed(tmp_path, monkeypatch):
     real = ToyTask.prepare
     other = {"train": "0" * 64, "extra": "1"}
     monkeypatch.setattr(ToyTask, "prepare", lambda config: replace(real(config), digests=other))
-    with pytest.raises(DataError, match=r"the data has changed since this run began: extra, train; put the files back"):
+    with pytest.raises(DataError, match=r"the data has changed since this run began: extra, train; restore the files"):
         train(recipe({"max_steps": 4}), tmp_path / "run")
     assert train(recipe({"max_steps": 4}), tmp_path / "run", allow_data_change=True).steps == 4
-    assert "extra, train; going on all the same" in (tmp_path / "run" / "log.txt").read_text()
+    assert "extra, train; resuming anyway" in (tmp_path / "run" / "log.txt").read_text()
 
 
 def test_other_labels_are_refused(tmp_path, monkeypatch):
@@ -289,5 +291,5 @@ def test_resume_never(tmp_path, resume, message):
 
 
 def test_resume_must(tmp_path):
-    with pytest.raises(ConfigError, match="run: has no checkpoint to go on from"):
+    with pytest.raises(ConfigError, match="run: has no checkpoint to resume from"):
         train(recipe({"max_steps": 2}), tmp_path / "run", resume="must")

@@ -47,7 +47,7 @@ def test_it_predicts_without_its_state_and_after_a_move(run, tmp_path):
     shutil.rmtree(run / "state")
     run.rename(tmp_path / "elsewhere")
     assert digest_of_weights(load(tmp_path / "elsewhere")) == digest
-    with pytest.raises(ConfigError, match="elsewhere: has a model but no checkpoint to go on from; choose another"):
+    with pytest.raises(ConfigError, match="elsewhere: has a model but no checkpoint to resume from; choose another"):
         train(recipe({"max_steps": 20}), tmp_path / "elsewhere")
 
 
@@ -189,7 +189,7 @@ def test_empty_tensors_are_tied_to_nothing():
 
 def test_folders_of_others_are_refused(tmp_path):
     (tmp_path / "photo.jpg").write_text("")
-    with pytest.raises(ConfigError, match="is not empty and is no run folder; choose another one"):
+    with pytest.raises(ConfigError, match="is not empty and is not a run folder; choose another one"):
         train(recipe(), tmp_path)
     assert os.listdir(tmp_path) == ["photo.jpg"]
     with pytest.raises(MachineError, match=r"photo.jpg: is a file, not a folder"):
@@ -201,7 +201,7 @@ def test_a_start_that_was_killed_early_starts_again(tmp_path):
     folder.mkdir()
     (folder / "metrics.jsonl").write_text('{"event": "step", "step": 1}\n')
     shutil.copy(train(recipe({"max_steps": 2}), tmp_path / "other").folder / "config.toml", folder)
-    with pytest.raises(ConfigError, match="was begun with another recipe: seed was 3 and is 4 now"):
+    with pytest.raises(ConfigError, match="was started with another recipe: seed was 3 and is 4 now"):
         train({**recipe({"max_steps": 2}), "seed": 4}, folder)
     (folder / ".config.toml.tmp").write_text("")
     assert train(recipe({"max_steps": 2}), folder).steps == 2
