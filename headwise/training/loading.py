@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from headwise.errors import ConfigError, DataError, unknown
+from headwise.errors import CheckpointError, ConfigError, DataError, unknown
 from headwise.predictors.predictor import Predictor
 from headwise.runs.publish import CONFIG, OWN_FILES, evaluated, read_run
 from headwise.runs.reading import Saved
@@ -20,6 +21,8 @@ from headwise.training.randomness import isolated
 from headwise.training.recipe import Recipe, parse_recipe, read_recipe
 
 _DRAWS = frozenset({"normal_", "uniform_", "bernoulli_", "exponential_", "random_"})
+# what PyTorch's default type may be while a model trains
+_TRAINED = frozenset({torch.float32, torch.float64})
 SPLITS = ("train", "valid", "test")
 
 
@@ -86,12 +89,22 @@ class _Undrawn(TorchFunctionMode):
 def _predictor(saved: Saved) -> Predictor[Any, Any, Any]:
     recipe = _recipe(saved)
     files = {name: data for name, data in saved.files.items() if name not in OWN_FILES}
-    task = registry.task_type(recipe.task)(recipe, Assets(files))
+    try:
+        task = registry.task_type(recipe.task)(recipe, Assets(files))
+    except DataError as error:
+        # files of the folder, not of the user
+        raise CheckpointError(f"{saved.folder}: {error}") from None
     name, tensors, metadata = evaluated(saved)
     with isolated(recipe.seed):
         with torch.device("meta"), _Undrawn():
             # a recipe that asks for more than the weights have is refused before such a model takes memory
-            fitting(task.build(), tensors, metadata, str(saved.folder / name))
-        model = task.build()
+            fitting(_typed(task.build(), tensors), tensors, metadata, str(saved.folder / name))
+        model = _typed(task.build(), tensors)
     load_weights(model, tensors, metadata, str(saved.folder / name))
     return task.predictor(model.eval())
+
+
+def _typed(model: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
+    """The model in the type that its weights were saved in, whatever the default type is now."""
+    kinds = {tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()}
+    return model.to(kinds.pop()) if len(kinds) == 1 and kinds <= _TRAINED else model
