@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor
 
 from headwise import metrics
@@ -31,3 +32,20 @@ def real_states(model: Seq2Seq, batch: PairBatch, tgt_in: Tensor) -> tuple[Tenso
     memory = model.encoder(batch.src, batch.src_lens)
     hidden = model.decoder.hidden(tgt_in, memory, batch.src_lens)
     return real_rows(hidden, batch.tgt_out, batch.tgt_lens, batch.num_tokens)
+
+
+def with_guesses(model: Seq2Seq, batch: PairBatch, share: float) -> Tensor:
+    """Decoder inputs with a share of the gold tokens replaced by the model's guesses from a first, unrecorded pass.
+
+    The two-pass form of scheduled sampling (Mihaylova and Martins 2019, arXiv:1906.07651), which keeps a Transformer
+    parallel; Bengio et al. 2015, arXiv:1506.03099, go step by step.
+    """
+    with torch.no_grad():
+        memory = model.encoder(batch.src, batch.src_lens)
+        hidden = model.decoder.hidden(batch.tgt_in, memory, batch.src_lens)
+        # the guess at position t is what the decoder would have read at t + 1
+        guesses = torch.stack([model.decoder.output(rows).argmax(-1) for rows in hidden])[:, :-1]
+    inputs = batch.tgt_in.clone()
+    replaced = torch.rand(guesses.shape, device=guesses.device) < share
+    inputs[:, 1:] = torch.where(replaced, guesses, inputs[:, 1:])
+    return inputs

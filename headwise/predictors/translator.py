@@ -88,6 +88,10 @@ class Translator(Predictor[str, list[Translation], Pair]):
         self.draws = Draws()
         self._twin: tuple[Precision, Seq2Seq] | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        # the twin holds weights of this model, so a copy makes its own
+        return {**self.__dict__, "_twin": None}
+
     def translate(self, sentences: Sequence[str] | str, *, config: DecodingConfig | None = None) -> list[str]:
         """The best translation of each sentence, in the order given; of an empty sentence the empty string."""
         return [found[0].text if found else "" for found in self.n_best(sentences, config)]

@@ -127,9 +127,9 @@ def sweep(folder: Path) -> list[str]:
 
 def require_space(path: Path, needed: int) -> None:
     """Raises: MachineError when the disk under `path` has less than `needed` bytes and a little more."""
-    free = _free_bytes(path.parent)
-    if free is not None and free < needed + _SLACK_BYTES:
-        raise _full(path, needed, free)
+    free, wanted = _free_bytes(path.parent), needed + _SLACK_BYTES
+    if free is not None and free < wanted:
+        raise _full(path, wanted, free)
 
 
 def probe(folder: Path) -> None:

@@ -30,7 +30,7 @@ from headwise.models.recurrent import RecurrentConfig, build_recurrent
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig
 from headwise.predictors.bleu import BleuConfig
-from headwise.predictors.forced import likelihood, likelihood_scores, real_states
+from headwise.predictors.forced import likelihood, likelihood_scores, real_states, with_guesses
 from headwise.predictors.translator import Translator
 from headwise.tasks.task import Assets, Given, Metric, Stats, Task, required
 
@@ -171,7 +171,7 @@ class Translate(Task[dict[str, Pairs]]):
         assert isinstance(model, Seq2Seq)
         tgt_in = batch.tgt_in
         if self.config.scheduled_sampling and model.training:
-            tgt_in = _with_guesses(model, batch, self.config.scheduled_sampling)
+            tgt_in = with_guesses(model, batch, self.config.scheduled_sampling)
         hidden, targets = real_states(model, batch, tgt_in)
         return output_loss(model.decoder.output, hidden, targets, self.config.label_smoothing)
 
@@ -284,20 +284,3 @@ def _known(files: Mapping[str, bytes], config: TranslateConfig) -> tuple[Tokeniz
     if TARGET_FILE not in files:
         return source, source
     return source, Tokenizer.from_bytes(files[TARGET_FILE], TARGET_FILE, config.tokenizer)
-
-
-def _with_guesses(model: Seq2Seq, batch: PairBatch, share: float) -> Tensor:
-    """Decoder inputs with a share of the gold tokens replaced by the model's guesses from a first, unrecorded pass.
-
-    The two-pass form of scheduled sampling (Mihaylova and Martins 2019, arXiv:1906.07651), which keeps a Transformer
-    parallel; Bengio et al. 2015, arXiv:1506.03099, go step by step.
-    """
-    with torch.no_grad():
-        memory = model.encoder(batch.src, batch.src_lens)
-        hidden = model.decoder.hidden(batch.tgt_in, memory, batch.src_lens)
-        # the guess at position t is what the decoder would have read at t + 1
-        guesses = torch.stack([model.decoder.output(rows).argmax(-1) for rows in hidden])[:, :-1]
-    inputs = batch.tgt_in.clone()
-    replaced = torch.rand(guesses.shape, device=guesses.device) < share
-    inputs[:, 1:] = torch.where(replaced, guesses, inputs[:, 1:])
-    return inputs

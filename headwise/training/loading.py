@@ -2,11 +2,13 @@
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from headwise.data.files import sha256
@@ -24,6 +26,8 @@ from headwise.training.recipe import Recipe, parse_recipe, read_recipe
 from headwise.training.session import Trainer
 
 _DRAWS = frozenset({"normal_", "uniform_", "bernoulli_", "exponential_", "random_"})
+# what PyTorch's default type may be while a model trains
+_TRAINED = frozenset({torch.float32, torch.float64})
 SPLITS = ("train", "valid", "test")
 
 
@@ -129,14 +133,18 @@ class _Undrawn(TorchFunctionMode):
 def _predictor(saved: Saved) -> Predictor[Any, Any, Any]:
     recipe = _recipe(saved)
     files = {name: data for name, data in saved.files.items() if name not in OWN_FILES}
-    task = registry.task_type(recipe.task)(recipe, Assets(files))
+    try:
+        task = registry.task_type(recipe.task)(recipe, Assets(files))
+    except DataError as error:
+        # files of the folder, not of the user
+        raise CheckpointError(f"{saved.folder}: {error}") from None
     name, tensors, metadata = evaluated(saved)
     if len(tensors) < (wanted := task.fewest_tensors()):
         raise CheckpointError(
             f"{saved.folder / name}: the weights do not fit the model: {len(tensors)} tensors, and the recipe's has"
             f" {wanted} or more"
         )
-    with isolated(recipe.seed):
+    with isolated(recipe.seed), _default_type(tensors):
         with torch.device("meta"), _Undrawn():
             # a recipe that asks for more than the weights have is refused before such a model takes memory
             fitting(task.build(), tensors, metadata, str(saved.folder / name))
@@ -145,3 +153,18 @@ def _predictor(saved: Saved) -> Predictor[Any, Any, Any]:
         raise ConfigError("a model cannot be loaded onto the meta device, which holds no numbers; load it outside")
     load_weights(model, tensors, metadata, str(saved.folder / name))
     return task.predictor(model.eval())
+
+
+@contextmanager
+def _default_type(tensors: Mapping[str, Tensor]) -> Iterator[None]:
+    """Inside, models are built in the type that the weights were saved in, whatever PyTorch's default type is."""
+    before = torch.get_default_dtype()
+    kinds = {tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()} & _TRAINED
+    if len(kinds) != 1:
+        yield
+        return
+    torch.set_default_dtype(kinds.pop())
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)

@@ -110,9 +110,18 @@ def test_free_space_is_looked_at_before_writing(tmp_path, monkeypatch):
         f_bavail, f_frsize = 10, 4096
 
     monkeypatch.setattr(os, "statvfs", lambda path: Facts)
-    with pytest.raises(MachineError, match=r"a: no space left: 900,000 bytes are needed and 40,960 bytes are free;"):
+    with pytest.raises(MachineError, match=r"a: no space left: 1,162,144 bytes are needed and 40,960 bytes are free;"):
         commit_file(tmp_path / "a", bytes(900_000))
     assert os.listdir(tmp_path) == []
+
+
+def test_a_full_disk_never_has_more_free_than_it_needs(tmp_path, monkeypatch):
+    class Facts:
+        f_bavail, f_frsize = 250, 4096
+
+    monkeypatch.setattr(os, "statvfs", lambda path: Facts)
+    with pytest.raises(MachineError, match="1,162,144 bytes are needed and 1,024,000 bytes are free;"):
+        commit_file(tmp_path / "a", bytes(900_000))
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EACCES])

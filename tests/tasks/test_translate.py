@@ -1,6 +1,8 @@
 """The translation task on a tiny file: from pairs to batches, losses, scores, files and back to a translator."""
 
+import copy
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -545,3 +547,17 @@ def test_learns_to_reverse_and_attention_is_what_helps(make, tmp_path):
         exact[name] = sum(pair.target == output for pair, output in zip(pairs, outputs, strict=True)) / len(pairs)
     assert exact["attention"] > 0.8, exact
     assert exact["attention"] > exact["none"] + 0.2, exact
+
+
+def test_a_copy_of_a_translator_in_use_has_weights_of_its_own(make):
+    task = make()
+    translator = task.predictor(task.build().eval())
+    [[before]] = translator.n_best(["go ."])
+    copied, fresh = copy.deepcopy(translator), task.predictor(copy.deepcopy(translator.model))
+    for other in (copied, fresh):
+        with torch.no_grad():
+            for parameter in other.model.parameters():
+                parameter.mul_(0.5)
+    assert copied.n_best(["go ."]) == fresh.n_best(["go ."]) != [[before]]
+    assert translator.n_best(["go ."]) == [[before]]
+    assert pickle.loads(pickle.dumps(translator)).n_best(["go ."]) == [[before]]

@@ -9,7 +9,7 @@ import tomli_w
 import torch
 from torch.overrides import TorchFunctionMode
 
-from headwise.errors import CheckpointError, ConfigError, DataError
+from headwise.errors import CheckpointError, ConfigError
 from headwise.runs import publish
 from headwise.runs.commits import MANIFEST, seal
 from headwise.tasks.translate import Translate
@@ -104,5 +104,25 @@ def test_a_tokenizer_of_another_recipe_is_refused(forged, name):
     change, folder = forged
     document = json.loads((folder / name).read_text())
     document["config"]["min_frequency"] = 7
-    with pytest.raises(DataError, match="it is of another configuration than the recipe's"):
+    with pytest.raises(CheckpointError, match=f"{folder}: {name}: .*it is of another configuration than the recipe's"):
         load(change(name, json.dumps(document).encode()))
+
+
+@pytest.mark.parametrize("content", [b"[]", b"{}", b"null"])
+def test_a_tokenizer_that_is_none_is_a_fault_of_the_folder(forged, content):
+    change, folder = forged
+    with pytest.raises(CheckpointError, match=f"{folder}: target.tokenizer.json: not a tokenizer file"):
+        load(change("target.tokenizer.json", content))
+
+
+def test_a_run_is_loaded_in_its_own_type_whatever_the_default_is(forged):
+    _, folder = forged
+    try:
+        torch.set_default_dtype(torch.float64)
+        loaded = load(folder)
+        assert torch.get_default_dtype() == torch.float64
+        found = loaded.translate(["go ."])
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert {parameter.dtype for parameter in loaded.model.parameters()} == {torch.float32}
+    assert found == load(folder).translate(["go ."])
