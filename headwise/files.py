@@ -34,6 +34,11 @@ def replacing(path: Path) -> Iterator[Path]:
         if path.is_file():
             temporary.chmod(stat.S_IMODE(path.stat().st_mode))
         os.replace(temporary, path)
+    except OSError as error:
+        # the user knows the file that is asked for
+        if error.filename in (None, temporary, str(temporary)):
+            error.filename, error.filename2 = str(path), None
+        raise
     finally:
         with contextlib.suppress(OSError):
             os.unlink(temporary)

@@ -14,7 +14,7 @@ import headwise
 from headwise.cli import align, check, config, data, demo, doctor, evaluate, explain, init, predict, train
 from headwise.cli import list as catalogue
 from headwise.cli import plan as planning
-from headwise.cli.failures import describe, one_line
+from headwise.cli.failures import INTERRUPTED, describe, one_line
 from headwise.errors import MachineError
 
 app = typer.Typer(
@@ -63,11 +63,24 @@ def run() -> None:
     # several times the work itself
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     _open_what_is_closed()
-    for name in ("SIGTERM", "SIGHUP"):
+    received: list[int] = []
+
+    def end(number: int, _: object) -> None:
+        # as an exception, so that temporary files go; training takes these signals for itself
+        received.append(number)
+        if len(received) > 2:
+            os._exit(128 + number)
+        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         if number := getattr(signal, name, None):
-            # as an exception, so that temporary files go; training takes these signals for itself
-            signal.signal(number, lambda received, _: sys.exit(128 + received))
-    sys.exit(main(sys.argv[1:]))
+            signal.signal(number, end)
+    try:
+        code = main(sys.argv[1:])
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    # an import that is broken off may end in another error, or in none
+    sys.exit(128 + received[0] if received else code)
 
 
 def main(arguments: list[str]) -> int:

@@ -37,12 +37,17 @@ class Entry(NamedTuple):
 
 
 class Checkpoints:
-    """Writes, finds, verifies and retires the checkpoints of one run folder. Order is by step, never by clock."""
+    """Writes, finds, verifies and retires the checkpoints of one run folder. Order is by step, never by clock.
 
-    def __init__(self, run: Path, *, keep_last: int = 2) -> None:
+    Args:
+        check: asked before each write whether the folder is still the run's, as a `RunLock` knows.
+    """
+
+    def __init__(self, run: Path, *, keep_last: int = 2, check: Callable[[], None] = lambda: None) -> None:
         self.run = run
         self.folder = run / STATE
         self._keep_last = keep_last
+        self._check = check
         self._verified: set[Path] = set()
         self._damaged: dict[Path, str] = {}
 
@@ -75,6 +80,7 @@ class Checkpoints:
 
         Raises: MachineError when the disk refuses; then everything is as it was.
         """
+        self._check()
         make_folder(self.folder)
         earlier = [entry.revision for entry in self.entries() if entry.step == step]
         suffix = f".{max(earlier) + 1}" if earlier else ""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from headwise.errors import MachineError, RunBusy
+from headwise.errors import CheckpointError, MachineError, RunBusy
 from headwise.runs.commits import commit_file, refused
 
 LOCK = ".lock"
@@ -30,13 +30,14 @@ class RunLock:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._lock = FileLock(folder / LOCK, blocking=False, thread_local=False, mode=0o644, fallback_to_soft=False)
+        self._held: tuple[int, int] | None = None
 
     def __enter__(self) -> "RunLock":
-        path = self._folder / LOCK
-        if not self._folder.is_dir():
-            raise MachineError(f"{self._folder}: no such folder")
+        path = self.folder / LOCK
+        if not self.folder.is_dir():
+            raise MachineError(f"{self.folder}: no such folder")
         try:
             self._lock.acquire()
         except Timeout:
@@ -46,18 +47,35 @@ class RunLock:
                 told = f"the file system gives no locks ({error.strerror}); choose a folder on another one"
                 raise MachineError(f"{path}: {told}") from None
             raise refused(error, path, 0) from None
+        self._held = self._place()
         facts = {"pid": os.getpid(), "host": socket.gethostname(), "start": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
         with contextlib.suppress(MachineError):
-            commit_file(self._folder / OWNER, json.dumps(facts).encode())
+            commit_file(self.folder / OWNER, json.dumps(facts).encode())
         return self
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
 
+    def check(self) -> None:
+        """Raises: CheckpointError when the folder is no longer the one that is locked."""
+        if self._place() != self._held:
+            raise CheckpointError(
+                f"{self.folder}: was moved, removed or replaced while a run was writing it; what was saved before is "
+                "where the folder is now"
+            )
+
+    def _place(self) -> tuple[int, int] | None:
+        # the lock is open, so that no other file can be given its number
+        try:
+            found = os.stat(self.folder / LOCK)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
     def _message(self) -> str:
         try:
-            owner = json.loads((self._folder / OWNER).read_text(encoding="utf-8"))
+            owner = json.loads((self.folder / OWNER).read_text(encoding="utf-8"))
             who = f"process {owner['pid']} on {owner['host']} since {owner['start']}"
         except (OSError, ValueError, LookupError, TypeError):
             who = "another process"
-        return f"{self._folder}: is being written by {who}; wait for it, stop it, or choose another folder"
+        return f"{self.folder}: is being written by {who}; wait for it, stop it, or choose another folder"

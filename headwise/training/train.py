@@ -101,8 +101,8 @@ def train(
         if (done := _finished(made, run, stop)) is not None:
             return done
         probe(run)
-        with RunLock(run):
-            return _train(made, run, resume, allowed, on_event, stop, clock)
+        with RunLock(run) as lock:
+            return _train(made, lock, resume, allowed, on_event, stop, clock)
 
 
 def _finished(recipe: Recipe, run: Path, stop: StopSignal) -> Run | None:
@@ -144,14 +144,15 @@ def _ended(run: Path, facts: Mapping[str, Any]) -> Run:
 
 def _train(
     recipe: Recipe,
-    run: Path,
+    lock: RunLock,
     resume: Resume,
     allowed: Mapping[str, bool],
     on_event: OnEvent | None,
     stop: StopSignal,
     clock: Clock,
 ) -> Run:
-    checkpoints = Checkpoints(run, keep_last=recipe.training.keep_last)
+    run = lock.folder
+    checkpoints = Checkpoints(run, keep_last=recipe.training.keep_last, check=lock.check)
     notes = [f"removed {name}, left by an interrupted write" for name in checkpoints.sweep()]
     saved, recipe = previous(checkpoints, recipe, resume, allowed, notes)
     training = recipe.training

@@ -1,7 +1,9 @@
 import errno
 import os
+import signal
 import subprocess
 import sys
+import time
 import warnings
 
 import pytest
@@ -181,3 +183,26 @@ def test_a_folder_that_is_gone(tmp_path):
     done = subprocess.run(["sh", "-c", command], check=False, capture_output=True, text=True)
     assert done.returncode == 5
     assert done.stderr == "error: the folder that this command was started in is gone; change to another one\n"
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+@pytest.mark.parametrize("becomes", ["nothing", "another error"])
+def test_a_signal_that_an_import_swallows_is_still_the_exit_code(monkeypatch, name, code, becomes):
+    number = getattr(signal, name)
+    former = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+
+    def work(arguments):
+        try:
+            os.kill(os.getpid(), number)
+            time.sleep(10)
+        except BaseException:
+            return 0 if becomes == "nothing" else 1
+
+    monkeypatch.setattr(entry, "main", work)
+    try:
+        with pytest.raises(SystemExit) as end:
+            entry.run()
+    finally:
+        for each, handler in former.items():
+            signal.signal(each, handler)
+    assert end.value.code == code

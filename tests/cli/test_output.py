@@ -1,5 +1,6 @@
 """What a command writes to: whole files, links, devices, pipes."""
 
+import errno
 import os
 import stat
 import threading
@@ -8,6 +9,7 @@ import pytest
 
 from headwise.cli.output import opened
 from headwise.errors import MachineError
+from headwise.files import replacing
 
 
 def test_two_writers_of_one_file_do_not_meet(tmp_path):
@@ -58,3 +60,17 @@ def test_a_folder_is_no_file(tmp_path):
         pass
     with pytest.raises(MachineError, match=r"there is no folder .*no; make it first"), opened(tmp_path / "no" / "out"):
         pass
+
+
+def test_an_error_of_the_disk_names_the_file_that_was_asked_for(tmp_path):
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(OSError, match="No space") as caught, opened(tmp_path / "out.txt"):
+        raise full
+    assert caught.value.filename == str(tmp_path / "out.txt")
+    with pytest.raises(FileNotFoundError) as caught, replacing(tmp_path / "out.txt") as temporary:
+        (temporary / "below").open("w")
+    assert caught.value.filename == str(temporary / "below")
+    with pytest.raises(FileNotFoundError) as caught, replacing(tmp_path / "out.txt"):
+        pass
+    assert caught.value.filename == str(tmp_path / "out.txt")
+    assert os.listdir(tmp_path) == []

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from headwise.errors import MachineError, RunBusy
+from headwise.errors import CheckpointError, MachineError, RunBusy
 from headwise.runs.lock import OWNER, RunLock
 
 
@@ -83,3 +83,21 @@ def test_an_unreadable_owner_is_another_process(tmp_path):
 def test_a_folder_that_is_not_there(tmp_path):
     with pytest.raises(MachineError, match="x: no such folder"), RunLock(tmp_path / "x"):
         pass
+
+
+def test_a_folder_that_is_another_one_now_is_noticed(tmp_path):
+    run, moved = tmp_path / "run", tmp_path / "moved"
+    run.mkdir()
+    with RunLock(run) as lock:
+        lock.check()
+        run.rename(moved)
+        with pytest.raises(CheckpointError, match=f"{re.escape(str(run))}: was moved, removed or replaced"):
+            lock.check()
+        run.mkdir()
+        (run / ".lock").touch()
+        with pytest.raises(CheckpointError):
+            lock.check()
+        (run / ".lock").unlink()
+        run.rmdir()
+        moved.rename(run)
+        lock.check()

@@ -257,3 +257,17 @@ def test_a_changed_tensor_file_of_equal_size_is_noticed(run):
     path.write_bytes(path.read_bytes()[::-1])
     with pytest.warns(UserWarning, match="model.safetensors: .*used a checkpoint"):
         load(run)
+
+
+def test_training_stops_where_its_folder_is_taken_away(tmp_path):
+    def on_event(event):
+        if event["event"] == "step":
+            (tmp_path / "run").rename(tmp_path / "elsewhere")
+
+    with pytest.raises(CheckpointError, match="was moved, removed or replaced"):
+        train(
+            recipe({"max_steps": 4, "log_every": 2, "save_every": 3, "validate_every": 0}),
+            tmp_path / "run",
+            on_event=on_event,
+        )
+    assert os.listdir(tmp_path) == ["elsewhere"]
