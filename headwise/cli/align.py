@@ -24,27 +24,17 @@ def align(
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
     columns: Annotated[tuple[int, int] | None, typer.Option(help="Source and target column of a TSV, from 0.")] = None,
     layer: Annotated[int, typer.Option(help="Layer: a number from 0; -1 is the last.")] = -1,
-    heads: Annotated[
-        str | None, typer.Option(help="Heads of that layer, such as 0 or 1,3; default: the mean of all.")
-    ] = None,
+    heads: Annotated[str | None, typer.Option(help="Its heads, such as 0 or 1,3; default: the mean of all.")] = None,
     shift: Annotated[
         bool, typer.Option("--shift", help="Use the step that reads a word instead of the step that writes it.")
     ] = False,
     diagonal: Annotated[float, typer.Option(min=0, help="Strength of the preference for the diagonal; 0: none.")] = 8.0,
-    mutual: Annotated[
-        bool, typer.Option("--mutual", help="Keep only links that are strongest in both directions.")
-    ] = False,
-    gold: Annotated[
-        Path | None, typer.Option(help="File of gold links to score against: 0-1 is sure, 0p1 possible.")
-    ] = None,
+    mutual: Annotated[bool, typer.Option("--mutual", help="Keep only links strongest in both directions.")] = False,
+    gold: Annotated[Path | None, typer.Option(help="Gold links to score against: 0-1 is sure, 0p1 possible.")] = None,
     gold_reversed: Annotated[bool, typer.Option("--gold-reversed", help="Gold links give the target first.")] = False,
-    longest: Annotated[
-        int | None, typer.Option(min=1, help="Leave out pairs with more words than this on either side.")
-    ] = None,
+    longest: Annotated[int | None, typer.Option(min=1, help="Leave out pairs with more words on either side.")] = None,
     output: Annotated[Path | None, typer.Option(help="Write to this file instead of standard output.")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object per pair, or one with the scores.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per pair, or the scores.")] = False,
 ) -> None:
     """Print word alignments of sentence pairs (0-0 1-2: source-target), or score them with --gold.
 

@@ -33,9 +33,7 @@ def plan(
     dropout: Annotated[float, typer.Option(min=0.0, max=1.0, help="Dropout rate of the attention weights.")] = 0.0,
     training: Annotated[bool, typer.Option("--training", help="Plan for a pass that needs gradients.")] = False,
     kernel: Annotated[str, typer.Option(help="See `headwise list kernels`.")] = "auto",
-    pair: Annotated[
-        str, typer.Option(help="QUERY,KEY: also say whether the mask allows this pair, and if not, why.")
-    ] = "",
+    pair: Annotated[str, typer.Option(help="QUERY,KEY: also say whether the mask allows it, and why not.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Say which kernel computes an attention of this shape, and why not the others; nothing is computed."""

@@ -35,27 +35,20 @@ def predict(
     method: Annotated[str | None, typer.Option(help="beam, greedy or sample.")] = None,
     beam: Annotated[int | None, typer.Option(min=1, help="Beam size.")] = None,
     n_best: Annotated[int | None, typer.Option(min=1, help="Outputs for each input.")] = None,
-    length_penalty: Annotated[
-        float | None, typer.Option(min=0, help="0: rank by log-probability; 1: by its mean over tokens.")
-    ] = None,
+    length_penalty: Annotated[float | None, typer.Option(min=0, help="0: rank by probability; 1: by its mean.")] = None,
     max_len: Annotated[int | None, typer.Option(min=1, help="Longest output, in tokens.")] = None,
     temperature: Annotated[float | None, typer.Option(help="Sampling: below 1 favours probable tokens.")] = None,
     top_k: Annotated[int | None, typer.Option(min=0, help="Sampling: only this many most probable tokens.")] = None,
-    top_p: Annotated[
-        float | None, typer.Option(help="Sampling: only the most probable tokens with this total probability.")
-    ] = None,
+    top_p: Annotated[float | None, typer.Option(help="Sampling: only the most probable tokens of this mass.")] = None,
     stop: Annotated[str | None, typer.Option(help=r"Text that ends a continuation; \n is a line end.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the random numbers, for sampling.")] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Put the score before each output.")] = False,
-    alignments: Annotated[
-        bool, typer.Option("--alignments", help="Add word alignments, such as 0-0 1-2 (source-target).")
-    ] = False,
+    alignments: Annotated[bool, typer.Option("--alignments", help="Add word alignments (source-target).")] = False,
 ) -> None:
     """Apply a trained model to texts, files or standard input: one line of output for each input, in order.
 
-    With --n-best, each line begins with the number of its input, from 0; tabs separate columns.
-
-    Control characters are written as escapes, such as \\x1b.
+    With --n-best, each line begins with the number of its input, from 0; tabs separate columns. Control characters
+    are written as escapes, such as \\x1b.
     """
     given = {"method": method, "beam_size": beam, "n_best": n_best, "length_penalty": length_penalty}
     given |= {"max_len": max_len, "temperature": temperature, "top_k": top_k, "top_p": top_p}

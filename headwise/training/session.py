@@ -135,8 +135,8 @@ class Session:
         self.progress = trainer.progress
         carried = saved.tensors.get(STREAM, ({}, {}))[0]
         sampler, self.digests = trainer.sampler, dict(digests)
-        if sampler["position"] and _changed(digests, trainer.data, "train", "train_target"):
-            sampler, carried = {**sampler, "epoch": sampler["epoch"] + 1, "position": 0}, {}
+        if sampler.get("position") and _changed(digests, trainer.data, "train", "train_target"):
+            sampler, carried = {**sampler, "epoch": sampler.get("epoch", 0) + 1, "position": 0}, {}
         try:
             self.source.restore(sampler, {name: tensor.to(self.device) for name, tensor in carried.items()})
         except ShapeError as error:

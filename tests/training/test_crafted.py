@@ -106,11 +106,11 @@ def test_values_that_no_run_has_are_told_before_anything_is_restored(saved, sect
 )
 def test_a_place_that_the_data_does_not_have(session, saved, key, value, message):
     with pytest.raises(CheckpointError, match=f"trainer.json: .*{message}"):
-        session.restore(changed(saved, "sampler", key, value))
+        session.restore(changed(saved, "sampler", key, value), session.digests)
 
 
 def test_a_whole_checkpoint_is_restored(session, saved):
-    session.restore(saved)
+    session.restore(saved, session.digests)
     carried = session.source.tensors()
     assert {name: list(tensor.shape) for name, tensor in carried.items()} == {"0": [3, 10, 6], "1": [3, 10, 6]}
 
@@ -135,12 +135,12 @@ FITS = torch.zeros(3, 10, 6)
 def test_a_memory_that_is_not_the_model_s(session, saved, tensors, message):
     crafted = replace(saved, tensors={**saved.tensors, "stream.safetensors": (tensors, {})})
     with pytest.raises(CheckpointError, match=f"stream.safetensors: .*{message}"):
-        session.restore(crafted)
+        session.restore(crafted, session.digests)
 
 
 def test_a_memory_at_the_beginning_of_a_pass_is_nobody_s(session, saved):
     with pytest.raises(CheckpointError, match=r"stream.safetensors: 0 tensors, .* here are 0, 1"):
-        session.restore(changed(saved, "sampler", "position", 0))
+        session.restore(changed(saved, "sampler", "position", 0), session.digests)
 
 
 def test_a_run_goes_on_from_the_checkpoint_before(trained, saved):
