@@ -1,7 +1,7 @@
 # Every target sets up what it needs: a virtual environment in .venv with this package and its tools.
 PYTHON ?= python3
 BIN := .venv/bin
-TRANSFORMS := $(wildcard tests/*/test_transforms.py)
+UNTYPED := $(wildcard tests/*/test_transforms.py) tests/mechanisms/test_conformance.py
 .DEFAULT_GOAL := help
 
 help:  ## what there is to make
@@ -31,14 +31,15 @@ demo: .venv/.ready  ## train on the shipped phrasebook, translate, score, draw
 # what is compiled once serves every process of the tests
 test test-all: export PYTHONDONTWRITEBYTECODE :=
 
-# checked annotations cannot be traced by a compiler: the tests of transforms run without them, in a process of their own
+# checked annotations cannot be traced by a compiler, and cost the certificates a third of their time: these tests run
+# without them, in processes of their own
 test: .venv/.ready  ## the tests, on two processes
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
-	HEADWISE_TEST_ANNOTATIONS=none $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" $(TRANSFORMS)
+	HEADWISE_TEST_ANNOTATIONS=none $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" $(UNTYPED)
 
 test-all: .venv/.all  ## all tests, those that take long too, all under checked annotations
 	HEADWISE_TEST_ANNOTATIONS=all $(BIN)/python -m pytest -n 2 --dist worksteal
-	HEADWISE_TEST_ANNOTATIONS=none $(BIN)/python -m pytest -n 2 --dist worksteal $(TRANSFORMS)
+	HEADWISE_TEST_ANNOTATIONS=none $(BIN)/python -m pytest -n 2 --dist worksteal $(UNTYPED)
 
 check: .venv/.ready  ## format, lint, types
 	$(BIN)/ruff format --check .

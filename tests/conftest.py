@@ -1,8 +1,9 @@
 """What every test runs under: checked annotations, fixed seeds, poisoned memory, hypothesis profiles.
 
-Annotations, shapes included, are checked in the first case of every test and in one of four others (checking them all
+Annotations, shapes included, are checked in the first case of every test and in one of eight others (checking them all
 costs as much as a third of the tests): in all cases with `HEADWISE_TEST_ANNOTATIONS=all`. Annotations that are checked
-cannot be traced by a compiler, so the files `test_transforms.py` run apart, with `HEADWISE_TEST_ANNOTATIONS=none`.
+cannot be traced by a compiler, so the files `test_transforms.py` run apart, with `HEADWISE_TEST_ANNOTATIONS=none`; so
+do the certificates, which are about numbers.
 More drawn examples: `pytest --hypothesis-profile=thorough`. `HEADWISE_TEST_DEVICE=cuda` makes tensors and modules on
 that device: see devices.py.
 """
@@ -33,8 +34,9 @@ if ANNOTATIONS != "none":
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Without the files on transforms where annotations are checked."""
-    return True if collection_path.name == "test_transforms.py" and ANNOTATIONS != "none" else None
+    """Without the files that run apart where annotations are checked."""
+    apart = collection_path.name in {"test_transforms.py", "test_conformance.py"}
+    return True if apart and ANNOTATIONS != "none" else None
 
 
 _slow_is_fine = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -67,7 +69,7 @@ def _annotations(request: pytest.FixtureRequest) -> Iterator[None]:
     """Annotations are checked in some cases, which follow from the name of the case alone."""
     case = request.node
     first = not any(case.callspec.indices.values()) if hasattr(case, "callspec") else True
-    check = ANNOTATIONS == "all" or first or zlib.crc32(case.name.encode()) % 4 == 0
+    check = ANNOTATIONS == "all" or first or zlib.crc32(case.name.encode()) % 8 == 0
     jaxtyping_config.update("jaxtyping_disable", not check)
     yield
     jaxtyping_config.update("jaxtyping_disable", False)

@@ -154,8 +154,8 @@ def quicker(line):
     return line + "".join(more for start, more in QUICKER.items() if line.startswith(start))
 
 
-# drawing takes time
-SLOW = {"seeing.md"}
+# drawing, and several runs, take time
+SLOW = {"seeing.md", "several_machines.md"}
 RUN = [name for name, text in PAGES.items() if shown(text) and name not in ELSEWHERE]
 
 

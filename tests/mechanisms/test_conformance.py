@@ -16,9 +16,6 @@ from headwise.attention.mechanisms.sinkhorn import Sinkhorn
 from headwise.testing import Subject, certify, invariants, resolve
 from headwise.testing.masks import SAMPLES
 
-# numbers are tried here; that annotations are kept to is tried everywhere else, and takes most of the time
-pytestmark = pytest.mark.usefixtures("untyped")
-
 # where a short input fills no default: a name and its build from (heads, dropout)
 SMALL = {
     "linear, hedgehog": lambda heads, dropout: Linear(Hedgehog(4)),
