@@ -5,7 +5,8 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -26,7 +27,7 @@ class Config(BaseModel):
 
 @dataclass(frozen=True)
 class FileKey:
-    """Marks a key whose value is the path of a file: the file may move, since it is known by its SHA-256.
+    """Marks a key whose value is the path of one file: the file may move, since it is known by its SHA-256.
 
     Args:
         at_start: only the first step reads it; a run goes on without it.
@@ -143,9 +144,10 @@ def to_toml(config: Config) -> str:
 
 
 def _mark(parts: Iterable[Any]) -> FileKey | None:
-    """The mark among the parts of a field's type, however deep."""
+    """The mark among the parts of a field's type: of the type itself, or of one of its alternatives."""
     for part in parts:
-        found = part if isinstance(part, FileKey) else _mark(get_args(part))
+        inside = get_args(part) if get_origin(part) in (Annotated, Union, UnionType) else ()
+        found = part if isinstance(part, FileKey) else _mark(inside)
         if found is not None:
             return found
     return None

@@ -118,21 +118,30 @@ def commented(recipe: "Recipe", values: Mapping[str, Any], output: Path, files: 
     Args:
         output: the recipe; paths that are among `files` are written as seen from it, so that both can move together.
     """
-    beside = {path: os.path.relpath(path, output.resolve().parent) for path in files}
+    from headwise.config import file_keys, value_of
+
+    # other keys are read as seen from the working folder
+    beside = {
+        key: os.path.relpath(value_of(recipe, key), output.resolve().parent)
+        for key in file_keys(recipe)
+        if value_of(recipe, key) in files
+    }
     sections = {key: value for key, value in values.items() if isinstance(value, Mapping)}
-    lines = [_line(key, value, recipe, beside) for key, value in values.items() if key not in sections]
+    lines = [_line(key, value, recipe, beside.get(key)) for key, value in values.items() if key not in sections]
     for name, section in sections.items():
         described = type(recipe).model_fields[name].description
         lines += ["", f"[{name}]" + (f"  # {described}" if described else "")]
         made = getattr(recipe, name)
-        lines += [_line(key, value, made, beside) for key, value in section.items() if value is not None]
+        lines += [
+            _line(key, value, made, beside.get(f"{name}.{key}")) for key, value in section.items() if value is not None
+        ]
     return "\n".join(lines) + "\n"
 
 
-def _line(key: str, value: Any, made: Any, beside: Mapping[str, str]) -> str:
+def _line(key: str, value: Any, made: Any, beside: str | None) -> str:
     import tomli_w
 
-    value = beside.get(value, value) if isinstance(value, str) else value
+    value = value if beside is None else beside
     description = type(made).model_fields[key].description
     if isinstance(value, tuple | list):
         # tomli_w would break a list over lines, with no place for a comment

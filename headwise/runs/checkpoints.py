@@ -132,6 +132,7 @@ class Checkpoints:
 
     def point_to_best(self, step: int, value: float | None) -> None:
         """Notes, for readers, which step is best."""
+        self._check()
         commit_file(self.folder / BEST, seal({"format": FORMAT, "step": step, "value": value}))
 
     def best_step(self, warn: Callable[[str], None]) -> int | None:
@@ -147,6 +148,7 @@ class Checkpoints:
 
     def mark_finished(self, facts: Mapping[str, Any]) -> None:
         """Notes that the run is at its end, and how it ended."""
+        self._check()
         commit_file(self.folder / FINISHED, seal({"format": FORMAT, **facts}))
 
     def finished(self) -> dict[str, Any] | None:

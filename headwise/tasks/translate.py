@@ -99,7 +99,9 @@ class Translate(Task[dict[str, Pairs]]):
         corpus = load_corpus(config.data, config.tokenizer.normalize, config.tokenizer.lowercase)
         if not corpus.train:
             raise DataError(f"{config.data.train}: no sentence pair to train on")
-        source, target = _known(given.files, config) if given.files else _trained(corpus.train, config.tokenizer)
+        source, target = (
+            _trained(corpus.train, config.tokenizer) if given.files is None else _known(given.files, config)
+        )
         parts = {"train": corpus.train, "valid": corpus.valid, "test": corpus.test}
         data = {split: _encoded(pairs, source, target, config.data) for split, pairs in parts.items()}
         notes = [f"{part}: {found}" for told in (corpus.skipped, corpus.overlaps) for part, found in told.items()]

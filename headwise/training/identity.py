@@ -31,6 +31,11 @@ def unread(task: Task[Any], recipe: Recipe) -> dict[str, Path]:
     return {name: path for name, path in named_files(recipe).items() if name not in task.assets.digests}
 
 
+def as_begun(now: Mapping[str, str], before: Mapping[str, str], recipe: Recipe) -> dict[str, str]:
+    """The digests to keep: what the first step read stays what it was, whatever its file is now."""
+    return {**now, **{name: before[name] for name in _once(recipe) if name in before}}
+
+
 def digests(task: Task[Any], recipe: Recipe, before: Mapping[str, str]) -> dict[str, str]:
     """The SHA-256 of every file of a run that goes on; those of `before` where a file of the first step is gone.
 
@@ -56,11 +61,12 @@ def changed(now: Mapping[str, str], before: Mapping[str, str], recipe: Recipe) -
 
 
 def movable(recipe: Recipe, known: Collection[str]) -> set[str]:
-    """The keys of files that may lie elsewhere than before; of those of the first step only the `known` ones."""
+    """The keys of files that may lie elsewhere than before; of those of the first step only `known` and gone ones."""
+    values = {key: (value_of(recipe, key), mark) for key, mark in file_keys(recipe).items()}
     return {
         key
-        for key, mark in file_keys(recipe).items()
-        if not mark.at_start or (digest_name(key) in known and value_of(recipe, key) is not None)
+        for key, (value, mark) in values.items()
+        if value is not None and (not mark.at_start or digest_name(key) in known or not resolve(value).exists())
     }
 
 

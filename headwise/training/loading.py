@@ -100,12 +100,11 @@ def _recipe_and_data(saved: Saved) -> tuple[Recipe, Mapping[str, str]]:
 
 
 def _digests_of_state(run: Path) -> Mapping[str, str]:
-    """The same of a run whose published model does not say it, as older ones, from its newest checkpoint."""
-    for entry in Checkpoints(run).entries()[:1]:
+    """The same of a run whose published model does not say it, as older ones, from its newest intact checkpoint."""
+    for entry in Checkpoints(run).entries():
         try:
             return Trainer.read(Saved(entry.path, {}, {TRAINER: read_file(entry.path, TRAINER)}, {})).data
         except CheckpointError:
-            # there is nothing to compare with
             continue
     return {}
 

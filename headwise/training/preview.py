@@ -23,13 +23,15 @@ _MIB = 1 << 20
 
 
 def check_trainable(recipe: Recipe) -> None:
-    """Reads the data of a recipe and makes what training begins with; nothing is kept.
+    """Reads the data of a recipe and makes what training begins with.
+
+    Nothing is kept but what the `prepare` of a task without `prepare_with` keeps.
 
     Raises: as `train`, for the recipe and its data.
     """
     with isolated(recipe.seed), TemporaryDirectory(prefix="headwise-") as scratch:
         kind = registry.task_type(recipe.task)
-        Session(kind(recipe, kind.prepare_with(recipe, Given(scratch=Path(scratch)))), recipe)
+        Session(kind(recipe, kind.prepare_with(recipe, Given(scratch=Path(scratch)))), recipe).begin()
 
 
 def preview(recipe: Recipe, run: Path) -> Iterator[str]:

@@ -13,7 +13,7 @@ from headwise.runs.migration import migrated
 from headwise.runs.publish import CONFIG, OWN_FILES
 from headwise.runs.reading import Saved
 from headwise.tasks.task import Given, Task
-from headwise.training.identity import changed, digest_name, digests, movable
+from headwise.training.identity import as_begun, changed, digest_name, digests, movable
 from headwise.training.numerics import settled
 from headwise.training.recipe import MAY_CHANGE, Recipe, differences, parse_recipe
 from headwise.training.session import Trainer
@@ -119,17 +119,18 @@ def _refuse_other_schedule(run: Path, old: Recipe, new: Recipe) -> None:
 
 def check_data(
     task: Task[Any], recipe: Recipe, before: Mapping[str, str], allow: bool, note: Callable[[str], None]
-) -> dict[str, str]:
-    """The SHA-256 of the files as they are now. Raises: DataError where they have changed and may not."""
+) -> tuple[dict[str, str], bool]:
+    """The SHA-256 of the run's files, and whether they have changed. Raises: DataError where they may not."""
     now = digests(task, recipe, before)
-    if names := changed(now, before, recipe):
+    names = changed(now, before, recipe)
+    if names:
         told = f"the data has changed since this run began: {', '.join(names)}"
         if not allow:
             raise DataError(
                 f"{told}; restore the files, or resume with --allow-data-change (in Python allow_data_change=True)"
             )
         note(f"{told}; resuming anyway")
-    return now
+    return as_begun(now, before, recipe), bool(names)
 
 
 def own_files(saved: Saved) -> dict[str, bytes]:
@@ -146,8 +147,8 @@ def as_learned(task: Task[Any], saved: Saved, allow: bool, note: Callable[[str],
         return task
     if not allow:
         raise CheckpointError(
-            f"{saved.folder / names[0]}: is not what the task makes of its data now; "
-            "the model was trained with the file in the checkpoint"
+            f"{saved.folder / names[0]}: is not what the task makes of its data now; the model was trained with the "
+            "file in the checkpoint, which --allow-data-change goes on with (in Python allow_data_change=True)"
         )
     kind = type(task)
     assets = kind.prepare_with(task.config, Given(own_files(saved)))

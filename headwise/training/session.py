@@ -119,11 +119,12 @@ class Session:
             files[STREAM] = TensorFile(carried, {})
         return {**files, TRAINER: canonical(self._trainer().model_dump(mode="json"))}
 
-    def restore(self, saved: Saved, digests: Mapping[str, str]) -> None:
-        """Continues exactly where `files` was called; with other files than then, at the beginning of the next pass.
+    def restore(self, saved: Saved, digests: Mapping[str, str], *, anew: bool = False) -> None:
+        """Continues exactly where `files` was called.
 
         Args:
-            digests: SHA-256 of the files as they are now.
+            digests: SHA-256 of the run's files.
+            anew: the files are others than then: continues at the beginning of the next pass over them.
 
         Raises: CheckpointError naming the file that does not fit.
         """
@@ -135,7 +136,7 @@ class Session:
         self.progress = trainer.progress
         carried = saved.tensors.get(STREAM, ({}, {}))[0]
         sampler, self.digests = trainer.sampler, dict(digests)
-        if sampler.get("position") and _changed(digests, trainer.data, "train", "train_target"):
+        if anew and sampler.get("position"):
             sampler, carried = {**sampler, "epoch": sampler.get("epoch", 0) + 1, "position": 0}, {}
         try:
             self.source.restore(sampler, {name: tensor.to(self.device) for name, tensor in carried.items()})
@@ -159,10 +160,6 @@ class Session:
         if source is None:
             raise DataError("there is no example to train on")
         return source
-
-
-def _changed(now: Mapping[str, str], before: Mapping[str, str], *names: str) -> bool:
-    return any(now.get(name) != before.get(name) for name in names)
 
 
 def machine(device: torch.device) -> dict[str, Any]:

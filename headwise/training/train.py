@@ -209,10 +209,10 @@ def _session(task: Task[Any], recipe: Recipe, saved: Saved | None, allowed: Mapp
     if saved is None:
         return Session(task, recipe)
     trainer = Trainer.read(saved)
-    now = check_data(task, recipe, trainer.data, allowed["data"], log.note)
+    digests, anew = check_data(task, recipe, trainer.data, allowed["data"], log.note)
     session = Session(as_learned(task, saved, allowed["data"], log.note), recipe)
     here = machine(session.device)
     if trainer.machine != here:
         log.note(f"not bit-exact from here: the run began on {trainer.machine}, this is {here}")
-    session.restore(saved, now)
+    session.restore(saved, digests, anew=anew)
     return session

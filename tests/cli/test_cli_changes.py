@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from test_cli_tasks import TAGGED, TEXT
 
+from headwise.config import Config, DataFile, file_keys
 from headwise.data import plain
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.commits import MANIFEST, commit_folder, remove_folder, seal
@@ -86,7 +87,8 @@ def test_word_vectors_move_and_go_but_do_not_change(headwise, folder):
     assert "vectors.source was " in err
 
 
-def test_vectors_of_a_run_that_kept_no_digest_of_them(headwise, folder):
+@pytest.mark.parametrize("gone", [False, True])
+def test_vectors_of_a_run_that_kept_no_digest_of_them(headwise, folder, gone):
     given = ["train", "pairs.toml", "--run", "run", "vectors.source=vectors.txt"]
     assert headwise(*given)[0] == 0
     newest = Checkpoints(folder / "run").entries()[0].path
@@ -96,8 +98,12 @@ def test_vectors_of_a_run_that_kept_no_digest_of_them(headwise, folder):
     remove_folder(newest)
     facts = {"format": 2, "kind": "checkpoint", "step": 2}
     commit_folder(newest, {**saved, "trainer.json": json.dumps(trainer).encode()}, facts)
-    assert headwise(*given, "training.max_steps=4")[0] == 0
-    assert "vectors.source" in read_folder(Checkpoints(folder / "run").entries()[0].path).json("trainer.json")["data"]
+    if gone:
+        (folder / "vectors.txt").unlink()
+    code, _, err = headwise(*given, "training.max_steps=4")
+    assert code == 0, err
+    noted = read_folder(Checkpoints(folder / "run").entries()[0].path).json("trainer.json")["data"]
+    assert ("vectors.source" in noted) != gone
 
 
 @pytest.mark.parametrize(
@@ -296,8 +302,7 @@ def test_a_terminated_command_leaves_no_temporary_file(tmp_path):
 def test_a_marked_key_of_ones_own_moves(folder):
     from test_cli_tasks import OUTSIDE
 
-    outside = textwrap.dedent(OUTSIDE).replace("import Config\n", "import Config, DataFile\n")
-    (folder / "summing_marked.py").write_text(outside.replace("train: str", "train: DataFile"))
+    (folder / "summing_marked.py").write_text(textwrap.dedent(OUTSIDE))
     (folder / "sums.txt").write_text("".join(f"{n % 5} {n % 7}\n" for n in range(40)))
     recipe = {"task": "summing_marked:Summing", "train": "sums.txt", "training": {"max_steps": 2, "monitor": "mse"}}
     train(recipe, "run")
@@ -306,3 +311,34 @@ def test_a_marked_key_of_ones_own_moves(folder):
     assert train(longer, "run").steps == 3
     saved = read_folder(Checkpoints(folder / "run").entries()[0].path)
     assert list(saved.json("trainer.json")["data"]) == ["train"]
+
+
+def test_an_unmarked_key_of_ones_own_is_written_as_it_is_read(headwise, folder, monkeypatch):
+    from test_cli_tasks import OUTSIDE
+
+    monkeypatch.syspath_prepend(folder)
+    (folder / "summing_unmarked.py").write_text(textwrap.dedent(OUTSIDE).replace("train: DataFile", "train: str"))
+    (folder / "sums.txt").write_text("".join(f"{n % 5} {n % 7}\n" for n in range(40)))
+    (folder / "sub").mkdir()
+    task, settings = "summing_unmarked:Summing", ("training.max_steps=2", "training.monitor=mse")
+    code, _, err = headwise("init", task, "--data", "sums.txt", *settings, "--output", "sub/my.toml")
+    assert code == 0, err
+    code, _, err = headwise("train", "sub/my.toml", "--run", "run")
+    assert code == 0, err
+
+
+def test_another_file_to_validate_is_another_recipe(headwise, folder):
+    assert headwise("train", "pairs.toml", "--run", "run")[0] == 0
+    shutil.copy("pairs.tsv", "held.tsv")
+    given = ["train", "pairs.toml", "--run", "run", "data.valid=held.tsv", "training.max_steps=3"]
+    code, _, err = headwise(*given, "--allow-data-change")
+    assert code == 2
+    assert "data.valid was" in err
+
+
+def test_a_list_of_files_is_not_one_file():
+    class Many(Config):
+        train: list[DataFile]
+        valid: DataFile | None = None
+
+    assert list(file_keys(Many(train=["a"]))) == ["valid"]

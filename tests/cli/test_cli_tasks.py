@@ -29,14 +29,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from headwise.config import Config
+from headwise.config import Config, DataFile
 from headwise.data.sources import shuffled
 from headwise.predictors.predictor import Predictor
 from headwise.tasks.task import Assets, Metric, Task
 
 
 class Sums(Config):
-    train: str
+    train: DataFile
 
 
 @dataclass
