@@ -88,7 +88,7 @@ def _refuse_oversized(cost: np.ndarray, max_tokens: int, count: str, lines: Sequ
     side = "target tokens" if count == "target" else "tokens on its longer side"
     raise DataError(
         f"{place} has {cost[worst]:,} {side}, more than the budget of a batch ({max_tokens:,}); "
-        f"raise the budget or lower the longest length that is kept"
+        "raise the budget (training.batch_tokens) or lower the longest length that is kept"
     )
 
 

@@ -1,10 +1,11 @@
 """Settings fitted to a data set, for the first recipe written for it: what each kind of data suggests."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from headwise.config import build
 from headwise.data.corpus import DataConfig, read_part, resolve
 from headwise.data.readers import Pair
 from headwise.data.splits import split_by, split_pairs
-from headwise.data.tagged import Tagged, TaggedConfig, read_tagged
+from headwise.data.tagged import TaggedConfig, read_tagged
 from headwise.data.text import script_counts
 from headwise.errors import DataError
 
@@ -31,6 +32,8 @@ _SIZES = (
     (math.inf, 32000, 512, 2048, 8, 6, 0.1),
 )
 _WORDS_UP_TO = 3_000
+# as the tokenizer splits: punctuation, signs and combining marks stand alone
+_WORDS = re.compile(r"\w+|[^\w\s]")
 # parts to hold out, the first that leaves none empty
 _SHARES = (0.05, 0.1, 0.2, 0.3)
 # models at least as wide learn more slowly, with a longer warm-up
@@ -80,7 +83,7 @@ def suggest_for_pairs(data: Mapping[str, Any]) -> Suggestion:
     held_out = _held_out(data, lambda valid, test: split_pairs(pairs, valid, test, config.split_seed))
     values = {
         "label_smoothing": 0.1,
-        "data": {**data, **found["data"], **held_out},
+        "data": {**held_out, **data, **found["data"]},
         "tokenizer": found["tokenizer"],
         "model": {"kind": "transformer", **model, "encoder_layers": layers, "decoder_layers": layers, "norm": "pre"},
         "training": {
@@ -92,7 +95,10 @@ def suggest_for_pairs(data: Mapping[str, Any]) -> Suggestion:
             "precision": "fp32",
         },
     }
-    timed = {"tokenizer.vocab_size": min(4000, found["tokenizer"]["vocab_size"])} if len(pairs) <= _FEW else {}
+    # no pair that is kept may be longer than a batch
+    timed = {"training.batch_tokens": max(1024, *(limit + 1 for limit in found["data"].values()))}
+    if len(pairs) <= _FEW:
+        timed["tokenizer.vocab_size"] = min(4000, found["tokenizer"]["vocab_size"])
     sizes = tuple(Size({**_TRANSLATOR, **timed, **_widths(*size[:4])}, size[4]) for size in _TRANSLATORS)
     return Suggestion(values, f"Translation, fitted to the {len(pairs):,} pairs", sizes, _DROPOUTS)
 
@@ -103,7 +109,6 @@ _FEW = 40_000
 _TRANSLATOR = {
     "model.attention_dropout": 0.0,
     "model.activation_dropout": 0.0,
-    "training.batch_tokens": 1024,
     "training.budget": "target",
     "training.max_epochs": 60,
     "training.patience": 0,
@@ -146,13 +151,15 @@ def suggest_for_tagged(data: Mapping[str, Any]) -> Suggestion:
     """
     config = build(TaggedConfig, data, "data")
     sentences = read_tagged(resolve(config.train), config)
-    held_out = _held_out(data, partial(_split_tagged, sentences, config.split_seed))
+    held_out = _held_out(
+        data, lambda *parts: split_by(sentences, lambda one: one.text, parts, config.split_seed, "sentences")
+    )
     words = Counter(word for sentence in sentences for word in sentence.words)
     longest = max(len(sentence.words) for sentence in sentences)
     room = 1000 * math.ceil((len(words) + 4) / 1000)
     values = {
         "label_smoothing": 0.1,
-        "data": {**data, **held_out, "max_len": max(256, longest)},
+        "data": {**held_out, **data, "max_len": max(256, longest)},
         "tokenizer": {"kind": "bpe", "vocab_size": min(8000, room)},
         "spelling": {"longest": 4, "vocab_size": 12_000, "min_frequency": 2 if len(words) > 2000 else 1},
         "pooling": {"kind": "mean", "place": "before"},
@@ -189,7 +196,7 @@ def suggest_for_text(data: Mapping[str, Any]) -> Suggestion:
     chars = found["train"].chars
     values = {
         "length": 128 if chars > 20_000 else 32,
-        "data": {**data, **held_out},
+        "data": {**held_out, **data},
         "tokenizer": {"kind": "bpe", "vocab_size": 1024 if chars < 5e6 else 4096 if chars < 5e7 else 8192},
         "model": {
             "d_model": 128,
@@ -228,10 +235,6 @@ def _held_out(data: Mapping[str, Any], split: Callable[[float, float], object]) 
     return {f"{part}_fraction": 0.0 for part in parts}
 
 
-def _split_tagged(sentences: list[Tagged], seed: int, valid: float, test: float) -> object:
-    return split_by(sentences, lambda sentence: sentence.text, (valid, test), seed, "sentences")
-
-
 def suggest(pairs: Sequence[Pair]) -> dict[str, dict[str, Any]]:
     """Settings by section (tokenizer, data, model, training) for a Transformer on these pairs; a place to start.
 
@@ -250,8 +253,8 @@ def suggest(pairs: Sequence[Pair]) -> dict[str, dict[str, Any]]:
     spaced = not _UNSPACED.intersection([*source[:1], *target[:1]])
     pieces, d_model, d_ff, num_heads, num_layers, dropout = next(row[1:] for row in _SIZES if len(pairs) <= row[0])
     word = spaced and len(pairs) <= _WORDS_UP_TO
-    unit = "words" if spaced else "characters"
-    lengths = np.array([(_size(pair.source, unit), _size(pair.target, unit)) for pair in pairs])
+    cut = _WORDS.findall if spaced else list
+    lengths = np.array([(len(cut(pair.source)), len(cut(pair.target))) for pair in pairs])
     limits = [_limit(lengths[:, side], 1.0 if word or not spaced else 2.0) for side in (0, 1)]
     return {
         "tokenizer": {
@@ -277,10 +280,6 @@ def suggest(pairs: Sequence[Pair]) -> dict[str, dict[str, Any]]:
 def _scripts(texts: Sequence[str]) -> list[str]:
     """The scripts of the first texts, most frequent first."""
     return list(script_counts(Counter("".join(texts[:_SCRIPT_SAMPLE]))))
-
-
-def _size(text: str, unit: str) -> int:
-    return len(text) if unit == "characters" else len(text.split())
 
 
 def _limit(sizes: np.ndarray, tokens_per_unit: float) -> int:

@@ -71,7 +71,9 @@ def examples(folder: str | os.PathLike[str], split: str = "test", data: Mapping[
         recipe = read_recipe(values)
     found = registry.task_type(recipe.task).examples(recipe, split)
     if not found:
-        raise DataError(f"{path}: the recipe has no {split} part; name a file of examples")
+        raise DataError(
+            f"{path}: the recipe has no {split} part; name a file of examples (--data FILE) or another part (--split)"
+        )
     of_recipe = {name: digest for name, digest in before.items() if name not in (data or {})}
     for note in _changes(recipe, split, of_recipe):
         warned(note)

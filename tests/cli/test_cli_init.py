@@ -145,3 +145,25 @@ def test_names_of_run_folders_that_are_cut_stay_different():
     assert len(set(paths)) == 3
     assert paths[0].startswith("r,data.train=a_b.tsv,")
     assert all("/" not in path and len(path) < 120 for path in paths)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "minutes"),
+    [
+        ("\U0001f600\u200d\U0001f469 ", "e\u0301\u0301a\u0300 ", ()),
+        ("we go on and on ", "on va ", ("--minutes", "0.1")),
+    ],
+    ids=["joiners and marks", "long lines"],
+)
+def test_init_keeps_what_its_data_holds(headwise, folder, source, target, minutes):
+    times = 200 if minutes else 3
+    lines = [f"{source * (times + n % 3)}\t{target * (times + n % 4)}\n" for n in range(12)]
+    (folder / "odd.tsv").write_text("".join(lines), encoding="utf-8")
+    code, _, err = headwise(
+        "init", "translate", "--data", "odd.tsv", *minutes, *SMALL["translate"], "--output", "o.toml"
+    )
+    assert code == 0, err
+    written = tomllib.loads((folder / "o.toml").read_text())
+    assert written["training"]["batch_tokens"] > max(
+        written["data"][f"max_{side}_len"] for side in ("source", "target")
+    )
