@@ -24,6 +24,7 @@ def init(
     settings: Annotated[list[str] | None, typer.Argument(help="Settings such as model.num_heads=8.")] = None,
     data: Annotated[Path, typer.Option(help="File to train on.")] = ...,  # type: ignore[assignment]
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
+    edges: Annotated[Path | None, typer.Option(help="List of edges, where --data holds the nodes of a graph.")] = None,
     valid: Annotated[
         Path | None, typer.Option(help="File to validate on; default: a part of --data is held out.")
     ] = None,
@@ -43,7 +44,7 @@ def init(
     kind = registry.task_type(task)
     if output.exists() and not force:
         raise ConfigError(f"{output} is there already; give another --output, or --force to replace it")
-    files = {"data": data, "target_data": target_data, "valid": valid, "test": test}
+    files = {"data": data, "target_data": target_data, "edges": edges, "valid": valid, "test": test}
     given = {name: None if path is None else str(path.resolve()) for name, path in files.items()}
     options = {"columns": columns, "source_key": source_key, "target_key": target_key}
     keys = data_keys(kind, task, {**given, **options})

@@ -1,7 +1,7 @@
 """Where a model looked: its attention while it read one input and wrote one output, as numbers, table and pictures."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -55,11 +55,13 @@ class Explanation:
 
     Args:
         layers: by their names in the model, from the first to the last.
+        draw: makes the picture of a layer, or of all if None, in place of a map; it gets what `page` gets.
     """
 
     source: str
     output: str
     layers: dict[str, Layer]
+    draw: Callable[["Explanation", str | int | None, Heads], Drawing] | None = None
 
     @property
     def row_error(self) -> float:
@@ -123,6 +125,8 @@ class Explanation:
 
     def page(self, layer: str | int | None = None, heads: Heads = None) -> Drawing:
         """One picture: a layer as a large map, and below it every head of every layer of its kind as a small one."""
+        if self.draw is not None:
+            return self.draw(self, layer, heads)
         # matplotlib is imported where something is drawn
         from headwise.explain.pages import page
 

@@ -152,7 +152,7 @@ class Tagger(Predictor[Tagged, list[str], Tagged]):
         scores |= {"accuracy_seen": _mean(right[seen]), "accuracy_unseen": _mean(right[~seen])}
         scores["unseen"] = float(1 - seen.mean())
         scores["baseline"] = _mean(np.array([a == b for a, b in zip(guesses, gold, strict=True)]))
-        scores["macro_f1"], scores["per_tag"] = _by_tag(said, gold)
+        scores["macro_f1"], scores["per_tag"] = by_tag(said, gold)
         return scores
 
     def _tagged(self, item: Tagged | str) -> Tagged:
@@ -203,7 +203,7 @@ def _mean(right: np.ndarray) -> float:
     return float(right.mean()) if len(right) else float("nan")
 
 
-def _by_tag(said: Sequence[str], gold: Sequence[str]) -> tuple[float, str]:
+def by_tag(said: Sequence[str], gold: Sequence[str]) -> tuple[float, str]:
     """Macro-F1, and the F1 of each tag with its count, the most frequent first."""
     predicted, wanted = Counter(said), Counter(gold)
     right = Counter(tag for tag, other in zip(said, gold, strict=True) if tag == other)

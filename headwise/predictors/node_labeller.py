@@ -1,0 +1,152 @@
+"""A trained classifier of the nodes of one graph: labels nodes by name, and scores itself on labelled ones."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headwise.data.graph_archives import read_archive
+from headwise.data.graph_files import read_ids
+from headwise.data.graphs import Graph, GraphConfig, LabelledNode
+from headwise.errors import ConfigError, DataError, unknown
+from headwise.explain.explanation import Explanation, Layer
+from headwise.explain.neighbours import Neighbourhood
+from headwise.labels import visible
+from headwise.models.graph_encoders import GraphEncoder
+from headwise.predictors import looking
+from headwise.predictors.graph_inputs import GraphInput, graph_input
+from headwise.predictors.predictor import Form, Predictor
+from headwise.predictors.tagger import by_tag
+
+# neighbours that a picture has room for
+_SHOWN = 24
+
+
+class Label(NamedTuple):
+    """The likeliest label of a node, and its probability."""
+
+    label: str
+    probability: float
+
+
+class NodeLabeller(Predictor[str, Label, LabelledNode]):
+    """A model with the graph that it was trained on.
+
+    Args:
+        model: in `eval()` while it labels.
+        labels: by their numbers, each with its nodes in training.
+        data: how files are read, and whether a node hears of itself.
+    """
+
+    def __init__(self, model: GraphEncoder, graph: Graph, labels: Mapping[str, int], data: GraphConfig):
+        self.model, self.graph, self.data = model, graph, data
+        self.labels, self.counts = list(labels), dict(labels)
+        self.number = {name: place for place, name in enumerate(graph.ids)}
+        self.input = graph_input(graph, data.self_loops)
+
+    def parse(self, text: str) -> str:
+        """The name of a node. Raises: ConfigError with the nearest one if there is none of this name."""
+        name = text.strip()
+        self._place(name)
+        return name
+
+    def read(self, path: Path) -> Iterator[str]:
+        """The nodes of a file: the id column of a table, a name a line, or all nodes of an archive of graphs."""
+        found = read_archive(path).ids if path.suffix == ".npz" else read_ids(path, self.data.columns())
+        return map(self.parse, found)
+
+    @torch.inference_mode()
+    def odds(self) -> Float[Tensor, "nodes labels"]:
+        """The probability of each label for each node: one pass over the whole graph."""
+        return torch.softmax(self._logits(), -1)
+
+    def predict(self, items: Sequence[str] | str, options: Any = None) -> list[Label]:
+        """The label of each node, in their order; one pass over the graph for all of them. `options` are none."""
+        places = [self._place(name) for name in ([items] if isinstance(items, str) else items)]
+        best, label = self.odds()[places].max(-1)
+        return [Label(self.labels[number], odds) for number, odds in zip(label.tolist(), best.tolist(), strict=True)]
+
+    def write(self, item: str, output: Label, form: Form, options: Any = None) -> list[str]:
+        """`node TAB label TAB probability`, or a line of JSON."""
+        if form == "text":
+            return [f"{visible(item)}\t{visible(output.label)}\t{output.probability:.3f}"]
+        fields = {"node": item, "label": output.label, "probability": round(output.probability, 6)}
+        return [json.dumps(fields, ensure_ascii=False)]
+
+    def evaluate(self, examples: Sequence[LabelledNode], *, options: Any = None) -> dict[str, float | str]:
+        """Accuracy and macro-F1. `baseline` gives every node the most frequent label of training.
+
+        `per_label` is the F1 of each label with how often it occurs.
+
+        Raises: DataError for no nodes, or a node that the graph of the run has not.
+        """
+        if not examples:
+            raise DataError("there is nothing to score: no nodes")
+        for item in examples:
+            if item.node not in self.number:
+                raise DataError(f"line {item.line}: node '{item.node}' is not in the graph of this run; remove it")
+        said = [found.label for found in self.predict([item.node for item in examples])]
+        gold = [item.label for item in examples]
+        right = np.mean([one == two for one, two in zip(said, gold, strict=True)])
+        usual = max(self.labels, key=lambda label: self.counts[label])
+        macro, each = by_tag(said, gold)
+        baseline = gold.count(usual) / len(gold)
+        return {"accuracy": float(right), "macro_f1": macro, "baseline": baseline, "per_label": each}
+
+    def explain(self, item: str, target: str | None = None) -> Explanation:
+        """The attention of every layer from one node to those it hears of, the weakest of very many as one."""
+        if target is not None:
+            raise ConfigError("the label of a node cannot be given here; leave the target out")
+        place = self._place(item)
+        pairs = self.input.mask.pairs()
+        assert pairs is not None
+        keys = pairs.key[pairs.query == place].tolist()
+        if not keys:
+            raise ConfigError(f"node '{item}' hears of no node, not even itself; there is nothing to look at")
+        moved = self._moved()
+        trace = looking.traced(self.model, moved.features, moved.mask)
+        with torch.no_grad():
+            # only the row of this node is computed
+            rows = {name: trace[name].weights(queries=slice(place, place + 1)) for name in trace.names()}
+        weights = {name: row[0, :, 0].double().cpu().numpy()[:, keys] for name, row in rows.items()}
+        order = np.argsort(-sum(row.mean(0) for row in weights.values()), kind="stable")
+        shown, others = order[:_SHOWN], order[_SHOWN:]
+        said = self.odds().argmax(-1)
+        names = [self.graph.ids[keys[number]] for number in shown]
+        labels = [self.labels[int(said[keys[number]])] for number in shown]
+        more = [f"{len(others):,} others"] if len(others) else []
+        layers = {
+            name: Layer(_gathered(row, shown, others), [item], [*names, *more], "self") for name, row in weights.items()
+        }
+        (found,) = self.predict([item])
+        output = f"{found.label} ({found.probability:.2f})"
+        return Explanation(item, output, layers, Neighbourhood(item, found.label, [*labels, *([""] if more else [])]))
+
+    def _logits(self) -> Tensor:
+        moved = self._moved()
+        was_training = self.model.training
+        self.model.eval()
+        try:
+            logits: Tensor = self.model(moved.features, moved.mask)
+            return logits
+        finally:
+            self.model.train(was_training)
+
+    def _moved(self) -> GraphInput:
+        return self.input.to(next(self.model.parameters()).device)
+
+    def _place(self, name: str) -> int:
+        if name not in self.number:
+            raise ConfigError(unknown("node", name, self.graph.ids[:10_000]))
+        return self.number[name]
+
+
+def _gathered(row: np.ndarray, shown: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Weights (heads, 1, keys) of the keys that are shown, and of all others as one."""
+    parts = [row[:, shown]] + ([row[:, others].sum(1, keepdims=True)] if len(others) else [])
+    return np.concatenate(parts, axis=1)[:, None]
