@@ -36,6 +36,7 @@ SMALL = "model.d_model=8 model.d_ff=16 training.max_steps=3"
 QUICKER = {
     "headwise init translate": f" {SMALL} model.num_heads=2 decoding.max_len=5",
     "headwise init tag": " training.max_steps=3",
+    "headwise init node-classify": " training.max_epochs=3",
     "headwise check": " --quick --only empty",
 }
 
@@ -127,6 +128,8 @@ def here(tiny, tmp_path, monkeypatch, untyped):
     for side, names in enumerate((("x.en", "source.txt"), ("x.fr", "target.txt"))):
         for name in names:
             Path(name).write_text("".join(line.rstrip("\n").split("\t")[side] + "\n" for line in pairs))
+    Path("nodes.csv").write_text("id,f,label\n" + "".join(f"n{n},{n},{n % 2}\n" for n in range(30)))
+    Path("edges.csv").write_text("".join(f"n{n},n{(n + 2) % 30}\n" for n in range(30)))
     Path("links.txt").write_text("0-0 1-1\n" * len(pairs))
     for name in ("words.conllu", "train.conllu", "dev.conllu"):
         Path(name).write_text("1\tI\t_\tPRON\tPRP\t_\t_\t_\t_\t_\n2\tgo\t_\tVERB\tVBP\t_\t_\t_\t_\t_\n\n" * 9)

@@ -93,7 +93,9 @@ def fitted(
 
     if minutes is not None and not minutes > 0:
         raise ConfigError(f"--minutes ({minutes:g}) must be above 0")
-    suggestion = kind.suggest(keys)
+    # data is read as it will be for training: an option may decide whether it can be
+    of_data = [setting for setting in settings if setting.startswith("data.")]
+    suggestion = kind.suggest(override({"data": dict(keys)}, of_data)["data"])
     suggestion = replace(suggestion, values={"task": task, "seed": 0, **suggestion.values})
     heading = f"{suggestion.about} of {Path(keys['train']).name}"
     if minutes is None:

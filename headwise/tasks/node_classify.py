@@ -22,7 +22,7 @@ from headwise.data.suggestions import Suggestion
 from headwise.data.words import NO_TAG
 from headwise.errors import CheckpointError, DataError
 from headwise.models.graph_encoders import GraphEncoder, GraphEncoderConfig
-from headwise.predictors.graph_inputs import GraphInput, graph_input, num_features
+from headwise.predictors.graph_inputs import SPARSE, GraphInput, graph_input, num_features
 from headwise.predictors.node_labeller import NodeLabeller
 from headwise.predictors.tagger import count_scores, counted
 from headwise.tasks.task import Assets, Metric, Stats, Task
@@ -98,8 +98,12 @@ class NodeClassify(Task[Splits]):
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
         found = read_graph(build(GraphConfig, data, "data"))
+        features = found.graph.features
+        # words that occur are counts of one kind, other numbers have units of their own
+        counts = len(features.value) < SPARSE * len(found.graph.ids) * features.width and (features.value >= 0).all()
+        scale = "rows" if counts else "columns" if features.width else "none"
         values = {
-            "data": {**data, "scale": "rows" if (found.graph.features.value >= 0).all() else "columns"},
+            "data": {"scale": scale, **data},
             "model": {"kind": "attention", "d_model": 64, "num_heads": 8, "num_layers": 2, "dropout": 0.6},
             "training": {
                 "optimizer": "adam",

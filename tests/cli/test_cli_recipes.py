@@ -7,6 +7,7 @@ from headwise.training.recipe import read_recipe
 
 NAMES = [
     "bahdanau-fra-eng",
+    "cora",
     "ewt-upos",
     "multi30k-base",
     "multi30k-tiny",

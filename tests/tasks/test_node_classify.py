@@ -168,9 +168,10 @@ def test_predictor_reads_nodes_and_knows_no_others(make, files, tmp_path):
     with pytest.raises(ConfigError, match=r"unknown node 'l99'; did you mean 'l9'\?"):
         labeller.parse("l99")
     (tmp_path / "held.csv").write_text("id,label\nnobody,left\n")
+    other = make(data=data(files)).config.data.model_copy(update={"test": str(tmp_path / "held.csv")})
+    held = NodeClassify.examples(task.config.model_copy(update={"data": other}), "test")
     with pytest.raises(DataError, match="line 2: node 'nobody' is not in the graph of this run"):
-        labeller.evaluate(NodeClassify.examples(make(data=data(files) | {"test": None}).config.model_copy(
-            update={"data": task.config.data.model_copy(update={"test": str(tmp_path / "held.csv")})}), "test"))  # fmt: skip
+        labeller.evaluate(held)
     with pytest.raises(DataError, match="there is nothing to score: no nodes"):
         labeller.evaluate([])
     (line,) = labeller.write("l1", labeller.predict("l1")[0], "json")
