@@ -1,0 +1,165 @@
+"""Molecules with a number each: options, reading from tables, and what a model is told of atoms and bonds."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float, Int
+from pydantic import Field
+
+from headwise.config import Config, DataFile
+from headwise.data.bad_lines import BadLine, BadLines, BadRule
+from headwise.data.files import MAX_LINE_BYTES, require_file
+from headwise.data.graph_files import scan_rows
+from headwise.data.smiles import AROMATIC, Molecule, SmilesError, parse_smiles
+from headwise.errors import DataError, unknown
+
+# elements that have a column of their own; all others share one
+_ELEMENTS = ("C", "N", "O", "F", "P", "S", "Cl", "Br", "I", "B", "Si", "H")
+_NEIGHBOURS, _HYDROGENS = 5, 4
+_ORDERS = (1.0, 2.0, 3.0, AROMATIC)
+# columns of the features of an atom
+NUM_FEATURES = len(_ELEMENTS) + 1 + _NEIGHBOURS + 1 + _HYDROGENS + 1 + len(_ORDERS) + 3
+
+
+class MoleculesConfig(Config):
+    """Which molecules to read, and how."""
+
+    train: DataFile = Field(description="table of molecules (CSV or TSV with a heading), one a line, as SMILES")
+    valid: DataFile | None = Field(None, description="validation file; without it a part of train is held out")
+    test: DataFile | None = Field(None, description="test file; without it a part of train is held out")
+    smiles_column: str = Field("smiles", description="column of the molecules")
+    target_column: str = Field("target", description="column of the numbers to predict")
+    bad_lines: BadRule = Field("stop", description="a molecule or a number that cannot be read: stop, or skip it")
+    valid_fraction: float = Field(0.1, ge=0, lt=1, description="part of train's molecules held out to validate")
+    test_fraction: float = Field(0.1, ge=0, lt=1, description="part of train's molecules held out to test")
+    split_seed: int = Field(0, description="another seed gives another split")
+    max_line_bytes: int = Field(MAX_LINE_BYTES, ge=1, description="longer lines are refused")
+
+
+@dataclass(frozen=True, slots=True)
+class Compound:
+    """A molecule, the string it was read from, its number where one is known, and the line (from 1) it stands in."""
+
+    smiles: str
+    molecule: Molecule
+    target: float | None
+    line: int
+
+
+def read_compounds(path: Path, config: MoleculesConfig) -> tuple[list[Compound], BadLines]:
+    """The molecules of a table with their numbers, and its bad lines. Raises: DataError naming file and line."""
+    require_file(path)
+    bad = BadLines()
+    found = list(bad.good(_scan(path, config, required=True)))
+    if config.bad_lines == "stop" and bad.total:
+        raise next(line for kept in bad.first.values() for line in kept)
+    if not found:
+        raise DataError(f"{path}: no molecules in it")
+    return found, bad
+
+
+def read_strings(path: Path, config: MoleculesConfig) -> Iterator[Compound]:
+    """The molecules of a file to predict for: a table with their column, or one string a line without a heading.
+
+    Raises: DataError naming file and line.
+    """
+    for item in _scan(path, config, required=False):
+        if isinstance(item, BadLine):
+            raise item
+        yield item
+
+
+def compound(smiles: str) -> Compound:
+    """The molecule of a string by itself. Raises: SmilesError."""
+    return Compound(smiles.strip(), parse_smiles(smiles), None, 1)
+
+
+def odd(compounds: Sequence[Compound]) -> list[str]:
+    """What is odd about molecules, to be told."""
+    stereo = sum(item.molecule.stereo for item in compounds)
+    notes = [f"{stereo:,} molecules have marks of stereochemistry, which are not read"] if stereo else []
+    again = len(compounds) - len({item.smiles for item in compounds})
+    notes += [f"{again:,} molecules are given again; those of one string stay in one part"] if again else []
+    parts = sum("." in item.smiles for item in compounds)
+    return notes + ([f"{parts:,} molecules are of several parts (.)"] if parts else [])
+
+
+def atom_features(molecule: Molecule) -> Float[np.ndarray, "atoms features"]:
+    """What a model is told of each atom.
+
+    Columns of 0 or 1: the element, the atoms next to it (0 to 5), the hydrogens (0 to 4), aromatic, in a ring; then the
+    bonds of order 1, 2, 3 and 1.5 that it has, and its charge.
+
+    >>> atom_features(parse_smiles("C=O")).shape == (2, NUM_FEATURES)
+    True
+    """
+    bonds: list[list[float]] = [[] for _ in molecule.atoms]
+    ringed = set()
+    for bond in molecule.bonds:
+        for end in (bond.first, bond.second):
+            bonds[end].append(bond.order)
+            ringed |= {end} if bond.in_ring else set()
+    rows = []
+    for number, atom in enumerate(molecule.atoms):
+        orders = Counter(bonds[number])
+        place = _ELEMENTS.index(atom.element) if atom.element in _ELEMENTS else len(_ELEMENTS)
+        row = _one_of(place, len(_ELEMENTS) + 1)
+        row += _one_of(min(len(bonds[number]), _NEIGHBOURS), _NEIGHBOURS + 1)
+        row += _one_of(min(atom.hydrogens, _HYDROGENS), _HYDROGENS + 1)
+        row += [float(atom.aromatic), float(number in ringed)]
+        rows.append([*row, *(float(orders[order]) for order in _ORDERS), float(atom.charge)])
+    return np.array(rows, np.float32)
+
+
+def bond_edges(molecule: Molecule) -> Int[np.ndarray, "two edges"]:
+    """The bonds as edges in both directions."""
+    pairs = np.array([(bond.first, bond.second) for bond in molecule.bonds], np.int64).reshape(-1, 2).T
+    return np.concatenate((pairs, pairs[::-1]), axis=1)
+
+
+def _scan(path: Path, config: MoleculesConfig, *, required: bool) -> Iterator[Compound | BadLine]:
+    rows = scan_rows(path, config.max_line_bytes)
+    line, heading = next(rows, (1, []))
+    if not heading:
+        raise DataError(f"{path}: the file is empty; write a heading and a molecule a line")
+    columns = {"smiles_column": config.smiles_column} | ({"target_column": config.target_column} if required else {})
+    if not required and config.smiles_column not in heading and len(heading) == 1:
+        yield _read(path, line, heading, (0, None))
+        places: tuple[int, int | None] = (0, None)
+    else:
+        for key, name in columns.items():
+            if name not in heading:
+                raise DataError(f"{path}:{line}: {unknown('column', name, heading)}; set data.{key}")
+        places = (heading.index(config.smiles_column), heading.index(config.target_column) if required else None)
+    for line, cells in rows:
+        if len(cells) != len(heading):
+            what = f"{len(cells)} cells, but the heading has {len(heading)}; fill or quote the line"
+            yield BadLine(str(path), line, "cells", what)
+        else:
+            yield _read(path, line, cells, places)
+
+
+def _read(path: Path, line: int, cells: list[str], places: tuple[int, int | None]) -> Compound | BadLine:
+    smiles, target = cells[places[0]], None
+    try:
+        molecule = parse_smiles(smiles)
+    except SmilesError as error:
+        shown = smiles if len(smiles) <= 40 else f"{smiles[:40]}..."
+        return BadLine(str(path), line, "SMILES", f"'{shown}', {error}")
+    if places[1] is not None:
+        cell = cells[places[1]]
+        try:
+            target = math.nan if "_" in cell else float(cell)
+        except ValueError:
+            target = math.nan
+        if not abs(target) < math.inf:
+            return BadLine(str(path), line, "number", f"'{cell[:20]}' is no number; write the one to predict")
+    return Compound(smiles, molecule, target, line)
+
+
+def _one_of(place: int, count: int) -> list[float]:
+    return [float(place == number) for number in range(count)]

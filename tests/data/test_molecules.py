@@ -1,0 +1,102 @@
+"""Tables of molecules: read with their numbers, or refused by line; what a model is told of atoms."""
+
+import pytest
+
+from headwise.config import build
+from headwise.data.molecules import (
+    NUM_FEATURES,
+    MoleculesConfig,
+    atom_features,
+    bond_edges,
+    odd,
+    read_compounds,
+    read_strings,
+)
+from headwise.data.smiles import parse_smiles
+from headwise.errors import DataError
+
+
+@pytest.fixture
+def table(tmp_path):
+    def made(text, **fields):
+        path = tmp_path / "m.csv"
+        path.write_text(text)
+        return path, build(MoleculesConfig, {"train": str(path), **fields}, "data")
+
+    return made
+
+
+def test_molecules_with_their_numbers(table):
+    path, config = table('name,smiles,logS\n"a, b",CCO ,-1.5\nx,c1ccccc1,2e0\n', target_column="logS")
+    found, bad = read_compounds(path, config)
+    assert [(item.smiles, len(item.molecule.atoms), item.target, item.line) for item in found] == [
+        ("CCO", 3, -1.5, 2), ("c1ccccc1", 6, 2.0, 3)
+    ]  # fmt: skip
+    assert bad.total == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "m.csv: the file is empty; write a heading and a molecule a line"),
+        ("smiles,target\n", "m.csv: no molecules in it"),
+        ("smile,target\nC,1\n", r"m.csv:1: unknown column 'smile[s]'; did you mean 'smile'\?; set data.smiles_column"),
+        ("smiles,logS\nC,1\n", r"m.csv:1: unknown column 'target'; .*; set data.target_column"),
+        ("smiles,target\nC1CC,1\n", r"m.csv:2: 'C1CC', position 2: ring 1 is not closed"),
+        ("smiles,target\n,1\n", r"m.csv:2: '', position 1: the string is empty; write a SMILES"),
+        ("smiles,target\nC,one\n", r"m.csv:2: 'one' is no number; write the one to predict"),
+        ("smiles,target\nC,\n", r"m.csv:2: '' is no number"),
+        ("smiles,target\nC,nan\n", r"m.csv:2: 'nan' is no number"),
+        ("smiles,target\nC,1_0\n", r"m.csv:2: '1_0' is no number"),
+        ("smiles,target\nC,inf\n", r"m.csv:2: 'inf' is no number"),
+        ("smiles,target\nC\n", r"m.csv:2: 1 cells, but the heading has 2"),
+        ('smiles,target\n"C,1\n', r"m.csv:2: the quotes of this line do not match"),
+        ("smiles,smiles\nC,C\n", r"m.csv:1: unknown column 'target'"),
+    ],
+)
+def test_bad_tables_are_refused_by_line(table, text, message):
+    with pytest.raises(DataError, match=message):
+        read_compounds(*table(text))
+
+
+def test_bad_molecules_are_skipped_and_counted(table):
+    text = "smiles,target\nC,1\nC(,2\nCC,x\nCCC,3\nC\n"
+    found, bad = read_compounds(*table(text, bad_lines="skip"))
+    assert [item.smiles for item in found] == ["C", "CCC"]
+    assert bad.note() == "3 bad lines skipped: SMILES 1 (line 3), number 1 (line 4), cells 1 (line 6)"
+
+
+def test_files_to_predict_for_need_no_numbers(table):
+    assert [item.smiles for item in read_strings(*table("smiles,target\nC,\nCC,x\n"))] == ["C", "CC"]
+    assert [item.smiles for item in read_strings(*table("C\n\nCC\n"))] == ["C", "CC"]
+    with pytest.raises(DataError, match=r"m.csv:2: 'C\(', position 2: the branch is not closed"):
+        list(read_strings(*table("C\nC(\n")))
+    with pytest.raises(DataError, match=r"m.csv:1: unknown column 'smiles'"):
+        list(read_strings(*table("C,1\n")))
+
+
+def test_what_is_odd_is_told(table):
+    found, _ = read_compounds(*table("smiles,target\nC[C@H](N)O,1\nC.C,1\nC.C,2\nCC,2\n"))
+    assert odd(found) == [
+        "1 molecules have marks of stereochemistry, which are not read",
+        "1 molecules are given again; those of one string stay in one part",
+        "2 molecules are of several parts (.)",
+    ]
+    assert odd(found[3:]) == []
+
+
+def test_features_of_atoms():
+    molecule = parse_smiles("C[N+](=O)[O-].c1cc[nH]c1.[Xe]")
+    rows = atom_features(molecule)
+    assert rows.shape == (10, NUM_FEATURES)
+    names = ["C", "N", "O", "F", "P", "S", "Cl", "Br", "I", "B", "Si", "H", "other"]
+    names += [f"next {n}" for n in range(6)] + [f"hydrogens {n}" for n in range(5)] + ["aromatic", "ring"]
+    names += ["single", "double", "triple", "aromatic bonds", "charge"]
+    told = [{name: value for name, value in zip(names, row, strict=True) if value} for row in rows.tolist()]
+    assert told[0] == {"C": 1, "next 1": 1, "hydrogens 3": 1, "single": 1}
+    assert told[1] == {"N": 1, "next 3": 1, "hydrogens 0": 1, "single": 2, "double": 1, "charge": 1}
+    assert told[3] == {"O": 1, "next 1": 1, "hydrogens 0": 1, "single": 1, "charge": -1}
+    assert told[7] == {"N": 1, "next 2": 1, "hydrogens 1": 1, "aromatic": 1, "ring": 1, "aromatic bonds": 2}
+    assert told[9] == {"other": 1, "next 0": 1, "hydrogens 0": 1}
+    assert bond_edges(parse_smiles("CC=O")).tolist() == [[0, 1, 1, 2], [1, 2, 0, 1]]
+    assert bond_edges(parse_smiles("C")).shape == (2, 0)
