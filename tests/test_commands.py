@@ -37,6 +37,7 @@ QUICKER = {
     "headwise init translate": f" {SMALL} model.num_heads=2 decoding.max_len=5",
     "headwise init tag": " training.max_steps=3",
     "headwise init node-classify": " training.max_epochs=3",
+    "headwise init graph-regress": " model.d_model=8 training.max_epochs=3",
     "headwise check": " --quick --only empty",
 }
 
@@ -130,6 +131,7 @@ def here(tiny, tmp_path, monkeypatch, untyped):
             Path(name).write_text("".join(line.rstrip("\n").split("\t")[side] + "\n" for line in pairs))
     Path("nodes.csv").write_text("id,f,label\n" + "".join(f"n{n},{n},{n % 2}\n" for n in range(30)))
     Path("edges.csv").write_text("".join(f"n{n},n{(n + 2) % 30}\n" for n in range(30)))
+    Path("molecules.csv").write_text("smiles,target\n" + "".join(f"{'C' * n}O,{n}\n" for n in range(1, 40)))
     Path("links.txt").write_text("0-0 1-1\n" * len(pairs))
     for name in ("words.conllu", "train.conllu", "dev.conllu"):
         Path(name).write_text("1\tI\t_\tPRON\tPRP\t_\t_\t_\t_\t_\n2\tgo\t_\tVERB\tVBP\t_\t_\t_\t_\t_\n\n" * 9)

@@ -62,3 +62,26 @@ def test_other_edges_are_other_data(headwise, folder):
 def test_the_option_of_edges_is_for_graphs_alone(headwise, folder):
     code, _, err = headwise("init", "tag", "--data", "nodes.csv", "--edges", "edges.tsv")
     assert (code, err) == (2, "error: --edges means nothing to task 'tag'; it takes: --data, --valid, --test\n")
+
+
+def test_molecules_go_through_every_verb(headwise, folder):
+    rows = "".join(f"{'C' * n}{'O' * (n % 2)},{n}\n" for n in range(1, 50))
+    (folder / "m.csv").write_text("drawn,smiles,logS\n" + "".join(f"x,{row}\n" for row in rows.split()))
+    code, _, err = headwise("init", "graph-regress", "--data", "m.csv", "data.target_column=logS")
+    assert code == 0, err
+    assert 'target_column = "logS"' in (folder / "recipe.toml").read_text()
+    short = ["recipe.toml", "model.d_model=8", "training.validate_every_epochs=0", "--run", "run"]
+    assert headwise("train", *short, "training.max_epochs=2")[0] == 0
+    assert headwise("train", *short, "training.max_epochs=3", "--allow-schedule-change")[0] == 0
+    code, out, err = headwise("predict", "run", "CCO", "[Na+].[Cl-]")
+    assert (code, err) == (0, ""), err
+    assert [line.split("\t")[0] for line in out.splitlines()] == ["CCO", "[Na+].[Cl-]"]
+    assert len(headwise("predict", "run", "--file", "m.csv", "--json")[1].splitlines()) == 49
+    code, _, err = headwise("predict", "run", "C1CC")
+    assert (code, err) == (2, "error: 'C1CC': position 2: ring 1 is not closed\n")
+    code, out, err = headwise("evaluate", "run", "--data", "m.csv", "--json")
+    assert {"mae", "rmse", "r2", "baseline_rmse"} < set(json.loads(out))
+    code, out, err = headwise("explain", "run", "CCO", "--layer", 0)
+    assert (code, err) == (0, ""), err
+    assert "encoder.mixers.0, mean of 8 heads: what each token looks at" in out
+    assert (folder / "figures" / "attention.png").stat().st_size > 1000

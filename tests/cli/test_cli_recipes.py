@@ -8,6 +8,7 @@ from headwise.training.recipe import read_recipe
 NAMES = [
     "bahdanau-fra-eng",
     "cora",
+    "esol",
     "ewt-upos",
     "multi30k-base",
     "multi30k-tiny",
