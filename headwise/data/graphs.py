@@ -2,6 +2,7 @@
 
 import io
 import json
+import zipfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -99,11 +100,27 @@ class Graph:
                 width, edges = int(found["width"]), found["edges"].astype(np.int64)
                 start, column = (found[key].astype(np.int64) for key in ("start", "column"))
                 table = SparseTable(start, column, found["value"].astype(np.float32), width)
-        except (ValueError, KeyError, OSError, TypeError, EOFError):
+        except (ValueError, KeyError, OSError, TypeError, EOFError, zipfile.BadZipFile):
             raise DataError("not the files of a graph") from None
-        if not isinstance(ids, list) or len(ids) + 1 != len(start) or len(column) != start[-1] or edges.ndim != 2:
+        made = cls(ids, table, edges)
+        if not made._whole():
             raise DataError("not the files of one graph")
-        return cls(ids, table, edges)
+        return made
+
+    def _whole(self) -> bool:
+        """Whether names, entries and edges are of the same nodes and features."""
+        table, nodes = self.features, len(self.ids) if isinstance(self.ids, list) else -1
+        return (
+            all(isinstance(name, str) for name in self.ids)
+            and table.start.shape == (nodes + 1,)
+            and bool((np.diff(table.start) >= 0).all())
+            and (table.start[0], table.start[-1]) == (0, len(table.column))
+            and table.column.shape == table.value.shape == (len(table.column),)
+            and _inside(table.column, table.width)
+            and bool(np.isfinite(table.value).all())
+            and self.edges.shape == (2, self.edges.shape[-1])
+            and _inside(self.edges, nodes)
+        )
 
 
 @dataclass(frozen=True)
@@ -249,6 +266,11 @@ def _of_labels(splits: dict[str, list[LabelledNode]]) -> list[str]:
             more = ", ..." if len(others) > 5 else ""
             notes.append(f"{split}: labels that training lacks, so that they cannot be got right: {named}{more}")
     return notes
+
+
+def _inside(numbers: np.ndarray, count: int) -> bool:
+    """Whether all are from 0 to below the count."""
+    return not numbers.size or bool(numbers.min() >= 0 and numbers.max() < count)
 
 
 def _json(value: Sequence[str]) -> bytes:

@@ -61,17 +61,17 @@ class FeatureProjection(nn.Module):
     def forward(self, features: Features) -> Float[Tensor, "rows width"]:
         rate = self.dropout if self.training else 0.0
         if isinstance(features, Tensor):
-            return drop(features, rate) @ self.weight + self.bias
-        value = drop(features.value, rate)
-        # the sum of bags has no path in half precision, to which autocast would not turn it either
+            return drop(features.to(self.weight.dtype), rate) @ self.weight + self.bias
+        # sums of bags are not made in half precision
+        weight, value = wide(self.weight), drop(features.value, rate)
         found = F.embedding_bag(
             features.column,
-            wide(self.weight),
+            weight,
             features.start,
             mode="sum",
-            per_sample_weights=value.to(self.weight.dtype),
+            per_sample_weights=value.to(weight.dtype),
         )
-        return found + self.bias
+        return found.to(self.weight.dtype) + self.bias
 
     def extra_repr(self) -> str:
         return f"features={self.weight.shape[0]}, width={self.weight.shape[1]}, dropout={self.dropout}"

@@ -199,6 +199,6 @@ def _labels(assets: Assets[Splits]) -> dict[str, int]:
         found = json.loads(assets.file(LABELS_FILE))
     except ValueError:
         found = None
-    if not isinstance(found, dict) or not found:
+    if not isinstance(found, dict) or not found or not all(isinstance(count, int) for count in found.values()):
         raise CheckpointError(f"{LABELS_FILE}: not a table of labels; restore it from a copy of the run")
     return found

@@ -1,5 +1,7 @@
 """A graph from its files: edges cleaned, features scaled, nodes split, everything odd told; kept with a run."""
 
+import io
+
 import numpy as np
 import pytest
 
@@ -143,6 +145,32 @@ def test_a_graph_is_kept_as_the_same_bytes(make):
     assert again.ids == graph.ids
     assert again.edges.tolist() == graph.edges.tolist()
     assert again.features.dense().tolist() == graph.features.dense().tolist()
-    for damaged in [(b"", files["nodes.json"]), (files["graph.npz"], b"[1]"), (files["graph.npz"], b"{")]:
+    for damaged in [(b"", files["nodes.json"]), (files["graph.npz"], b'["a"]'), (files["graph.npz"], b"{")]:
         with pytest.raises(DataError, match="not the files of"):
             Graph.of(*damaged)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"edges": np.array([[0], [6]])},
+        {"edges": np.array([[0, 1]])},
+        {"edges": np.array([0, 1])},
+        {"column": np.array([0, 2, 0, 1, 0, 1, 0, 1])},
+        {"column": np.array([0, -1, 0, 1, 0, 1, 0, 1])},
+        {"start": np.array([0, 2, 1, 2, 4, 6, 8])},
+        {"start": np.array([1, 1, 2, 2, 4, 6, 8])},
+        {"value": np.array([np.nan] * 8)},
+        {"value": np.ones(3)},
+        {"width": np.array([2, 2])},
+    ],
+)
+def test_a_forged_graph_is_refused(make, changed):
+    files = read_graph(make()).graph.files()
+    with np.load(io.BytesIO(files["graph.npz"])) as found:
+        arrays = dict(found)
+    assert len(arrays["column"]) == 8
+    stream = io.BytesIO()
+    np.savez(stream, **{**arrays, **changed})
+    with pytest.raises(DataError, match="not the files of"):
+        Graph.of(stream.getvalue(), files["nodes.json"])

@@ -104,6 +104,18 @@ def test_sparse_features_are_dense_ones_with_their_gradients(kind):
     assert torch.equal(model(sparse(dense), mask), model(sparse(dense).to("cpu"), mask))
 
 
+@pytest.mark.parametrize("kind", ["mlp", "mean", "attention"])
+def test_half_precision_and_autocast(kind):
+    model, mask = CONFIG.validate_python({"kind": kind, "d_model": 8}).encoder(FEATURES, LABELS).eval(), graph(True)
+    dense = features().float()
+    wanted = model(dense, mask)
+    for given in (dense, sparse(dense)):
+        with torch.autocast("cpu", torch.bfloat16):
+            torch.testing.assert_close(model(given, mask).float(), wanted, rtol=0.05, atol=0.05)
+        torch.testing.assert_close(model.bfloat16()(given, mask).float(), wanted, rtol=0.05, atol=0.05)
+        model.float()
+
+
 def test_dropout_of_sparse_features_is_of_entries():
     torch.manual_seed(0)
     layer = FeatureProjection(FEATURES, 1, dropout=0.5)
