@@ -1,6 +1,7 @@
 """Graphs in NumPy archives (.npz): features dense or sparse, edges, labels and splits as arrays, each checked."""
 
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -59,7 +60,8 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
     except ValueError as error:
         why = "pickled objects" if "allow_pickle" in str(error) else "an array that cannot be read"
         raise DataError(f"{path}: holds {why}; save plain numbers with numpy.savez") from None
-    except (OSError, EOFError, MemoryError) as error:
+    # of a damaged archive zipfile says RuntimeError where it thinks of encryption or of methods that it lacks
+    except (OSError, EOFError, MemoryError, OverflowError, RuntimeError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read: {error}; write it again with numpy.savez") from None
 
 

@@ -3,6 +3,7 @@
 import io
 import json
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -100,7 +101,7 @@ class Graph:
                 width, edges = int(found["width"]), found["edges"].astype(np.int64)
                 start, column = (found[key].astype(np.int64) for key in ("start", "column"))
                 table = SparseTable(start, column, found["value"].astype(np.float32), width)
-        except (ValueError, KeyError, OSError, TypeError, EOFError, zipfile.BadZipFile):
+        except (ValueError, KeyError, OSError, TypeError, EOFError, RuntimeError, zlib.error, zipfile.BadZipFile):
             raise DataError("not the files of a graph") from None
         made = cls(ids, table, edges)
         if not made._whole():

@@ -204,6 +204,11 @@ def test_what_is_no_archive_is_refused(tmp_path):
         file.writestr("y.npy", b"\x93NUMPY not so")
     with pytest.raises(DataError, match=r"cannot be read"):
         read_archive(written(tmp_path, stream.getvalue(), "graph.npz"))
+    # the first entry says that it is encrypted
+    flags = good.index(b"PK\x01\x02") + 8
+    encrypted = written(tmp_path, good[:flags] + b"\x01" + good[flags + 1 :], "graph.npz")
+    with pytest.raises(DataError, match=r"cannot be read: .* is encrypted"):
+        read_archive(encrypted)
     with pytest.raises(DataError, match="no such file"):
         read_archive(tmp_path / "none.npz")
     with pytest.raises(DataError, match="is a folder"):
