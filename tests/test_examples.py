@@ -17,7 +17,14 @@ ELSEWHERE = {
     "tasks.md": "test_pages.py",
     "textbook.md": "textbook/test_page.py",
 }
-HERE = ["README.md", "docs/extending.md", "docs/seeing.md", "docs/several_machines.md", "docs/transforms.md"]
+HERE = [
+    "README.md",
+    "docs/extending.md",
+    "docs/graphs.md",
+    "docs/seeing.md",
+    "docs/several_machines.md",
+    "docs/transforms.md",
+]
 # a run of few steps in place of a minute
 TINY = {"data": {"limit": 120}, "model": {"d_model": 8, "d_ff": 16}, "training": {"max_steps": 3}}
 

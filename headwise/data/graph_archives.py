@@ -3,16 +3,20 @@
 import zipfile
 import zlib
 from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int
+from numpy.lib.format import read_array
 
 from headwise.data.graph_files import SPLITS, NodeTable, SparseTable
 from headwise.errors import DataError
 
 # an archive that unpacks to more than this is refused
 _MAX_BYTES = 1 << 33
+# of a damaged archive zipfile raises RuntimeError where it takes it for encrypted, or for packed by other methods
+DAMAGE = (OSError, EOFError, MemoryError, OverflowError, RuntimeError, ValueError, zlib.error, zipfile.BadZipFile)
 _SPLIT_KEYS = {"train": ("train",), "valid": ("val", "valid"), "test": ("test",)}
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -43,14 +47,25 @@ def read_archive(path: Path) -> NodeTable:
     )
 
 
+def unpacked(source: Path | BytesIO) -> dict[str, np.ndarray]:
+    """The arrays of an archive by name; nothing in it is run.
+
+    Raises: what zipfile and NumPy do for damaged archives, see `DAMAGE`; DataError, it unpacks to too much.
+    """
+    with zipfile.ZipFile(source) as archive:
+        size = sum(item.file_size for item in archive.infolist())
+        if size > _MAX_BYTES:
+            raise DataError(f"{source}: unpacks to {size:,} bytes, more than {_MAX_BYTES:,}; is it a graph?")
+        found = {}
+        for name in archive.namelist():
+            with archive.open(name) as stream:
+                found[name.removesuffix(".npy")] = read_array(stream, allow_pickle=False)
+        return found
+
+
 def _arrays(path: Path) -> dict[str, np.ndarray]:
     try:
-        with zipfile.ZipFile(path) as archive:
-            size = sum(item.file_size for item in archive.infolist())
-        if size > _MAX_BYTES:
-            raise DataError(f"{path}: unpacks to {size:,} bytes, more than {_MAX_BYTES:,}; is it a graph?")
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
+        return unpacked(path)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except IsADirectoryError:
@@ -60,8 +75,7 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
     except ValueError as error:
         why = "pickled objects" if "allow_pickle" in str(error) else "an array that cannot be read"
         raise DataError(f"{path}: holds {why}; save plain numbers with numpy.savez") from None
-    # of a damaged archive zipfile says RuntimeError where it thinks of encryption or of methods that it lacks
-    except (OSError, EOFError, MemoryError, OverflowError, RuntimeError, zlib.error) as error:
+    except DAMAGE as error:
         raise DataError(f"{path}: cannot be read: {error}; write it again with numpy.savez") from None
 
 

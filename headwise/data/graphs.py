@@ -2,8 +2,6 @@
 
 import io
 import json
-import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,7 +15,7 @@ from pydantic import Field
 from headwise.config import Config, DataFile
 from headwise.data.corpus import resolve
 from headwise.data.files import MAX_LINE_BYTES, digested, require_file
-from headwise.data.graph_archives import read_archive
+from headwise.data.graph_archives import DAMAGE, read_archive, unpacked
 from headwise.data.graph_files import SPLITS, Columns, NodeTable, SparseTable, read_edges, read_labels, read_table
 from headwise.data.splits import split_by
 from headwise.errors import DataError
@@ -97,11 +95,11 @@ class Graph:
         """The graph of such files. Raises: DataError if they are not of one graph."""
         try:
             ids = json.loads(nodes)
-            with np.load(io.BytesIO(graph), allow_pickle=False) as found:
-                width, edges = int(found["width"]), found["edges"].astype(np.int64)
-                start, column = (found[key].astype(np.int64) for key in ("start", "column"))
-                table = SparseTable(start, column, found["value"].astype(np.float32), width)
-        except (ValueError, KeyError, OSError, TypeError, EOFError, RuntimeError, zlib.error, zipfile.BadZipFile):
+            found = unpacked(io.BytesIO(graph))
+            width, edges = int(found["width"]), found["edges"].astype(np.int64)
+            start, column = (found[key].astype(np.int64) for key in ("start", "column"))
+            table = SparseTable(start, column, found["value"].astype(np.float32), width)
+        except (*DAMAGE, KeyError, TypeError):
             raise DataError("not the files of a graph") from None
         made = cls(ids, table, edges)
         if not made._whole():

@@ -249,29 +249,37 @@ class _Reader:
 
 
 def _ring_bonds(atoms: int, bonds: Sequence[tuple[int, int]]) -> set[tuple[int, int]]:
-    """The bonds that are part of a ring: all but the bridges, found by a walk without recursion (Tarjan 1974)."""
+    """The bonds that are part of a ring: those on the chains that close one (Schmidt 2013, arXiv:1209.0700)."""
     near: list[list[int]] = [[] for _ in range(atoms)]
     for first, second in bonds:
         near[first].append(second)
         near[second].append(first)
-    seen, low, bridges = [-1] * atoms, [0] * atoms, set()
-    count = 0
-    for root in range(atoms):
-        walk = [(root, -1, iter(near[root]))] if seen[root] < 0 else []
-        while walk:
-            atom, before, rest = walk[-1]
-            if seen[atom] < 0:
-                seen[atom] = low[atom] = count
-                count += 1
-            following = next(rest, None)
-            if following is None:
-                walk.pop()
-                if walk:
-                    low[before] = min(low[before], low[atom])
-                    if low[atom] > seen[before]:
-                        bridges.add((min(atom, before), max(atom, before)))
-            elif seen[following] < 0:
-                walk.append((following, atom, iter(near[following])))
-            elif following != before:
-                low[atom] = min(low[atom], seen[following])
-    return {pair for pair in bonds if pair not in bridges}
+    order, before = _walked(near)
+    rank = {atom: place for place, atom in enumerate(order)}
+    closing = [
+        (atom, other) for atom in order for other in near[atom] if rank[other] > rank[atom] and before[other] != atom
+    ]
+    found, seen = set(), set()
+    for atom, other in closing:
+        seen.add(atom)
+        found.add((min(atom, other), max(atom, other)))
+        while other not in seen:
+            seen.add(other)
+            above = before[other]
+            found.add((min(other, above), max(other, above)))
+            other = above
+    return found
+
+
+def _walked(near: list[list[int]]) -> tuple[list[int], list[int]]:
+    """The atoms in the order of a walk into the depth, and the atom that each was reached from; -1 for none."""
+    order: list[int] = []
+    before = [-2] * len(near)
+    stack = [(atom, -1) for atom in reversed(range(len(near)))]
+    while stack:
+        atom, source = stack.pop()
+        if before[atom] == -2:
+            before[atom] = source
+            order.append(atom)
+            stack += [(other, atom) for other in near[atom]]
+    return order, before

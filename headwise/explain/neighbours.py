@@ -62,14 +62,17 @@ class Neighbourhood:
         return figure
 
     def _panel(self, axes: Axes, keys: list[str], weights: list[float], colours: dict[str, str]) -> None:
-        ramp, most = colormap("ink light"), max([*weights, 1e-9])
+        # many others together shall not make single nodes thin
+        most = max([weight for weight, label in zip(weights, self.labels, strict=True) if label], default=1.0) or 1.0
+        ramp = colormap("ink light")
         around = [place for place, key in enumerate(keys) if key != self.node]
         # those of one label stand together
         around.sort(key=lambda place: (self.labels[place] == "", list(colours).index(self.labels[place] or self.label)))
         for turn, place in enumerate(around):
             angle = math.pi / 2 - 2 * math.pi * turn / len(around)
             x, y, weight = math.cos(angle), math.sin(angle), weights[place]
-            axes.plot([0, x], [0, y], color=ramp(0.15 + 0.85 * weight / most), lw=0.4 + 4 * weight / most, zorder=1)
+            share = min(1.0, weight / most)
+            axes.plot([0, x], [0, y], color=ramp(0.15 + 0.85 * share), lw=0.4 + 4 * share, zorder=1)
             colour = colours.get(self.labels[place], "#d0d0d0")
             axes.plot([x], [y], "o", ms=9, color=colour, mec="white", zorder=3)
             name = literal(shorten(visible(keys[place]), _LONGEST))

@@ -114,7 +114,9 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
             # only the row of this node is computed
             rows = {name: trace[name].weights(queries=slice(place, place + 1)) for name in trace.names()}
         weights = {name: row[0, :, 0].double().cpu().numpy()[:, keys] for name, row in rows.items()}
-        order = np.argsort(-sum(row.mean(0) for row in weights.values()), kind="stable")
+        # the node itself, if it hears of itself, then the others from the strongest on
+        strength = sum(row.mean(0) for row in weights.values()) + (np.array(keys) == place) * len(weights)
+        order = np.argsort(-strength, kind="stable")
         shown, others = order[:_SHOWN], order[_SHOWN:]
         said = self.odds().argmax(-1)
         names = [self.graph.ids[keys[number]] for number in shown]

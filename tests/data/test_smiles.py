@@ -1,10 +1,11 @@
 """SMILES: formulas of known molecules, bonds and rings, and every malformed string refused at its place."""
 
+import random
 from collections import Counter
 
 import pytest
 
-from headwise.data.smiles import ELEMENTS, SmilesError, parse_smiles
+from headwise.data.smiles import ELEMENTS, SmilesError, _ring_bonds, parse_smiles
 
 # the formulas of these molecules as any table of chemistry has them
 FORMULAS = {
@@ -68,6 +69,21 @@ def test_bonds_orders_and_rings():
     assert parse_smiles("C.C").bonds == ()
     # a ring closure over a dot is a bond
     assert len(parse_smiles("C1.C1").bonds) == 1
+
+
+def test_bonds_of_rings_are_those_that_can_be_left_out():
+    generator = random.Random(7)
+    for _ in range(200):
+        atoms = generator.randint(1, 9)
+        pairs = [(a, b) for b in range(atoms) for a in range(b) if generator.random() < 0.25]
+        found = _ring_bonds(atoms, pairs)
+        for pair in pairs:
+            groups = [{atom} for atom in range(atoms)]
+            for a, b in pairs:
+                if (a, b) != pair:
+                    one, two = (next(group for group in groups if end in group) for end in (a, b))
+                    groups = [group for group in groups if group not in (one, two)] + [one | two]
+            assert (pair in found) == any(set(pair) <= group for group in groups), (pairs, pair)
 
 
 def test_atoms_know_what_brackets_say():

@@ -209,7 +209,7 @@ def test_the_weakest_of_very_many_neighbours_are_one(files, make):
     task = make({"kind": "attention", "d_model": 8, "num_heads": 2})
     found = task.predictor(built_of(task)).explain("l0")
     layer = found.layers["mixers.1"]
-    assert (len(layer.keys), layer.keys[-1]) == (25, "16 others")
+    assert (len(layer.keys), layer.keys[0], layer.keys[-1]) == (25, "l0", "16 others")
     assert found.row_error < 1e-6
 
 
