@@ -6,7 +6,7 @@ import math
 import struct
 import zipfile
 import zlib
-from typing import IO
+from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import UInt8
@@ -14,6 +14,9 @@ from jaxtyping import UInt8
 from headwise.errors import DataError
 
 MAX_BYTES = 1 << 32
+
+# so many bytes or fewer
+Read = Callable[[int], bytes]
 
 _GZIP = b"\x1f\x8b"
 _TYPES = {8: "unsigned bytes", 9: "signed bytes", 11: "shorts", 12: "integers", 13: "floats", 14: "doubles"}
@@ -40,10 +43,10 @@ def parse_idx(data: bytes, name: str) -> UInt8[np.ndarray, "..."]:
     [[7, 8, 9]]
     """
     try:
-        with gzip.open(io.BytesIO(data)) if data.startswith(_GZIP) else io.BytesIO(data) as stream:
-            sizes = _sizes(stream, name)
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) if data.startswith(_GZIP) else io.BytesIO(data) as stream:
+            sizes = _sizes(stream.read, name)
             wanted = math.prod(sizes)
-            body = _read(stream, wanted + 1)
+            body = _read(stream.read, wanted + 1)
     except EOFError:
         raise DataError(f"{name}: the gzip data ends early: the file is truncated; fetch it again") from None
     except (zlib.error, gzip.BadGzipFile) as error:
@@ -76,7 +79,7 @@ def parse_npz(data: bytes, name: str, keys: tuple[str, ...]) -> dict[str, np.nda
 
 def _member(archive: zipfile.ZipFile, member: str, place: str) -> np.ndarray:
     with archive.open(member) as stream:
-        content = io.BytesIO(_read(stream, MAX_BYTES + 1))
+        content = io.BytesIO(_read(stream.read, MAX_BYTES + 1))
     try:
         version = np.lib.format.read_magic(content)
         header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -91,8 +94,8 @@ def _member(archive: zipfile.ZipFile, member: str, place: str) -> np.ndarray:
     return np.frombuffer(body, kind).reshape(shape, order="F" if fortran else "C")
 
 
-def _sizes(stream: IO[bytes] | gzip.GzipFile, name: str) -> tuple[int, ...]:
-    start = stream.read(4)
+def _sizes(read: Read, name: str) -> tuple[int, ...]:
+    start = read(4)
     if len(start) < 4 or start[:2] != b"\0\0" or start[2] not in _TYPES or not start[3]:
         raise DataError(
             f"{name}: is no IDX file: it begins with {start.hex(' ') or 'nothing'}; give one, plain or gzip"
@@ -101,7 +104,7 @@ def _sizes(stream: IO[bytes] | gzip.GzipFile, name: str) -> tuple[int, ...]:
         raise DataError(f"{name}: holds {_TYPES[start[2]]}, not unsigned bytes; give images and labels as bytes")
     if start[3] > 4:
         raise DataError(f"{name}: has {start[3]} axes; images have 3, or 4 with channels last, and labels 1")
-    axes = stream.read(4 * start[3])
+    axes = read(4 * start[3])
     if len(axes) < 4 * start[3]:
         raise DataError(f"{name}: the header ends early: the file is truncated; fetch it again")
     sizes = struct.unpack(f">{start[3]}I", axes)
@@ -110,10 +113,10 @@ def _sizes(stream: IO[bytes] | gzip.GzipFile, name: str) -> tuple[int, ...]:
     return sizes
 
 
-def _read(stream: IO[bytes] | gzip.GzipFile, most: int) -> bytes:
+def _read(read: Read, most: int) -> bytes:
     """So many bytes or what there is; a false size takes no memory."""
     parts, left = [], most
-    while left and (part := stream.read(min(left, _CHUNK))):
+    while left and (part := read(min(left, _CHUNK))):
         parts.append(part)
         left -= len(part)
     return b"".join(parts)

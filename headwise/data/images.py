@@ -84,7 +84,7 @@ class Bytes:
     def __init__(self) -> None:
         self._read: list[tuple[str, str]] = []
 
-    def read(self, path: Path, shown: str = "") -> bytes:
+    def read(self, path: Path, shown: str) -> bytes:
         """The bytes of a file, known by the name `shown`. Raises: DataError `path: ...` where it cannot be read."""
         try:
             facts = os.stat(path)
@@ -98,7 +98,7 @@ class Bytes:
             raise DataError(f"{path}: no such file") from None
         except (OSError, ValueError) as error:
             raise DataError(f"{path}: cannot be opened: {getattr(error, 'strerror', None) or error}") from None
-        self._read.append((hashlib.sha256(data).hexdigest(), shown or path.name))
+        self._read.append((hashlib.sha256(data).hexdigest(), shown))
         return data
 
     def digest(self) -> str:
@@ -127,7 +127,8 @@ def scan_images(
         yield from _folder(path, config, read)
         return
     require_file(path)
-    data = read.read(path)
+    # a name of its own: a run is known by what its files hold, not by what they are called
+    data = read.read(path, "data")
     kind = _format(path, data) if config.format == "auto" else config.format
     if kind == "picture":
         if labelled:
@@ -234,7 +235,7 @@ def _idx(path: Path, data: bytes, target: Path | None, config: ImagesConfig, rea
         raise DataError(f"{path}: where are its labels? name their file: data.train_target (valid_target, test_target)")
     labels = None
     if target is not None and labelled:
-        labels = parse_idx(read.read(target), str(target))
+        labels = parse_idx(read.read(target, "labels"), str(target))
         if labels.ndim != 1:
             raise DataError(f"{target}: has {labels.ndim} axes; labels have one")
     yield from _rows(path, images, labels, config)

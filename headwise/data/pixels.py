@@ -18,6 +18,7 @@ Fit = Literal["resize", "pad"]
 MAX_PIXELS = 1 << 26
 
 _LUMA = np.array([0.299, 0.587, 0.114])
+_OWN = (b"\x89PNG", b"\xff\xd8")
 _OTHERS = {
     b"GIF8": "a GIF file",
     b"RIFF": "a WebP file",
@@ -93,6 +94,8 @@ def decode(data: bytes, name: str, max_pixels: int = MAX_PIXELS, label: str | No
     except (DataError, KeyboardInterrupt):
         raise
     except pillow.UnidentifiedImageError:
+        if data.startswith(_OWN):
+            raise DataError(f"{name}: is damaged or cut off; copy it again or remove it") from None
         raise DataError(f"{name}: is {_kind(data)}; convert it to PNG or JPEG, or remove it") from None
     except pillow.DecompressionBombError:
         raise DataError(f"{name}: has more than {max_pixels:,} pixels; make it smaller or remove it") from None

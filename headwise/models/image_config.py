@@ -3,6 +3,7 @@
 import math
 from typing import Annotated, Literal
 
+import torch
 from pydantic import Field
 from torch import nn
 
@@ -46,9 +47,9 @@ class PatchConfig(BlocksConfig):
                 f" data.size to {_multiple(height, self.patch)} and {_multiple(width, self.patch)}"
             )
         grid, head_dim = (height // self.patch, width // self.patch), self.d_model // self.num_heads
-        class_token = self.pooling == "cls"
-        kind = position_type(self.position)
-        if class_token and kind.where != "embeddings" and "on_grid" in vars(kind):
+        class_token, kind = self.pooling == "cls", position_type(self.position)
+        in_rows = "on_grid" in vars(kind)
+        if class_token and in_rows and kind.where != "embeddings":
             raise ConfigError(
                 f"position '{self.position}' counts the ways from patch to patch, and there is none to a class token;"
                 ' set model.pooling = "mean"'
@@ -56,15 +57,13 @@ class PatchConfig(BlocksConfig):
         tokens = grid[0] * grid[1] + class_token
         placed = self.model_copy(update={"max_len": tokens})
         # tables inside attention are for all tokens, the class token among them; those of embeddings for the patches
-        inside = kind.where != "embeddings" and "on_grid" not in vars(kind)
-        position = (
-            kind.sized(self.d_model, head_dim, self.num_heads, tokens)
-            if inside
-            else kind.on_grid(self.d_model, head_dim, self.num_heads, *grid)
-        )
+        widths = self.d_model, head_dim, self.num_heads
+        inside = kind.where != "embeddings" and not in_rows
+        position = kind.sized(*widths, tokens) if inside else kind.on_grid(*widths, *grid)
         projection = nn.Conv2d(channels, self.d_model, self.patch, stride=self.patch)
         # a convolution whose stride is its size is a linear layer over each patch
         nn.init.xavier_uniform_(projection.weight.detach().flatten(1))
+        projection.bias = nn.Parameter(torch.zeros(self.d_model))
         stack = build_encoder(placed, nn.Identity(), position)
         return PatchEncoder(projection, position, stack, grid, self.dropout, class_token=class_token)
 

@@ -28,7 +28,7 @@ class ImageEncoder(nn.Module, ABC):
     receptive_field: int | None = None
 
     @abstractmethod
-    def forward(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch width"]: ...
+    def forward(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch features"]: ...
 
 
 class PatchEncoder(ImageEncoder):
@@ -60,7 +60,7 @@ class PatchEncoder(ImageEncoder):
         if self.token is not None:
             nn.init.normal_(self.token, std=0.02)
 
-    def forward(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch width"]:
+    def forward(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch features"]:
         patches = self.position.embed(self.projection(x).flatten(2).mT, 0)
         if self.token is not None:
             patches = torch.cat([self.token.to(patches.dtype).expand(x.shape[0], 1, -1), patches], 1)
@@ -81,7 +81,7 @@ class PixelEncoder(ImageEncoder):
         super().__init__()
         self.projection, self.encoder, self.grid, self.width = projection, encoder, grid, encoder.width
 
-    def forward(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch width"]:
+    def forward(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch features"]:
         tokens = self.projection(x.flatten(2).mT)
         lens = torch.full((x.shape[0],), tokens.shape[1], device=x.device)
         pooled: Tensor = self.encoder(tokens, lens).mean(1)
@@ -111,7 +111,7 @@ class ConvolutionalEncoder(ImageEncoder):
         self.stem, self.stages = stem, nn.ModuleList(stages)
         self.width, self.grid, self.receptive_field = width, grid, receptive_field
 
-    def forward(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch width"]:
+    def forward(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch features"]:
         x = F.relu(self.stem(x))
         for stage in self.stages:
             x = stage(x)
