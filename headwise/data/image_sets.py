@@ -262,7 +262,7 @@ def suggest_for_images(data: Mapping[str, Any]) -> Suggestion:
     side = [min(64, max(8, 4 * round(float(np.median(each)) / 4))) for each in zip(*sizes, strict=True)]
     fitted = {} if len(set(sizes)) == 1 and max(sizes[0]) <= 64 else {"size": side}
     values = {
-        "data": {**fitted, "channels": channels, **data},
+        "data": {"train": config.train, **fitted, "channels": channels, **data},
         "augmentation": {"shift": 2, "flip": False},
         "model": {"kind": "cnn", "width": 32, "stages": 3, "blocks": 1, "norm": "batch", "dropout": 0.2},
         "training": {

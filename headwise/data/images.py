@@ -56,7 +56,7 @@ class ImagesConfig(Config):
         None,
         ge=1,
         le=MAX_CHANNELS,
-        description="channels the model reads; if absent, those of train, without transparency",
+        description="channels the model reads; if absent, those of train's first, without transparency",
     )
     fit: Fit = Field("resize", description="images of another size: resize stretches, pad keeps proportions")
     bad_images: BadRule = Field("stop", description="an image that cannot be read: stop, or skip it")

@@ -8,8 +8,8 @@ from headwise.training.recipe import read_recipe
 NAMES = [
     "bahdanau-fra-eng",
     "ewt-upos",
-    "fashion-mnist",
     "fashion-mnist-vit",
+    "fashion-mnist",
     "multi30k-base",
     "multi30k-tiny",
     "phrasebook",

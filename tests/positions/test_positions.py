@@ -247,6 +247,6 @@ def test_a_grid_of_patches_need_not_be_square_for_schemes_that_know_rows(name):
     x, heads = torch.zeros(1, 10, 12), torch.zeros(1, 3, 10, 4)
     assert position.embed(x, 0).shape == x.shape
     bias = position.bias(heads, heads, 0)
-    assert bias is None or bias.shape[-2:] == (10, 10)
+    assert bias is None or bias.shape[-1] == 10
     sized = {"relative_2d": (2, 5), "sinusoidal_2d": (None, 5)}.get(name, (None, None))
     assert (getattr(position, "height", None), getattr(position, "width", None)) == sized
