@@ -15,7 +15,15 @@ from torch.nn import functional as F
 
 from headwise.attention.precision import wide
 from headwise.config import Config
-from headwise.data.image_sets import ImageBatch, ImageSet, as_batch, constants, load_images, read_part
+from headwise.data.image_sets import (
+    ImageBatch,
+    ImageSet,
+    as_batch,
+    constants,
+    load_images,
+    read_part,
+    suggest_for_images,
+)
 from headwise.data.images import ImagesConfig
 from headwise.data.pixels import Image
 from headwise.data.sources import Limits, Source, spread
@@ -94,9 +102,6 @@ class ImageClassify(Task[dict[str, ImageSet]]):
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
-        # reading images needs torch
-        from headwise.data.image_sets import suggest_for_images
-
         return suggest_for_images(data)
 
     def build(self) -> ImageClassifier:

@@ -8,9 +8,9 @@ import numpy as np
 from PIL import Image
 
 
-def encoded(pixels, kind="PNG", mode=None, **options):
-    """The bytes of a picture of these pixels."""
-    picture = Image.fromarray(np.asarray(pixels), mode) if mode is None else pixels
+def encoded(pixels, kind="PNG", **options):
+    """The bytes of a picture, or of these pixels as one."""
+    picture = pixels if isinstance(pixels, Image.Image) else Image.fromarray(pixels)
     buffer = io.BytesIO()
     picture.save(buffer, kind, **options)
     return buffer.getvalue()

@@ -29,10 +29,10 @@ def test_grey_and_colour_come_as_they_are():
 
 def test_one_bit_palette_and_cmyk_become_bytes_of_grey_and_colour():
     bits = Pillow.fromarray(np.array([[0, 255], [255, 0]], np.uint8)).convert("1")
-    assert decode(encoded(bits, mode="1"), "a").pixels[..., 0].tolist() == [[0, 255], [255, 0]]
+    assert decode(encoded(bits), "a").pixels[..., 0].tolist() == [[0, 255], [255, 0]]
     palette = Pillow.fromarray(RED).convert("P", palette=Pillow.Palette.ADAPTIVE)
-    np.testing.assert_array_equal(decode(encoded(palette, mode="P"), "a").pixels, RED)
-    cmyk = decode(encoded(Pillow.fromarray(RED).convert("CMYK"), "JPEG", mode="CMYK", quality=100), "a")
+    np.testing.assert_array_equal(decode(encoded(palette), "a").pixels, RED)
+    cmyk = decode(encoded(Pillow.fromarray(RED).convert("CMYK"), "JPEG", quality=100), "a")
     assert np.abs(cmyk.pixels.astype(int) - RED).max() < 12
 
 

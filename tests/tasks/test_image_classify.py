@@ -219,6 +219,7 @@ def recipe(files, steps, model):
             "batch_sentences": 13,
             "warmup_steps": 2,
             "monitor": "accuracy",
+            "ema_decay": 0.5,
             "validate_every_epochs": 0,
             "validate_every": 4,
         },
