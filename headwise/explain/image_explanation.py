@@ -80,7 +80,7 @@ class ImageExplanation:
             self.weights(name, heads),
             [self._placed(self.attention.layers[other].weights) for other in names],
             chosen=[(names.index(name), head) for head in self.attention.layers[name].numbers(heads)],
-            title=f"{self.source} → {self.output}\n{self.caption(name, heads)}",
+            title="\n".join([f"{self.source} → {self.output}", *self.caption(name, heads).split(", ", 1)]),
         )
 
     def save(self, path: str | os.PathLike[str], layer: str | int | None = None, heads: Heads = None) -> Path:

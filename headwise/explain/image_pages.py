@@ -50,7 +50,7 @@ def image_page(
     small = min(SMALL, WIDEST / max(map(len, layers)))
     lower = small * max(map(len, layers)), small * len(layers)
     left, below = 0.7, lower[1] + 0.65
-    size = left + max(3 * large[0] + 2 * GAP, lower[0]) + 0.9, below + large[1] + 0.8
+    size = left + max(3 * large[0] + 2 * GAP, lower[0]) + 0.9, below + large[1] + 1.0
     figure = picture(*size, free=True)
     places = [(left + number * (large[0] + GAP), below, *large) for number in range(3)]
     first, over, alone = (_placed(figure, place) for place in places)
@@ -58,7 +58,9 @@ def image_page(
     extent = (-0.5, width - 0.5, height - 0.5, -0.5)
     _show(first, pixels, "image")
     _show(over, pixels, "attention over it", strength=0.55)
-    over.imshow(weights, cmap=_GLOW, norm=norm, extent=extent, interpolation="nearest")
+    # linear: what is looked at little shall hide nothing
+    glow = maps.norm("linear", maps.largest(weights, None))
+    over.imshow(weights, cmap=_GLOW, norm=glow, extent=extent, interpolation="nearest")
     image = maps.draw(alone, weights, norm)
     image.set_extent(extent)
     _bare(alone, "attention")

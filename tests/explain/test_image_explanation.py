@@ -61,7 +61,7 @@ def test_a_page_has_image_map_and_heads(channels):
     np.testing.assert_allclose(over.images[1].get_array(), made(channels).weights(heads=1))
     assert len(small.images) == 8
     assert [text.get_text() for text in small.get_yticklabels()] == ["layer 0", "layer 1"]
-    assert figure.get_suptitle().startswith("a.png → cat 0.97\nblocks.1, head 1, ")
+    assert figure.get_suptitle().startswith("a.png → cat 0.97\nblocks.1\nhead 1, ")
 
 
 def test_what_has_no_attention_shows_the_page(tmp_path):
