@@ -208,7 +208,7 @@ def _read(
         changed += image.shape != shape
     if shape is None or not pixels:
         raise DataError(f"{path}: no images in it" + (f"; {bad.note()}" if bad.note() else ""))
-    digests[part] = read.digest()
+    digests |= read.digests(part)
     notes += [f"{part}: {bad.note()}"] if bad.note() else []
     notes += [f"{part}: {changed:,} of {len(pixels):,} images made {shape}"] if changed else []
     return ImageSet(np.stack(pixels), labels, names), shape

@@ -12,9 +12,9 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from headwise.config import Config
+from headwise.config import Config, DataFile
 from headwise.data.bad_lines import BadRule
-from headwise.data.files import decode_lines, require_file
+from headwise.data.files import decode_lines, is_hidden, listed, require_file
 from headwise.data.idx import is_idx, parse_idx, parse_npz
 from headwise.data.pixels import MAX_PIXELS, Fit, Image, decode
 from headwise.errors import DataError
@@ -33,14 +33,14 @@ Scanned = Iterator[Image | DataError]  # an image, or why there is none
 class ImagesConfig(Config):
     """Which labelled images to read, and what they are made into."""
 
-    train: str = Field(description="folder with a folder of pictures for each class; CSV, IDX or .npz file")
-    train_target: str | None = Field(
+    train: DataFile = Field(description="folder with a folder of pictures for each class; CSV, IDX or .npz file")
+    train_target: DataFile | None = Field(
         None, description="IDX file of train's labels; if absent, the name of train with labels-idx1 for images-idx3"
     )
-    valid: str | None = Field(None, description="images to validate; without them a part of train is held out")
-    valid_target: str | None = Field(None, description="IDX file of valid's labels, as train_target")
-    test: str | None = Field(None, description="images to test; without them a part of train is held out")
-    test_target: str | None = Field(None, description="IDX file of test's labels, as train_target")
+    valid: DataFile | None = Field(None, description="images to validate; without them a part of train is held out")
+    valid_target: DataFile | None = Field(None, description="IDX file of valid's labels, as train_target")
+    test: DataFile | None = Field(None, description="images to test; without them a part of train is held out")
+    test_target: DataFile | None = Field(None, description="IDX file of test's labels, as train_target")
     format: ImageFormat = Field("auto", description="auto (by name, else by content), folder, csv, idx or npz")
     path_key: str = Field("path", description="column of the picture's path in CSV, as seen from the CSV file")
     label_key: str = Field("label", description="column of the class in CSV")
@@ -76,16 +76,18 @@ class ImagesConfig(Config):
 
 
 class Bytes:
-    """Files read whole, and the SHA-256 of what was read.
-
-    Of one file it is that of its bytes; of several that of the lines `SHA-256  name` that sha256sum would print.
-    """
+    """Files read whole, and the SHA-256 of what was read by what it is to a recipe's key."""
 
     def __init__(self) -> None:
-        self._read: list[tuple[str, str]] = []
+        self._read: dict[str, dict[str, str]] = {}
 
-    def read(self, path: Path, shown: str) -> bytes:
-        """The bytes of a file, known by the name `shown`. Raises: DataError `path: ...` where it cannot be read."""
+    def read(self, path: Path, role: str = "", shown: str = "") -> bytes:
+        """The bytes of a file. Raises: DataError `path: ...` where it cannot be read.
+
+        Args:
+            role: what is put behind the key for the digest: nothing, `_target`, or `.images` for those of a list.
+            shown: the name of one of several files of this role; empty: it is the only one.
+        """
         try:
             facts = os.stat(path)
             if not stat.S_ISREG(facts.st_mode):
@@ -98,14 +100,12 @@ class Bytes:
             raise DataError(f"{path}: no such file") from None
         except (OSError, ValueError) as error:
             raise DataError(f"{path}: cannot be opened: {getattr(error, 'strerror', None) or error}") from None
-        self._read.append((hashlib.sha256(data).hexdigest(), shown))
+        self._read.setdefault(role, {})[shown] = hashlib.sha256(data).hexdigest()
         return data
 
-    def digest(self) -> str:
-        """As hexadecimal text."""
-        if len(self._read) == 1:
-            return self._read[0][0]
-        return hashlib.sha256("".join(f"{digest}  {name}\n" for digest, name in self._read).encode()).hexdigest()
+    def digests(self, key: str) -> dict[str, str]:
+        """By key and role: of a single file that of its bytes, of several what `listed` gives."""
+        return {f"{key}{role}": found[""] if "" in found else listed(found) for role, found in self._read.items()}
 
 
 def scan_images(
@@ -127,17 +127,15 @@ def scan_images(
         yield from _folder(path, config, read)
         return
     require_file(path)
-    # a name of its own: a run is known by what its files hold, not by what they are called
-    data = read.read(path, "data")
+    data = read.read(path)
     kind = _format(path, data) if config.format == "auto" else config.format
     if kind == "picture":
         if labelled:
             raise DataError(f"{path}: is one picture without a label; name a folder of classes, CSV, IDX or .npz")
         yield _caught(lambda: decode(data, str(path), config.max_pixels))
-    elif kind == "idx":
-        yield from _idx(path, data, target, config, read, labelled)
-    else:
-        yield from (_csv if kind == "csv" else _npz)(path, data, config, read, labelled)
+        return
+    given = path, data, config, read, labelled
+    yield from _idx(*given, target) if kind == "idx" else _csv(*given) if kind == "csv" else _npz(*given)
 
 
 def labels_beside(path: Path) -> Path | None:
@@ -164,8 +162,9 @@ def _format(path: Path, data: bytes) -> str:
 
 def _folder(path: Path, config: ImagesConfig, read: Bytes) -> Scanned:
     entries = _entries(path)
-    for entry in entries:
-        if entry.is_file() and entry.suffix.lower() in _PICTURES:
+    for entry in filter(Path.is_file, entries):
+        read.read(entry, shown=entry.name)
+        if entry.suffix.lower() in _PICTURES:
             yield DataError(f"{entry}: stands in no folder of a class; move it into one or remove it")
     classes = [entry for entry in entries if entry.is_dir()]
     if not classes:
@@ -173,11 +172,13 @@ def _folder(path: Path, config: ImagesConfig, read: Bytes) -> Scanned:
     if {entry.name.lower() for entry in classes} <= _PARTS:
         raise DataError(f"{path}: its folders are parts, not classes; name them as data.train and data.test")
     for folder in classes:
-        pictures = _entries(folder)
+        pictures = [entry for entry in _entries(folder) if entry.name.lower() not in _LEFT_BY_SYSTEMS]
+        for other in set(_entries(folder)) - set(pictures):
+            read.read(other, shown=f"{folder.name}/{other.name}")
         if not pictures:
             yield DataError(f"{folder}: is empty; put pictures of the class into it or remove it")
         for picture in pictures:
-            yield _caught(lambda at=picture, of=folder: _picture(at, f"{of.name}/{at.name}", config, read, of.name))  # type: ignore[misc]
+            yield _caught(lambda at=picture, of=folder: _picture(at, "", f"{of.name}/{at.name}", config, read, of.name))  # type: ignore[misc]
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -185,11 +186,11 @@ def _entries(folder: Path) -> list[Path]:
         found = sorted(folder.iterdir())
     except OSError as error:
         raise DataError(f"{folder}: cannot be opened: {error.strerror}") from None
-    return [entry for entry in found if not entry.name.startswith(".") and entry.name.lower() not in _LEFT_BY_SYSTEMS]
+    return [entry for entry in found if not is_hidden(entry.name)]
 
 
-def _picture(path: Path, shown: str, config: ImagesConfig, read: Bytes, label: str | None) -> Image:
-    return decode(read.read(path, shown), str(path), config.max_pixels, label)
+def _picture(path: Path, role: str, shown: str, config: ImagesConfig, read: Bytes, label: str | None) -> Image:
+    return decode(read.read(path, role, shown), str(path), config.max_pixels, label)
 
 
 def _csv(path: Path, data: bytes, config: ImagesConfig, read: Bytes, labelled: bool) -> Scanned:
@@ -214,7 +215,7 @@ def _row(path: Path, number: int, text: str, width: int, places: list[int], conf
     if not name or label == "":
         raise DataError(f"{place}: the {'label' if name else 'path'} is empty; fill it or remove the line")
     try:
-        return _picture(path.parent / name, name, config, read, label)
+        return _picture(path.parent / name, ".images", name, config, read, label)
     except DataError as error:
         raise DataError(f"{place}: {error.message}") from None
 
@@ -226,7 +227,7 @@ def _cells(number: int, text: str, path: Path) -> list[str]:
         raise DataError(f"{path}:{number}: {error}; close the quotes, and keep each cell on one line") from None
 
 
-def _idx(path: Path, data: bytes, target: Path | None, config: ImagesConfig, read: Bytes, labelled: bool) -> Scanned:
+def _idx(path: Path, data: bytes, config: ImagesConfig, read: Bytes, labelled: bool, target: Path | None) -> Scanned:
     images = parse_idx(data, str(path))
     if images.ndim == 1:
         raise DataError(f"{path}: holds labels, not images; name the file of the images, and these as its target")
@@ -235,7 +236,7 @@ def _idx(path: Path, data: bytes, target: Path | None, config: ImagesConfig, rea
         raise DataError(f"{path}: where are its labels? name their file: data.train_target (valid_target, test_target)")
     labels = None
     if target is not None and labelled:
-        labels = parse_idx(read.read(target, "labels"), str(target))
+        labels = parse_idx(read.read(target, "_target"), str(target))
         if labels.ndim != 1:
             raise DataError(f"{target}: has {labels.ndim} axes; labels have one")
     yield from _rows(path, images, labels, config)

@@ -69,7 +69,7 @@ class Recogniser(Predictor[Image, dict[str, float], Image]):
 
     def parse(self, text: str) -> Image:
         """The picture at a path. Raises: DataError if it cannot be read."""
-        return decode(Bytes().read(Path(text), text), text, self.data.max_pixels)
+        return decode(Bytes().read(Path(text)), text, self.data.max_pixels)
 
     def read(self, path: Path) -> Iterator[Image]:
         """A picture, or those of an IDX, .npz or CSV file; labels are not needed."""

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from pictures import encoded, folder_of, grey, idx, npz, stripes
 
+from headwise.data.files import digest as on_disk
 from headwise.data.images import Bytes, ImagesConfig, labels_beside, scan_images
 from headwise.errors import ConfigError, DataError
 
@@ -232,12 +233,17 @@ def test_a_file_is_known_by_its_bytes_and_a_folder_by_all_of_its_own(tmp_path):
     def digest(path):
         read = Bytes()
         list(scan_images(path, None, config(), read))
-        return read.digest()
+        (found,) = read.digests("train").values()
+        assert found == on_disk(path)
+        return found
 
     path = saved(tmp_path, images=IMAGES, labels=LABELS)
     assert digest(path) == hashlib.sha256(path.read_bytes()).hexdigest()
     root = folder_of(tmp_path / "set", IMAGES, LABELS)
+    (root / "rows" / "Thumbs.db").write_bytes(b"1")
+    (root / "README").write_text("about")
     before = digest(root)
+    (root / ".hidden").write_bytes(b"1")
     moved = root.rename(tmp_path / "moved")
     assert digest(moved) == before
     picture = moved / "rows" / "001.png"
@@ -248,6 +254,23 @@ def test_a_file_is_known_by_its_bytes_and_a_folder_by_all_of_its_own(tmp_path):
     # the class is the folder's name
     (moved / "rows").rename(moved / "lines")
     assert digest(moved) != before
+
+
+def test_a_list_is_known_by_itself_and_by_its_pictures(tmp_path):
+    def digests():
+        read = Bytes()
+        list(scan_images(listed(tmp_path, "path,label\nc.png,x\n"), None, config(), read))
+        return read.digests("test")
+
+    before = digests()
+    assert list(before) == ["test", "test.images"]
+    assert before["test"] == on_disk(tmp_path / "list.csv")
+    (tmp_path / "list.csv").unlink()
+    assert digests() == before
+    (tmp_path / "c.png").write_bytes(grey(3))
+    read = Bytes()
+    list(scan_images(tmp_path / "list.csv", None, config(), read))
+    assert read.digests("test")["test.images"] != before["test.images"]
 
 
 def test_settings_that_are_none_are_refused():

@@ -263,5 +263,5 @@ def test_a_run_knows_its_images_wherever_they_lie(files, tmp_path):
     assert train(values, tmp_path / "run", resume="must").steps == 3
     (tmp_path / "b" / "b-labels-idx1").write_bytes(idx(1 - labels))
     values["training"]["max_steps"] = 4
-    with pytest.raises(headwise.DataError, match="the data has changed since this run began: train"):
+    with pytest.raises(headwise.DataError, match="the data has changed since this run began: train_target"):
         train(values, tmp_path / "run", resume="must")
