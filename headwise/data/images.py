@@ -23,7 +23,6 @@ ImageFormat = Literal["auto", "folder", "csv", "idx", "npz"]
 
 MAX_FILE_BYTES = 1 << 32
 MAX_CHANNELS = 16
-
 _PICTURES = (".png", ".jpg", ".jpeg")
 _PARTS = {"train", "test", "val", "valid", "validation"}
 _LEFT_BY_SYSTEMS = ("thumbs.db", "desktop.ini")
