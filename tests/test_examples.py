@@ -16,6 +16,7 @@ ELSEWHERE = {
     "data.md": "test_pages.py",
     "tasks.md": "test_pages.py",
     "textbook.md": "textbook/test_page.py",
+    "images.md": "test_pages.py",
 }
 HERE = [
     "README.md",

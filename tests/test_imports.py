@@ -73,11 +73,12 @@ THIRD_PARTY = {
     "mlflow": {"runs.trackers"},
     "trackio": {"runs.trackers"},
     "transformers": {"adoption"},
+    "PIL": {"data.pixels"},
 }
 
 
 # asked for by name, with the extra to install in the message
-EXTRAS = {"tensorboard", "wandb", "mlflow", "trackio", "transformers"}
+EXTRAS = {"tensorboard", "wandb", "mlflow", "trackio", "transformers", "PIL"}
 
 
 def module_of(path: Path) -> str:

@@ -48,6 +48,12 @@ def test_the_page_of_data_runs():
         exec(compile(block, "data.md", "exec"), space)
 
 
+def test_the_page_of_images_runs():
+    (block,) = blocks("images.md", "python")
+    exec(compile(block, "images.md", "exec"), {})
+    assert Path("looked.png").stat().st_size > 1000
+
+
 def test_the_task_of_the_page_trains_and_predicts(capsys):
     (module,) = blocks("tasks.md", "python")
     (recipe,) = blocks("tasks.md", "toml")

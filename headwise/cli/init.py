@@ -169,7 +169,8 @@ def _summary(recipe: "Recipe") -> str:
     if isinstance(model, Mapping):
         layers = [str(value) for key, value in model.items() if key.endswith("layers") and value]
         wide = f", {model['d_model']} wide" if "d_model" in model else ""
-        parts.append(f"{model.get('kind', 'model')} of {'+'.join(layers) or '1'} layers{wide}")
+        count = f" of {'+'.join(layers)} layers" if layers else ""
+        parts.append(f"{model.get('kind', 'model')}{count}{wide}")
     limits = {"passes": training.max_epochs, "steps": training.max_steps, "minutes": training.max_minutes}
     parts.append("at most " + ", ".join(f"{limit:,g} {name}" for name, limit in limits.items() if limit))
     return "; ".join(parts)

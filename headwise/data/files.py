@@ -131,6 +131,37 @@ def sha256(path: str | os.PathLike[str]) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def digest(path: str | os.PathLike[str]) -> str:
+    """As `sha256`; of a folder that of what `listed` gives of the files in it and in its folders, hidden ones left out.
+
+    Raises: DataError where a file cannot be read.
+    """
+    root = Path(path)
+    if not root.is_dir():
+        return sha256(root)
+    files = [*root.glob("*"), *root.glob("*/*")]
+    names = {file.relative_to(root).as_posix(): file for file in files if file.is_file()}
+    return listed({name: sha256(file) for name, file in names.items() if not is_hidden(name)})
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a part of a path begins with a full stop.
+
+    >>> is_hidden("cats/.DS_Store"), is_hidden("cats/a.png")
+    (True, False)
+    """
+    return any(part.startswith(".") for part in name.split("/"))
+
+
+def listed(digests: Mapping[str, str]) -> str:
+    """The SHA-256 of the lines `SHA-256  name` of several files, in the order of their names, as sha256sum prints them.
+
+    Args:
+        digests: by name.
+    """
+    return hashlib.sha256("".join(f"{digests[name]}  {name}\n" for name in sorted(digests)).encode()).hexdigest()
+
+
 def _opened(name: str) -> BufferedReader:
     try:
         return Path(name).open("rb")

@@ -178,6 +178,20 @@ def shuffled(
     return Drawn(draw, collate, seed=seed)
 
 
+def spread(
+    count: int, size: int, collate: Callable[[list[int]], B], limits: Limits, *, shuffle: bool = True
+) -> Drawn[B]:
+    """As `shuffled`, of the first `limits.examples` in an order that has nothing to do with where examples stand.
+
+    Examples of one class often stand side by side: the first ones of a file are no fair sample.
+
+    Args:
+        shuffle: False: the same order in every pass, for evaluation.
+    """
+    order = permutation(count, 0, 0)[: limits.examples]
+    return shuffled(len(order), size, lambda places: collate(order[places].tolist()), seed=limits.seed, shuffle=shuffle)
+
+
 def whole(make: Callable[[], B]) -> Drawn[B]:
     """One batch that is all the data, such as a graph: a pass is a step."""
     return Drawn(lambda seed, epoch: [[0]], lambda _: make(), seed=0)

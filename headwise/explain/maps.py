@@ -175,7 +175,7 @@ def shared_colour_bar(figure: Figure, image: AxesImage, scale: Scale) -> None:
 
 def name_axes(axes: Axes, rows: str, keys: str, title: str) -> None:
     """Writes what rows and columns are and the title, as text and never as a formula."""
-    heading = _heading(title)
+    heading = title_of(title)
     axes.set_ylabel(rows, fontsize=TITLE_SIZE - 1)
     axes.set_xlabel(keys, fontsize=TITLE_SIZE - 1)
     axes.set_title(heading.texts[0], fontsize=TITLE_SIZE, fontfamily=heading.fonts)
@@ -183,7 +183,7 @@ def name_axes(axes: Axes, rows: str, keys: str, title: str) -> None:
 
 def name_grid(figure: Figure, rows: str, keys: str, title: str) -> None:
     """The same for all maps of a figure."""
-    heading = _heading(title)
+    heading = title_of(title)
     figure.supylabel(rows, fontsize=TITLE_SIZE - 1)
     figure.supxlabel(keys, fontsize=TITLE_SIZE - 1)
     figure.suptitle(heading.texts[0], fontsize=TITLE_SIZE, fontfamily=heading.fonts)
@@ -191,7 +191,7 @@ def name_grid(figure: Figure, rows: str, keys: str, title: str) -> None:
 
 def name_map(axes: Axes, name: str, above: float) -> None:
     """Writes the name of a map in a grid, `above` inches over it; the layout cannot find that height by itself."""
-    heading = _heading(name)
+    heading = title_of(name)
     axes.set_title(heading.texts[0], fontsize=LABEL_SIZE + 1, fontfamily=heading.fonts, y=1.0, pad=72 * above)
 
 
@@ -213,7 +213,8 @@ def _finish_bar(bar: Colorbar, scale: Scale) -> None:
     bar.outline.set_linewidth(0.4)
 
 
-def _heading(title: str) -> Labels:
+def title_of(title: str) -> Labels:
+    """The lines of a title made legible, as one text."""
     lines = [shorten(visible(line), LONGEST_TITLE) for line in title.split("\n")]
     return _written(["\n".join(lines)])
 

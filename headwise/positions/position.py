@@ -30,6 +30,11 @@ class Position(nn.Module, ABC):
     def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "Position":
         """The scheme for a model of these sizes; a scheme takes what it needs of them."""
 
+    @classmethod
+    def on_grid(cls, d_model: int, head_dim: int, num_heads: int, height: int, width: int) -> "Position":
+        """The scheme for patches that stand row by row; one that knows no rows counts them through."""
+        return cls.sized(d_model, head_dim, num_heads, height * width)
+
     def embed(self, x: Float[Tensor, "*batch length d_model"], start: int) -> Float[Tensor, "*batch length d_model"]:
         """Changes the embeddings."""
         return x

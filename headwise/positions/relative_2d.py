@@ -47,6 +47,10 @@ class Relative2d(Position):
         width = square("relative_2d", max_len)
         return cls(num_heads, height=width, width=width)
 
+    @classmethod
+    def on_grid(cls, d_model: int, head_dim: int, num_heads: int, height: int, width: int) -> "Relative2d":
+        return cls(num_heads, height=height, width=width)
+
     def bias(
         self,
         query: Float[Tensor, "batch heads query_len head_dim"],

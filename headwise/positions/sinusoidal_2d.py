@@ -47,6 +47,10 @@ class Sinusoidal2d(Position):
     def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "Sinusoidal2d":
         return cls(d_model, square("sinusoidal_2d", max_len))
 
+    @classmethod
+    def on_grid(cls, d_model: int, head_dim: int, num_heads: int, height: int, width: int) -> "Sinusoidal2d":
+        return cls(d_model, width)
+
     def embed(self, x: Float[Tensor, "*batch length d_model"], start: int) -> Float[Tensor, "*batch length d_model"]:
         turns = frequencies(self.d_model // 2, 10000.0, x.device)
         coordinates = places(start, x.shape[-2], self.width, exact(x.device))

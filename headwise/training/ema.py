@@ -12,7 +12,8 @@ from headwise.runs.weights import load_weights
 class RunningMean:
     """mean <- mean + (1 - decay_t) (weights - mean), with decay_t = min(decay, (1 + t) / (10 + t)) at update t.
 
-    The decay grows so that the first, random weights are soon forgotten. Costs one copy of the weights.
+    The decay grows so that the first, random weights are soon forgotten. Buffers, such as the statistics of a norm, are
+    averaged too. Costs one copy of the weights.
 
     Source: Polyak and Juditsky 1992; the growing decay is that of TensorFlow's moving averages.
     """
@@ -20,7 +21,11 @@ class RunningMean:
     def __init__(self, model: nn.Module, decay: float) -> None:
         self._model = model
         self._decay = decay
-        self._weights: list[Tensor] = [parameter for parameter in model.parameters() if parameter.is_floating_point()]
+        # statistics that a norm keeps of its batches belong to the weights they were made with: they are averaged too
+        held = {id(tensor): tensor for tensor in model.state_dict(keep_vars=True).values()}
+        self._weights: list[Tensor] = [
+            tensor for tensor in held.values() if torch.is_tensor(tensor) and tensor.is_floating_point()
+        ]
         self._mean = [weight.detach().clone() for weight in self._weights]
 
     def restart(self) -> None:

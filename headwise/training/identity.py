@@ -6,7 +6,7 @@ from typing import Any
 
 from headwise.config import Config, file_keys, value_of
 from headwise.data.corpus import resolve
-from headwise.data.files import sha256
+from headwise.data.files import digest
 from headwise.tasks.task import Task
 from headwise.training.recipe import Recipe
 
@@ -44,7 +44,7 @@ def digests(task: Task[Any], recipe: Recipe, before: Mapping[str, str]) -> dict[
     found, once = dict(task.assets.digests), _once(recipe)
     for name, path in unread(task, recipe).items():
         if name not in once or path.exists():
-            found[name] = sha256(path)
+            found[name] = digest(path)
         elif name in before:
             found[name] = before[name]
     return found

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from headwise.data.files import sha256
+from headwise.data.files import digest
 from headwise.errors import CheckpointError, ConfigError, DataError, unknown
 from headwise.predictors.predictor import Predictor
 from headwise.runs.checkpoints import Checkpoints
@@ -88,7 +88,7 @@ def _changes(recipe: Recipe, split: str, before: Mapping[str, str]) -> list[str]
     if part == "train":
         told += f", and the {split} part may hold what was trained on"
     read = [name for name in (part, f"{part}_target") if name in before and name in files]
-    return [f"{files[name]}: {told}" for name in read if sha256(files[name]) != before[name]]
+    return [f"{files[name]}: {told}" for name in read if digest(files[name]) != before[name]]
 
 
 def _recipe_and_data(saved: Saved) -> tuple[Recipe, Mapping[str, str]]:

@@ -10,6 +10,8 @@ NAMES = [
     "cora",
     "esol",
     "ewt-upos",
+    "fashion-mnist-vit",
+    "fashion-mnist",
     "multi30k-base",
     "multi30k-tiny",
     "phrasebook",

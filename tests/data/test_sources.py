@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from headwise.data.sources import Drawn, Limits, bucketed, shuffled, whole
+from headwise.data.sources import Drawn, Limits, bucketed, shuffled, spread, whole
 from headwise.errors import DataError
 
 LENGTHS = np.random.default_rng(1).integers(1, 9, (29, 2))
@@ -98,3 +98,18 @@ def test_examples_of_one_size_and_all_at_once():
     graph = whole(lambda: "graph")
     assert graph.take(3) == ["graph"]
     assert graph.epoch == 1
+
+
+def test_spread_takes_its_first_examples_from_everywhere_and_evaluates_in_one_order():
+    def taken(examples=None, shuffle=False, seed=0):
+        source = spread(40, 7, list, Limits(0, seed=seed, examples=examples), shuffle=shuffle)
+        return [number for batch in source.once() for number in batch]
+
+    assert sorted(taken()) == list(range(40))
+    few = taken(10)
+    assert len(set(few)) == 10
+    assert max(few) > 20
+    assert taken(10, seed=3) == taken(10)
+    assert taken(shuffle=True) != taken(shuffle=True, seed=3)
+    # the examples are the same ones in whatever order
+    assert sorted(taken(10, shuffle=True, seed=3)) == sorted(few)

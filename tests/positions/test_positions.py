@@ -239,3 +239,14 @@ def test_an_optimizer_leaves_no_stale_table(name):
         twin.load_state_dict(position.state_dict())
         assert torch.equal(after, used(twin))
     assert not torch.allclose(before, after)
+
+
+@pytest.mark.parametrize("name", positions.names())
+def test_a_grid_of_patches_need_not_be_square_for_schemes_that_know_rows(name):
+    position = positions.position_type(name).on_grid(12, 4, 3, 2, 5)
+    x, heads = torch.zeros(1, 10, 12), torch.zeros(1, 3, 10, 4)
+    assert position.embed(x, 0).shape == x.shape
+    bias = position.bias(heads, heads, 0)
+    assert bias is None or bias.shape[-1] == 10
+    sized = {"relative_2d": (2, 5), "sinusoidal_2d": (None, 5)}.get(name, (None, None))
+    assert (getattr(position, "height", None), getattr(position, "width", None)) == sized

@@ -60,6 +60,26 @@ def test_the_running_mean_is_its_formula(decay):
     assert torch.equal(model.weight, own)
 
 
+def test_statistics_of_a_norm_are_averaged_with_the_weights_and_come_back():
+    model = nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 2))
+    model[1].weight = nn.Parameter(model[1].weight.detach())
+    model.register_module("again", model[1])
+    mean = RunningMean(model, 0.9)
+    expected = model[0].running_mean.clone()
+    for update in range(1, 4):
+        model(torch.randn(5, 2) + update)
+        mean.update(update)
+        expected += (1 - (1 + update) / (10 + update)) * (model[0].running_mean - expected)
+    own = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with mean.applied():
+        torch.testing.assert_close(model[0].running_mean, expected)
+        assert model[0].num_batches_tracked == 3
+        inside = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, own[name])
+        assert torch.equal(mean.weights()[name], inside[name])
+
+
 def test_a_model_at_rest_drops_nothing_and_draws_nothing():
     model = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5))
     model[0].eval()

@@ -1,0 +1,122 @@
+"""Arrays of bytes in single files: IDX, the format of MNIST, and the arrays of an .npz file; headers are distrusted."""
+
+import gzip
+import io
+import math
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import UInt8
+
+from headwise.errors import DataError
+
+MAX_BYTES = 1 << 32
+
+# so many bytes or fewer
+Read = Callable[[int], bytes]
+
+_GZIP = b"\x1f\x8b"
+_TYPES = {8: "unsigned bytes", 9: "signed bytes", 11: "shorts", 12: "integers", 13: "floats", 14: "doubles"}
+_CHUNK = 1 << 20
+
+
+def is_idx(data: bytes) -> bool:
+    """Whether these bytes, perhaps packed by gzip, begin as an IDX file does."""
+    if data.startswith(_GZIP):
+        try:
+            data = zlib.decompressobj(wbits=31).decompress(data[:256], 4)
+        except zlib.error:
+            return False
+    return len(data) >= 4 and data[:2] == b"\0\0" and data[2] in _TYPES and data[3] > 0
+
+
+def parse_idx(data: bytes, name: str) -> UInt8[np.ndarray, "..."]:
+    """The array of an IDX file of unsigned bytes, plain or gzip. Memory: what the file really has.
+
+    Raises:
+        DataError: `name: ...` for another format or type, sizes that are not those of the content, damaged gzip data.
+
+    >>> parse_idx(bytes([0, 0, 8, 2, 0, 0, 0, 1, 0, 0, 0, 3, 7, 8, 9]), "example").tolist()
+    [[7, 8, 9]]
+    """
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) if data.startswith(_GZIP) else io.BytesIO(data) as stream:
+            sizes = _sizes(stream.read, name)
+            wanted = math.prod(sizes)
+            body = _read(stream.read, wanted + 1)
+    except EOFError:
+        raise DataError(f"{name}: the gzip data ends early: the file is truncated; fetch it again") from None
+    except (zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{name}: the gzip data is damaged ({error}); fetch it again") from None
+    shape = " x ".join(map(str, sizes))
+    if len(body) < wanted:
+        raise DataError(f"{name}: the header says {shape} bytes, but only {len(body):,} follow; fetch the file again")
+    if len(body) > wanted:
+        raise DataError(f"{name}: more than the {shape} bytes of the header follow; fetch the file again")
+    return np.frombuffer(body, np.uint8).reshape(sizes)
+
+
+def parse_npz(data: bytes, name: str, keys: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """The arrays of these names in an .npz file; those that it lacks are left out.
+
+    Raises:
+        DataError: `name: ...` for damaged content, objects in place of numbers or texts, false sizes.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            inside = {member.filename.removesuffix(".npy"): member.filename for member in archive.infolist()}
+            found = {key: _member(archive, inside[key], f"{name}: {key}") for key in keys if key in inside}
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise DataError(f"{name}: is damaged or no .npz file ({error}); fetch or write it again") from None
+    if keys and keys[0] not in found:
+        listed = ", ".join(sorted(inside)) or "none"
+        raise DataError(f"{name}: has no array '{keys[0]}'; it has: {listed}; set data.images_key to one of them")
+    return found
+
+
+def _member(archive: zipfile.ZipFile, member: str, place: str) -> np.ndarray:
+    with archive.open(member) as stream:
+        content = io.BytesIO(_read(stream.read, MAX_BYTES + 1))
+    try:
+        version = np.lib.format.read_magic(content)
+        header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, fortran, kind = header(content)
+    except (ValueError, struct.error, EOFError) as error:
+        raise DataError(f"{place}: is no array of numpy ({str(error)[:80]}); write it with numpy.savez") from None
+    if kind.hasobject:
+        raise DataError(f"{place}: holds Python objects, which may be code; write numbers or texts of fixed width")
+    body = content.getbuffer()[content.tell() :]
+    if not kind.itemsize or min(shape, default=0) < 0 or math.prod(shape) * kind.itemsize != len(body):
+        raise DataError(f"{place}: the header says {shape} of {kind}, but {len(body):,} bytes follow; write it again")
+    return np.frombuffer(body, kind).reshape(shape, order="F" if fortran else "C")
+
+
+def _sizes(read: Read, name: str) -> tuple[int, ...]:
+    start = read(4)
+    if len(start) < 4 or start[:2] != b"\0\0" or start[2] not in _TYPES or not start[3]:
+        raise DataError(
+            f"{name}: is no IDX file: it begins with {start.hex(' ') or 'nothing'}; give one, plain or gzip"
+        )
+    if start[2] != 8:
+        raise DataError(f"{name}: holds {_TYPES[start[2]]}, not unsigned bytes; give images and labels as bytes")
+    if start[3] > 4:
+        raise DataError(f"{name}: has {start[3]} axes; images have 3, or 4 with channels last, and labels 1")
+    axes = read(4 * start[3])
+    if len(axes) < 4 * start[3]:
+        raise DataError(f"{name}: the header ends early: the file is truncated; fetch it again")
+    sizes = struct.unpack(f">{start[3]}I", axes)
+    if math.prod(sizes) > MAX_BYTES:
+        raise DataError(f"{name}: the header says {' x '.join(map(str, sizes))} bytes, more than {MAX_BYTES:,}")
+    return sizes
+
+
+def _read(read: Read, most: int) -> bytes:
+    """So many bytes or what there is; a false size takes no memory."""
+    parts, left = [], most
+    while left and (part := read(min(left, _CHUNK))):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)

@@ -1,0 +1,300 @@
+"""Labelled images: folders of classes, CSV lists of paths, IDX and .npz files; every fault is named with its file."""
+
+import csv
+import hashlib
+import io
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from headwise.config import Config, DataFile
+from headwise.data.bad_lines import BadRule
+from headwise.data.files import decode_lines, is_hidden, listed, require_file
+from headwise.data.idx import is_idx, parse_idx, parse_npz
+from headwise.data.pixels import MAX_PIXELS, Fit, Image, decode
+from headwise.errors import DataError
+
+ImageFormat = Literal["auto", "folder", "csv", "idx", "npz"]
+
+MAX_FILE_BYTES = 1 << 32
+MAX_CHANNELS = 16
+_PICTURES = (".png", ".jpg", ".jpeg")
+_PARTS = {"train", "test", "val", "valid", "validation"}
+_LEFT_BY_SYSTEMS = ("thumbs.db", "desktop.ini")
+Scanned = Iterator[Image | DataError]  # an image, or why there is none
+
+
+class ImagesConfig(Config):
+    """Which labelled images to read, and what they are made into."""
+
+    train: DataFile = Field(description="folder with a folder of pictures for each class; CSV, IDX or .npz file")
+    train_target: DataFile | None = Field(
+        None, description="IDX file of train's labels; if absent, the name of train with labels-idx1 for images-idx3"
+    )
+    valid: DataFile | None = Field(None, description="images to validate; without them a part of train is held out")
+    valid_target: DataFile | None = Field(None, description="IDX file of valid's labels, as train_target")
+    test: DataFile | None = Field(None, description="images to test; without them a part of train is held out")
+    test_target: DataFile | None = Field(None, description="IDX file of test's labels, as train_target")
+    format: ImageFormat = Field("auto", description="auto (by name, else by content), folder, csv, idx or npz")
+    path_key: str = Field("path", description="column of the picture's path in CSV, as seen from the CSV file")
+    label_key: str = Field("label", description="column of the class in CSV")
+    images_key: str = Field(
+        "images", description="array of the images in .npz: (images, height, width) or channels last"
+    )
+    labels_key: str = Field("labels", description="array of the labels in .npz: numbers or texts")
+    classes: list[str] = Field(default=[], description="names of the classes where labels are numbers from 0")
+    size: tuple[int, int] | None = Field(
+        None, description="height and width the model reads; if absent, those of train, which must then all be alike"
+    )
+    channels: int | None = Field(
+        None,
+        ge=1,
+        le=MAX_CHANNELS,
+        description="channels the model reads; if absent, those of train's first, without transparency",
+    )
+    fit: Fit = Field("resize", description="images of another size: resize stretches, pad keeps proportions")
+    bad_images: BadRule = Field("stop", description="an image that cannot be read: stop, or skip it")
+    limit: int | None = Field(None, ge=1, description="use only so many images of train, drawn by split_seed")
+    valid_fraction: float = Field(0.1, ge=0, lt=1, description="part of train's images held out to validate")
+    test_fraction: float = Field(0.1, ge=0, lt=1, description="part of train's images held out to test")
+    split_seed: int = Field(0, description="another seed gives another split")
+    max_pixels: int = Field(MAX_PIXELS, ge=1, description="larger pictures are refused before they are decoded")
+
+    @model_validator(mode="after")
+    def _sizes_are_sizes(self) -> "ImagesConfig":
+        if self.size is not None and not all(1 <= side <= 2**14 for side in self.size):
+            raise ValueError(f"size {list(self.size)} must be a height and a width from 1 to 16384")
+        if len(set(self.classes)) != len(self.classes):
+            raise ValueError("classes must have different names")
+        return self
+
+
+class Bytes:
+    """Files read whole, and the SHA-256 of what was read by what it is to a recipe's key."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, dict[str, str]] = {}
+
+    def read(self, path: Path, role: str = "", shown: str = "") -> bytes:
+        """The bytes of a file. Raises: DataError `path: ...` where it cannot be read.
+
+        Args:
+            role: what is put behind the key for the digest: nothing, `_target`, or `.images` for those of a list.
+            shown: the name of one of several files of this role; empty: it is the only one.
+        """
+        try:
+            facts = os.stat(path)
+            if not stat.S_ISREG(facts.st_mode):
+                what = "is a folder; name a file" if stat.S_ISDIR(facts.st_mode) else "is a pipe or a device, no file"
+                raise DataError(f"{path}: {what}")
+            if facts.st_size > MAX_FILE_BYTES:
+                raise DataError(f"{path}: has more than {MAX_FILE_BYTES:,} bytes; split it into several files")
+            data = path.read_bytes()
+        except FileNotFoundError:
+            raise DataError(f"{path}: no such file") from None
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path}: cannot be opened: {getattr(error, 'strerror', None) or error}") from None
+        self._read.setdefault(role, {})[shown] = hashlib.sha256(data).hexdigest()
+        return data
+
+    def digests(self, key: str) -> dict[str, str]:
+        """By key and role: of a single file that of its bytes, of several what `listed` gives."""
+        return {f"{key}{role}": found[""] if "" in found else listed(found) for role, found in self._read.items()}
+
+
+def scan_images(
+    path: Path, target: Path | None, config: ImagesConfig, read: Bytes | None = None, *, labelled: bool = True
+) -> Scanned:
+    """The images of a folder or file, one after another; one that cannot be read comes out as the error that says why.
+
+    Args:
+        target: IDX file of the labels of an IDX file; None: told from its name.
+        config: format, keys, classes and limits; its paths are not read.
+        read: collects what was read.
+        labelled: whether an image without a label is a fault.
+
+    Raises:
+        DataError: `file: ...`, the folder or file cannot be read any further.
+    """
+    read = Bytes() if read is None else read
+    if config.format == "folder" or (config.format == "auto" and path.is_dir()):
+        yield from _folder(path, config, read)
+        return
+    require_file(path)
+    data = read.read(path)
+    kind = _format(path, data) if config.format == "auto" else config.format
+    if kind == "picture":
+        if labelled:
+            raise DataError(f"{path}: is one picture without a label; name a folder of classes, CSV, IDX or .npz")
+        yield _caught(lambda: decode(data, str(path), config.max_pixels))
+        return
+    given = path, data, config, read, labelled
+    yield from _idx(*given, target) if kind == "idx" else _csv(*given) if kind == "csv" else _npz(*given)
+
+
+def labels_beside(path: Path) -> Path | None:
+    """The file of labels that belongs to an IDX file of images by its name, if it is there.
+
+    >>> labels_beside(Path("train-images-idx3-ubyte.gz"))
+    """
+    beside = path.with_name(path.name.replace("images-idx3", "labels-idx1").replace("images.idx3", "labels.idx1"))
+    return beside if beside != path and beside.exists() else None
+
+
+def _format(path: Path, data: bytes) -> str:
+    ending = path.suffix.lower()
+    if ending in (".csv", ".npz"):
+        return ending[1:]
+    if data.startswith((b"\x89PNG", b"\xff\xd8")) or ending in _PICTURES:
+        return "picture"
+    if is_idx(data) or "idx" in path.name:
+        return "idx"
+    raise DataError(
+        f"{path}: no folder, PNG, JPEG, CSV, IDX or .npz file; convert it, or set data.format to see what is wrong"
+    )
+
+
+def _folder(path: Path, config: ImagesConfig, read: Bytes) -> Scanned:
+    entries = _entries(path)
+    for entry in filter(Path.is_file, entries):
+        read.read(entry, shown=entry.name)
+        if entry.suffix.lower() in _PICTURES:
+            yield DataError(f"{entry}: stands in no folder of a class; move it into one or remove it")
+    classes = [entry for entry in entries if entry.is_dir()]
+    if not classes:
+        raise DataError(f"{path}: has no folders; put the pictures of each class into a folder of its name")
+    if {entry.name.lower() for entry in classes} <= _PARTS:
+        raise DataError(f"{path}: its folders are parts, not classes; name them as data.train and data.test")
+    for folder in classes:
+        pictures = [entry for entry in _entries(folder) if entry.name.lower() not in _LEFT_BY_SYSTEMS]
+        for other in set(_entries(folder)) - set(pictures):
+            read.read(other, shown=f"{folder.name}/{other.name}")
+        if not pictures:
+            yield DataError(f"{folder}: is empty; put pictures of the class into it or remove it")
+        for picture in pictures:
+            yield _caught(lambda at=picture, of=folder: _picture(at, "", f"{of.name}/{at.name}", config, read, of.name))  # type: ignore[misc]
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        found = sorted(folder.iterdir())
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be opened: {error.strerror}") from None
+    return [entry for entry in found if not is_hidden(entry.name)]
+
+
+def _picture(path: Path, role: str, shown: str, config: ImagesConfig, read: Bytes, label: str | None) -> Image:
+    return decode(read.read(path, role, shown), str(path), config.max_pixels, label)
+
+
+def _csv(path: Path, data: bytes, config: ImagesConfig, read: Bytes, labelled: bool) -> Scanned:
+    lines = decode_lines(io.BytesIO(data), str(path))
+    header = _cells(*next(lines, (1, "")), path)
+    needed = [config.path_key, config.label_key] if labelled else [config.path_key]
+    for key, setting in zip(needed, ("path_key", "label_key"), strict=False):
+        if header.count(key) != 1:
+            listed = ", ".join(header) or "nothing"
+            raise DataError(f"{path}:1: needs one column '{key}', has: {listed}; mend the first line or data.{setting}")
+    places = [header.index(key) for key in needed]
+    for number, text in lines:
+        if text.strip():
+            yield _caught(lambda at=number, line=text: _row(path, at, line, len(header), places, config, read))  # type: ignore[misc]
+
+
+def _row(path: Path, number: int, text: str, width: int, places: list[int], config: ImagesConfig, read: Bytes) -> Image:
+    cells, place = _cells(number, text, path), f"{path}:{number}"
+    if len(cells) != width:
+        raise DataError(f"{place}: {len(cells)} columns, the first line has {width}; quote cells that hold commas")
+    name, label = cells[places[0]], cells[places[1]] if len(places) > 1 else None
+    if not name or label == "":
+        raise DataError(f"{place}: the {'label' if name else 'path'} is empty; fill it or remove the line")
+    try:
+        return _picture(path.parent / name, ".images", name, config, read, label)
+    except DataError as error:
+        raise DataError(f"{place}: {error.message}") from None
+
+
+def _cells(number: int, text: str, path: Path) -> list[str]:
+    try:
+        return [cell.strip() for cell in next(csv.reader([text], strict=True), [])]
+    except csv.Error as error:
+        raise DataError(f"{path}:{number}: {error}; close the quotes, and keep each cell on one line") from None
+
+
+def _idx(path: Path, data: bytes, config: ImagesConfig, read: Bytes, labelled: bool, target: Path | None) -> Scanned:
+    images = parse_idx(data, str(path))
+    if images.ndim == 1:
+        raise DataError(f"{path}: holds labels, not images; name the file of the images, and these as its target")
+    target = labels_beside(path) if target is None else target
+    if target is None and labelled:
+        raise DataError(f"{path}: where are its labels? name their file: data.train_target (valid_target, test_target)")
+    labels = None
+    if target is not None and labelled:
+        labels = parse_idx(read.read(target, "_target"), str(target))
+        if labels.ndim != 1:
+            raise DataError(f"{target}: has {labels.ndim} axes; labels have one")
+    yield from _rows(path, images, labels, config)
+
+
+def _npz(path: Path, data: bytes, config: ImagesConfig, read: Bytes, labelled: bool) -> Scanned:
+    found = parse_npz(data, str(path), (config.images_key, config.labels_key))
+    labels = found.get(config.labels_key) if labelled else None
+    if labels is None and labelled:
+        raise DataError(f"{path}: has no array '{config.labels_key}'; add it, or set data.labels_key")
+    if labels is not None and (labels.ndim != 1 or labels.dtype.kind not in "iuU"):
+        raise DataError(
+            f"{path}: labels are {labels.dtype} of {labels.ndim} axes; give one whole number or text an image"
+        )
+    yield from _rows(path, _bytes(found[config.images_key], path), labels, config)
+
+
+def _bytes(images: np.ndarray, path: Path) -> np.ndarray:
+    """The images as numbers from 0 to 255."""
+    if images.dtype == np.uint8:
+        return images
+    if images.dtype == np.uint16:
+        return (images >> 8).astype(np.uint8)
+    if images.dtype.kind == "f" and images.size and images.min() >= 0 and images.max() <= 1:
+        return np.rint(images * 255.0).astype(np.uint8)
+    raise DataError(
+        f"{path}: images are {images.dtype}; give bytes from 0 to 255 (uint8), uint16, or fractions from 0 to 1"
+    )
+
+
+def _rows(path: Path, images: np.ndarray, labels: np.ndarray | None, config: ImagesConfig) -> Scanned:
+    if images.ndim == 3:
+        images = images[..., None]
+    if images.ndim != 4 or not all(images.shape[1:]) or images.shape[3] > MAX_CHANNELS:
+        shape = " x ".join(map(str, images.shape))
+        raise DataError(f"{path}: images of shape {shape}; give (images, height, width) or channels last")
+    if images.shape[1] * images.shape[2] > config.max_pixels:
+        raise DataError(f"{path}: images of more than {config.max_pixels:,} pixels; make them smaller")
+    if labels is not None and len(labels) != len(images):
+        raise DataError(f"{path}: {len(images):,} images but {len(labels):,} labels; give each image its label")
+    for number, pixels in enumerate(images):
+        name = f"{path}[{number}]"
+        if labels is None:
+            yield Image(name, pixels)
+        else:
+            yield _caught(lambda at=number, of=pixels, to=name: Image(to, of, _named(labels[at], to, config)))  # type: ignore[misc]
+
+
+def _named(label: object, place: str, config: ImagesConfig) -> str:
+    text = str(label)
+    if not config.classes or isinstance(label, str):
+        return text
+    if not 0 <= int(text) < len(config.classes):
+        raise DataError(f"{place}: label {text}, but data.classes names {len(config.classes)}, from 0; name them all")
+    return config.classes[int(text)]
+
+
+def _caught(make: Callable[[], Image]) -> Image | DataError:
+    try:
+        return make()
+    except DataError as error:
+        return error

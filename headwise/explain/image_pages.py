@@ -1,0 +1,104 @@
+"""One page about an image: the image, attention as a map over it, and below them all heads of all layers, small."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float, UInt8
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+
+from headwise.errors import ShapeError
+from headwise.explain import maps
+from headwise.explain.canvas import Picture, picture
+
+SIDE = 2.6  # inches of the longer side of a large picture
+SMALL = 0.9  # inches of a small map's side
+WIDEST = 9.0  # inches of a row of small maps
+GAP = 0.3  # inches between pictures
+
+# clear where there is no attention
+_GLOW = LinearSegmentedColormap.from_list("glow", [(0.835, 0.369, 0.0, 0.0), (0.835, 0.369, 0.0, 0.85)])
+
+
+def image_page(
+    pixels: UInt8[np.ndarray, "height width channels"],
+    weights: Float[np.ndarray, "rows columns"],
+    layers: Sequence[Float[np.ndarray, "heads rows columns"]],
+    *,
+    chosen: Sequence[tuple[int, int]] = (),
+    title: str = "",
+) -> Picture:
+    """The image, the map over it, the map alone; and small maps, a row for each layer, a column for each head.
+
+    Args:
+        pixels: of 1 (grey), 3 (RGB) or 4 (RGBA) channels; of any other number their mean is drawn.
+        weights: how much is attended to at each place of a grid that lies over the image.
+        layers: what the small maps show.
+        chosen: (layer, head) of the small maps that the large one is the mean of; they are framed.
+
+    Raises:
+        ShapeError: if a map has no places.
+
+    >>> drawn = image_page(np.zeros((4, 4, 1), np.uint8), np.eye(2), [np.ones((3, 2, 2))], title="a cat")
+    >>> [axes.get_title() for axes in drawn.axes[:3]]
+    ['image', 'attention over it', 'attention']
+    """
+    if not weights.size:
+        raise ShapeError(f"nothing to draw: weights of shape {weights.shape}")
+    height, width = pixels.shape[:2]
+    large = SIDE * width / max(height, width), SIDE * height / max(height, width)
+    small = min(SMALL, WIDEST / max(map(len, layers)))
+    lower = small * max(map(len, layers)), small * len(layers)
+    left, below = 0.7, lower[1] + 0.65
+    size = left + max(3 * large[0] + 2 * GAP, lower[0]) + 0.9, below + large[1] + 1.0
+    figure = picture(*size, free=True)
+    places = [(left + number * (large[0] + GAP), below, *large) for number in range(3)]
+    first, over, alone = (_placed(figure, place) for place in places)
+    norm = maps.norm("sqrt", maps.largest(weights, None))
+    extent = (-0.5, width - 0.5, height - 0.5, -0.5)
+    _show(first, pixels, "image")
+    _show(over, pixels, "attention over it", strength=0.55)
+    # linear: what is looked at little shall hide nothing
+    glow = maps.norm("linear", maps.largest(weights, None))
+    over.imshow(weights, cmap=_GLOW, norm=glow, extent=extent, interpolation="nearest")
+    image = maps.draw(alone, weights, norm)
+    image.set_extent(extent)
+    _bare(alone, "attention")
+    maps.colour_bar(alone, image, "sqrt", large)
+    figure.suptitle(maps.title_of(title).texts[0], fontsize=maps.TITLE_SIZE, y=1 - 0.12 / size[1], va="top")
+    _heads(_placed(figure, (left, 0.1, *lower)), layers, small, chosen)
+    return figure
+
+
+def _heads(axes: Axes, layers: Sequence[np.ndarray], side: float, chosen: Sequence[tuple[int, int]]) -> None:
+    norm = maps.norm("sqrt", max(maps.largest(layer, None) for layer in layers))
+    maps.draw_small(axes, [list(layer) for layer in layers], norm)
+    maps.outline(axes, chosen)
+    maps.label_rows(axes, maps.labels([f"layer {number}" for number in range(len(layers))]), side)
+    across = max(map(len, layers))
+    maps.label_columns(axes, maps.labels([f"head {number}" for number in range(across)]), side)
+
+
+def _show(axes: Axes, pixels: np.ndarray, title: str, strength: float = 1.0) -> None:
+    """Draws the pixels; with less strength as grey on a light page."""
+    channels = pixels.shape[2]
+    if strength < 1.0 or channels not in (1, 3, 4):
+        grey = pixels[..., : min(channels, 3) if channels in (3, 4) else channels].mean(axis=-1)
+        axes.imshow(255 - strength * (255 - grey), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+    elif channels == 1:
+        axes.imshow(pixels[..., 0], cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+    else:
+        axes.imshow(pixels, interpolation="nearest")
+    _bare(axes, title)
+
+
+def _bare(axes: Axes, title: str) -> None:
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.set_title(title, fontsize=maps.LABEL_SIZE + 1)
+
+
+def _placed(figure: Picture, place: tuple[float, float, float, float]) -> Axes:
+    """Axes at (left, bottom, width, height), in inches."""
+    width, height = figure.get_size_inches()
+    return figure.add_axes((place[0] / width, place[1] / height, place[2] / width, place[3] / height))

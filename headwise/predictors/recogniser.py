@@ -1,0 +1,183 @@
+"""A trained classifier of images: applies a model to pictures, many at a time, scores it, shows where it looks."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from headwise import metrics
+from headwise.data.image_sets import as_batch
+from headwise.data.images import Bytes, ImagesConfig, scan_images
+from headwise.data.pixels import Image, Shape, adapted, decode
+from headwise.errors import ConfigError, DataError
+from headwise.explain.explanation import Explanation, Layer
+from headwise.explain.image_explanation import ImageExplanation
+from headwise.labels import visible
+from headwise.models.image_classifier import ImageClassifier
+from headwise.predictors import looking
+from headwise.predictors.predictor import Form, Predictor
+
+# images that are read together
+PREDICTION_IMAGES = 128
+# pairs of classes that are told as confused
+_CONFUSED = 5
+
+
+class Known(NamedTuple):
+    """What a classifier of images knows besides its weights.
+
+    Args:
+        classes: by their numbers.
+        shape: of the images it reads.
+        mean, deviation: of each channel in training, as fractions of 255.
+        frequent: the most frequent class of training.
+    """
+
+    classes: list[str]
+    shape: Shape
+    mean: list[float]
+    deviation: list[float]
+    frequent: str
+
+    @classmethod
+    def from_json(cls, value: Any) -> "Known":
+        """From what `_asdict` gave, by way of JSON. Raises: ValueError or TypeError if it is something else."""
+        made = cls(**value)
+        shape = Shape(*map(int, made.shape))
+        numbers = [float(number) for number in (*made.mean, *made.deviation)]
+        if not made.classes or min(shape) < 1 or len(made.mean) != shape.channels or len(numbers) != 2 * shape.channels:
+            raise ValueError("sizes that do not fit")
+        if not all(isinstance(name, str) for name in (*made.classes, made.frequent)):
+            raise TypeError("classes that are no texts")
+        return made._replace(shape=shape)
+
+
+class Recogniser(Predictor[Image, dict[str, float], Image]):
+    """A model with its classes.
+
+    Args:
+        model: in `eval()` while it predicts.
+        data: how pictures are read and made the size of the model's.
+    """
+
+    def __init__(self, model: ImageClassifier, known: Known, data: ImagesConfig):
+        self.model, self.known, self.data = model, known, data
+
+    def parse(self, text: str) -> Image:
+        """The picture at a path. Raises: DataError if it cannot be read."""
+        return decode(Bytes().read(Path(text)), text, self.data.max_pixels)
+
+    def read(self, path: Path) -> Iterator[Image]:
+        """A picture, or those of an IDX, .npz or CSV file; labels are not needed."""
+        config = self.data.model_copy(update={"format": "auto"})
+        for image in scan_images(path, None, config, labelled=False):
+            if isinstance(image, DataError):
+                raise image
+            yield image
+
+    @torch.inference_mode()
+    def predict(self, items: Sequence[Image | str] | str, options: Any = None) -> list[dict[str, float]]:
+        """The probability of every class for each image, the likeliest first; a text is the path of a picture.
+
+        Raises: DataError for a picture that cannot be read, or has other channels than the model reads.
+        """
+        given = [items] if isinstance(items, str) else items
+        found = []
+        for start in range(0, len(given), PREDICTION_IMAGES):
+            pixels = self._pixels(given[start : start + PREDICTION_IMAGES])
+            for row in self.model(pixels).float().softmax(-1).tolist():
+                shares = dict(zip(self.known.classes, row, strict=True))
+                found.append(dict(sorted(shares.items(), key=lambda share: -share[1])))
+        return found
+
+    def options(self, given: Mapping[str, Any]) -> int | None:
+        """`n_best`: how many classes are written. Raises: ConfigError for any other option."""
+        others = {name: value for name, value in given.items() if name != "n_best"}
+        super().options(others)
+        return given.get("n_best")
+
+    def write(self, item: Image, output: dict[str, float], form: Form, options: Any = None) -> list[str]:
+        """`class<tab>probability`, a line for each class asked for; or JSON with the name of the image."""
+        best = list(output.items())[: options or 1]
+        if form == "text":
+            return [f"{visible(name)}\t{share:.4f}" for name, share in best]
+        label, probability = best[0]
+        fields: dict[str, Any] = {"image": item.name, "label": label, "probability": probability}
+        if options:
+            fields["probabilities"] = dict(best)
+        return [json.dumps(fields, ensure_ascii=False)]
+
+    def evaluate(self, examples: Sequence[Image], *, options: Any = None) -> dict[str, float | str]:
+        """Accuracy and macro-F1; `baseline` says the most frequent class of training of every image.
+
+        `per_class` is the F1 of each class with how often it occurs; `confused` are the pairs of classes of which most
+        images of the first are taken for the second.
+
+        Raises:
+            DataError: no images, or images without a label.
+        """
+        if not examples:
+            raise DataError("there is nothing to score: no images")
+        gold = [image.label or "" for image in examples]
+        if "" in gold:
+            raise DataError(
+                f"{examples[gold.index('')].name}: has no label to compare with; give every image its class"
+            )
+        said = [next(iter(found)) for found in self.predict(examples)]
+        pairs, wanted, predicted = Counter(zip(gold, said, strict=True)), Counter(gold), Counter(said)
+        names = sorted(wanted | predicted, key=lambda name: (-wanted[name], name))
+        counts = [[float(counter[name]) for name in names] for counter in (_right(pairs), predicted, wanted)]
+        each = zip(names, *counts, strict=True)
+        wrong = sorted(((pair, count) for pair, count in pairs.items() if pair[0] != pair[1]), key=_most)
+        return {
+            "accuracy": sum(counts[0]) / len(gold),
+            "macro_f1": metrics.macro_f1(*counts),
+            "baseline": wanted[self.known.frequent] / len(gold),
+            "per_class": ", ".join(f"{name} {metrics.f1(*found):.4f} ({wanted[name]:,})" for name, *found in each),
+            "confused": ", ".join(
+                f"{true} for {other} {count:,} ({count / wanted[true]:.1%})"
+                for (true, other), count in wrong[:_CONFUSED]
+            )
+            or "none",
+        }
+
+    def explain(self, item: Image | str, target: str | None = None) -> ImageExplanation:
+        """Where the class token looks in every layer, or the places of the map on average where there is none.
+
+        Raises: Unsupported for a model without attention.
+        """
+        if target is not None:
+            raise ConfigError("the class of an image cannot be given here; leave the target out")
+        image = self.parse(item) if isinstance(item, str) else item
+        pixels, encoder = self._pixels([image]), self.model.encoder
+        rows, columns = encoder.grid
+        keys = ["class"] * encoder.class_tokens + [
+            f"{row},{column}" for row in range(rows) for column in range(columns)
+        ]
+        layers = {}
+        for name, one in looking.attended(self.model, pixels).items():
+            weights = one.weights[0]
+            query = weights[:, :1] if encoder.class_tokens else weights.mean(1, keepdims=True)
+            layers[name] = Layer(query, ["class" if encoder.class_tokens else "mean"], keys, one.kind)
+        (label, probability), *_ = self.predict([image])[0].items()
+        attention = Explanation(Path(image.name).name, f"{label} {probability:.2f}", layers)
+        shown = adapted(image, self.known.shape, self.data.fit)
+        return ImageExplanation(attention, shown, (rows, columns), encoder.class_tokens)
+
+    def _pixels(self, items: Sequence[Image | str]) -> torch.Tensor:
+        images = [self.parse(item) if isinstance(item, str) else item for item in items]
+        pixels = np.stack([adapted(image, self.known.shape, self.data.fit) for image in images])
+        batch = as_batch(pixels, np.zeros(len(images), np.int64), list(range(len(images))))
+        return batch.pixels.to(self.model.head.weight.device)
+
+
+def _right(pairs: Mapping[tuple[str, str], int]) -> Counter[str]:
+    return Counter({true: count for (true, said), count in pairs.items() if true == said})
+
+
+def _most(found: tuple[tuple[str, str], int]) -> tuple[int, tuple[str, str]]:
+    return -found[1], found[0]

@@ -1,0 +1,196 @@
+"""Image classification: an image in, one of the classes out; Transformers over patches or pixels, residual networks."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import partial
+from pathlib import PurePath
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from headwise.attention.precision import wide
+from headwise.config import Config
+from headwise.data.image_sets import (
+    ImageBatch,
+    ImageSet,
+    as_batch,
+    constants,
+    load_images,
+    read_part,
+    suggest_for_images,
+)
+from headwise.data.images import ImagesConfig
+from headwise.data.pixels import Image
+from headwise.data.sources import Limits, Source, spread
+from headwise.data.suggestions import Suggestion
+from headwise.errors import CheckpointError
+from headwise.layers.image_blocks import Augmentation
+from headwise.models.image_classifier import ImageClassifier, build_image_classifier
+from headwise.models.image_config import ImageEncoderConfig
+from headwise.predictors.recogniser import Known, Recogniser
+from headwise.predictors.tagger import count_scores, counted
+from headwise.tasks.task import Assets, Metric, Stats, Task
+
+IMAGES_FILE = "images.json"
+# images of a batch where training.batch_sentences is not set
+BATCH_IMAGES = 128
+# the target of an image whose class training lacks
+_NONE = -100
+
+
+class AugmentationConfig(Config):
+    """How training images are changed at random."""
+
+    shift: int = Field(0, ge=0, le=2**14, description="pixels that an image is moved by at most; its edge is repeated")
+    flip: bool = Field(False, description="mirror every second image, left to right")
+
+
+class ImageClassifyConfig(Config):
+    """Which images to tell apart, and with which model."""
+
+    data: ImagesConfig = Field(description="the images")
+    augmentation: AugmentationConfig = Field(AugmentationConfig(), description="random changes of training images")
+    model: ImageEncoderConfig = Field(description="the encoder: vit, pixels, cnn or attention_cnn")
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the target spread over the classes")
+    num_shown: int = Field(4, ge=0, description="how many images are named at each validation, with what is said")
+
+
+class ImageClassify(Task[dict[str, ImageSet]]):
+    """Telling images apart, each of which is of one class.
+
+    A batch has `training.batch_sentences` images, 128 unless set; `training.batch_tokens` means nothing here.
+    """
+
+    name: ClassVar[str] = "image-classify"
+    config_type: ClassVar[type[Config]] = ImageClassifyConfig
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("loss", "low"),
+        Metric("accuracy", "high"),
+        Metric("macro_f1", "high"),
+    )
+    config: ImageClassifyConfig
+
+    def __init__(self, config: ImageClassifyConfig, assets: Assets[dict[str, ImageSet]]):
+        super().__init__(config, assets)
+        self.known = _known(assets)
+        numbers = {name: number for number, name in enumerate(self.known.classes)}
+        self._labels = {
+            part: np.array([numbers.get(label, len(numbers)) for label in images.labels], np.int64)
+            for part, images in (assets.data or {}).items()
+        }
+
+    @classmethod
+    def prepare(cls, config: ImageClassifyConfig) -> Assets[dict[str, ImageSet]]:
+        loaded = load_images(config.data)
+        train = loaded.parts["train"]
+        frequent = Counter(train.labels).most_common(1)[0][0]
+        known = Known(loaded.classes, loaded.shape, *constants(train.pixels), frequent)
+        content = json.dumps(known._asdict(), ensure_ascii=False, sort_keys=True) + "\n"
+        return Assets({IMAGES_FILE: content.encode()}, dict(loaded.parts), loaded.digests, loaded.notes)
+
+    @classmethod
+    def examples(cls, config: ImageClassifyConfig, split: str) -> list[Image]:
+        # a part with files of its own is scored without the images that were trained on
+        if split != "train" and getattr(config.data, split) is not None:
+            return read_part(config.data, split)
+        return list(load_images(config.data).parts[split].images())
+
+    @classmethod
+    def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
+        return suggest_for_images(data)
+
+    def build(self) -> ImageClassifier:
+        config, known = self.config, self.known
+        augmentation = Augmentation(config.augmentation.shift, flip=config.augmentation.flip)
+        return build_image_classifier(
+            config.model, augmentation, (known.mean, known.deviation), known.shape, len(known.classes)
+        )
+
+    def initialise(self, model: nn.Module, seed: int) -> list[str]:
+        assert isinstance(model, ImageClassifier)
+        seen, (height, width, _) = model.encoder.receptive_field, self.known.shape
+        told = f"a place of the last map sees {seen} x {seen} pixels of the image of {height} x {width}"
+        return [told] if seen is not None else []
+
+    def source(self, split: str, limits: Limits) -> Source[ImageBatch] | None:
+        images = self.split(split)
+        if images is None or not len(images):
+            return None
+        size = limits.sentences or BATCH_IMAGES
+        return spread(len(images), size, partial(self.collate, split), limits, shuffle=split == "train")
+
+    def split(self, split: str) -> ImageSet | None:
+        """The images of a part; none in a run that is loaded."""
+        return (self.assets.data or {}).get(split)
+
+    def collate(self, split: str, indices: list[int]) -> ImageBatch:
+        """The images at these places as a batch."""
+        images = self.split(split)
+        assert images is not None
+        return as_batch(images.pixels[indices], self._labels[split][indices], indices)
+
+    def loss(self, model: nn.Module, batch: ImageBatch) -> Float[Tensor, ""]:
+        assert isinstance(model, ImageClassifier)
+        return self._loss(model(batch.pixels), batch.labels, self.config.label_smoothing)
+
+    def measure(self, model: nn.Module, batches: Iterable[ImageBatch]) -> Stats:
+        """Log-likelihood of the classes that the model knows, and how often each is right, predicted and gold."""
+        assert isinstance(model, ImageClassifier)
+        stats: Counter[str] = Counter()
+        nll, classes = 0.0, len(self.known.classes)
+        for batch in batches:
+            logits = model(batch.pixels)
+            nll += float(self._loss(logits, batch.labels, 0.0))
+            stats["images"] += int((batch.labels < classes).sum())
+            stats.update(counted(logits.argmax(-1), batch.labels, classes))
+        return {"nll": nll, **stats}
+
+    def summarise(self, stats: Stats) -> dict[str, float]:
+        loss = stats.get("nll", 0.0) / max(1.0, stats.get("images", 0.0))
+        return {"loss": loss} | count_scores(stats, len(self.known.classes))
+
+    def samples(self, model: nn.Module) -> list[str]:
+        images = self.split("valid") or self.split("train")
+        if images is None:
+            return []
+        shown = list(images.take(list(range(len(images)))[: self.config.num_shown]).images())
+        found = self.predictor(model).predict(shown)
+        return [
+            f"{PurePath(image.name).name} ({image.label}) → {next(iter(said))} {next(iter(said.values())):.2f}"
+            for image, said in zip(shown, found, strict=True)
+        ]
+
+    def predictor(self, model: nn.Module) -> Recogniser:
+        assert isinstance(model, ImageClassifier)
+        return Recogniser(model, self.known, self.config.data)
+
+    def card(self, metrics: Mapping[str, float]) -> str:
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        count = len(self.split("train") or ())
+        return (
+            f"# Image classifier trained on {PurePath(self.config.data.train).name}\n\n"
+            f"An encoder of kind {self.config.model.kind} that reads images of {self.known.shape} and tells"
+            f" {len(self.known.classes)} classes apart, trained with Headwise on {count:,} images."
+            f" Validation: {scores or 'none'}.\n\n"
+            "    headwise predict RUN photo.png\n    headwise evaluate RUN --data folder_of_class_folders\n"
+            "    headwise explain RUN photo.png\n\n"
+            "`RUN` is this folder. It is complete and can be moved.\n"
+        )
+
+    def _loss(self, logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+        wanted = labels.masked_fill(labels >= len(self.known.classes), _NONE)
+        return F.cross_entropy(wide(logits), wanted, ignore_index=_NONE, reduction="sum", label_smoothing=smoothing)
+
+
+def _known(assets: Assets[dict[str, ImageSet]]) -> Known:
+    try:
+        return Known.from_json(json.loads(assets.file(IMAGES_FILE)))
+    except (ValueError, TypeError):
+        raise CheckpointError(
+            f"{IMAGES_FILE}: does not tell classes, shape and constants; restore it from a copy of the run"
+        ) from None

@@ -1,0 +1,267 @@
+"""Image classification on tiny stripes: from files to batches, losses, scores, run folders and back to a classifier."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from pictures import folder_of, idx, npz, stripes
+
+import headwise
+from headwise.config import build as validated
+from headwise.data.sources import Limits
+from headwise.errors import CheckpointError, ConfigError
+from headwise.predictors.recogniser import Recogniser
+from headwise.tasks import registry
+from headwise.tasks.image_classify import ImageClassify, ImageClassifyConfig
+from headwise.tasks.task import Assets
+from headwise.training.train import train
+
+CNN = {"kind": "cnn", "width": 4, "stages": 2, "dropout": 0.0}
+VIT = {
+    "kind": "vit",
+    "patch": 4,
+    "d_model": 8,
+    "d_ff": 11,
+    "num_heads": 2,
+    "encoder_layers": 1,
+    "dropout": 0.0,
+    "position": "sinusoidal_2d",
+}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    root = tmp_path_factory.mktemp("images")
+    images, labels = stripes(60)
+    folder_of(root / "train", images, labels)
+    others, their = stripes(11, seed=1)
+    (root / "valid.npz").write_bytes(npz(images=others, labels=np.array(["columns", "rows"])[their]))
+    strange = np.array(["columns", "rows", "spots"])[[0, 1, 2, 2]]
+    (root / "strange.npz").write_bytes(npz(images=others[:4], labels=strange))
+    return root
+
+
+@pytest.fixture
+def make(files):
+    def made(model=CNN, data=None, **fields):
+        data = {"train": str(files / "train"), "test_fraction": 0.0, **(data or {})}
+        config = validated(ImageClassifyConfig, {"data": data, "model": model, **fields}, "recipe")
+        return ImageClassify(config, ImageClassify.prepare(config))
+
+    return made
+
+
+def built_of(task, seed=3):
+    torch.manual_seed(seed)
+    return task.build()
+
+
+def scores_of(task, model, split):
+    with torch.no_grad():
+        return task.summarise(task.measure(model, task.source(split, Limits(9)).once()))
+
+
+def test_is_found_by_name():
+    assert registry.task_type("image-classify") is ImageClassify
+    assert "image-classify" in registry.task_names()
+
+
+def test_batches_are_of_the_images_asked_for(make):
+    task = make()
+    total = len(task.split("train"))
+    source = task.source("train", Limits(4096, sentences=7, seed=1))
+    batches = list(source.once())
+    assert [len(batch.indices) for batch in batches] == [7] * (total // 7) + [total % 7] * (total % 7 > 0)
+    assert sorted(at for batch in batches for at in batch.indices) == list(range(total))
+    for batch in batches:
+        for row, at in enumerate(batch.indices):
+            image = task.split("train")
+            assert torch.equal(batch.pixels[row, 0], torch.from_numpy(image.pixels[at, ..., 0]))
+            assert task.known.classes[batch.labels[row]] == image.labels[at]
+    # the first of a folder are all of one class: a part of them is drawn
+    few = next(iter(task.source("train", Limits(9, examples=20)).once()))
+    assert len(few.indices) == 20
+    assert few.indices != list(range(20))
+    assert make(data={"valid_fraction": 0.0}).source("valid", Limits(9)) is None
+
+
+def test_evaluation_has_the_same_order_in_every_pass_and_both_classes_at_its_beginning(make):
+    task = make(data={"valid_fraction": 0.4})
+    first = [batch.indices for batch in task.source("valid", Limits(9, sentences=5, seed=1)).once()]
+    assert [batch.indices for batch in task.source("valid", Limits(9, sentences=5, seed=2)).once()] == first
+    (some,) = task.source("valid", Limits(9, examples=8)).once()
+    assert set(some.labels.tolist()) == {0, 1}
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_loss_is_the_sum_over_images_whose_class_is_known(make, files, smoothing):
+    task = make(data={"valid": str(files / "strange.npz")}, label_smoothing=smoothing)
+    model = built_of(task).double().eval()
+    # bytes become float32; in float64 the model would not take them
+    model.standardized = torch.nn.Sequential(model.standardized, ToDouble())
+    batch = task.collate("valid", [0, 1, 2, 3])
+    odds = model(batch.pixels).log_softmax(-1)
+    total = sum(-(1 - smoothing) * odds[row, row] - smoothing * odds[row].mean() for row in (0, 1))
+    torch.testing.assert_close(task.loss(model, batch), total, rtol=1e-12, atol=1e-12)
+    assert batch.labels.tolist() == [0, 1, 2, 2]
+    if not smoothing:
+        scores = scores_of(task, model, "valid")
+        assert scores["loss"] == pytest.approx(float(total.detach()) / 2)
+        # what training lacks cannot be right
+        assert scores["accuracy"] <= 0.5
+
+
+class ToDouble(torch.nn.Module):
+    def forward(self, x):
+        return x.double()
+
+
+def test_scores_are_those_of_the_predictor(make, files):
+    task = make(data={"valid": str(files / "valid.npz")})
+    model = built_of(task).eval()
+    scores = scores_of(task, model, "valid")
+    told = task.predictor(model).evaluate(list(task.split("valid").images()))
+    assert list(scores) == [metric.name for metric in task.metrics]
+    for name in ("accuracy", "macro_f1"):
+        assert scores[name] == pytest.approx(told[name])
+
+
+def test_examples_are_those_of_the_part(make, files):
+    held = make().config
+    assert len(ImageClassify.examples(held, "valid")) == len(make().split("valid"))
+    own = make(data={"valid": str(files / "valid.npz")}).config
+    found = ImageClassify.examples(own, "valid")
+    assert [image.label for image in found][:2] == ["columns", "rows"]
+    assert ImageClassify.examples(held, "test") == []
+
+
+def test_files_restore_a_classifier(make):
+    task = make(VIT)
+    assert list(task.assets.files) == ["images.json"]
+    model = built_of(task).eval()
+    again = ImageClassify(task.config, Assets(task.assets.files))
+    empty = built_of(again, 99).eval()
+    empty.load_state_dict(model.state_dict())
+    images = list(task.split("train").images())[:5]
+    assert again.predictor(empty).predict(images) == task.predictor(model).predict(images)
+    assert again.split("train") is None
+    assert again.source("train", Limits(10)) is None
+    assert again.samples(empty) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda known: [],
+        lambda known: {},
+        lambda known: {**known, "classes": []},
+        lambda known: {**known, "classes": [1, 2]},
+        lambda known: {**known, "mean": [0.5, 0.5]},
+        lambda known: {**known, "deviation": ["x"]},
+        lambda known: {**known, "shape": [8, 8]},
+        lambda known: {**known, "shape": [8, 0, 1]},
+        lambda known: {**known, "more": 1},
+    ],
+)
+def test_damaged_files_are_named(make, change):
+    task = make()
+    known = json.loads(task.assets.files["images.json"])
+    with pytest.raises(CheckpointError, match=r"images\.json: does not tell classes, shape and constants; restore it"):
+        ImageClassify(task.config, Assets({"images.json": json.dumps(change(known)).encode()}))
+    with pytest.raises(CheckpointError, match=r"images.json: does not tell"):
+        ImageClassify(task.config, Assets({"images.json": b"{"}))
+
+
+def test_the_receptive_field_is_told(make):
+    task = make()
+    assert task.initialise(built_of(task), 0) == ["a place of the last map sees 13 x 13 pixels of the image of 8 x 8"]
+    assert make(VIT).initialise(built_of(make(VIT)), 0) == []
+
+
+def test_samples_and_card_tell_what_is_said(make):
+    task = make(num_shown=2)
+    lines = task.samples(built_of(task).eval())
+    assert len(lines) == 2
+    assert lines[0].split(" ")[1] in ("(columns)", "(rows)")
+    card = task.card({"accuracy": 0.98765})
+    assert "kind cnn that reads images of 8 x 8 pixels of 1 channel and tells 2 classes apart" in card
+    assert "accuracy 0.9877" in card
+
+
+def test_a_model_that_does_not_fit_the_images_is_refused(make):
+    with pytest.raises(ConfigError, match=r"model.patch \(3\) must divide the image of 8 x 8 pixels"):
+        make(VIT | {"patch": 3}).build()
+
+
+@pytest.mark.parametrize("model", [CNN, VIT], ids=["cnn", "vit"])
+def test_rows_are_told_from_columns(make, model):
+    task = make(model, data={"valid_fraction": 0.3}, augmentation={"shift": 1, "flip": True})
+    built = built_of(task).train()
+    optimizer = torch.optim.Adam(built.parameters(), lr=2e-2)
+    for _ in range(12):
+        for batch in task.source("train", Limits(9, sentences=16)).once():
+            optimizer.zero_grad()
+            (task.loss(built, batch) / batch.num_tokens).backward()
+            optimizer.step()
+    assert scores_of(task, built.eval(), "valid")["accuracy"] >= 0.9
+
+
+def recipe(files, steps, model):
+    return {
+        "task": "image-classify",
+        "data": {"train": str(files / "train"), "valid": str(files / "valid.npz"), "test_fraction": 0.0},
+        "augmentation": {"shift": 2, "flip": True},
+        "model": model,
+        "training": {
+            "max_steps": steps,
+            "max_epochs": 0,
+            "batch_sentences": 13,
+            "warmup_steps": 2,
+            "monitor": "accuracy",
+            "ema_decay": 0.5,
+            "validate_every_epochs": 0,
+            "validate_every": 4,
+        },
+    }
+
+
+@pytest.mark.parametrize("model", [CNN, VIT | {"dropout": 0.2}], ids=["cnn", "vit"])
+def test_a_run_is_trained_resumed_to_the_same_bits_and_loaded(files, tmp_path, model):
+    whole = train(recipe(files, 8, model), tmp_path / "whole")
+    assert set(whole.metrics) == {"loss", "accuracy", "macro_f1"}
+    # in the middle of the first pass of five steps
+    train(recipe(files, 4, model), tmp_path / "part")
+    resumed = train(recipe(files, 8, model), tmp_path / "part", resume="must")
+    assert (resumed.steps, resumed.metrics) == (8, whole.metrics)
+    one, two = headwise.load(tmp_path / "whole"), headwise.load(tmp_path / "part")
+    assert isinstance(one, Recogniser)
+    for (name, a), b in zip(one.model.state_dict().items(), two.model.state_dict().values(), strict=True):
+        assert torch.equal(a, b), name
+    images = list(one.read(files / "valid.npz"))
+    assert one.predict(images) == two.predict(images)
+    told = one.evaluate(ImageClassify.examples(validated_of(files, model), "valid"))
+    assert told["accuracy"] == pytest.approx(whole.metrics["accuracy"])
+
+
+def validated_of(files, model):
+    values = recipe(files, 8, model)
+    return validated(ImageClassifyConfig, {key: values[key] for key in ("data", "augmentation", "model")}, "recipe")
+
+
+def test_a_run_knows_its_images_wherever_they_lie(files, tmp_path):
+    images, labels = stripes(60)
+    for place in ("a", "b"):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / f"{place}-images-idx3").write_bytes(idx(images))
+        (tmp_path / place / f"{place}-labels-idx1").write_bytes(idx(labels))
+    values = recipe(files, 2, CNN)
+    values["data"] = {"train": str(tmp_path / "a" / "a-images-idx3"), "test_fraction": 0.0, "valid_fraction": 0.2}
+    train(values, tmp_path / "run")
+    values["data"]["train"] = str(tmp_path / "b" / "b-images-idx3")
+    values["training"]["max_steps"] = 3
+    assert train(values, tmp_path / "run", resume="must").steps == 3
+    (tmp_path / "b" / "b-labels-idx1").write_bytes(idx(1 - labels))
+    values["training"]["max_steps"] = 4
+    with pytest.raises(headwise.DataError, match="the data has changed since this run began: train_target"):
+        train(values, tmp_path / "run", resume="must")
