@@ -92,7 +92,9 @@ def fitted(
 
     if minutes is not None and not minutes > 0:
         raise ConfigError(f"--minutes ({minutes:g}) must be above 0")
-    suggestion = kind.suggest(keys)
+    # what says how the files are read is known before they are
+    given = [setting for setting in settings if setting.startswith("data.")]
+    suggestion = kind.suggest(override({"data": keys}, given)["data"])
     suggestion = replace(suggestion, values={"task": task, "seed": 0, **suggestion.values})
     heading = f"{suggestion.about} of {Path(keys['train']).name}"
     if minutes is None:

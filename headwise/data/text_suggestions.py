@@ -1,0 +1,65 @@
+"""A recipe fitted to labelled texts, for `headwise init`."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from headwise.config import build
+from headwise.data.corpus import resolve
+from headwise.data.labelled import LabelledConfig, read_labelled
+from headwise.data.suggestions import Size, Suggestion
+
+# of texts, the share that are read whole
+_WHOLE = 0.99
+# pieces of a word where they are two, with room
+_PIECES = 1.5
+_LONGEST = 512
+# texts from which a wider model learns more
+_MANY = 50_000
+
+
+def suggest_for_labelled(data: Mapping[str, Any], *, numbers: bool) -> Suggestion:
+    """A recurrent reader with attention pooling for the texts of these keys of `[data]`.
+
+    Args:
+        numbers: the labels are numbers.
+
+    Raises:
+        ConfigError: keys that there are not.
+        DataError: files that are not there or are wrong.
+    """
+    config = build(LabelledConfig, data, "data")
+    examples = read_labelled(resolve(config.train), config, numbers=numbers)
+    words = Counter(word for example in examples for word in example.text.split())
+    lengths = [max(len(example.text.split()), len(example.text) // 6) for example in examples]
+    usual = _PIECES * float(np.quantile(lengths, _WHOLE, method="higher"))
+    longest = min(_LONGEST, max(64, 16 * math.ceil(usual / 16)))
+    room = 1000 * math.ceil((len(words) + 4) / 1000)
+    smoothing = {} if numbers else {"label_smoothing": 0.1}
+    values = {
+        **smoothing,
+        "data": {**data, "max_len": longest},
+        "tokenizer": {"kind": "bpe", "vocab_size": min(8000, room)},
+        "pooling": {"kind": "attention"},
+        "model": {"kind": "rnn", "cell": "gru", "d_model": 64, "hidden_dim": 64, "num_layers": 1, "dropout": 0.5},
+        "training": {
+            "learning_rate": 4e-3,
+            "schedule": "budget",
+            "warmup_share": 0.1,
+            "batch_tokens": max(1024, longest),
+            "max_epochs": _passes(len(examples)),
+            "monitor": "rmse" if numbers else "accuracy",
+        },
+    }
+    what = "A number for each text" if numbers else "Classes of texts"
+    larger = {"model.d_model": 128, "model.hidden_dim": 128, "training.learning_rate": 2e-3}
+    sizes = (Size({}, 0), *((Size(larger, 5_000),) if len(examples) >= _MANY else ()))
+    return Suggestion(values, f"{what}, fitted to the {len(examples):,} texts", sizes)
+
+
+def _passes(examples: int) -> int:
+    """Passes after which a model of this size knows the training texts by heart."""
+    return 20 if examples < 1_000 else 6 if examples < 20_000 else 4
