@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from headwise.data.bad_lines import BadLine, BadLines, BadRule
 from headwise.data.corpus import resolve
@@ -19,6 +19,7 @@ PARTS = ("train", "valid", "test")
 Scan = Callable[[Path], Iterable[T | BadLine]]
 
 
+@runtime_checkable
 class Parted(Protocol):
     """The keys of `[data]` that say what the parts are."""
 

@@ -196,9 +196,7 @@ class _Endless(Exception):
     """A row that does not end."""
 
 
-def _chosen(
-    place: str, first: list[str], how: Table, wanted: Sequence[Key], optional: Sequence[Key]
-) -> dict[Key, int]:
+def _chosen(place: str, first: list[str], how: Table, wanted: Sequence[Key], optional: Sequence[Key]) -> dict[Key, int]:
     """Where the columns stand, by what the first line says. Raises: DataError at `place`."""
     names = [cell.strip() for cell in first]
     found: dict[Key, int] = {}
@@ -227,7 +225,7 @@ def _missing(place: str, key: str, names: list[str], how: Table) -> DataError:
     told = f"{place}: no column is named '{key}', but {shown}; say with {how.named_by} what yours are called"
     if len(names) == 1:
         return DataError(told)
-    return DataError(f"{told}; where the file has no line of names", {"columns": (0, 1)})
+    return DataError(f"{told}, or that there is no line of names", {"columns": (0, 1)})
 
 
 def _counted(count: int) -> str:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -38,22 +39,33 @@ def count_scores(stats: Mapping[str, float], num_classes: int) -> dict[str, floa
     return {"accuracy": sum(right) / max(1.0, sum(gold)), "macro_f1": metrics.macro_f1(right, predicted, gold)}
 
 
-def class_scores(said: Sequence[str], gold: Sequence[str]) -> tuple[str, str]:
-    """Precision, recall and F1 of each class with its count, the most frequent first; the most frequent mistakes.
+class ClassScores(NamedTuple):
+    """Macro-F1; precision, recall and F1 of each class with its count, the most frequent first; the usual mistakes."""
 
-    >>> class_scores(["a", "b", "b"], ["a", "a", "b"])
-    ('a precision 1.000 recall 0.500 F1 0.667 (2), b precision 0.500 recall 1.000 F1 0.667 (1)', 'a as b (1)')
+    macro_f1: float
+    each: str
+    confused: str
+
+
+def class_scores(said: Sequence[str], gold: Sequence[str]) -> ClassScores:
+    """Scores by class of what was said beside what is right.
+
+    >>> found = class_scores(["a", "b", "b"], ["a", "a", "b"])
+    >>> found.each
+    'a precision 1.000 recall 0.500 F1 0.667 (2), b precision 0.500 recall 1.000 F1 0.667 (1)'
+    >>> found.confused
+    'a as b (1)'
     """
-    predicted, wanted = Counter(said), Counter(gold)
-    pairs = Counter(zip(gold, said, strict=True))
+    predicted, wanted, pairs = Counter(said), Counter(gold), Counter(zip(gold, said, strict=True))
     classes = sorted(predicted | wanted, key=lambda name: (-wanted[name], name))
+    counts = [[float(counter[name]) for name in classes] for counter in (predicted, wanted)]
+    right = [float(pairs[name, name]) for name in classes]
     each = []
-    for name in classes[:_SHOWN]:
-        right = pairs[name, name]
-        shares = right / max(1, predicted[name]), right / max(1, wanted[name])
-        f1 = metrics.f1(right, predicted[name], wanted[name])
-        each.append(f"{name} precision {shares[0]:.3f} recall {shares[1]:.3f} F1 {f1:.3f} ({wanted[name]:,})")
+    for name, hits, found, gold_count in list(zip(classes, right, *counts, strict=True))[:_SHOWN]:
+        precision, recall = hits / max(1.0, found), hits / max(1.0, gold_count)
+        f1 = metrics.f1(hits, found, gold_count)
+        each.append(f"{name} precision {precision:.3f} recall {recall:.3f} F1 {f1:.3f} ({gold_count:,.0f})")
     more = f", and {len(classes) - _SHOWN:,} more" if len(classes) > _SHOWN else ""
     wrong = Counter({pair: count for pair, count in pairs.items() if pair[0] != pair[1]})
-    mistakes = [f"{right} as {other} ({count:,})" for (right, other), count in wrong.most_common(_CONFUSED)]
-    return ", ".join(each) + more, ", ".join(mistakes)
+    mistakes = [f"{one} as {other} ({count:,})" for (one, other), count in wrong.most_common(_CONFUSED)]
+    return ClassScores(metrics.macro_f1(right, *counts), ", ".join(each) + more, ", ".join(mistakes))

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from headwise import metrics
 from headwise.data.labelled import Labelled, LabelledConfig, read_texts
 from headwise.errors import DataError
 from headwise.explain.explanation import Explanation
@@ -96,13 +95,8 @@ class Classifier(Predictor[str, Verdict, Labelled]):
         said = [verdict.label for verdict in verdicts]
         right = np.array([a == b for a, b in zip(said, gold, strict=True)])
         odds = [one.probabilities[name] for one, name in zip(verdicts, gold, strict=True) if name in self.classes]
-        each, confused = class_scores(said, gold)
-        names = sorted({*said, *gold})
-        counts = [
-            [float(sum(map(name.__eq__, labels))) for name in names]
-            for labels in ([a for a, b in zip(said, gold, strict=True) if a == b], said, gold)
-        ]
-        scores: dict[str, float | str] = {"accuracy": float(right.mean()), "macro_f1": metrics.macro_f1(*counts)}
+        found = class_scores(said, gold)
+        scores: dict[str, float | str] = {"accuracy": float(right.mean()), "macro_f1": found.macro_f1}
         scores["loss"] = float(-np.log(np.maximum(odds, 1e-38)).mean()) if odds else float("nan")
         scores["baseline"] = gold.count(majority(self.classes)) / len(gold)
-        return scores | {"per_class": each} | ({"confused": confused} if confused else {})
+        return scores | {"per_class": found.each} | ({"confused": found.confused} if found.confused else {})

@@ -70,12 +70,12 @@ class Reader:
         keys = [FRONT] * (self.model.front is not None) + self.tokenizer.tokens(text)[: self.max_len]
         layers = {}
         if isinstance(self.model.pooling, MaxOverSequence):
-            layers["pooling"] = Layer(self._shares(self.model.pooling, batch), [said], keys, "cross")
+            layers["pooling"] = Layer(self._shares(self.model.pooling, batch), [said], keys, "pooled")
             if not any(isinstance(module, Mechanism) for module in self.model.modules()):
                 return Explanation(text, said, layers)
         for name, one in looking.attended(self.model, batch.tokens, batch.lens).items():
             pooled = isinstance(self.model.pooling, AttentionOverSequence) and name.startswith("pooling.")
-            layers[name] = Layer(one.weights[0], [said] if pooled else keys, keys, one.kind)
+            layers[name] = Layer(one.weights[0], [said] if pooled else keys, keys, "pooled" if pooled else one.kind)
         return Explanation(text, said, layers)
 
     @torch.inference_mode()
