@@ -36,6 +36,7 @@ SMALL = "model.d_model=8 model.d_ff=16 training.max_steps=3"
 QUICKER = {
     "headwise init translate": f" {SMALL} model.num_heads=2 decoding.max_len=5",
     "headwise init tag": " training.max_steps=3",
+    "headwise init classify": " training.max_steps=3 model.d_model=8 model.hidden_dim=8",
     "headwise check": " --quick --only empty",
 }
 
@@ -127,6 +128,9 @@ def here(tiny, tmp_path, monkeypatch, untyped):
     for side, names in enumerate((("x.en", "source.txt"), ("x.fr", "target.txt"))):
         for name in names:
             Path(name).write_text("".join(line.rstrip("\n").split("\t")[side] + "\n" for line in pairs))
+    Path("reviews.csv").write_text(
+        "text,label\n" + "".join(f"{a} and {b},{a < b}\n" for a in "abcdefg" for b in "abcdefg")
+    )
     Path("links.txt").write_text("0-0 1-1\n" * len(pairs))
     for name in ("words.conllu", "train.conllu", "dev.conllu"):
         Path(name).write_text("1\tI\t_\tPRON\tPRP\t_\t_\t_\t_\t_\n2\tgo\t_\tVERB\tVBP\t_\t_\t_\t_\t_\n\n" * 9)

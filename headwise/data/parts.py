@@ -60,7 +60,12 @@ class Parts(Generic[T]):
 
 
 def read_parts(
-    data: Parted, scan: Scan[T], pair: Callable[[T], Pair], nouns: tuple[str, str], lowercase: bool = False
+    data: Parted,
+    scan: Scan[T],
+    pair: Callable[[T], Pair],
+    nouns: tuple[str, str],
+    lowercase: bool,
+    report: str | None = "",
 ) -> Parts[T]:
     """Reads the files of a recipe; parts without a file come from train, equal texts into the same part.
 
@@ -69,6 +74,7 @@ def read_parts(
         pair: the text of an example as source, its answer as target.
         nouns: what examples and answers are called, such as "sentences" and "tags".
         lowercase: texts that differ in case alone are equal.
+        report: see `BadLines.settle`.
 
     Raises:
         DataError: a file cannot be read as asked, or a part comes out empty.
@@ -81,7 +87,7 @@ def read_parts(
         require_file(path)
     with digested(paths) as digests:
         for part, path in paths.items():
-            given[part], bad = read_part(path, scan, data.bad_lines, nouns[0])
+            given[part], bad = read_part(path, scan, data.bad_lines, nouns[0], report)
             skipped |= {part: bad.note()} if bad.total else {}
     fractions = (
         0.0 if "valid" in given else data.valid_fraction,
@@ -100,8 +106,8 @@ def read_parts(
     return Parts(examples, digests, skipped, odd)
 
 
-def read_part(path: Path, scan: Scan[T], rule: BadRule, noun: str) -> tuple[list[T], BadLines]:
-    """The examples of one file, and its bad lines, which are skipped if the rule says so.
+def read_part(path: Path, scan: Scan[T], rule: BadRule, noun: str, report: str | None = "") -> tuple[list[T], BadLines]:
+    """The examples of one file, and its bad lines, which are skipped if the rule says so; arguments as in `read_parts`.
 
     Raises:
         DataError: bad lines that are not to be skipped, or no examples at all.
@@ -109,7 +115,7 @@ def read_part(path: Path, scan: Scan[T], rule: BadRule, noun: str) -> tuple[list
     require_file(path)
     bad = BadLines()
     found = list(bad.good(scan(path)))
-    bad.settle(rule)
+    bad.settle(rule, report)
     if not found:
         raise DataError(f"{path}: no {noun} in it")
     return found, bad

@@ -43,7 +43,8 @@ def suggest_for_labelled(data: Mapping[str, Any], *, numbers: bool) -> Suggestio
         **smoothing,
         "data": {**data, "max_len": longest},
         "tokenizer": {"kind": "bpe", "vocab_size": min(8000, room)},
-        "pooling": {"kind": "attention"},
+        # scores that are not scaled down put the weights on few tokens
+        "pooling": {"kind": "attention", "score": "dot"},
         "model": {"kind": "rnn", "cell": "gru", "d_model": 64, "hidden_dim": 64, "num_layers": 1, "dropout": 0.5},
         "training": {
             "learning_rate": 4e-3,

@@ -36,7 +36,7 @@ def traced(model: nn.Module, *inputs: Any) -> Trace:
     if not any(isinstance(module, Mechanism) for module in model.modules()):
         raise Unsupported(
             "this model has no attention to look at; train one that has: a recurrent translator where model.score is"
-            " set, a tagger with model.kind=attention"
+            " set, a tagger with model.kind=attention, a classifier with that or with pooling.kind=attention or max"
         )
     was_training = model.training
     model.eval()

@@ -68,7 +68,8 @@ class Texts:
 def read_all(config: TextsConfig, *, numbers: bool) -> Parts[Labelled]:
     """The examples of every part."""
     nouns = ("texts", "numbers" if numbers else "labels")
-    return read_parts(config.data, _scan(config, numbers), _pair, nouns, config.tokenizer.lowercase)
+    report = _report(config.data, numbers)
+    return read_parts(config.data, _scan(config, numbers), _pair, nouns, config.tokenizer.lowercase, report)
 
 
 def read_split(config: TextsConfig, split: str, *, numbers: bool) -> list[Labelled]:
@@ -76,7 +77,19 @@ def read_split(config: TextsConfig, split: str, *, numbers: bool) -> list[Labell
     path = None if split == "train" else getattr(config.data, split)
     if path is None:
         return read_all(config, numbers=numbers).examples[split]
-    return read_part(resolve(path), _scan(config, numbers), config.data.bad_lines, "texts")[0]
+    report = _report(config.data, numbers)
+    return read_part(resolve(path), _scan(config, numbers), config.data.bad_lines, "texts", report)[0]
+
+
+def _report(data: LabelledConfig, numbers: bool) -> str | None:
+    """How the report on data reads a file of texts; it knows no numbers."""
+    columns = "" if data.columns is None else f" --columns {data.columns[0]} {data.columns[1]}"
+    changed = "".join(
+        f" data.{key}={getattr(data, key)}"
+        for key in ("format", "delimiter", "text_key", "label_key")
+        if getattr(data, key) != LabelledConfig.model_fields[key].default
+    )
+    return None if numbers else f"--kind labelled{columns}{changed}"
 
 
 def _scan(config: TextsConfig, numbers: bool) -> Scan[Labelled]:
