@@ -65,4 +65,4 @@ def show(scores: Mapping[str, float | str], title: str) -> None:
     console.print(table)
     for name, value in scores.items():
         if isinstance(value, str):
-            console.print(Text(f"{name}: {value}"), soft_wrap=True)
+            console.print(Text(f"{name}: {visible(value)}"), soft_wrap=True)

