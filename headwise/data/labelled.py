@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from headwise.config import Config
+from headwise.config import Config, DataFile
 from headwise.data.bad_lines import BadLine, BadRule, strict
 from headwise.data.files import MAX_LINE_BYTES, scan_lines
 from headwise.data.jsonl import kind_name
@@ -38,9 +38,9 @@ class Labelled:
 class LabelledConfig(Config):
     """Which labelled texts to read, and how."""
 
-    train: str = Field(description="file of texts with a label or number each: CSV, TSV or JSON lines")
-    valid: str | None = Field(None, description="validation file; without it a part of train is held out")
-    test: str | None = Field(None, description="test file; without it a part of train is held out")
+    train: DataFile = Field(description="file of texts with a label or number each: CSV, TSV or JSON lines")
+    valid: DataFile | None = Field(None, description="validation file; without it a part of train is held out")
+    test: DataFile | None = Field(None, description="test file; without it a part of train is held out")
     format: TableFormat = Field("auto", description="auto (by name, else by content), csv, tsv or jsonl")
     delimiter: str = Field(",", description="what parts the columns of a CSV file: one character")
     text_key: str = Field("text", description="column, or field of JSON lines, of the text")

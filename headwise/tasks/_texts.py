@@ -1,7 +1,7 @@
 """What classification and regression of texts have in common: keys of the recipe, data, the reader that is trained."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from headwise.attention import mechanisms
 from headwise.config import Config
+from headwise.data.bad_lines import warn_skipped
 from headwise.data.corpus import resolve
 from headwise.data.labelled import Labelled, LabelledConfig, scan_labelled
 from headwise.data.parts import Parts, Scan, read_part, read_parts
@@ -22,7 +23,7 @@ from headwise.errors import CheckpointError, DataError
 from headwise.models.pooled_encoder import PooledEncoder, SequencePoolingConfig, build_pooled_encoder
 from headwise.models.token_encoders import AttentionConfig, EncoderConfig
 from headwise.predictors.texts import Reader
-from headwise.tasks.task import Assets
+from headwise.tasks.task import Assets, required
 
 TOKENIZER_FILE = "tokenizer.json"
 
@@ -76,9 +77,13 @@ def read_split(config: TextsConfig, split: str, *, numbers: bool) -> list[Labell
     """The examples of one part; of one that has a file of its own without those of training."""
     path = None if split == "train" else getattr(config.data, split)
     if path is None:
-        return read_all(config, numbers=numbers).examples[split]
+        parts = read_all(config, numbers=numbers)
+        warn_skipped(config.data.train, parts.skipped.get("train", ""))
+        return parts.examples[split]
     report = _report(config.data, numbers)
-    return read_part(resolve(path), _scan(config, numbers), config.data.bad_lines, "texts", report)[0]
+    found, bad = read_part(resolve(path), _scan(config, numbers), config.data.bad_lines, "texts", report)
+    warn_skipped(path, bad.note())
+    return found
 
 
 def _report(data: LabelledConfig, numbers: bool) -> str | None:
@@ -98,6 +103,11 @@ def _scan(config: TextsConfig, numbers: bool) -> Scan[Labelled]:
 
 def _pair(example: Labelled) -> Pair:
     return Pair(example.text, str(example.label), example.line)
+
+
+def tokenizer_of(files: Mapping[str, bytes], config: TextsConfig) -> Tokenizer:
+    """The tokens in the files of a run."""
+    return Tokenizer.from_bytes(required(files, TOKENIZER_FILE), TOKENIZER_FILE, config.tokenizer)
 
 
 def trained_tokenizer(train: Sequence[Labelled], config: TextsConfig) -> Tokenizer:
@@ -167,10 +177,10 @@ def as_bytes(value: Any) -> bytes:
     return (json.dumps(value, ensure_ascii=False) + "\n").encode()
 
 
-def from_bytes(assets: Assets[Any], name: str) -> Any:
+def from_bytes(files: Mapping[str, bytes], name: str) -> Any:
     """The value in a file of the run; None where it is damaged."""
     try:
-        return json.loads(assets.file(name))
+        return json.loads(required(files, name))
     except ValueError:
         return None
 

@@ -16,7 +16,6 @@ from headwise.data.sources import Limits, Source
 from headwise.data.suggestions import Suggestion
 from headwise.data.text_batches import LabelledBatch
 from headwise.data.text_suggestions import suggest_for_labelled
-from headwise.data.tokenizers import Tokenizer
 from headwise.data.words import NO_TAG
 from headwise.errors import DataError
 from headwise.models.pooled_encoder import PooledEncoder
@@ -25,7 +24,7 @@ from headwise.predictors.classifier import Classifier
 from headwise.predictors.texts import majority
 from headwise.tasks import _texts
 from headwise.tasks._texts import TOKENIZER_FILE, Texts, TextsConfig
-from headwise.tasks.task import Assets, Metric, Stats, Task
+from headwise.tasks.task import Assets, Given, Metric, Stats, Task
 
 CLASSES_FILE = "classes.json"
 
@@ -52,22 +51,22 @@ class Classify(Task[dict[str, Texts]]):
 
     def __init__(self, config: ClassifyConfig, assets: Assets[dict[str, Texts]]):
         super().__init__(config, assets)
-        self.tokenizer = Tokenizer.from_bytes(assets.file(TOKENIZER_FILE), TOKENIZER_FILE, config.tokenizer)
-        self.classes = _classes(assets)
+        self.tokenizer, self.classes = _texts.tokenizer_of(assets.files, config), _classes(assets.files)
 
     @classmethod
     def prepare(cls, config: ClassifyConfig) -> Assets[dict[str, Texts]]:
+        return cls.prepare_with(config, Given())
+
+    @classmethod
+    def prepare_with(cls, config: ClassifyConfig, given: Given) -> Assets[dict[str, Texts]]:
         parts = _texts.read_all(config, numbers=False)
         train = parts.examples["train"]
-        tokenizer, counts = _texts.trained_tokenizer(train, config), Counter(_label(example) for example in train)
-        classes = {name: counts[name] for name in sorted(counts)}
-        _texts.refuse_equal(list(classes), config.data.train, "label")
-        if len(classes) == len(train) > 2:
-            raise DataError(
-                f"{config.data.train}: every text of the training part has a label of its own, such as"
-                f" '{next(iter(classes))[:40]}'; name the column or field of the labels: data.label_key or data.columns"
-            )
-        data, notes = {}, parts.notes + _rare(train, counts)
+        if given.files is None:
+            tokenizer, classes = _texts.trained_tokenizer(train, config), _counted(train, config.data.train)
+        else:
+            tokenizer, classes = _texts.tokenizer_of(given.files, config), _classes(given.files)
+            _refuse_unknown(train, classes, config.data.train)
+        data, notes = {}, parts.notes + _rare(train)
         for split, examples in parts:
             numbers, told = _numbered(split, examples, classes)
             data[split], cut = _texts.encoded(split, examples, numbers, tokenizer, config.data.max_len)
@@ -82,6 +81,9 @@ class Classify(Task[dict[str, Texts]]):
     @classmethod
     def suggest(cls, data: Mapping[str, object]) -> Suggestion:
         return suggest_for_labelled(data, numbers=False)
+
+    def fewest_tensors(self) -> int:
+        return self.config.model.fewest_tensors()
 
     def build(self) -> PooledEncoder:
         return _texts.built(self.config, self.tokenizer, len(self.classes))
@@ -151,8 +153,31 @@ def _share(counts: Mapping[str, int], name: str) -> str:
     return f"{counts.get(name, 0) / total:.1%} of {total:,} texts"
 
 
-def _rare(train: Sequence[Labelled], counts: Mapping[str, int]) -> list[str]:
+def _counted(train: Sequence[Labelled], name: str) -> dict[str, int]:
+    """How often each class occurs, in alphabetical order. Raises: DataError where there is nothing to learn."""
+    counts = Counter(map(_label, train))
+    _texts.refuse_equal(list(counts), name, "label")
+    if len(counts) == len(train) > 2:
+        raise DataError(
+            f"{name}: every text of the training part has a label of its own, such as '{min(counts)[:40]}';"
+            " name the column or field of the labels: data.label_key or data.columns"
+        )
+    return dict(sorted(counts.items()))
+
+
+def _refuse_unknown(train: Sequence[Labelled], classes: Mapping[str, int], name: str) -> None:
+    """The model has no output for another class than those of the run, so it cannot be trained on one."""
+    for example in train:
+        if _label(example) not in classes:
+            raise DataError(
+                f"{name}:{example.line}: label '{_label(example)[:40]}' is not one of the {len(classes)} that the run"
+                " began with; take such texts out, or begin another run"
+            )
+
+
+def _rare(train: Sequence[Labelled]) -> list[str]:
     """A note on classes with a single example, such as a line of names that was read as a row."""
+    counts = Counter(map(_label, train))
     rare = [example for example in train if counts[_label(example)] == 1]
     if not rare:
         return []
@@ -160,8 +185,8 @@ def _rare(train: Sequence[Labelled], counts: Mapping[str, int]) -> list[str]:
     return [f"train: classes with a single text: {named}{', ...' if len(rare) > _NAMED else ''}"]
 
 
-def _classes(assets: Assets[dict[str, Texts]]) -> dict[str, int]:
-    found = _texts.from_bytes(assets, CLASSES_FILE)
+def _classes(files: Mapping[str, bytes]) -> dict[str, int]:
+    found = _texts.from_bytes(files, CLASSES_FILE)
     if not isinstance(found, dict) or not found or not all(isinstance(count, int) for count in found.values()):
         raise _texts.damaged(CLASSES_FILE, "a table of classes")
     return found

@@ -15,13 +15,12 @@ from headwise.data.sources import Limits, Source
 from headwise.data.suggestions import Suggestion
 from headwise.data.text_batches import LabelledBatch
 from headwise.data.text_suggestions import suggest_for_labelled
-from headwise.data.tokenizers import Tokenizer
 from headwise.models.pooled_encoder import PooledEncoder
 from headwise.predictors.regressor import Regressor, Scale, error_counts, error_scores
 from headwise.predictors.texts import spread
 from headwise.tasks import _texts
 from headwise.tasks._texts import TOKENIZER_FILE, Texts, TextsConfig
-from headwise.tasks.task import Assets, Metric, Stats, Task
+from headwise.tasks.task import Assets, Given, Metric, Stats, Task
 
 SCALE_FILE = "scale.json"
 
@@ -48,15 +47,21 @@ class Regress(Task[dict[str, Texts]]):
 
     def __init__(self, config: RegressConfig, assets: Assets[dict[str, Texts]]):
         super().__init__(config, assets)
-        self.tokenizer = Tokenizer.from_bytes(assets.file(TOKENIZER_FILE), TOKENIZER_FILE, config.tokenizer)
-        self.scale = _scale(assets)
+        self.tokenizer, self.scale = _texts.tokenizer_of(assets.files, config), _scale(assets.files)
 
     @classmethod
     def prepare(cls, config: RegressConfig) -> Assets[dict[str, Texts]]:
+        return cls.prepare_with(config, Given())
+
+    @classmethod
+    def prepare_with(cls, config: RegressConfig, given: Given) -> Assets[dict[str, Texts]]:
         parts = _texts.read_all(config, numbers=True)
         train = parts.examples["train"]
-        _texts.refuse_equal([example.label for example in train], config.data.train, "number")
-        tokenizer, scale = _texts.trained_tokenizer(train, config), Scale(*spread(map(_number, train)))
+        if given.files is None:
+            _texts.refuse_equal([example.label for example in train], config.data.train, "number")
+            tokenizer, scale = _texts.trained_tokenizer(train, config), Scale(*spread(map(_number, train)))
+        else:
+            tokenizer, scale = _texts.tokenizer_of(given.files, config), _scale(given.files)
         data, notes = {}, list(parts.notes)
         for split, examples in parts:
             targets = [(_number(example) - scale.mean) / scale.deviation for example in examples]
@@ -65,7 +70,9 @@ class Regress(Task[dict[str, Texts]]):
             if split != "train" and targets:
                 # the mean is 0 on the scale of the targets
                 apart = scale.deviation * math.sqrt(sum(target**2 for target in targets) / len(targets))
-                notes.append(f"{split}: always saying {scale.mean:.4g}, the mean of train, has an RMSE of {apart:.4g}")
+                notes.append(
+                    f"{split}: always saying {scale.mean:.4g}, the mean of training, has an RMSE of {apart:.4g}"
+                )
         files = {TOKENIZER_FILE: tokenizer.to_bytes(), SCALE_FILE: _texts.as_bytes(scale._asdict())}
         return Assets(files, data, parts.digests, tuple(notes))
 
@@ -76,6 +83,9 @@ class Regress(Task[dict[str, Texts]]):
     @classmethod
     def suggest(cls, data: Mapping[str, object]) -> Suggestion:
         return suggest_for_labelled(data, numbers=True)
+
+    def fewest_tensors(self) -> int:
+        return self.config.model.fewest_tensors()
 
     def build(self) -> PooledEncoder:
         return _texts.built(self.config, self.tokenizer, 1)
@@ -120,8 +130,8 @@ def _said(model: nn.Module, batch: LabelledBatch) -> Tensor:
     return outputs[:, 0]
 
 
-def _scale(assets: Assets[dict[str, Texts]]) -> Scale:
-    found = _texts.from_bytes(assets, SCALE_FILE)
+def _scale(files: Mapping[str, bytes]) -> Scale:
+    found = _texts.from_bytes(files, SCALE_FILE)
     if not isinstance(found, dict) or set(found) != set(Scale._fields):
         raise _texts.damaged(SCALE_FILE, "a mean and a deviation")
     mean, deviation = (found[name] for name in Scale._fields)

@@ -12,7 +12,7 @@ from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.predictors.classifier import Classifier
 from headwise.tasks import registry
 from headwise.tasks.classify import Classify, ClassifyConfig
-from headwise.tasks.task import Assets
+from headwise.tasks.task import Assets, Given
 from headwise.training.train import train
 
 MODEL = {"kind": "window", "d_model": 12, "d_ff": 17, "radius": 1, "dropout": 0.0}
@@ -150,6 +150,27 @@ def test_scores_are_those_of_the_classifier(with_valid):
     scores, told = scores_of(task, model, "valid"), task.predictor(model).evaluate(examples_of(task, "valid"))
     assert list(scores) == [metric.name for metric in task.metrics]
     assert {name: told[name] for name in scores} == pytest.approx(scores)
+
+
+def test_other_data_is_read_with_the_files_of_a_run(make, files):
+    task = make({"valid_fraction": 0.0, "test_fraction": 0.0})
+    (files / "train.csv").write_text("text,label\nthe film is odd,no\nnew words,yes\n")
+    again = Classify.prepare_with(task.config, Given(task.assets.files))
+    assert again.files == task.assets.files
+    assert len(again.data["train"].examples) == 2
+    (files / "train.csv").write_text("text,label\na,no\nb,odd\n")
+    with pytest.raises(
+        DataError, match=r"train.csv:3: label 'odd' is not one of the 2 that the run began with; take su"
+    ):
+        Classify.prepare_with(task.config, Given(task.assets.files))
+
+
+def test_skipped_lines_of_examples_are_warned_of(make, files):
+    (files / "more.csv").write_text("text,label\na,no\nb\n")
+    config = make({"test": str(files / "more.csv"), "bad_lines": "skip"}).config
+    with pytest.warns(UserWarning, match=r"more.csv: 1 bad line skipped: columns 1 \(line 3\)"):
+        assert [item.text for item in Classify.examples(config, "test")] == ["a"]
+    assert len(Classify.examples(config, "train")) > 20
 
 
 def test_samples_are_those_named_or_the_first(make):

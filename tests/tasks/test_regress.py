@@ -11,7 +11,7 @@ from headwise.data.sources import Limits
 from headwise.errors import CheckpointError, DataError
 from headwise.predictors.regressor import Regressor
 from headwise.tasks.regress import Regress, RegressConfig
-from headwise.tasks.task import Assets
+from headwise.tasks.task import Assets, Given
 from headwise.training.train import train
 
 WORTH = {"a": 1.0, "b": 2.0, "c": 4.0, "d": -3.0}
@@ -61,7 +61,7 @@ def test_the_scale_is_that_of_training(task):
     assert (targets.mean(), targets.std()) == pytest.approx((0.0, 1.0), abs=1e-6)
     valid = labels_of(task, "valid")
     apart = math.sqrt(sum((label - mean) ** 2 for label in valid) / len(valid))
-    assert task.assets.notes[0] == f"valid: always saying {mean:.4g}, the mean of train, has an RMSE of {apart:.4g}"
+    assert task.assets.notes[0] == f"valid: always saying {mean:.4g}, the mean of training, has an RMSE of {apart:.4g}"
 
 
 def test_scores_are_on_the_scale_of_the_data(task):
@@ -84,6 +84,13 @@ def test_scores_are_on_the_scale_of_the_data(task):
     assert {name: told[name] for name in expected} == pytest.approx(expected, rel=1e-4)
     assert told["baseline_mae"] == pytest.approx(sum(abs(b - task.scale.mean) for b in gold) / len(gold))
     assert scores["loss"] == pytest.approx(scores["rmse"] ** 2 / task.scale.deviation**2)
+
+
+def test_other_data_is_read_with_the_scale_of_a_run(task, files):
+    (files / "train.tsv").write_text("text\tlabel\n" + "".join(f"a {n}\t5\n" for n in range(30)))
+    again = Regress.prepare_with(task.config, Given(task.assets.files))
+    assert again.files == task.assets.files
+    assert again.data["train"].rows.targets[0] == pytest.approx((5 - task.scale.mean) / task.scale.deviation)
 
 
 def test_loss_is_the_sum_of_squares_of_standardised_numbers(task):
