@@ -37,13 +37,10 @@ def suggest_for_labelled(data: Mapping[str, Any], *, numbers: bool) -> Suggestio
     words = {word for text in texts for word in text.split()}
     tokenizer = {"kind": "bpe", "vocab_size": min(8000, 1000 * math.ceil((len(words) + 4) / 1000))}
     longest = _longest(texts[:: math.ceil(len(texts) / _SAMPLE)], build(TokenizerConfig, tokenizer, "tokenizer"))
-    smoothing = {} if numbers else {"label_smoothing": 0.1}
     values = {
-        **smoothing,
         "data": {**data, "max_len": longest},
         "tokenizer": tokenizer,
-        # scores that are not scaled down put the weights on few tokens
-        "pooling": {"kind": "attention", "score": "dot"},
+        "pooling": {"kind": "attention"},
         "model": {"kind": "rnn", "cell": "gru", "d_model": 64, "hidden_dim": 64, "num_layers": 1, "dropout": 0.5},
         "training": {
             "learning_rate": 4e-3,
@@ -69,4 +66,4 @@ def _longest(texts: Sequence[str], config: TokenizerConfig) -> int:
 
 def _passes(examples: int) -> int:
     """Passes after which a model of this size knows the training texts by heart."""
-    return 20 if examples < 1_000 else 6 if examples < 20_000 else 4
+    return 20 if examples < 1_000 else 8 if examples < 4_000 else 4

@@ -53,15 +53,14 @@ def page(
     rows, tops = maps.labels(queries), maps.labels(keys)
     numbered = is_numbered(values)
     cell = cell_inches(max(values.shape), numbered)
-    several = sum(map(len, layers)) > 1
     side = min(SMALL, WIDEST / max(map(len, layers)))
     upper = cell * values.shape[1], cell * values.shape[0]
     lower = side * max(map(len, layers)), side * len(layers)
-    # what stands below the map, the colour bar of which may be taller
-    below = GAP + 0.35 + lower[1] if several else 0.0
+    below = GAP + 0.35 + lower[1] if sum(map(len, layers)) > 1 else 0.0
     above = maps.columns_height(tops, cell) + 0.25 + 0.2 * (title.count("\n") + 1)
     # a shared left edge, right of the labels; inches, from the lower left corner
     left, bottom = max(rows.inches, 0.6) + 0.4, 0.1
+    # the colour bar may be taller than the map
     size = left + max(upper[0], lower[0]) + 0.9, above + max(upper[1], 1.3) + below + bottom
     figure = picture(*size, free=True)
     axes = _placed(figure, left, size[1] - above - upper[1], upper)
@@ -71,13 +70,11 @@ def page(
     maps.label_columns(axes, tops, cell)
     if numbered:
         maps.number_cells(axes, values, norm, kept)
-    if kind != "self":
-        maps.outline(axes, strongest(values))
-    rows_are, keys_are = SIDES[kind]
-    maps.name_axes(axes, rows_are, keys_are, title)
+    maps.outline(axes, strongest(values) if kind != "self" else [])
+    maps.name_axes(axes, *SIDES[kind], title)
     maps.colour_bar(axes, image, "sqrt", upper)
     maps.caption(axes, values, kept)
-    if several:
+    if below:
         _heads(_placed(figure, left, bottom, lower), [array(layer) for layer in layers], side, chosen)
     return figure
 
