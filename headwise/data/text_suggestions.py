@@ -9,7 +9,8 @@ import numpy as np
 from headwise.config import build
 from headwise.data.corpus import resolve
 from headwise.data.labelled import LabelledConfig, read_labelled
-from headwise.data.suggestions import Size, Suggestion
+from headwise.data.splits import split_by
+from headwise.data.suggestions import Size, Suggestion, held_out
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 
 # of texts, the share that are read whole
@@ -36,9 +37,18 @@ def suggest_for_labelled(data: Mapping[str, Any], *, numbers: bool) -> Suggestio
     texts = [example.text for example in examples]
     words = {word for text in texts for word in text.split()}
     tokenizer = {"kind": "bpe", "vocab_size": min(8000, 1000 * math.ceil((len(words) + 4) / 1000))}
-    longest = _longest(texts[:: math.ceil(len(texts) / _SAMPLE)], build(TokenizerConfig, tokenizer, "tokenizer"))
+    # a batch has room for the longest text, also where the user says how long that is
+    longest = (
+        config.max_len
+        if "max_len" in data
+        else _longest(texts[:: math.ceil(len(texts) / _SAMPLE)], build(TokenizerConfig, tokenizer, "tokenizer"))
+    )
+
+    def split(*parts: float) -> object:
+        return split_by(examples, lambda one: one.text, (parts[0], parts[1]), config.split_seed, "texts")
+
     values = {
-        "data": {**data, "max_len": longest},
+        "data": {**held_out(data, split), **data, "max_len": longest},
         "tokenizer": tokenizer,
         "pooling": {"kind": "attention"},
         "model": {"kind": "rnn", "cell": "gru", "d_model": 64, "hidden_dim": 64, "num_layers": 1, "dropout": 0.5},
