@@ -38,6 +38,7 @@ QUICKER = {
     "headwise init tag": " training.max_steps=3",
     "headwise init node-classify": " training.max_epochs=3",
     "headwise init graph-regress": " model.d_model=8 training.max_epochs=3",
+    "headwise init classify": " training.max_steps=3 model.d_model=8 model.hidden_dim=8",
     "headwise check": " --quick --only empty",
 }
 
@@ -132,6 +133,9 @@ def here(tiny, tmp_path, monkeypatch, untyped):
     Path("nodes.csv").write_text("id,f,label\n" + "".join(f"n{n},{n},{n % 2}\n" for n in range(30)))
     Path("edges.csv").write_text("".join(f"n{n},n{(n + 2) % 30}\n" for n in range(30)))
     Path("molecules.csv").write_text("smiles,target\n" + "".join(f"{'C' * n}O,{n}\n" for n in range(1, 40)))
+    Path("reviews.csv").write_text(
+        "text,label\n" + "".join(f"{a} and {b},{a < b}\n" for a in "abcdefg" for b in "abcdefg")
+    )
     Path("links.txt").write_text("0-0 1-1\n" * len(pairs))
     for name in ("words.conllu", "train.conllu", "dev.conllu"):
         Path(name).write_text("1\tI\t_\tPRON\tPRP\t_\t_\t_\t_\t_\n2\tgo\t_\tVERB\tVBP\t_\t_\t_\t_\t_\n\n" * 9)

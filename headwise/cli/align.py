@@ -22,7 +22,7 @@ def align(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     data: Annotated[Path, typer.Argument(help="A file of sentence pairs, or the first of two parallel files.")],
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
-    columns: Annotated[tuple[int, int] | None, typer.Option(help="Source and target column of a TSV, from 0.")] = None,
+    columns: Annotated[tuple[int, int] | None, typer.Option(help="Source and target or label column, from 0.")] = None,
     layer: Annotated[int, typer.Option(help="Layer: a number from 0; -1 is the last.")] = -1,
     heads: Annotated[str | None, typer.Option(help="Its heads, such as 0 or 1,3; default: the mean of all.")] = None,
     shift: Annotated[

@@ -24,10 +24,10 @@ def _group() -> None:
 def report(
     file: Annotated[str, typer.Argument(help="A data file, plain or gzip, or a recipe: a .toml file or a name.")],
     overrides: Annotated[list[str] | None, typer.Argument(help="Settings such as data.column=xpos.")] = None,
-    kind: Annotated[str, typer.Option(help="Kind of data: auto, pairs, tagged or text.")] = "auto",
+    kind: Annotated[str, typer.Option(help="Kind of data: auto, pairs, tagged, labelled or text.")] = "auto",
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
     held_out: Annotated[Path | None, typer.Option(help="Held-out pairs; reports what they share with these.")] = None,
-    columns: Annotated[tuple[int, int] | None, typer.Option(help="Source and target column of a TSV, from 0.")] = None,
+    columns: Annotated[tuple[int, int] | None, typer.Option(help="Source and target or label column, from 0.")] = None,
     source_key: Annotated[str | None, typer.Option(help="Source field, or language, of JSON lines.")] = None,
     target_key: Annotated[str | None, typer.Option(help="Target field, or language, of JSON lines.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first examples.")] = None,

@@ -15,7 +15,7 @@ def evaluate(
     split: Annotated[str, typer.Option(help="Which part of the run's own data: test, valid or train.")] = "test",
     data: Annotated[Path | None, typer.Option(help="A file of examples, instead of the run's own data.")] = None,
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
-    columns: Annotated[tuple[int, int] | None, typer.Option(help="Source and target column of a TSV, from 0.")] = None,
+    columns: Annotated[tuple[int, int] | None, typer.Option(help="Source and target or label column, from 0.")] = None,
     source_key: Annotated[str | None, typer.Option(help="Source field, or language, of JSON lines.")] = None,
     target_key: Annotated[str | None, typer.Option(help="Target field, or language, of JSON lines.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first examples.")] = None,
@@ -63,4 +63,4 @@ def show(scores: Mapping[str, float | str], title: str) -> None:
     console.print(table)
     for name, value in scores.items():
         if isinstance(value, str):
-            console.print(Text(f"{name}: {value}"), soft_wrap=True)
+            console.print(Text(f"{name}: {visible(value)}"), soft_wrap=True)

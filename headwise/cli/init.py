@@ -29,7 +29,7 @@ def init(
         Path | None, typer.Option(help="File to validate on; default: a part of --data is held out.")
     ] = None,
     test: Annotated[Path | None, typer.Option(help="File to test on; default: a part of --data is held out.")] = None,
-    columns: Annotated[tuple[int, int] | None, typer.Option(help="Source and target column of a TSV, from 0.")] = None,
+    columns: Annotated[tuple[int, int] | None, typer.Option(help="Source and target or label column, from 0.")] = None,
     source_key: Annotated[str | None, typer.Option(help="Source field, or language, of JSON lines.")] = None,
     target_key: Annotated[str | None, typer.Option(help="Target field, or language, of JSON lines.")] = None,
     minutes: Annotated[

@@ -75,17 +75,22 @@ class BadLines:
         if len(kept) < _KEPT:
             kept.append(line)
 
-    def settle(self, rule: BadRule) -> None:
-        """Ends the reading of a recipe's file. Raises: DataError with the first bad lines, unless the rule is skip."""
+    def settle(self, rule: BadRule, report: str | None = "") -> None:
+        """Ends the reading of a recipe's file.
+
+        Args:
+            report: options with which `headwise data report` reads the file in the same way; None: there are none.
+
+        Raises: DataError with the first bad lines, unless the rule is skip.
+        """
         if rule == "skip" or not self.total:
             return
         shown = sorted((line for kept in self.first.values() for line in kept), key=lambda line: line.line)[:_TOLD]
         rest = self.total - len(shown)
         told = "; ".join(line.told("recipe") for line in shown) + (f"; and {rest:,} more" if rest else "")
-        raise DataError(
-            f'{told}; correct these lines, or skip them with data.bad_lines = "skip"; '
-            f"`headwise data report {shown[0].name}` lists it all"
-        )
+        command = " ".join(filter(None, ["headwise data report", shown[0].name, report]))
+        lists = "" if report is None else f"; `{command}` lists it all"
+        raise DataError(f'{told}; correct these lines, or skip them with data.bad_lines = "skip"{lists}')
 
     def note(self) -> str:
         """How many lines were skipped, by kind, with the numbers of the first; empty if none were."""

@@ -10,6 +10,7 @@ from headwise.config import Config
 from headwise.data.bad_lines import BadLine, BadLines
 from headwise.data.corpus import DataConfig, reading, resolve
 from headwise.data.files import require_file, scan_lines
+from headwise.data.labelled import Label, LabelledConfig, scan_labelled
 from headwise.data.plain import TextConfig, scan_texts
 from headwise.data.readers import is_jsonl, scan_pairs, take
 from headwise.data.report import measure, report
@@ -99,7 +100,7 @@ def inspect(data: Config, held_out: str | None = None) -> list[Inspection]:
 
 
 def config_type(kind: str) -> type[Config]:
-    """The `[data]` section of a kind: pairs, tagged or text."""
+    """The `[data]` section of a kind: pairs, tagged, labelled or text."""
     return _KINDS[kind][0]
 
 
@@ -117,11 +118,13 @@ def guess(path: str) -> str:
     suffixes = [suffix.lower() for suffix in PurePath(path).suffixes if suffix.lower() != ".gz"]
     if suffixes and suffixes[-1] in (".conllu", ".conll"):
         return "tagged"
+    if suffixes and suffixes[-1] == ".csv":
+        return "labelled"
     require_file(path)
     lines = (text for _, text in scan_lines(path) if isinstance(text, str))
     first = next((text for text in lines if text and not text.isspace()), "")
     if is_jsonl(path, first):
-        return "tagged" if '"words"' in first else "pairs"
+        return "tagged" if '"words"' in first else "labelled" if '"label"' in first else "pairs"
     if first.startswith("# ") and any(text.count("\t") == 9 for text in take(lines, 9)):
         return "tagged"
     return "tagged" if first.count("\t") == 9 else "pairs" if "\t" in first else "text"
@@ -166,6 +169,24 @@ def _tagged(data: TaggedConfig, part: str, held_out: str | None) -> Inspection:
     return Inspection(str(path), "sentences", len(sentences), bad, odd, facts, tuple(told))
 
 
+def _labelled(data: LabelledConfig, part: str, held_out: str | None) -> Inspection:
+    bad, odd = BadLines(), Odd()
+    path = resolve(getattr(data, part))
+    examples = take(bad.good(scan_labelled(path, data)), data.limit)
+    labels = Counter(str(example.label) for example in examples)
+    _long(odd, [(len(example.text), example.line) for example in examples])
+    known: dict[str, Label | None] = {}
+    for example in examples:
+        if known.setdefault(example.text, example.label) != example.label:
+            odd.add("text of another label", example.line)
+    facts: dict[str, Any] = {"labels": dict(labels.most_common()), "different_texts": len(known)}
+    told = [f"different texts          {len(known):,}", f"labels                   {len(labels):,}"]
+    told += [f"  {label[:22]:<22} {count:,} ({count / labels.total():.1%})" for label, count in labels.most_common(40)]
+    if examples:
+        facts["lengths"] = asdict(measure([len(example.text) for example in examples]))
+    return Inspection(str(path), "texts", len(examples), bad, odd, facts, tuple(told))
+
+
 def _text(data: TextConfig, part: str, held_out: str | None) -> Inspection:
     bad, odd = BadLines(), Odd()
     path = resolve(getattr(data, part))
@@ -203,5 +224,6 @@ def _advised(line: BadLine) -> str:
 _KINDS: dict[str, tuple[type[Any], Callable[..., Inspection]]] = {
     "pairs": (DataConfig, _pairs),
     "tagged": (TaggedConfig, _tagged),
+    "labelled": (LabelledConfig, _labelled),
     "text": (TextConfig, _text),
 }

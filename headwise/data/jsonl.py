@@ -21,7 +21,7 @@ def pair_fields(text: str, source_key: str | None, target_key: str | None) -> tu
         record = inner
     if source_key is None or target_key is None:
         _refuse_guess(record, source_key, target_key)
-    return _text(record, source_key or "source"), _text(record, target_key or "target")
+    return text_field(record, source_key or "source"), text_field(record, target_key or "target")
 
 
 def parse_object(text: str) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def parse_object(text: str) -> dict[str, Any]:
         # the only other cause: the interpreter's bound on the digits of an integer
         raise DataError("a number with too many digits") from None
     if not isinstance(value, dict):
-        raise DataError(f"expected a JSON object, got {_kind(value)}; write one object a line")
+        raise DataError(f"expected a JSON object, got {kind_name(value)}; write one object a line")
     return value
 
 
@@ -50,12 +50,12 @@ def texts(record: dict[str, Any], key: str) -> list[str]:
     >>> texts({"words": ["a", "saw"]}, "words")
     ['a', 'saw']
     """
-    values = _field(record, key)
+    values = any_field(record, key)
     if not isinstance(values, list):
-        raise DataError(f"the field {key!r} must be an array of texts, got {_kind(values)}")
+        raise DataError(f"the field {key!r} must be an array of texts, got {kind_name(values)}")
     for number, value in enumerate(values, 1):
         if not isinstance(value, str):
-            raise DataError(f"the field {key!r} must be an array of texts, but entry {number} is {_kind(value)}")
+            raise DataError(f"the field {key!r} must be an array of texts, but entry {number} is {kind_name(value)}")
         _refuse_nul(value, key)
     return values
 
@@ -86,15 +86,17 @@ def _refuse_guess(record: dict[str, Any], source_key: str | None, target_key: st
         )
 
 
-def _text(record: dict[str, Any], key: str) -> str:
-    value = _field(record, key)
+def text_field(record: dict[str, Any], key: str) -> str:
+    """A field that is text. Raises: DataError without its place."""
+    value = any_field(record, key)
     if not isinstance(value, str):
-        raise DataError(f"the field {key!r} must be text, got {_kind(value)}")
+        raise DataError(f"the field {key!r} must be text, got {kind_name(value)}")
     _refuse_nul(value, key)
     return value
 
 
-def _field(record: dict[str, Any], key: str) -> Any:
+def any_field(record: dict[str, Any], key: str) -> Any:
+    """A field of any kind. Raises: DataError without its place where it is missing."""
     if key in record:
         return record[key]
     if not record:
@@ -107,7 +109,8 @@ def _refuse_nul(value: str, key: str) -> None:
         raise DataError(f"the field {key!r} contains the NUL character \\u0000")
 
 
-def _kind(value: Any) -> str:
+def kind_name(value: Any) -> str:
+    """What JSON calls a value of this kind."""
     number = "a number"
     names = {type(None): "null", bool: "true or false", int: number, float: number, str: "text", list: "an array"}
     return names.get(type(value), "an object")

@@ -80,10 +80,10 @@ def suggest_for_pairs(data: Mapping[str, Any]) -> Suggestion:
     model = dict(found["model"])
     layers = model.pop("num_layers")
     wide = model["d_model"] >= _WIDE
-    held_out = _held_out(data, lambda valid, test: split_pairs(pairs, valid, test, config.split_seed))
+    parts = held_out(data, lambda valid, test: split_pairs(pairs, valid, test, config.split_seed))
     values = {
         "label_smoothing": 0.1,
-        "data": {**held_out, **data, **found["data"]},
+        "data": {**parts, **data, **found["data"]},
         "tokenizer": found["tokenizer"],
         "model": {"kind": "transformer", **model, "encoder_layers": layers, "decoder_layers": layers, "norm": "pre"},
         "training": {
@@ -151,7 +151,7 @@ def suggest_for_tagged(data: Mapping[str, Any]) -> Suggestion:
     """
     config = build(TaggedConfig, data, "data")
     sentences = read_tagged(resolve(config.train), config)
-    held_out = _held_out(
+    parts = held_out(
         data, lambda *parts: split_by(sentences, lambda one: one.text, parts, config.split_seed, "sentences")
     )
     words = Counter(word for sentence in sentences for word in sentence.words)
@@ -159,7 +159,7 @@ def suggest_for_tagged(data: Mapping[str, Any]) -> Suggestion:
     room = 1000 * math.ceil((len(words) + 4) / 1000)
     values = {
         "label_smoothing": 0.1,
-        "data": {**held_out, **data, "max_len": max(256, longest)},
+        "data": {**parts, **data, "max_len": max(256, longest)},
         "tokenizer": {"kind": "bpe", "vocab_size": min(8000, room)},
         "spelling": {"longest": 4, "vocab_size": 12_000, "min_frequency": 2 if len(words) > 2000 else 1},
         "pooling": {"kind": "mean", "place": "before"},
@@ -191,12 +191,12 @@ def suggest_for_text(data: Mapping[str, Any]) -> Suggestion:
     def cut(valid: float, test: float) -> dict[str, Portion]:
         return portions(config.model_copy(update={"valid_fraction": valid, "test_fraction": test}))
 
-    held_out = _held_out(data, cut)
-    found = cut(held_out.get("valid_fraction", 0.0), held_out.get("test_fraction", 0.0))
+    parts = held_out(data, cut)
+    found = cut(parts.get("valid_fraction", 0.0), parts.get("test_fraction", 0.0))
     chars = found["train"].chars
     values = {
         "length": 128 if chars > 20_000 else 32,
-        "data": {**held_out, **data},
+        "data": {**parts, **data},
         "tokenizer": {"kind": "bpe", "vocab_size": 1024 if chars < 5e6 else 4096 if chars < 5e7 else 8192},
         "model": {
             "d_model": 128,
@@ -222,7 +222,7 @@ def suggest_for_text(data: Mapping[str, Any]) -> Suggestion:
     return Suggestion(values, f"A language model, fitted to a text of {chars:,} characters", _WRITERS)
 
 
-def _held_out(data: Mapping[str, Any], split: Callable[[float, float], object]) -> dict[str, float]:
+def held_out(data: Mapping[str, Any], split: Callable[[float, float], object]) -> dict[str, float]:
     """Fractions for the parts without a file of their own, such that none comes out empty: 0 where that cannot be."""
     parts = [part for part in ("valid", "test") if part not in data]
     for share in _SHARES:

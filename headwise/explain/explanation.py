@@ -22,14 +22,14 @@ class Layer:
 
     Args:
         queries, keys: a label for each row and each column.
-        kind: "cross" if the keys are of another sequence.
+        kind: "cross" if the keys are of another sequence, "pooled" if the only row is an answer for all of them.
         causal: no query sees a later key.
     """
 
     weights: Float[np.ndarray, "heads queries keys"]
     queries: list[str]
     keys: list[str]
-    kind: Literal["self", "cross"]
+    kind: Literal["self", "cross", "pooled"]
     causal: bool = False
 
     def mean(self, heads: Heads = None) -> Float[np.ndarray, "queries keys"]:
@@ -70,7 +70,7 @@ class Explanation:
 
     def shown(self) -> list[str]:
         """Names of the layers that a picture is of: those from output to input where there are any, else all."""
-        return [name for name, layer in self.layers.items() if layer.kind == "cross"] or list(self.layers)
+        return [name for name, layer in self.layers.items() if layer.kind != "self"] or list(self.layers)
 
     def most_focused(self) -> str:
         """The layer whose mean over heads says most about which key belongs to which query.

@@ -10,10 +10,11 @@ from matplotlib.axes import Axes
 from headwise.explain import maps
 from headwise.explain.canvas import Picture, picture
 from headwise.explain.figures import cell_inches, is_numbered, pooled, strongest
-from headwise.explain.values import KEY, QUERY, SOURCE, TARGET, Array, array
+from headwise.explain.values import ANSWER, KEY, QUERY, SOURCE, TARGET, TOKEN, Array, array
 
 SMALL = 1.1  # inches of a small map's side
 WIDEST = 9.0  # inches of a row of small maps
+SIDES = {"self": (QUERY, KEY), "cross": (TARGET, SOURCE), "pooled": (ANSWER, TOKEN)}
 GAP = 0.45  # inches between the map and what stands below it
 
 
@@ -25,19 +26,19 @@ def page(
     *,
     chosen: Sequence[tuple[int, int]] = (),
     title: str = "",
-    kind: Literal["self", "cross"] = "self",
+    kind: Literal["self", "cross", "pooled"] = "self",
     keep: Bool[Array, "queries keys"] | None = None,
 ) -> Picture:
     """A map of weights with tokens as labels, and a grid of small maps: a row for each layer, a column for each head.
 
-    Each of the two has a colour scale of its own.
+    Each of the two has a colour scale of its own. A single head is not drawn twice.
 
     Args:
         weights: what the large map shows.
         layers: what the small maps show; one array for each layer.
         chosen: (layer, head) of the small maps that the large one is the mean of; they are framed.
-        kind: "cross" if rows are of what was written and columns of what was read; then the strongest source token of
-            each target token is framed.
+        kind: "cross" if rows are of what was written and columns of what was read, "pooled" if the only row is an
+            answer; then the strongest token of each row is framed.
         keep: True where the mask allows a weight; other cells are hatched.
 
     Raises:
@@ -55,11 +56,12 @@ def page(
     side = min(SMALL, WIDEST / max(map(len, layers)))
     upper = cell * values.shape[1], cell * values.shape[0]
     lower = side * max(map(len, layers)), side * len(layers)
+    below = GAP + 0.35 + lower[1] if sum(map(len, layers)) > 1 else 0.0
     above = maps.columns_height(tops, cell) + 0.25 + 0.2 * (title.count("\n") + 1)
     # a shared left edge, right of the labels; inches, from the lower left corner
     left, bottom = max(rows.inches, 0.6) + 0.4, 0.1
     # the colour bar may be taller than the map
-    size = left + max(upper[0], lower[0]) + 0.9, above + max(upper[1], 1.3) + GAP + 0.35 + lower[1] + bottom
+    size = left + max(upper[0], lower[0]) + 0.9, above + max(upper[1], 1.3) + below + bottom
     figure = picture(*size, free=True)
     axes = _placed(figure, left, size[1] - above - upper[1], upper)
     norm = maps.norm("sqrt", maps.largest(values, kept))
@@ -68,13 +70,12 @@ def page(
     maps.label_columns(axes, tops, cell)
     if numbered:
         maps.number_cells(axes, values, norm, kept)
-    if kind == "cross":
-        maps.outline(axes, strongest(values))
-    rows_are, keys_are = (TARGET, SOURCE) if kind == "cross" else (QUERY, KEY)
-    maps.name_axes(axes, rows_are, keys_are, title)
+    maps.outline(axes, strongest(values) if kind != "self" else [])
+    maps.name_axes(axes, *SIDES[kind], title)
     maps.colour_bar(axes, image, "sqrt", upper)
     maps.caption(axes, values, kept)
-    _heads(_placed(figure, left, bottom, lower), [array(layer) for layer in layers], side, chosen)
+    if below:
+        _heads(_placed(figure, left, bottom, lower), [array(layer) for layer in layers], side, chosen)
     return figure
 
 

@@ -13,6 +13,8 @@ QUERY = "query: attends from"
 KEY = "key: attends to"
 TARGET = "target token (attends from)"
 SOURCE = "source token (attends to)"
+ANSWER = "answer"
+TOKEN = "token (attends to)"
 
 
 @runtime_checkable

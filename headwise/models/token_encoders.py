@@ -24,9 +24,13 @@ from headwise.positions import build as build_position
 
 
 class TokenEncoder(nn.Module, ABC):
-    """Reads a sequence of vectors and says something about each; `width` is that of its output."""
+    """Reads a sequence of vectors and says something about each.
+
+    `width` is that of its output, whose last `backward` columns have read from the end to the beginning alone.
+    """
 
     width: int
+    backward: int = 0
 
     @abstractmethod
     def forward(
@@ -122,7 +126,8 @@ class BidirectionalEncoder(TokenEncoder):
     def __init__(self, layers: list[list[nn.GRU | nn.LSTMCell]], dropout: float):
         super().__init__()
         self.layers, self.dropout = nn.ModuleList(nn.ModuleList(directions) for directions in layers), dropout
-        self.width = sum(layer.hidden_size for layer in layers[-1])
+        ahead, back = (layer.hidden_size for layer in layers[-1])
+        self.width, self.backward = ahead + back, back
 
     def forward(
         self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]

@@ -36,7 +36,8 @@ def traced(model: nn.Module, *inputs: Any) -> Trace:
     if not any(isinstance(module, Mechanism) for module in model.modules()):
         raise Unsupported(
             "this model has no attention to look at; train one that has: a recurrent translator where model.score is"
-            " set, an encoder of model.kind=attention, an image classifier with model.kind=vit"
+            " set, an encoder of model.kind=attention, a text classifier with that or with pooling.kind=attention or"
+            " max, an image classifier with model.kind=vit"
         )
     was_training = model.training
     model.eval()

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from headwise import metrics
 from headwise.data.batches import token_batches
 from headwise.data.tagged import Tagged, TaggedConfig, read_words
-from headwise.data.words import NO_TAG, WordTokenizer, collate_words, encode_words
+from headwise.data.words import WordTokenizer, collate_words, encode_words
 from headwise.errors import ConfigError, DataError
 from headwise.explain.alignment import merge
 from headwise.explain.explanation import Explanation, Layer
@@ -157,29 +156,6 @@ class Tagger(Predictor[Tagged, list[str], Tagged]):
 
     def _tagged(self, item: Tagged | str) -> Tagged:
         return self.parse(item) if isinstance(item, str) else item
-
-
-def counted(said: Tensor, gold: Tensor, num_tags: int) -> dict[str, float]:
-    """How often each tag is right, predicted and gold, by its number; counts of several batches add up.
-
-    Args:
-        gold: `NO_TAG` where there is nothing to compare with; numbers from `num_tags` on are tags that training lacks.
-    """
-    known = gold != NO_TAG
-    pairs = {"predicted": said[known], "gold": gold[known], "right": gold[known & (said == gold)]}
-    stats: dict[str, float] = {}
-    for name, numbers in pairs.items():
-        # all tags that training lacks are one, which is never right
-        found = torch.bincount(numbers.clamp(max=num_tags), minlength=num_tags + 1).tolist()
-        stats |= {f"{name}_{number}": float(count) for number, count in enumerate(found)}
-    return stats
-
-
-def count_scores(stats: Mapping[str, float], num_tags: int) -> dict[str, float]:
-    """Accuracy and macro-F1 of summed counts; all tags that training lacks are one class."""
-    names = ("right", "predicted", "gold")
-    right, predicted, gold = ([stats.get(f"{name}_{tag}", 0.0) for tag in range(num_tags + 1)] for name in names)
-    return {"accuracy": sum(right) / max(1.0, sum(gold)), "macro_f1": metrics.macro_f1(right, predicted, gold)}
 
 
 def most_frequent(sentences: Iterable[Tagged]) -> dict[str, str]:

@@ -32,8 +32,8 @@ from headwise.errors import CheckpointError
 from headwise.layers.image_blocks import Augmentation
 from headwise.models.image_classifier import ImageClassifier, build_image_classifier
 from headwise.models.image_config import ImageEncoderConfig
+from headwise.predictors.classes import count_scores, counted
 from headwise.predictors.recogniser import Known, Recogniser
-from headwise.predictors.tagger import count_scores, counted
 from headwise.tasks.task import Assets, Metric, Stats, Task
 
 IMAGES_FILE = "images.json"

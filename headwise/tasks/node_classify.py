@@ -22,9 +22,9 @@ from headwise.data.suggestions import Suggestion
 from headwise.data.words import NO_TAG
 from headwise.errors import CheckpointError, DataError
 from headwise.models.graph_encoders import GraphEncoder, GraphEncoderConfig
+from headwise.predictors.classes import count_scores, counted
 from headwise.predictors.graph_inputs import SPARSE, GraphInput, graph_input, num_features
 from headwise.predictors.node_labeller import NodeLabeller
-from headwise.predictors.tagger import count_scores, counted
 from headwise.tasks.task import Assets, Metric, Stats, Task
 
 GRAPH_FILE, NODES_FILE, LABELS_FILE = "graph.npz", "nodes.json", "labels.json"

@@ -3,7 +3,7 @@
 from headwise.folders import Folder
 from headwise.tasks.task import Task
 
-_FOLDER = Folder("headwise.tasks", Task, "task", ("registry", "task", "tag_files"), hyphens=True)  # type: ignore[type-abstract]
+_FOLDER = Folder("headwise.tasks", Task, "task", ("registry", "task"), hyphens=True)  # type: ignore[type-abstract]
 
 task_names = _FOLDER.names
 task_type = _FOLDER.find

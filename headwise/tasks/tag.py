@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,12 +15,11 @@ from torch.nn import functional as F
 
 from headwise.attention.precision import wide
 from headwise.config import Config
-from headwise.data.bad_lines import BadLines, warn_skipped
+from headwise.data.bad_lines import warn_skipped
 from headwise.data.corpus import resolve
-from headwise.data.files import digested, require_file
+from headwise.data.parts import Parts, Scan, read_part, read_parts
 from headwise.data.readers import Pair
 from headwise.data.sources import Limits, Source, bucketed
-from headwise.data.splits import overlap, split_by
 from headwise.data.suggestions import Suggestion, suggest_for_tagged
 from headwise.data.tagged import Tagged, TaggedConfig, scan_tagged
 from headwise.data.tokenizers import TokenizerConfig
@@ -28,11 +27,12 @@ from headwise.data.words import NO_TAG, SpellingConfig, WordBatch, WordRows, Wor
 from headwise.errors import DataError
 from headwise.models.token_encoders import EncoderConfig
 from headwise.models.token_tagger import PoolingConfig, TokenTagger, build_token_tagger
-from headwise.predictors.tagger import Tagger, count_scores, counted, most_frequent
-from headwise.tasks.tag_files import Learned
+from headwise.predictors.classes import count_scores, counted
+from headwise.predictors.tagger import Tagger, most_frequent
+from headwise.tasks._tag_files import Learned
 from headwise.tasks.task import Assets, Given, Metric, Stats, Task
 
-SPLITS = ("train", "valid", "test")
+NOUNS = ("sentences", "tags")
 
 
 class TagConfig(Config):
@@ -86,37 +86,37 @@ class Tag(Task[dict[str, Sentences]]):
 
     @classmethod
     def prepare_with(cls, config: TagConfig, given: Given) -> Assets[dict[str, Sentences]]:
-        parts, digests, skipped, odd = _read(config.data, config.tokenizer)
-        notes = [f"{split}: {note}" for split, note in skipped.items()] + odd
+        parts = _read(config.data, config.tokenizer)
+        notes, train = list(parts.notes), parts.examples["train"]
         learned = (
-            _learned(parts["train"], config)
+            _learned(train, config)
             if given.files is None
             else Learned.read(given.files, config.tokenizer, config.spelling.longest)
         )
         tokenizer, tags, frequent = learned.tokenizer, learned.tags, learned.words
         if given.files is not None:
-            _refuse_unknown(parts["train"], tags, config.data.train)
+            _refuse_unknown(train, tags, config.data.train)
         data = {}
-        for split, sentences in parts.items():
+        for split, sentences in parts:
             data[split] = _encoded(sentences, tokenizer, tags, config.data.max_len)
             notes += _told(split, sentences, data[split], tags, frequent, config.data.max_len)
         if not data["train"].sentences:
             raise DataError(
                 f"{config.data.train}: every sentence is longer than max_len {config.data.max_len}; raise the limit"
             )
-        return Assets(learned.files(), data, digests, tuple(notes))
+        return Assets(learned.files(), data, parts.digests, tuple(notes))
 
     @classmethod
     def examples(cls, config: TagConfig, split: str) -> list[Tagged]:
         # a part with a file of its own is scored without the sentences that were trained on
         path = None if split == "train" else getattr(config.data, split)
         if path is not None:
-            found, bad = _sentences(resolve(path), config.data, config.tokenizer)
+            found, bad = read_part(resolve(path), _scan(config.data, config.tokenizer), config.data.bad_lines, NOUNS[0])
             warn_skipped(path, bad.note())
             return found
-        parts, _, skipped, _ = _read(config.data, config.tokenizer)
-        warn_skipped(config.data.train, skipped.get("train", ""))
-        return parts[split]
+        parts = _read(config.data, config.tokenizer)
+        warn_skipped(config.data.train, parts.skipped.get("train", ""))
+        return parts.examples[split]
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
@@ -192,50 +192,16 @@ class Tag(Task[dict[str, Sentences]]):
         return F.cross_entropy(rows, wanted, ignore_index=NO_TAG, reduction="sum", label_smoothing=smoothing)
 
 
-def _read(
-    data: TaggedConfig, tokenizer: TokenizerConfig
-) -> tuple[dict[str, list[Tagged]], dict[str, str], dict[str, str], list[str]]:
-    """The sentences of each split; of each file by its split the SHA-256 and the lines skipped; what is odd."""
-    paths = {split: resolve(path) for split in SPLITS if (path := getattr(data, split)) is not None}
-    given: dict[str, list[Tagged]] = {}
-    skipped: dict[str, str] = {}
-    notes: list[str] = []
-    for path in paths.values():
-        require_file(path)
-    with digested(paths) as digests:
-        for split, path in paths.items():
-            given[split], bad = _sentences(path, data, tokenizer)
-            skipped |= {split: bad.note()} if bad.total else {}
-    fractions = (
-        0.0 if "valid" in given else data.valid_fraction,
-        0.0 if "test" in given else data.test_fraction,
-    )
-    train = given.pop("train")[: data.limit]
-    taken = split_by(
-        train, lambda sentence: sentence.text, fractions, data.split_seed, "sentences", tokenizer.lowercase
-    )
-    parts = dict(zip(SPLITS, taken, strict=True)) | given
-    for split in given:
-        if (seen := overlap(_pairs(parts["train"]), _pairs(given[split]), tokenizer.lowercase)).source_lines:
-            notes.append(
-                f"{split}: {len(seen.source_lines):,} of {seen.held_out:,} held-out sentences are in the training part,"
-                f" {len(seen.pair_lines):,} with the same tags"
-            )
-    return parts, digests, skipped, notes
+def _read(data: TaggedConfig, tokenizer: TokenizerConfig) -> Parts[Tagged]:
+    return read_parts(data, _scan(data, tokenizer), _pair, NOUNS, tokenizer.lowercase)
 
 
-def _sentences(path: Path, data: TaggedConfig, tokenizer: TokenizerConfig) -> tuple[list[Tagged], BadLines]:
-    require_file(path)
-    bad = BadLines()
-    found = list(bad.good(scan_tagged(path, data, tokenizer.normalize)))
-    bad.settle(data.bad_lines)
-    if not found:
-        raise DataError(f"{path}: no sentences in it")
-    return found, bad
+def _scan(data: TaggedConfig, tokenizer: TokenizerConfig) -> Scan[Tagged]:
+    return lambda path: scan_tagged(path, data, tokenizer.normalize)
 
 
-def _pairs(sentences: list[Tagged]) -> list[Pair]:
-    return [Pair(sentence.text, " ".join(sentence.tags or ()), sentence.line) for sentence in sentences]
+def _pair(sentence: Tagged) -> Pair:
+    return Pair(sentence.text, " ".join(sentence.tags or ()), sentence.line)
 
 
 def _learned(train: list[Tagged], config: TagConfig) -> Learned:

@@ -71,6 +71,17 @@ def test_the_kind_is_seen_or_given(headwise, write):
     assert "  PRON                   1 (100.0%)" in out
     rows = write("x.jsonl", '{"words": ["a"], "tags": ["X"]}\n{"words": ["a"], "tags": []}\n')
     assert "line 2: 1 words but 0 tags" in headwise("data", "report", rows)[1]
+    table = write("x.csv", "text,label\na,1\na,0\nb,1,2\n")
+    out = headwise("data", "report", table)[1]
+    assert "2 texts\n" in out
+    assert "line 4: 3 columns, the first line has 2" in out
+    assert "text of another label  1: line 3" in out
+    assert "  1                      1 (50.0%)" in out
+    assert (
+        "2 texts"
+        in headwise("data", "report", write("y.tsv", "a\t1\nb\t0\n"), "--kind", "labelled", "--columns", 0, 1)[1]
+    )
+    assert "1 text\n" in headwise("data", "report", write("y.jsonl", '{"text": "a", "label": 3}'))[1]
     text = write("x.txt", b"one\n\xff\n")
     out = headwise("data", "report", text)[1]
     assert "1 line\n" in out

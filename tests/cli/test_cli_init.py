@@ -38,6 +38,8 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "tags.jsonl").write_text("".join(json.dumps(sentence) + "\n" for sentence in sentences))
     (tmp_path / "text.txt").write_text("a cat and a dog and a cat .\n" * 40)
     (tmp_path / "pairs.tsv").write_text("".join(f"one {n}\tun {n}\n" for n in range(60)))
+    reviews = "".join(f"{n},a good film {n},{n % 2}\n" for n in range(60))
+    (tmp_path / "reviews.csv").write_text("stars,text,label\n" + reviews)
     (tmp_path / "sums.txt").write_text("".join(f"{n % 5} {n % 7}\n" for n in range(40)))
     (tmp_path / "summing_outside.py").write_text(textwrap.dedent(OUTSIDE))
     (tmp_path / "suggesting_outside.py").write_text(SUGGESTING)
@@ -48,10 +50,13 @@ SMALL = {
     "translate": ["model.d_model=8", "model.num_heads=2", "model.d_ff=8"],
     "tag": ["model.d_model=8", "model.hidden_dim=8"],
     "language-model": ["model.d_model=8", "model.d_ff=8", "model.num_heads=2", "length=16"],
+    "classify": ["model.d_model=8", "model.hidden_dim=8"],
+    "regress": ["model.d_model=8", "model.hidden_dim=8", "data.label_key=stars"],
     "summing_outside:Summing": ["training.monitor=mse"],
     "suggesting_outside:Fitted": ["training.monitor=mse"],
 }
 FILES = {"translate": "pairs.tsv", "tag": "tags.jsonl", "language-model": "text.txt"}
+FILES |= {"classify": "reviews.csv", "regress": "reviews.csv"}
 
 
 @pytest.mark.parametrize("task", SMALL)

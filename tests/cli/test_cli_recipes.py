@@ -15,6 +15,7 @@ NAMES = [
     "multi30k-base",
     "multi30k-tiny",
     "phrasebook",
+    "sst2",
     "tatoeba-en-fr",
     "tiny-shakespeare",
 ]

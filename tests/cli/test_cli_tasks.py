@@ -19,6 +19,10 @@ TEXT = (
     'task = "language-model"\nlength = 16\n[data]\ntrain = "text.txt"\n[tokenizer]\nkind = "char"\n'
     '[model]\nkind = "decoder"\nd_model = 8\nd_ff = 8\nnum_heads = 2\nnum_layers = 1\n' + TRAINING
 )
+CLASSES = 'task = "classify"\n[data]\ntrain = "reviews.csv"\n[tokenizer]\nkind = "word"\n[pooling]\nkind = "max"\n' + (
+    '[model]\nkind = "token"\nd_model = 8\nd_ff = 8\n' + TRAINING
+)
+NUMBERS = CLASSES.replace("classify", "regress").replace("[data]", '[data]\nlabel_key = "stars"')
 OUTSIDE = '''
 """A task of somebody else: the sum of numbers between spaces."""
 
@@ -132,10 +136,18 @@ def folder(tmp_path, monkeypatch):
     sentences = [{"words": ["the", "cat", "sees", str(n)], "tags": ["D", "N", "V", "C"]} for n in range(60)]
     (tmp_path / "train.jsonl").write_text("".join(json.dumps(sentence) + "\n" for sentence in sentences))
     (tmp_path / "text.txt").write_text("a cat and a dog and a cat .\n" * 40)
+    reviews = "".join(f'"a {word}, {n}",{word},{n}\n' for n in range(30) for word in ("good", "bad"))
+    (tmp_path / "reviews.csv").write_text("text,label,stars\n" + reviews)
     (tmp_path / "sums.txt").write_text("".join(f"{n % 5} {n % 7}\n" for n in range(40)))
     (tmp_path / "summing_outside.py").write_text(textwrap.dedent(OUTSIDE))
     own = 'task = "summing_outside:Summing"\ntrain = "sums.txt"\n' + TRAINING.replace("max_steps = 3", "max_steps = 30")
-    for name, recipe in {"tag": TAGGED, "text": TEXT, "sums": own + 'monitor = "mse"\n'}.items():
+    for name, recipe in {
+        "tag": TAGGED,
+        "text": TEXT,
+        "classes": CLASSES,
+        "numbers": NUMBERS,
+        "sums": own + 'monitor = "mse"\n',
+    }.items():
         (tmp_path / f"{name}.toml").write_text(recipe)
     return tmp_path
 
@@ -145,6 +157,8 @@ def folder(tmp_path, monkeypatch):
     [
         ("tag", "the cat sees 7", {"accuracy", "macro_f1"}),
         ("text", "a cat", {"loss", "perplexity", "bits_per_char"}),
+        ("classes", "a good, bad", {"accuracy", "macro_f1", "baseline", "per_class"}),
+        ("numbers", "a good, bad", {"mae", "rmse", "r2", "baseline_rmse"}),
         ("sums", "1 2", {"mae"}),
     ],
 )
@@ -200,7 +214,7 @@ def test_data_that_moved_is_the_same_data_and_other_data_is_not(headwise, folder
     assert "the data has changed since this run began: train" in err
 
 
-@pytest.mark.parametrize(("name", "file"), [("tag", "train.jsonl"), ("text", "text.txt")])
+@pytest.mark.parametrize(("name", "file"), [("tag", "train.jsonl"), ("text", "text.txt"), ("classes", "reviews.csv")])
 def test_a_file_of_its_own_is_scored(headwise, folder, name, file):
     assert headwise("train", f"{name}.toml", "--run", folder / "run")[0] == 0
     # what the model was trained on need not be there any more
@@ -228,3 +242,20 @@ def test_a_continuation_is_looked_at_and_ends_where_it_is_told(headwise, folder)
         0, "warning: 1 of 6 characters was never seen in training, or too rarely to be learned: z\n"
     )  # fmt: skip
     assert "\n" not in json.loads(out)["continuations"][0]["text"]
+
+
+def test_texts_of_a_table_are_classified_and_looked_at(headwise, folder):
+    assert headwise("train", "classes.toml", "--run", folder / "run")[0] == 0
+    code, out, _ = headwise("predict", folder / "run", "reviews.csv", "--json")
+    assert code == 0
+    first = json.loads(out.splitlines()[0])
+    assert first["text"] == "a good, 0"
+    assert first["label"] == next(iter(first["probabilities"]))
+    code, out, err = headwise("explain", folder / "run", "a good, bad", "--table")
+    assert (code, err) == (0, "")
+    assert "pooling, its only head: what each token looks at" in out
+    (folder / "reviews.csv").write_text("text,label\na,b,c\n")
+    code, _, err = headwise("evaluate", folder / "run")
+    assert code == 3
+    assert "reviews.csv:2: 3 columns, the first line has 2; put a text with a delimiter in quotes; correct these" in err
+    assert "/reviews.csv --kind labelled` lists it all" in err

@@ -13,8 +13,9 @@ from headwise.data.words import SpellingConfig, WordTokenizer, collate_words, en
 from headwise.errors import ConfigError, DataError, Unsupported
 from headwise.models.token_encoders import AttentionConfig, WindowConfig
 from headwise.models.token_tagger import PoolingConfig, build_token_tagger
+from headwise.predictors.classes import count_scores, counted
 from headwise.predictors.predictor import Predictor
-from headwise.predictors.tagger import Tagger, count_scores, counted, most_frequent
+from headwise.predictors.tagger import Tagger, most_frequent
 from headwise.records import record
 
 TAGS = ["DET", "NOUN", "VERB"]

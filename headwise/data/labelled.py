@@ -1,0 +1,210 @@
+"""Texts with a label or a number each, from CSV, TSV or JSON lines, with errors by line; their options."""
+
+import math
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import PurePath
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from headwise.config import Config, DataFile
+from headwise.data.bad_lines import BadLine, BadRule, strict
+from headwise.data.files import MAX_LINE_BYTES, scan_lines
+from headwise.data.jsonl import kind_name
+from headwise.data.tables import Key, Row, Table, TableFormat, format_of, named_format, scan_rows
+from headwise.data.text import Normalize, clean
+from headwise.errors import DataError
+
+# ASCII alone: other digits, `nan` and `1_000` are no numbers of a data file
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_LONGEST_NUMBER = 100
+
+Label = str | float
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A text, its label or number where that is known, and the line (from 1) of the file at which it begins."""
+
+    text: str
+    label: Label | None
+    line: int
+
+
+class LabelledConfig(Config):
+    """Which labelled texts to read, and how."""
+
+    train: DataFile = Field(description="file of texts with a label or number each: CSV, TSV or JSON lines")
+    valid: DataFile | None = Field(None, description="validation file; without it a part of train is held out")
+    test: DataFile | None = Field(None, description="test file; without it a part of train is held out")
+    format: TableFormat = Field("auto", description="auto (by name, else by content), csv, tsv or jsonl")
+    delimiter: str = Field(",", description="what parts the columns of a CSV file: one character")
+    text_key: str = Field("text", description="column, or field of JSON lines, of the text")
+    label_key: str = Field("label", description="column, or field of JSON lines, of the label or number")
+    columns: tuple[int, int] | None = Field(
+        None, description="text and label column, from 0, of a CSV or TSV file without a line of names"
+    )
+    bad_lines: BadRule = Field("stop", description="a line that cannot be read: stop, or skip its row")
+    limit: int | None = Field(None, ge=1, description="use only the first texts of train")
+    valid_fraction: float = Field(0.1, ge=0, lt=1, description="part of train's texts held out to validate")
+    test_fraction: float = Field(0.1, ge=0, lt=1, description="part of train's texts held out to test")
+    split_seed: int = Field(0, description="another seed gives another split")
+    max_len: int = Field(256, ge=1, description="tokens of a text that are read; what follows is left out")
+    max_line_bytes: int = Field(MAX_LINE_BYTES, ge=1, description="longer lines are refused")
+
+    @field_validator("columns")
+    @classmethod
+    def _two_columns(cls, columns: tuple[int, int] | None) -> tuple[int, int] | None:
+        if columns is not None and (min(columns) < 0 or columns[0] == columns[1]):
+            raise ValueError(f"must be two different column numbers counted from 0, got {list(columns)}")
+        return columns
+
+    @field_validator("delimiter")
+    @classmethod
+    def _one_character(cls, delimiter: str) -> str:
+        Table(delimiter=delimiter)
+        return delimiter
+
+    def table(self) -> Table:
+        """How rows are read."""
+        return Table(self.format, self.delimiter, self.max_line_bytes, "data.text_key and data.label_key")
+
+
+def scan_labelled(
+    path: str | os.PathLike[str], config: LabelledConfig, normalize: Normalize = "nfc", *, numbers: bool = False
+) -> Iterator[Labelled | BadLine]:
+    """The labelled texts of a file, one after another, with the lines that are bad.
+
+    Texts and labels are cleaned (see `clean`); whole numbers, true and false are labels too.
+
+    Args:
+        config: format, keys and columns; its paths are not read.
+        numbers: labels are numbers, finite, with a point: 3, -0.5, 1e-3.
+
+    Raises:
+        DataError: the file cannot be read any further, or lacks a column.
+    """
+    name = os.fspath(path)
+    for row in scan_rows(name, config.table(), _keys(name, config)):
+        yield row if isinstance(row, BadLine) else _labelled(name, row, _keys(name, config), normalize, numbers)
+
+
+def read_labelled(
+    path: str | os.PathLike[str], config: LabelledConfig, normalize: Normalize = "nfc", *, numbers: bool = False
+) -> list[Labelled]:
+    """As `scan_labelled`, all at once.
+
+    Raises:
+        DataError: `file:line: ...`, what is wrong there; no texts at all.
+    """
+    found = list(strict(scan_labelled(path, config, normalize, numbers=numbers)))
+    if not found:
+        raise DataError(f"{os.fspath(path)}: no texts in it")
+    return found
+
+
+def read_texts(path: str | os.PathLike[str], config: LabelledConfig, normalize: Normalize = "nfc") -> Iterator[str]:
+    """The texts of a file to label, one after another: the text column of a table, or the lines of plain text.
+
+    By its ending a file is CSV, TSV, JSON lines or (`.txt`) plain text. Others are of the format of the configuration;
+    where that is "auto", JSON lines or plain text by their first line. A blank line of plain text is an empty text.
+
+    Raises:
+        DataError: `file:line: ...`, what is wrong there.
+    """
+    name = os.fspath(path)
+    if not _is_table(name, config):
+        for number, line in scan_lines(name, max_line_bytes=config.max_line_bytes):
+            if isinstance(line, BadLine):
+                raise line
+            yield _cleaned(name, number, line, normalize)
+        return
+    key = _keys(name, config)[0]
+    for row in strict(scan_rows(name, config.table(), [key])):
+        yield _cleaned(name, row.line, _text(name, row, key), normalize)
+
+
+def _is_table(name: str, config: LabelledConfig) -> bool:
+    if PurePath(name.lower().removesuffix(".gz")).suffix == ".txt":
+        return False
+    if named_format(name) is not None or config.format != "auto":
+        return True
+    return format_of(name, config.max_line_bytes) == "jsonl"
+
+
+def _keys(name: str, config: LabelledConfig) -> tuple[Key, Key]:
+    """What text and label are called in a file: columns have numbers only where there are no names."""
+    kind = named_format(name) if config.format == "auto" else config.format
+    if config.columns is not None and kind != "jsonl":
+        return config.columns
+    return config.text_key, config.label_key
+
+
+def _labelled(name: str, row: Row, keys: tuple[Key, Key], normalize: Normalize, numbers: bool) -> Labelled | BadLine:
+    try:
+        text = _cleaned(name, row.line, _text(name, row, keys[0]), normalize)
+        if not text:
+            raise BadLine(name, row.line, "empty text", "the text is empty; write one or remove the row")
+        read = _number if numbers else partial(_class, normalize=normalize)
+        return Labelled(text, read(row.cells[keys[1]], partial(BadLine, name, row.line, "label")), row.line)
+    except BadLine as fault:
+        return fault
+
+
+def _text(name: str, row: Row, key: Key) -> str:
+    value = row.cells[key]
+    if not isinstance(value, str):
+        raise BadLine(name, row.line, "fields", f"the field '{key}' must be text, got {kind_name(value)}")
+    return value
+
+
+def _cleaned(name: str, line: int, text: str, normalize: Normalize) -> str:
+    if "\0" in text:
+        raise BadLine(name, line, "characters", "the text contains the NUL character; remove it")
+    try:
+        return clean(text, normalize)
+    except DataError as error:
+        raise BadLine(name, line, "characters", error.message) from None
+
+
+def _class(value: Any, fault: Any, normalize: Normalize) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if not isinstance(value, str):
+        raise fault(f"the label must be text or a whole number, got {_shown(value)}")
+    try:
+        label = clean(value, normalize)
+    except DataError as error:
+        raise fault(error.message) from None
+    if not label:
+        raise fault("the label is empty; write one or remove the row")
+    return label
+
+
+def _number(value: Any, fault: Any) -> float:
+    if isinstance(value, str):
+        text = value.strip()
+        if not text:
+            raise fault("the number is empty; write one or remove the row")
+        if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text):
+            shown = text if len(text) <= 20 else f"{text[:20]}..."
+            raise fault(f"{shown!r} is no number; write it with digits and a point, such as -0.5 or 1e-3")
+    elif isinstance(value, bool) or not isinstance(value, int | float):
+        raise fault(f"the label must be a number, got {_shown(value)}")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise fault("the number is too large")
+    return number
+
+
+def _shown(value: Any) -> str:
+    return f"{value}" if isinstance(value, float) else kind_name(value)

@@ -1,0 +1,232 @@
+"""Rows of tables: CSV with its quoting, TSV without, JSON lines; plain or gzip, with errors by line."""
+
+import csv
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, Literal
+
+from headwise.data.bad_lines import BadLine
+from headwise.data.files import MAX_LINE_BYTES, require_file, scan_lines
+from headwise.data.jsonl import any_field, parse_object
+from headwise.errors import ConfigError, DataError
+
+TableFormat = Literal["auto", "csv", "tsv", "jsonl"]
+Key = str | int
+
+_ENDINGS = {"csv": "csv", "tsv": "tsv", "tab": "tsv", "jsonl": "jsonl", "ndjson": "jsonl", "json": "jsonl"}
+# names and their characters that an error shows
+_COLUMNS, _SHOWN = 10, 30
+# what may stand where a comma is expected
+_OTHERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """How a file is read as rows.
+
+    Args:
+        format: "csv", "tsv", "jsonl" or "auto": by the ending of the name, else by the first line.
+        delimiter: one character that parts the columns of a CSV file.
+        max_line_bytes: a line, or a row of CSV over several lines, that is longer is refused.
+        named_by: the keys that say what columns are called, for the error where one is missing.
+
+    Raises: ConfigError for a delimiter that is none.
+    """
+
+    format: str = "auto"
+    delimiter: str = ","
+    max_line_bytes: int = MAX_LINE_BYTES
+    named_by: str = "their keys"
+
+    def __post_init__(self) -> None:
+        if len(self.delimiter) != 1 or self.delimiter in '"\r\n':
+            raise ConfigError(f'delimiter must be one character, such as ";" or "\\t", got {self.delimiter!r}')
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The cells that were asked for, by key, and the line (from 1) at which the row begins."""
+
+    line: int
+    cells: Mapping[Key, Any]
+
+
+def scan_rows(
+    path: str | os.PathLike[str], how: Table, wanted: Sequence[Key], optional: Sequence[Key] = ()
+) -> Iterator[Row | BadLine]:
+    """The rows of a file, one after another, with the lines that are bad; blank lines are skipped.
+
+    A CSV or TSV file begins with the names of its columns, unless keys are numbers: columns from 0 of a file without
+    such a line. Every row must have as many columns as the first line. A CSV cell in quotes may hold delimiters, line
+    ends and doubled quotes; in TSV a quote is a character. Cells are text; those of JSON lines are of any kind.
+
+    Args:
+        wanted: the columns or fields that every row must have.
+        optional: those that are given where they are there.
+
+    Raises:
+        DataError: the file cannot be read any further: it lacks a wanted column, or a quote is never closed.
+    """
+    name = os.fspath(path)
+    kind = format_of(name, how.max_line_bytes) if how.format == "auto" else how.format
+    if kind == "jsonl":
+        yield from _objects(name, how, wanted, optional)
+        return
+    rows = _tsv(name, how) if kind == "tsv" else _Csv(name, how).rows()
+    chosen: dict[Key, int] | None = None
+    width = 0
+    for found in rows:
+        if isinstance(found, BadLine):
+            yield found
+            continue
+        line, cells = found
+        if chosen is None:
+            width, chosen = len(cells), _chosen(f"{name}:{line}", cells, how, wanted, optional)
+            if any(isinstance(key, str) for key in wanted):
+                continue
+        if len(cells) != width:
+            advice = "; put a text with a delimiter in quotes" if kind == "csv" and len(cells) > width else ""
+            yield BadLine(name, line, "columns", f"{_counted(len(cells))}, the first line has {width}{advice}")
+        else:
+            yield Row(line, {key: cells[place] for key, place in chosen.items()})
+
+
+def format_of(path: str, max_line_bytes: int = MAX_LINE_BYTES) -> str:
+    """csv, tsv or jsonl: by the ending of the name, else by the first line that is not blank.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    if named := named_format(path):
+        return named
+    # the first line is read to see what the file is, and then again
+    require_file(path)
+    lines = (text for _, text in scan_lines(path, max_line_bytes=max_line_bytes) if isinstance(text, str))
+    first = next((text for text in lines if text and not text.isspace()), "")
+    if first.lstrip().startswith("{") and first.rstrip().endswith("}"):
+        return "jsonl"
+    return "tsv" if "\t" in first else "csv"
+
+
+def named_format(path: str) -> str | None:
+    """The format that the ending of a name tells, None if it tells none.
+
+    >>> named_format("reviews.csv.gz"), named_format("reviews.txt")
+    ('csv', None)
+    """
+    endings = [suffix.lower()[1:] for suffix in PurePath(path).suffixes if suffix.lower() != ".gz"]
+    return _ENDINGS.get(endings[-1]) if endings else None
+
+
+def _objects(name: str, how: Table, wanted: Sequence[Key], optional: Sequence[Key]) -> Iterator[Row | BadLine]:
+    for number, text in scan_lines(name, max_line_bytes=how.max_line_bytes):
+        if isinstance(text, BadLine):
+            yield text
+        elif text and not text.isspace():
+            try:
+                record = parse_object(text)
+                cells: dict[Key, Any] = {key: any_field(record, str(key)) for key in wanted}
+            except DataError as error:
+                yield BadLine(name, number, "fields", error.message)
+            else:
+                yield Row(number, cells | {key: record[str(key)] for key in optional if str(key) in record})
+
+
+def _tsv(name: str, how: Table) -> Iterator[tuple[int, list[str]] | BadLine]:
+    for number, text in scan_lines(name, max_line_bytes=how.max_line_bytes):
+        if isinstance(text, BadLine):
+            yield text
+        elif text and not text.isspace():
+            yield number, text.split("\t")
+
+
+class _Csv:
+    """Lines for `csv.reader`, which takes as many of them as a row has; a line that is no text spoils its row."""
+
+    def __init__(self, name: str, how: Table) -> None:
+        self.name, self.how = name, how
+        self.lines = scan_lines(name, max_line_bytes=how.max_line_bytes)
+        self.number = self.size = 0
+
+    def __iter__(self) -> "_Csv":
+        return self
+
+    def __next__(self) -> str:
+        self.number, text = next(self.lines)
+        if isinstance(text, BadLine):
+            raise text
+        self.size += len(text) + 1
+        if self.size > self.how.max_line_bytes + 1:
+            raise _Endless
+        return text + "\n"
+
+    def rows(self) -> Iterator[tuple[int, list[str]] | BadLine]:
+        reader = csv.reader(self, delimiter=self.how.delimiter, skipinitialspace=True, strict=True)
+        while True:
+            line, self.size = self.number + 1, 0
+            try:
+                cells = next(reader)
+            except StopIteration:
+                return
+            except BadLine as fault:
+                yield fault
+            except (csv.Error, _Endless) as error:
+                yield self._fault(line, str(error))
+            else:
+                if any(cell and not cell.isspace() for cell in cells):
+                    yield line, cells
+
+    def _fault(self, line: int, told: str) -> BadLine:
+        if not told or told == "unexpected end of data":
+            # what follows cannot be told from what is quoted
+            limit = f" within {self.how.max_line_bytes:,} bytes" if not told else ""
+            raise DataError(f"{self.name}:{line}: a quote opens in this row and is never closed{limit}; close it")
+        if "expected after" in told:
+            told = 'a character stands behind a closing quote; double the quotes inside a cell: ""so""'
+        elif "new-line" in told:
+            told = "a carriage return stands inside a cell; put the cell in quotes, or end lines with \\n"
+        else:
+            told = f"not valid CSV: {told}"
+        return BadLine(self.name, line, "quoting", told)
+
+
+class _Endless(Exception):
+    """A row that does not end."""
+
+
+def _chosen(place: str, first: list[str], how: Table, wanted: Sequence[Key], optional: Sequence[Key]) -> dict[Key, int]:
+    """Where the columns stand, by what the first line says. Raises: DataError at `place`."""
+    names = [cell.strip() for cell in first]
+    found: dict[Key, int] = {}
+    for key in [*wanted, *optional]:
+        if isinstance(key, int):
+            if key < len(names):
+                found[key] = key
+            elif key in wanted:
+                raise DataError(
+                    f"{place}: {_counted(len(names))}, but column {key} is asked for; columns are counted from 0"
+                )
+        elif names.count(key) > 1:
+            raise DataError(f"{place}: two columns are named '{key}'; give each a name of its own")
+        elif key in names:
+            found[key] = names.index(key)
+        elif key in wanted:
+            raise _missing(place, key, names, how)
+    return found
+
+
+def _missing(place: str, key: str, names: list[str], how: Table) -> DataError:
+    other = next((what for mark, what in _OTHERS.items() if mark in names[0]), None)
+    if len(names) == 1 and other is not None:
+        return DataError(f"{place}: one column with {other} in it, no '{key}'; set data.delimiter or data.format")
+    shown = ", ".join(f"'{name[:_SHOWN]}'" for name in names[:_COLUMNS]) + (", ..." if len(names) > _COLUMNS else "")
+    told = f"{place}: no column is named '{key}', but {shown}; say with {how.named_by} what yours are called"
+    if len(names) == 1:
+        return DataError(told)
+    return DataError(f"{told}, or that there is no line of names", {"columns": (0, 1)})
+
+
+def _counted(count: int) -> str:
+    return f"{count} column{'s' if count != 1 else ''}"

@@ -1,0 +1,71 @@
+"""How often each class is right, predicted and gold: counts that add up over batches, and scores of them."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from headwise import metrics
+from headwise.data.words import NO_TAG
+
+_SHOWN = 40
+_CONFUSED = 5
+
+
+def counted(said: Tensor, gold: Tensor, num_classes: int) -> dict[str, float]:
+    """How often each class is right, predicted and gold, by its number; counts of several batches add up.
+
+    Args:
+        gold: `NO_TAG` where there is nothing to compare with; numbers from `num_classes` on are classes that training
+            lacks.
+    """
+    known = gold != NO_TAG
+    pairs = {"predicted": said[known], "gold": gold[known], "right": gold[known & (said == gold)]}
+    stats: dict[str, float] = {}
+    for name, numbers in pairs.items():
+        # all classes that training lacks are one, which is never right
+        found = torch.bincount(numbers.clamp(max=num_classes), minlength=num_classes + 1).tolist()
+        stats |= {f"{name}_{number}": float(count) for number, count in enumerate(found)}
+    return stats
+
+
+def count_scores(stats: Mapping[str, float], num_classes: int) -> dict[str, float]:
+    """Accuracy and macro-F1 of summed counts; all classes that training lacks are one."""
+    names = ("right", "predicted", "gold")
+    classes = range(num_classes + 1)
+    right, predicted, gold = ([stats.get(f"{name}_{number}", 0.0) for number in classes] for name in names)
+    return {"accuracy": sum(right) / max(1.0, sum(gold)), "macro_f1": metrics.macro_f1(right, predicted, gold)}
+
+
+class ClassScores(NamedTuple):
+    """Macro-F1; precision, recall and F1 of each class with its count, the most frequent first; the usual mistakes."""
+
+    macro_f1: float
+    each: str
+    confused: str
+
+
+def class_scores(said: Sequence[str], gold: Sequence[str]) -> ClassScores:
+    """Scores by class of what was said beside what is right.
+
+    >>> found = class_scores(["a", "b", "b"], ["a", "a", "b"])
+    >>> found.each
+    'a precision 1.000 recall 0.500 F1 0.667 (2), b precision 0.500 recall 1.000 F1 0.667 (1)'
+    >>> found.confused
+    'a as b (1)'
+    """
+    predicted, wanted, pairs = Counter(said), Counter(gold), Counter(zip(gold, said, strict=True))
+    classes = sorted(predicted | wanted, key=lambda name: (-wanted[name], name))
+    counts = [[float(counter[name]) for name in classes] for counter in (predicted, wanted)]
+    right = [float(pairs[name, name]) for name in classes]
+    each = []
+    for name, hits, found, gold_count in list(zip(classes, right, *counts, strict=True))[:_SHOWN]:
+        precision, recall = hits / max(1.0, found), hits / max(1.0, gold_count)
+        f1 = metrics.f1(hits, found, gold_count)
+        each.append(f"{name} precision {precision:.3f} recall {recall:.3f} F1 {f1:.3f} ({gold_count:,.0f})")
+    more = f", and {len(classes) - _SHOWN:,} more" if len(classes) > _SHOWN else ""
+    wrong = Counter({pair: count for pair, count in pairs.items() if pair[0] != pair[1]})
+    mistakes = [f"{one} as {other} ({count:,})" for (one, other), count in wrong.most_common(_CONFUSED)]
+    return ClassScores(metrics.macro_f1(right, *counts), ", ".join(each) + more, ", ".join(mistakes))

@@ -1,0 +1,192 @@
+"""Classification: a text in, a class out, with the probability of every class."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
+
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from headwise.attention.precision import wide
+from headwise.config import Config
+from headwise.data.labelled import Labelled
+from headwise.data.sources import Limits, Source
+from headwise.data.suggestions import Suggestion
+from headwise.data.text_batches import LabelledBatch
+from headwise.data.text_suggestions import suggest_for_labelled
+from headwise.data.words import NO_TAG
+from headwise.errors import DataError
+from headwise.models.pooled_encoder import PooledEncoder
+from headwise.predictors.classes import count_scores, counted
+from headwise.predictors.classifier import Classifier
+from headwise.predictors.texts import majority
+from headwise.tasks import _texts
+from headwise.tasks._texts import TOKENIZER_FILE, Texts, TextsConfig
+from headwise.tasks.task import Assets, Given, Metric, Stats, Task
+
+CLASSES_FILE = "classes.json"
+
+_NAMED = 5
+
+
+class ClassifyConfig(TextsConfig):
+    """What to classify, with which tokens and model, and how to train it to."""
+
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the target spread over the classes")
+
+
+class Classify(Task[dict[str, Texts]]):
+    """Classification of whole texts, each of which has one class."""
+
+    name: ClassVar[str] = "classify"
+    config_type: ClassVar[type[Config]] = ClassifyConfig
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("loss", "low"),
+        Metric("accuracy", "high"),
+        Metric("macro_f1", "high"),
+    )
+    config: ClassifyConfig
+
+    def __init__(self, config: ClassifyConfig, assets: Assets[dict[str, Texts]]):
+        super().__init__(config, assets)
+        self.tokenizer, self.classes = _texts.tokenizer_of(assets.files, config), _classes(assets.files)
+
+    @classmethod
+    def prepare(cls, config: ClassifyConfig) -> Assets[dict[str, Texts]]:
+        return cls.prepare_with(config, Given())
+
+    @classmethod
+    def prepare_with(cls, config: ClassifyConfig, given: Given) -> Assets[dict[str, Texts]]:
+        parts = _texts.read_all(config, numbers=False)
+        train = parts.examples["train"]
+        if given.files is None:
+            tokenizer, classes = _texts.trained_tokenizer(train, config), _counted(train, config.data.train)
+        else:
+            tokenizer, classes = _texts.tokenizer_of(given.files, config), _classes(given.files)
+            _refuse_unknown(train, classes, config.data.train)
+        data, notes = {}, parts.notes + _rare(train)
+        for split, examples in parts:
+            numbers, told = _numbered(split, examples, classes)
+            data[split], cut = _texts.encoded(split, examples, numbers, tokenizer, config.data.max_len)
+            notes += cut + told
+        files = {TOKENIZER_FILE: tokenizer.to_bytes(), CLASSES_FILE: _texts.as_bytes(classes)}
+        return Assets(files, data, parts.digests, tuple(notes))
+
+    @classmethod
+    def examples(cls, config: ClassifyConfig, split: str) -> list[Labelled]:
+        return _texts.read_split(config, split, numbers=False)
+
+    @classmethod
+    def suggest(cls, data: Mapping[str, object]) -> Suggestion:
+        return suggest_for_labelled(data, numbers=False)
+
+    def fewest_tensors(self) -> int:
+        return self.config.model.fewest_tensors()
+
+    def build(self) -> PooledEncoder:
+        return _texts.built(self.config, self.tokenizer, len(self.classes))
+
+    def source(self, split: str, limits: Limits) -> Source[LabelledBatch] | None:
+        return _texts.source_of(_texts.split_of(self.assets, split), limits, shuffle=split == "train")
+
+    def loss(self, model: nn.Module, batch: LabelledBatch) -> Float[Tensor, ""]:
+        return self._loss(model(batch.tokens, batch.lens), batch.targets, self.config.label_smoothing)
+
+    def measure(self, model: nn.Module, batches: Iterable[LabelledBatch]) -> Stats:
+        """Log-likelihood of the classes that the model knows, and how often each is right, predicted and gold."""
+        stats: Counter[str] = Counter()
+        nll = 0.0
+        for batch in batches:
+            logits = model(batch.tokens, batch.lens)
+            nll += float(self._loss(logits, batch.targets, 0.0))
+            stats["known"] += int((batch.targets < len(self.classes)).sum())
+            stats.update(counted(logits.argmax(-1), batch.targets, len(self.classes)))
+        return {"nll": nll, **stats}
+
+    def summarise(self, stats: Stats) -> dict[str, float]:
+        loss = stats.get("nll", 0.0) / max(1.0, stats.get("known", 0.0))
+        return {"loss": loss} | count_scores(stats, len(self.classes))
+
+    def samples(self, model: nn.Module) -> list[str]:
+        texts, classifier = _texts.shown(self.config, self.assets), self.predictor(model)
+        found = zip(texts, classifier.predict(texts), strict=True)
+        return [f"{text} → {verdict.label} ({verdict.probability:.0%})" for text, verdict in found]
+
+    def predictor(self, model: nn.Module) -> Classifier:
+        return Classifier(_texts.reader_of(model, self.tokenizer, self.config), self.classes, self.config.data)
+
+    def card(self, metrics: Mapping[str, float]) -> str:
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        answer = f"one of {len(self.classes)} classes"
+        return _texts.card(self.config, "Classifier", sum(self.classes.values()), scores, answer)
+
+    def _loss(self, logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
+        # a class that training lacks has no logit; there is none in training itself
+        known = targets.masked_fill(targets >= len(self.classes), NO_TAG)
+        return F.cross_entropy(wide(logits), known, ignore_index=NO_TAG, reduction="sum", label_smoothing=smoothing)
+
+
+def _label(example: Labelled) -> str:
+    return str(example.label)
+
+
+def _numbered(split: str, examples: list[Labelled], classes: Mapping[str, int]) -> tuple[list[int], list[str]]:
+    """The number of each example's class, those that training lacks behind the others, and what to tell about them."""
+    counts = Counter(map(_label, examples))
+    others = sorted(set(counts) - set(classes))
+    number = {name: place for place, name in enumerate([*classes, *others])}
+    notes = []
+    if split != "train" and examples:
+        best = majority(classes)
+        notes.append(f"{split}: always saying '{best}', the most frequent class, is right for {_share(counts, best)}")
+    if others:
+        named = ", ".join(f"{name} ({counts[name]:,})" for name in others[:_NAMED])
+        more = ", ..." if len(others) > _NAMED else ""
+        notes.append(f"{split}: classes that training lacks, so that they cannot be got right: {named}{more}")
+    return [number[_label(example)] for example in examples], notes
+
+
+def _share(counts: Mapping[str, int], name: str) -> str:
+    total = sum(counts.values())
+    return f"{counts.get(name, 0) / total:.1%} of {total:,} texts"
+
+
+def _counted(train: Sequence[Labelled], name: str) -> dict[str, int]:
+    """How often each class occurs, in alphabetical order. Raises: DataError where there is nothing to learn."""
+    counts = Counter(map(_label, train))
+    _texts.refuse_equal(list(counts), name, "label")
+    if len(counts) == len(train) > 2:
+        raise DataError(
+            f"{name}: every text of the training part has a label of its own, such as '{min(counts)[:40]}';"
+            " name the column or field of the labels: data.label_key or data.columns"
+        )
+    return dict(sorted(counts.items()))
+
+
+def _refuse_unknown(train: Sequence[Labelled], classes: Mapping[str, int], name: str) -> None:
+    """The model has no output for another class than those of the run, so it cannot be trained on one."""
+    for example in train:
+        if _label(example) not in classes:
+            raise DataError(
+                f"{name}:{example.line}: label '{_label(example)[:40]}' is not one of the {len(classes)} that the run"
+                " began with; take such texts out, or begin another run"
+            )
+
+
+def _rare(train: Sequence[Labelled]) -> list[str]:
+    """A note on classes with a single example, such as a line of names that was read as a row."""
+    counts = Counter(map(_label, train))
+    rare = [example for example in train if counts[_label(example)] == 1]
+    if not rare:
+        return []
+    named = ", ".join(f"'{_label(example)[:40]}' (line {example.line})" for example in rare[:_NAMED])
+    return [f"train: classes with a single text: {named}{', ...' if len(rare) > _NAMED else ''}"]
+
+
+def _classes(files: Mapping[str, bytes]) -> dict[str, int]:
+    found = _texts.from_bytes(files, CLASSES_FILE)
+    if not isinstance(found, dict) or not found or not all(isinstance(count, int) for count in found.values()):
+        raise _texts.damaged(CLASSES_FILE, "a table of classes")
+    return found

@@ -1,0 +1,140 @@
+"""Regression: a text in, a number out, such as a price, a grade or a measurement."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from headwise.attention.precision import wide
+from headwise.config import Config
+from headwise.data.labelled import Labelled
+from headwise.data.sources import Limits, Source
+from headwise.data.suggestions import Suggestion
+from headwise.data.text_batches import LabelledBatch
+from headwise.data.text_suggestions import suggest_for_labelled
+from headwise.models.pooled_encoder import PooledEncoder
+from headwise.predictors.regressor import Regressor, Scale, error_counts, error_scores
+from headwise.predictors.texts import spread
+from headwise.tasks import _texts
+from headwise.tasks._texts import TOKENIZER_FILE, Texts, TextsConfig
+from headwise.tasks.task import Assets, Given, Metric, Stats, Task
+
+SCALE_FILE = "scale.json"
+
+
+class RegressConfig(TextsConfig):
+    """Which number to tell of a text, with which tokens and model, and how to train it to."""
+
+
+class Regress(Task[dict[str, Texts]]):
+    """Regression of whole texts, each of which has one number.
+
+    The model learns (number - mean) / deviation, mean and standard deviation those of the training part.
+    """
+
+    name: ClassVar[str] = "regress"
+    config_type: ClassVar[type[Config]] = RegressConfig
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("loss", "low"),
+        Metric("mae", "low"),
+        Metric("rmse", "low"),
+        Metric("r2", "high"),
+    )
+    config: RegressConfig
+
+    def __init__(self, config: RegressConfig, assets: Assets[dict[str, Texts]]):
+        super().__init__(config, assets)
+        self.tokenizer, self.scale = _texts.tokenizer_of(assets.files, config), _scale(assets.files)
+
+    @classmethod
+    def prepare(cls, config: RegressConfig) -> Assets[dict[str, Texts]]:
+        return cls.prepare_with(config, Given())
+
+    @classmethod
+    def prepare_with(cls, config: RegressConfig, given: Given) -> Assets[dict[str, Texts]]:
+        parts = _texts.read_all(config, numbers=True)
+        train = parts.examples["train"]
+        if given.files is None:
+            _texts.refuse_equal([example.label for example in train], config.data.train, "number")
+            tokenizer, scale = _texts.trained_tokenizer(train, config), Scale(*spread(map(_number, train)))
+        else:
+            tokenizer, scale = _texts.tokenizer_of(given.files, config), _scale(given.files)
+        data, notes = {}, list(parts.notes)
+        for split, examples in parts:
+            targets = [(_number(example) - scale.mean) / scale.deviation for example in examples]
+            data[split], cut = _texts.encoded(split, examples, targets, tokenizer, config.data.max_len)
+            notes += cut
+            if split != "train" and targets:
+                # the mean is 0 on the scale of the targets
+                apart = scale.deviation * math.sqrt(sum(target**2 for target in targets) / len(targets))
+                notes.append(
+                    f"{split}: always saying {scale.mean:.4g}, the mean of training, has an RMSE of {apart:.4g}"
+                )
+        files = {TOKENIZER_FILE: tokenizer.to_bytes(), SCALE_FILE: _texts.as_bytes(scale._asdict())}
+        return Assets(files, data, parts.digests, tuple(notes))
+
+    @classmethod
+    def examples(cls, config: RegressConfig, split: str) -> list[Labelled]:
+        return _texts.read_split(config, split, numbers=True)
+
+    @classmethod
+    def suggest(cls, data: Mapping[str, object]) -> Suggestion:
+        return suggest_for_labelled(data, numbers=True)
+
+    def fewest_tensors(self) -> int:
+        return self.config.model.fewest_tensors()
+
+    def build(self) -> PooledEncoder:
+        return _texts.built(self.config, self.tokenizer, 1)
+
+    def source(self, split: str, limits: Limits) -> Source[LabelledBatch] | None:
+        return _texts.source_of(_texts.split_of(self.assets, split), limits, shuffle=split == "train")
+
+    def loss(self, model: nn.Module, batch: LabelledBatch) -> Float[Tensor, ""]:
+        """Sum of the squared errors of the standardised numbers."""
+        return (wide(_said(model, batch)) - batch.targets).square().sum()
+
+    def measure(self, model: nn.Module, batches: Iterable[LabelledBatch]) -> Stats:
+        """Sums of errors over these batches."""
+        stats: Counter[str] = Counter()
+        for batch in batches:
+            said = _said(model, batch).double().cpu().numpy()
+            stats.update(error_counts(said, batch.targets.double().cpu().numpy()))
+        return dict(stats)
+
+    def summarise(self, stats: Stats) -> dict[str, float]:
+        return {"loss": stats["squares"] / stats["count"]} | error_scores(stats, self.scale.deviation)
+
+    def samples(self, model: nn.Module) -> list[str]:
+        texts, regressor = _texts.shown(self.config, self.assets), self.predictor(model)
+        return [f"{text} → {number:.4g}" for text, number in zip(texts, regressor.predict(texts), strict=True)]
+
+    def predictor(self, model: nn.Module) -> Regressor:
+        return Regressor(_texts.reader_of(model, self.tokenizer, self.config), self.scale, self.config.data)
+
+    def card(self, metrics: Mapping[str, float]) -> str:
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        found = _texts.split_of(self.assets, "train")
+        return _texts.card(self.config, "Regressor", len(found.examples) if found else 0, scores, "a number")
+
+
+def _number(example: Labelled) -> float:
+    return float(example.label or 0.0)
+
+
+def _said(model: nn.Module, batch: LabelledBatch) -> Tensor:
+    outputs: Tensor = model(batch.tokens, batch.lens)
+    return outputs[:, 0]
+
+
+def _scale(files: Mapping[str, bytes]) -> Scale:
+    found = _texts.from_bytes(files, SCALE_FILE)
+    if not isinstance(found, dict) or set(found) != set(Scale._fields):
+        raise _texts.damaged(SCALE_FILE, "a mean and a deviation")
+    mean, deviation = (found[name] for name in Scale._fields)
+    if not all(isinstance(value, float) and math.isfinite(value) for value in (mean, deviation)) or deviation <= 0:
+        raise _texts.damaged(SCALE_FILE, "a mean and a deviation")
+    return Scale(mean, deviation)
