@@ -156,6 +156,8 @@ def number_cells(axes: Axes, weights: np.ndarray, scale: Normalize, keep: np.nda
 def outline(axes: Axes, cells: Sequence[tuple[int, int]]) -> None:
     """Draws a frame around each of the cells (row, column)."""
     frames = [_rectangle(row, column, column + 1, inset=0.06) for row, column in cells]
+    if not frames:
+        return
     axes.add_collection(PolyCollection(frames, facecolors="none", edgecolors=OUTLINE, linewidths=1.2))
 
 

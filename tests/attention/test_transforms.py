@@ -153,6 +153,7 @@ def test_compiled_without_a_graph_break(family):
     same((family, ""), "compile", lambda *inputs: compiled(*inputs, LENS), module, *tensors)
 
 
+@pytest.mark.slow
 @every_family
 def test_exported_with_any_batch_and_length(family):
     module, *tensors = family_of(family, "export")

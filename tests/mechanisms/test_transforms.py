@@ -22,7 +22,7 @@ LENS = torch.tensor([5, 3, 1])
 REFUSED = {("location_aware", "export"): "export it for a fixed number of queries"}
 
 # sums over the past as `linear` has them, and programs that take many seconds to trace
-LONG = ("gated_linear", "location_aware", "performer", "reformer", "retention", "sinkhorn")
+LONG = ("gated_linear", "location_aware", "nystrom", "performer", "reformer", "retention", "sinkhorn")
 
 every_mechanism = pytest.mark.parametrize("name", NAMES)
 every_program = pytest.mark.parametrize(

@@ -124,6 +124,7 @@ def test_compiled_by_inductor(name):
     same(learned(torch.compile(model, fullgraph=True), model, inputs), learned(model, model, inputs))
 
 
+@pytest.mark.slow
 @every_program
 def test_exported_with_any_batch_and_length(name):
     model, inputs = built(name)

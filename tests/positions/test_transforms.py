@@ -74,6 +74,7 @@ def test_compiled_as_one_graph():
         torch.testing.assert_close(compiled(*given), schemes(*given))
 
 
+@pytest.mark.slow
 def test_exported_with_dynamic_batch_and_lengths():
     schemes = Schemes(name for name in NAMES if (name, "export") not in REFUSED)
     exported = torch.export.export(schemes, inputs(2, 5, 7), dynamic_shapes=SHAPES).module()

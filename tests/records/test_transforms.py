@@ -65,6 +65,7 @@ def test_shapes_on_the_meta_device():
     assert seen.weights(2).shape == (2, 1, 5, 5)
 
 
+@pytest.mark.slow
 def test_an_adopted_model_compiles_without_a_graph_break():
     sizes = {"hidden_size": 24, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4}
     config = transformers.Gemma3TextConfig(
