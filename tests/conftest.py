@@ -1,9 +1,9 @@
 """What every test runs under: checked annotations, fixed seeds, poisoned memory, hypothesis profiles.
 
-Annotations, shapes included, take a quarter of the time. `HEADWISE_TEST_ANNOTATIONS` says which cases check them: "none"
-(`make test`), "all" (`make test-all`), or, if it is not set, the first case of every test and one of eight others.
-Annotations that are checked cannot be traced by a compiler, so the files `test_transforms.py` run apart, with "none"; so
-do the certificates, which are about numbers.
+Annotations, shapes included, take a quarter of the time. `HEADWISE_TEST_ANNOTATIONS` says which cases check them:
+"none" (`make test`), "all" (`make test-all`), or, if it is not set, the first case of every test and one of eight
+others. Annotations that are checked cannot be traced by a compiler, so the files `test_transforms.py` run apart, with
+"none"; so do the certificates, which are about numbers.
 More drawn examples: `pytest --hypothesis-profile=thorough`. `HEADWISE_TEST_DEVICE=cuda` makes tensors and modules on
 that device: see devices.py.
 """
