@@ -8,7 +8,6 @@ as they are; the decoder that the package lacks is written here after the book.
 """
 
 import argparse
-import importlib
 import importlib.machinery
 import os
 import statistics
@@ -287,11 +286,11 @@ def main() -> None:
     options = parser.parse_args()
     data = options.data or Path(os.environ.get("HEADWISE_DATA", "data"), "tatoeba-en-fr", "fra-eng.tsv.gz")
     if not data.exists():
-        sys.exit(f"{data}: no such file; give --data, or HEADWISE_DATA, a folder with tatoeba-en-fr/fra-eng.tsv.gz")
+        sys.exit(f"{data}: no such file; give --data, or HEADWISE_DATA with tatoeba-en-fr/fra-eng.tsv.gz in it")
     runtime.apply(threads=1)
     corpus = Corpus.read(data)
-    sizes = f"{len(corpus.src_vocab.words)} / {len(corpus.tgt_vocab.words)} words"
-    print(f"{PAIRS} pairs, {sizes}, {corpus.target_tokens} target tokens an epoch")
+    words = [len(vocab.words) for vocab in (corpus.src_vocab, corpus.tgt_vocab)]
+    print(f"{PAIRS} pairs, {words} words, {corpus.target_tokens} target tokens an epoch")
     compare(corpus, options.rounds)
     if options.quality:
         quality(corpus, options.seeds)

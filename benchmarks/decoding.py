@@ -171,7 +171,7 @@ def jobs(subject: Subject, folder: Path, peer: bool) -> list[dict[str, Any]]:
     """The workers: Headwise, the peer at its defaults, the peer with the same machine settings."""
     systems = [("Headwise", "headwise", True)]
     if peer:
-        family = "HF Marian" if subject.config.norm == "post" else "HF Pegasus"
+        family = "HF Marian" if subject.config.norm_order == "post" else "HF Pegasus"
         systems += [(family, "marian", False), (f"{family}, our settings", "marian", True)]
     shared = {"folder": str(folder), "config": subject.config.model_dump(mode="json")}
     return [{"name": name, "kind": kind, "tuned": tuned, **shared} for name, kind, tuned in systems]
@@ -229,9 +229,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         subject = trained(chosen.run, data)
     else:
         shape, vocab, limit = (QUICK, 200, 300) if chosen.quick else (SHAPES[chosen.shape], chosen.vocab, None)
-        subject = fresh(shape.config().model_copy(update={"norm": chosen.norm}), data, vocab, limit)
+        subject = fresh(shape.config().model_copy(update={"norm_order": chosen.norm}), data, vocab, limit)
     sizes = {name: getattr(subject.config, name) for name in ("encoder_layers", "decoder_layers", "d_model", "d_ff")}
-    print(f"{chosen.run or ('quick' if chosen.quick else chosen.shape)}: {sizes}, norm {subject.config.norm}, float32")
+    name = chosen.run or ("quick" if chosen.quick else chosen.shape)
+    print(f"{name}: {sizes}, norm {subject.config.norm_order}, float32")
     print(f"{subject.corpus.origin}; vocabulary {subject.corpus.vocab_size:,}; {runtime.processor()}; one thread\n")
     tables = {}
     with tempfile.TemporaryDirectory() as name:

@@ -25,7 +25,7 @@ class Shape:
             encoder_layers=self.layers,
             decoder_layers=self.layers,
             dropout=self.dropout,
-            norm="post",
+            norm_order="post",
         )
 
     def training_flop(self, batch: PairBatch, vocab_size: int) -> float:

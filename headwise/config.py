@@ -108,8 +108,8 @@ def parsed(text: str) -> dict[str, Any]:
 def override(values: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
     """A copy of `values` with each `section.key=value` set; a value is read as TOML, or else as text.
 
-    >>> override({"model": {"num_heads": 4}}, ["model.num_heads=8", "model.norm=pre"])
-    {'model': {'num_heads': 8, 'norm': 'pre'}}
+    >>> override({"model": {"num_heads": 4}}, ["model.num_heads=8", "model.norm=rms"])
+    {'model': {'num_heads': 8, 'norm': 'rms'}}
     """
     result = _copied(values)
     for setting in settings:

@@ -7,6 +7,8 @@ from typing import Literal
 Syntax = Literal["python", "recipe", "shell"]
 
 _LONGEST_NAME = 100
+# known names that an error lists: every mechanism, not every node of a graph
+_MOST_NAMES = 80
 
 
 class HeadwiseError(Exception):
@@ -102,5 +104,6 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     name = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
     nearest = difflib.get_close_matches(name, names, n=1)
-    advice = f"did you mean '{nearest[0]}'?" if nearest else f"known: {', '.join(names)}"
+    more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
+    advice = f"did you mean '{nearest[0]}'?" if nearest else f"known: {', '.join(names[:_MOST_NAMES])}{more}"
     return f"unknown {kind} '{name}'; {advice}"

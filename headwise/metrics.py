@@ -1,9 +1,10 @@
 """Scores of translations, tags and predictions: pure functions; BLEU and chrF are sacrebleu's."""
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headwise.errors import DataError
 
@@ -15,13 +16,17 @@ class Score(NamedTuple):
     signature: str
 
 
+# what an output is compared with: one text, or several, of which any may be matched
+Reference = str | Sequence[str]
+
+
 def bleu(
-    hypotheses: Sequence[str], references: Sequence[str], *, tokenize: str = "13a", lowercase: bool = False
+    hypotheses: Sequence[str], references: Sequence[Reference], *, tokenize: str = "13a", lowercase: bool = False
 ) -> Score:
     """Corpus BLEU of detokenised text, in percent, as sacreBLEU computes it.
 
     Args:
-        references: one for each hypothesis
+        references: one or several for each hypothesis
         tokenize: sacreBLEU's name of a tokenizer: 13a, intl, char, zh, ...
 
     Source: Papineni et al. 2002; Post 2018, arXiv 1804.08771.
@@ -34,13 +39,13 @@ def bleu(
     _paired(hypotheses, references)
     # force: do not advise on standard error against text whose marks stand apart, which a corpus may have
     metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
-    value = metric.corpus_score(list(hypotheses), [list(references)]).score
+    value = metric.corpus_score(list(hypotheses), _streams(references)).score
     # rounding in sacreBLEU's geometric mean gives 100.00000000000004 for equal texts
     return Score(min(value, 100.0), str(metric.get_signature()))
 
 
 def bleu_counts(
-    hypotheses: Sequence[str], references: Sequence[str], *, tokenize: str = "13a", lowercase: bool = False
+    hypotheses: Sequence[str], references: Sequence[Reference], *, tokenize: str = "13a", lowercase: bool = False
 ) -> dict[str, float]:
     """What `bleu_of` needs: lengths, n-grams and those that are right; counts of several batches add up.
 
@@ -50,7 +55,9 @@ def bleu_counts(
     from sacrebleu.metrics import BLEU
 
     _paired(hypotheses, references)
-    found = BLEU(tokenize=tokenize, lowercase=lowercase, force=True).corpus_score(list(hypotheses), [list(references)])
+    found = BLEU(tokenize=tokenize, lowercase=lowercase, force=True).corpus_score(
+        list(hypotheses), _streams(references)
+    )
     counts = {"bleu_length": found.sys_len, "bleu_reference_length": found.ref_len}
     for name, numbers in (("right", found.counts), ("all", found.totals)):
         counts |= {f"bleu_{name}_{size}": number for size, number in enumerate(numbers, 1)}
@@ -66,7 +73,7 @@ def bleu_of(counts: Mapping[str, float]) -> float:
     return min(100.0, BLEU.compute_bleu(right, whole, *lengths, smooth_method="exp").score)
 
 
-def chrf(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> Score:
+def chrf(hypotheses: Sequence[str], references: Sequence[Reference], *, lowercase: bool = False) -> Score:
     """Corpus chrF2, the F-score of character n-grams, in percent, as sacreBLEU computes it.
 
     Source: Popović 2015, WMT.
@@ -75,7 +82,24 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: boo
 
     _paired(hypotheses, references)
     metric = CHRF(lowercase=lowercase)
-    return Score(metric.corpus_score(list(hypotheses), [list(references)]).score, str(metric.get_signature()))
+    return Score(metric.corpus_score(list(hypotheses), _streams(references)).score, str(metric.get_signature()))
+
+
+def exact_match(hypotheses: Sequence[str], references: Sequence[Reference], *, lowercase: bool = False) -> float:
+    """Share of hypotheses that are their reference, or one of several, to the letter, from 0 to 1.
+
+    Raises:
+        DataError: hypotheses and references differ in number, or there are none.
+
+    >>> exact_match(["a b", "c"], ["a b", "d"])
+    0.5
+    """
+    _paired(hypotheses, references)
+    folded = str.lower if lowercase else str
+    several = ([one] if isinstance(one, str) else one for one in references)
+    pairs = zip(hypotheses, several, strict=True)
+    right = sum(folded(found) in map(folded, wanted) for found, wanted in pairs)
+    return right / len(references)
 
 
 def textbook_bleu(prediction: str, label: str, k: int) -> float:
@@ -198,11 +222,47 @@ def alignment_scores(
     }
 
 
+def spearman(one: Sequence[float], two: Sequence[float]) -> float:
+    """The correlation of the ranks of two lists of numbers, -1 to 1; equal numbers share the mean of their ranks.
+
+    NaN where there are fewer than two numbers, or all of a list are equal.
+
+    Raises: DataError for lists of different lengths.
+
+    >>> round(spearman([1, 2, 3, 4], [10, 20, 20, 5]), 4)
+    -0.3162
+    """
+    if len(one) != len(two):
+        raise DataError(f"{len(one)} numbers against {len(two)}: give two lists of one length")
+    ranks = [_ranks(numbers) for numbers in (one, two)]
+    a, b = ([rank - (len(one) - 1) / 2 for rank in found] for found in ranks)
+    norm = math.sqrt(math.fsum(x * x for x in a) * math.fsum(x * x for x in b))
+    return math.fsum(x * y for x, y in zip(a, b, strict=True)) / norm if norm else math.nan
+
+
+def _ranks(numbers: Sequence[float]) -> list[float]:
+    order = sorted(range(len(numbers)), key=numbers.__getitem__)
+    ranks = [0.0] * len(numbers)
+    start = 0
+    for stop in range(1, len(order) + 1):
+        if stop == len(order) or numbers[order[stop]] != numbers[order[start]]:
+            for place in order[start:stop]:
+                ranks[place] = (start + stop - 1) / 2
+            start = stop
+    return ranks
+
+
 def _grams(tokens: list[str], n: int) -> Counter[tuple[str, ...]]:
     return Counter(tuple(tokens[start : start + n]) for start in range(len(tokens) - n + 1))
 
 
-def _paired(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+def _streams(references: Sequence[Reference]) -> Any:
+    """The first reference of every hypothesis, the second and so on, None where it has no more."""
+    several = [[one] if isinstance(one, str) else list(one) for one in references]
+    return [list(stream) for stream in itertools.zip_longest(*several)]
+
+
+def _paired(hypotheses: Sequence[str], references: Sequence[Reference]) -> None:
     if len(hypotheses) != len(references):
         raise DataError(f"{len(hypotheses)} hypotheses do not pair with {len(references)} references")
     if not hypotheses:
@@ -212,3 +272,29 @@ def _paired(hypotheses: Sequence[str], references: Sequence[str]) -> None:
 def _some(tokens: int) -> None:
     if tokens < 1:
         raise DataError(f"a mean over {tokens} tokens is not defined; the data has no target tokens")
+
+
+def edit_distance(said: Sequence[object], gold: Sequence[object]) -> int:
+    """The fewest insertions, deletions and substitutions that make `gold` of `said`. O(length of both, multiplied).
+
+    Source: Levenshtein 1966; Wagner and Fischer 1974.
+
+    >>> edit_distance("kitten", "sitting")
+    3
+    """
+    row = list(range(len(gold) + 1))
+    for number, one in enumerate(said, 1):
+        before, row[0] = row[0], number
+        for place, other in enumerate(gold, 1):
+            before, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, before + (one != other))
+    return row[-1]
+
+
+def error_rate(said: Sequence[Sequence[object]], gold: Sequence[Sequence[object]]) -> float:
+    """Edits for each 100 units of gold, over all pairs at once: WER of words, CER of characters; NaN of no units.
+
+    >>> error_rate(["one two".split(), []], ["one three".split(), ["four"]])
+    66.66666666666667
+    """
+    total = sum(map(len, gold))
+    return 100 * sum(map(edit_distance, said, gold)) / total if total else math.nan

@@ -4,7 +4,7 @@ import difflib
 import math
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -50,7 +50,9 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "decoder_layers": ("num_decoder_layers", "dec_layers"),
     "position": ("pos", "positions", "positional_encoding", "pos_encoding", "position_encoding", "pe"),
     "mechanism": ("attention", "attn", "attention_type", "self_attention"),
-    "norm": ("prenorm", "pre_norm", "norm_first", "normalize_before", "layer_norm"),
+    "norm": ("normalization", "norm_type", "layer_norm", "layernorm", "batch_norm"),
+    "norm_order": ("prenorm", "pre_norm", "norm_first", "normalize_before", "norm_position"),
+    "residual": ("skip", "skip_connection", "residual_connection", "use_residual"),
     "activation": ("act", "activation_function", "hidden_act", "activation_fn"),
     "dropout": ("p_dropout", "dropout_rate", "drop", "hidden_dropout_prob"),
     "attention_dropout": ("attn_dropout", "attention_probs_dropout_prob"),
@@ -150,7 +152,7 @@ def told(kind: type[BaseModel], detail: ErrorDetails) -> str:
     if fault == "missing":
         return f"{name}: missing, and there is no default; set it"
     if fault == "literal_error":
-        return unknown(name, shown(detail["input"], quote=False), re.findall(r"'([^']*)'", context["expected"]))
+        return _unknown_value(name, detail, siblings)
     if fault in ("model_type", "model_attributes_type", "dict_type"):
         return f"{name}: is a section with keys of its own, not {shown(detail['input'])}"
     return _wrong_value(name, detail)
@@ -161,6 +163,19 @@ def shown(value: Any, quote: bool = True) -> str:
     text = value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else repr(value)
     text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
     return f"'{text}'" if quote and isinstance(value, str) else text
+
+
+def _unknown_value(name: str, detail: ErrorDetails, siblings: list[type[BaseModel]]) -> str:
+    """What the key may be; where a key beside it takes this value, as another release called it, that key."""
+    given = shown(detail["input"], quote=False)
+    fields = [(key, field) for model in siblings for key, field in model.model_fields.items()]
+    takes = [
+        key for key, field in fields if get_origin(field.annotation) is Literal and given in get_args(field.annotation)
+    ]
+    if takes:
+        section, dot, _ = name.rpartition(".")
+        return f"{name} = '{given}' is written {section}{dot}{takes[0]} = '{given}'"
+    return unknown(name, given, re.findall(r"'([^']*)'", detail["ctx"]["expected"]))
 
 
 def _wrong_value(name: str, detail: ErrorDetails) -> str:

@@ -19,8 +19,9 @@ ROOT = Path(__file__).parent.parent
 PAGES = {
     path.name: path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 }
-# the tasks' page is one story with files of its own, told in test_pages.py, that of images in cli/test_cli_images.py
-ELSEWHERE = {"tasks.md", "images.md"}
+# the tasks' page is one story with files of its own, told in test_pages.py; these others are told in cli/, that of
+# experiments in test_cli_make.py and test_cli_sweep.py, since it needs data that is made and minutes
+ELSEWHERE = {"tasks.md", "images.md", "captions.md", "speech.md", "ranking.md", "experiments.md"}
 
 # a run of a few steps in place of a minute
 TINY = {
@@ -38,6 +39,7 @@ QUICKER = {
     "headwise init tag": " training.max_steps=3",
     "headwise init node-classify": " training.max_epochs=3",
     "headwise init graph-regress": " model.d_model=8 training.max_epochs=3",
+    "headwise init word-vectors": " training.max_steps=3",
     "headwise init classify": " training.max_steps=3 model.d_model=8 model.hidden_dim=8",
     "headwise check": " --quick --only empty",
 }
@@ -136,9 +138,13 @@ def here(tiny, tmp_path, monkeypatch, untyped):
     Path("reviews.csv").write_text(
         "text,label\n" + "".join(f"{a} and {b},{a < b}\n" for a in "abcdefg" for b in "abcdefg")
     )
+    Path("text.txt").write_text("the king met a queen , and a man met the woman .\n" * 60)
+    Path("similar.tsv").write_text("king\tqueen\t8\nman\twoman\t9\nking\twoman\t2\n")
     Path("links.txt").write_text("0-0 1-1\n" * len(pairs))
     for name in ("words.conllu", "train.conllu", "dev.conllu"):
         Path(name).write_text("1\tI\t_\tPRON\tPRP\t_\t_\t_\t_\t_\n2\tgo\t_\tVERB\tVBP\t_\t_\t_\t_\t_\n\n" * 9)
+    for name in ("train.conll", "dev.conll", "other.conll"):
+        Path(name).write_text("".join(f"A{n} B-PER\nLee I-PER\nsaw O\nR{n} B-LOC\n\n" for n in range(40)))
     mechanism = re.search(r"^```python\n(.*?)^```", PAGES["check.md"], re.MULTILINE | re.DOTALL)[1]
     Path("my_module.py").write_text(f"{mechanism}\n\nMyAttention = Decaying\n")
     return tmp_path
@@ -164,13 +170,14 @@ def quicker(line):
 
 
 # drawing, and several runs, take time
-SLOW = {"seeing.md", "several_machines.md"}
+SLOW = {"seeing.md", "several_machines.md", "blocks.md"}
 RUN = [name for name, text in PAGES.items() if shown(text) and name not in ELSEWHERE]
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in RUN])
 def test_commands_of_a_page_run(name, here, capsys):
-    lines = [quicker(line) for line in shown(PAGES[name])]
+    # a test reaches no network; cli/test_cli_data.py fetches from this machine
+    lines = [quicker(line) for line in shown(PAGES[name]) if not line.startswith("headwise data fetch ")]
     if any(" RUN " in f"{line} " for line in lines):
         assert carried_out("headwise train phrasebook --run RUN") == 0
     for line in lines:

@@ -38,3 +38,8 @@ def test_unknown_names(name, message):
     assert errors.unknown("kernel", name, ["plain", "fused", "eager"]) == message
     # whatever it is asked with, order does not matter
     assert errors.unknown("kernel", name, dict.fromkeys(["eager", "fused", "plain"])) == message
+
+
+def test_of_very_many_known_names_the_first_are_told():
+    told = errors.unknown("node", "zzz", [f"n{number:04}" for number in range(3000)])
+    assert told.endswith("n0078, n0079 and 2,920 more")

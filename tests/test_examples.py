@@ -15,16 +15,20 @@ ELSEWHERE = {
     "check.md": "testing/test_check.py",
     "data.md": "test_pages.py",
     "tasks.md": "test_pages.py",
+    "attention_pooling.md": "textbook/test_page.py",
     "textbook.md": "textbook/test_page.py",
     "images.md": "test_pages.py",
+    "speech.md": "test_pages.py",
 }
 HERE = [
     "README.md",
+    "docs/captions.md",
     "docs/extending.md",
     "docs/graphs.md",
     "docs/seeing.md",
     "docs/several_machines.md",
     "docs/transforms.md",
+    "docs/word_vectors.md",
 ]
 # a run of few steps in place of a minute
 TINY = {"data": {"limit": 120}, "model": {"d_model": 8, "d_ff": 16}, "training": {"max_steps": 3}}

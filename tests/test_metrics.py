@@ -5,7 +5,17 @@ import sys
 import pytest
 
 from headwise.errors import DataError
-from headwise.metrics import alignment_scores, bleu, chrf, f1, macro_f1, perplexity, textbook_bleu, token_accuracy
+from headwise.metrics import (
+    alignment_scores,
+    bleu,
+    chrf,
+    f1,
+    macro_f1,
+    perplexity,
+    spearman,
+    textbook_bleu,
+    token_accuracy,
+)
 
 
 @pytest.mark.parametrize(
@@ -110,3 +120,13 @@ def test_alignment_scores_of_nothing_are_nan_and_of_other_pairs_an_error():
     assert all(math.isnan(value) for value in alignment_scores([[]], [[]], [[]]).values())
     with pytest.raises(DataError, match="links of 2 pairs do not pair with gold links of 1 and 1"):
         alignment_scores([[], []], [[]], [[]])
+
+
+def test_spearman_against_hand_worked_ranks():
+    # around their mean the ranks are -1.5 -0.5 0.5 1.5 and 1.5 0 0 -1.5
+    assert spearman([1.0, 2.0, 3.0, 4.0], [8.0, 5.0, 5.0, 1.0]) == pytest.approx(-4.5 / (5 * 4.5) ** 0.5)
+    assert spearman([3.0, 1.0, 2.0], [30.0, 10.0, 20.0]) == pytest.approx(1.0)
+    assert math.isnan(spearman([1.0, 1.0], [1.0, 2.0]))
+    assert math.isnan(spearman([], []))
+    with pytest.raises(DataError, match="2 numbers against 1: give two lists of one length"):
+        spearman([1.0, 2.0], [1.0])

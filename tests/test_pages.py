@@ -30,10 +30,12 @@ def blocks(name, language):
 
 
 def commands():
-    """Every verb, `data report` among them, with the parser's own description."""
-    root = typer.main.get_command(app)
-    found = {name: command for name, command in root.commands.items() if name != "data"}
-    return found | {"data report": root.commands["data"].commands["report"]}
+    """Every verb, `data report` and others of groups among them, with the parser's own description."""
+    found = {}
+    for name, command in typer.main.get_command(app).commands.items():
+        inner = getattr(command, "commands", None)
+        found |= {name: command} if inner is None else {f"{name} {verb}": one for verb, one in inner.items()}
+    return found
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +54,12 @@ def test_the_page_of_images_runs():
     (block,) = blocks("images.md", "python")
     exec(compile(block, "images.md", "exec"), {})
     assert Path("looked.png").stat().st_size > 1000
+
+
+def test_the_page_of_speech_runs():
+    (block,) = blocks("speech.md", "python")
+    exec(compile(block, "speech.md", "exec"), {})
+    assert Path("heard.png").stat().st_size > 1000
 
 
 def test_the_task_of_the_page_trains_and_predicts(capsys):
@@ -166,7 +174,7 @@ def test_every_verb_is_in_the_table():
 def test_options_shared_by_verbs_are_those_of_the_table():
     rows = re.findall(r"^\| `(--[a-z-]+)` \| .* \| (.*) \|$", page("command_line.md"), re.MULTILINE)
     table = {option: set(re.findall(r"`([a-z ]+)`", verbs)) for option, verbs in rows}
-    assert len(table) == 10
+    assert len(table) == 12
     having = {option: {name for name, command in commands().items() if option in _options(command)} for option in table}
     # a limit of tokens or figures is another thing than one of examples
     assert having == table

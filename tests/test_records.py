@@ -296,7 +296,7 @@ def test_weights_after_an_optimizer_step_are_those_of_the_call(part, fused):
 
 @pytest.mark.parametrize("kind", ["reentrant", "not reentrant", "reversible"])
 def test_what_is_computed_again_for_its_gradient_is_recorded_once(kind):
-    model = transformer(reversible=True, norm="pre", dropout=0.0).train() if kind == "reversible" else attention()
+    model = transformer(reversible=True, norm_order="pre", dropout=0.0).train() if kind == "reversible" else attention()
     with record(model) as trace:
         if kind == "reversible":
             model(tokens(3, 7), LENS, tokens(3, 5)).sum().backward()

@@ -27,7 +27,7 @@ def installed() -> bool:
 
 def refusal(config: TransformerConfig) -> str | None:
     """Why neither Marian nor Pegasus can be this network, or None."""
-    wanted = {"position": "sinusoidal", "score": "scaled_dot", "normalizer": "softmax"}
+    wanted = {"position": "sinusoidal", "score": "scaled_dot", "normalizer": "softmax", "norm": "layer"}
     for name, value in wanted.items():
         if getattr(config, name) != value:
             return f"model.{name} is '{getattr(config, name)}', theirs is '{value}'"
@@ -35,6 +35,8 @@ def refusal(config: TransformerConfig) -> str | None:
         return f"model.num_kv_heads is {config.num_kv_heads}, theirs have as many as num_heads"
     if config.activation == "swiglu":
         return "model.activation is 'swiglu', theirs have no gate"
+    if not (config.residual and config.d_ff):
+        return "model.residual or model.d_ff takes a part out that theirs have"
     if not (config.tie_embeddings and config.tie_output):
         return "the embedding tables are not tied three ways"
     return None
@@ -43,7 +45,7 @@ def refusal(config: TransformerConfig) -> str | None:
 def build(config: TransformerConfig, vocab_size: int) -> Any:
     """Their model of this shape; its dropout rates are the configuration's."""
     transformers = importlib.import_module("transformers")
-    family = "Marian" if config.norm == "post" else "Pegasus"
+    family = "Marian" if config.norm_order == "post" else "Pegasus"
     options = {
         "vocab_size": vocab_size,
         "d_model": config.d_model,

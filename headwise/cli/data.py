@@ -1,23 +1,26 @@
-"""`headwise data`: what is in the data files of a recipe, or in one file."""
+"""`headwise data`: what is in data files, which public data sets there are, and how to get them."""
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headwise.cli import make
 from headwise.cli.output import json_line
 from headwise.errors import ConfigError, unknown
 
 if TYPE_CHECKING:
     from headwise.config import Config
 
-app = typer.Typer(help="Inspect data files.")
+app = typer.Typer(help="Inspect, make and fetch data files.")
+app.command("make")(make.make)
 
 
 @app.callback()
 def _group() -> None:
-    """Inspect data files."""
+    """Inspect, make and fetch data files."""
 
 
 @app.command("report")
@@ -52,6 +55,58 @@ def report(
     for number, part in enumerate(found):
         for line in [""] * (number > 0) + part.lines():
             typer.echo(visible(line))
+
+
+@app.command("list")
+def show(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each.")] = False) -> None:
+    """List the public data sets that `headwise data fetch` knows, and whether they are in the data folder."""
+    from headwise.data import data_sets
+    from headwise.data.corpus import data_cache
+
+    folder = data_cache()
+    if not as_json:
+        typer.echo(f"data folder: {folder} (HEADWISE_DATA names another)")
+    for name in data_sets.names():
+        data = data_sets.find(name)
+        state = data_sets.state(data, folder / name)
+        if as_json:
+            typer.echo(json_line({"name": name, "state": state, **data.model_dump(mode="json")}))
+        else:
+            typer.echo(f"{name:<27}{state:<9}{data.size_bytes / 2**20:>6.1f} MiB  {data.task:<15}{data.title}")
+
+
+@app.command("fetch")
+def fetch(
+    names: Annotated[list[str], typer.Argument(help="Data sets from `headwise data list`.")],
+    source: Annotated[
+        Path | None, typer.Option("--from", help="Folder of files that were downloaded by other means.")
+    ] = None,
+    folder: Annotated[Path | None, typer.Option("--to", help="Folder of data sets; default: HEADWISE_DATA.")] = None,
+) -> None:
+    """Download public data sets into the data folder; files that are there and right are left alone.
+
+    Each file is checked against its SHA-256, and is in its place only when it is whole. The licence is shown; whoever
+    uses the data is bound by it.
+    """
+    from headwise.data import data_sets
+    from headwise.data.corpus import data_cache
+
+    wanted = {name: data_sets.find(name) for name in names}
+    for name, data in wanted.items():
+        typer.echo(f"{name}: {data.title}")
+        typer.echo(f"licence:  {data.licence}{'' if data.licence_url is None else f', {data.licence_url}'}")
+        typer.echo(f"citation: {data.citation}")
+        typer.echo(f"source:   {data.home}")
+        progress = _progress if sys.stderr.isatty() else None
+        for path, what in data_sets.fetch(data, (folder or data_cache()) / name, source, progress):
+            typer.echo(f"{what}: {path}")
+
+
+def _progress(done: int, total: int | None) -> None:
+    """One line on the terminal, written over and over."""
+    whole = "" if total is None else f" of {total / 2**20:.1f}"
+    end = "\r\x1b[K" if done == total else ""
+    typer.echo(f"\r{done / 2**20:.1f}{whole} MiB{end}", nl=False, err=True)
 
 
 def _data(file: str, overrides: list[str], kind: str, given: dict[str, Any]) -> "Config":

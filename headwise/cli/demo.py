@@ -1,4 +1,4 @@
-"""`headwise demo`: the whole way on the phrasebook that ships: train, score, translate, look."""
+"""`headwise demo`: the whole way on data that ships or is made: train, score, answer, look."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,22 +9,60 @@ SENTENCES = ("go .", "i lost .", "he's calm .", "i'm home .")
 EXPLAINED = "i'm home ."
 
 
-def demo(run: Annotated[Path, typer.Option(help="Run folder to write.")] = Path("runs/demo")) -> None:
-    """Train on the shipped phrasebook (about a minute on two free cores), then score, translate and draw."""
-    import headwise
+def demo(
+    task: Annotated[
+        str, typer.Argument(help="What to learn; the message for an unknown name lists all.")
+    ] = "translate",
+    run: Annotated[
+        Path | None, typer.Option(help="Run folder to write; default: runs/demo, or runs/demo-TASK.")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting such as training.max_steps=9; may be repeated.")
+    ] = None,
+) -> None:
+    """Train on the shipped phrasebook, or on data made for another task, in about a minute; then score and draw."""
     from headwise import runtime
-    from headwise.cli.evaluate import show
-    from headwise.cli.explain import describe
-    from headwise.cli.train import trained
-    from headwise.data.corpus import load_corpus
-    from headwise.explain.canvas import save
-    from headwise.explain.curves import training_curve
-    from headwise.predictors.translator import Translator
-    from headwise.runs.log import read_metrics
-    from headwise.training import recipes
 
     runtime.apply()
-    recipe: Any = recipes.read("phrasebook", [])
+    if task == "translate":
+        _phrasebook(run or Path("runs/demo"), overrides or [])
+    else:
+        _made(task, run or Path("runs") / f"demo-{task}", overrides or [])
+
+
+def _made(task: str, run: Path, overrides: list[str]) -> None:
+    """A task on data made beside the run's folder."""
+    import headwise
+    from headwise.cli.evaluate import show
+    from headwise.cli.train import trained
+    from headwise.data.demos import make
+    from headwise.training import recipes
+    from headwise.training.loading import examples
+
+    folder = run.with_name(f"{run.name}-data")
+    found, path = make(task, folder)
+    typer.echo(f"to learn: {found.shows}; data and recipe are in {folder}")
+    trained(recipes.read(str(path), overrides), run)
+    predictor: Any = headwise.load(run)
+    held_out = examples(run, "test", {})
+    show(predictor.evaluate(held_out), f"{len(held_out):,} held-out examples")
+    typer.echo()
+    _draw(predictor, found.given, run)
+    typer.echo(f'next:    headwise predict {run} "{found.given}"')
+    typer.echo(f"next:    headwise evaluate {run}")
+    typer.echo(f"next:    headwise train {path} model.num_heads=4")
+
+
+def _phrasebook(run: Path, overrides: list[str]) -> None:
+    """Translation, on the phrasebook that ships."""
+    import headwise
+    from headwise.cli.evaluate import show
+    from headwise.cli.train import trained
+    from headwise.data.corpus import load_corpus
+    from headwise.predictors.translator import Translator
+    from headwise.training import recipes
+
+    recipe: Any = recipes.read("phrasebook", overrides)
     trained(recipe, run)
     translator = headwise.load(run)
     assert isinstance(translator, Translator), "the phrasebook is translated"
@@ -34,7 +72,17 @@ def demo(run: Annotated[Path, typer.Option(help="Run folder to write.")] = Path(
     for source, output in zip(SENTENCES, translator.translate(SENTENCES), strict=True):
         typer.echo(f"{source:<12} → {output}")
     typer.echo()
-    found = translator.explain(EXPLAINED)
+    _draw(translator, EXPLAINED, run)
+
+
+def _draw(predictor: Any, given: str, run: Path) -> None:
+    """Says and draws what the model looks at, and how it was trained."""
+    from headwise.cli.explain import describe
+    from headwise.explain.canvas import save
+    from headwise.explain.curves import training_curve
+    from headwise.runs.log import read_metrics
+
+    found = predictor.explain(predictor.parse(given))
     describe(found)
     figures = run / "figures"
     paths = found.write(figures)

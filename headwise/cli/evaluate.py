@@ -1,13 +1,14 @@
 """`headwise evaluate`: the scores of a run on its own held-out part, or on a file of examples."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from headwise.cli.output import json_line
+from headwise.errors import ConfigError
 
 
 def evaluate(
@@ -16,34 +17,55 @@ def evaluate(
     data: Annotated[Path | None, typer.Option(help="A file of examples, instead of the run's own data.")] = None,
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
     columns: Annotated[tuple[int, int] | None, typer.Option(help="Source and target or label column, from 0.")] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="What --data holds, where a model is scored in several ways.")
+    ] = None,
     source_key: Annotated[str | None, typer.Option(help="Source field, or language, of JSON lines.")] = None,
     target_key: Annotated[str | None, typer.Option(help="Target field, or language, of JSON lines.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first examples.")] = None,
     tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's tokenizer, such as zh or char.")] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="Another run: print the difference of the two on the same examples.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Score a run on the held-out part of its own data, or on a file (--data)."""
-    import headwise
     from headwise import runtime
     from headwise.training.loading import examples
 
     given: dict[str, object] = {"source_key": source_key, "target_key": target_key, "columns": columns}
+    if kind is not None and data is None:
+        raise ConfigError("--kind says what a file holds; name it with --data")
     if data is None:
         given = {name: value for name, value in given.items() if value is not None}
     else:
         # a file of its own is read as it stands: what the recipe says of its own files is of those alone
         second = None if target_data is None else os.path.abspath(target_data)
-        given |= {"test": os.path.abspath(data), "test_target": second, "format": None}
+        given |= {"test": os.path.abspath(data), "test_target": second, "format": None, "test_kind": kind}
         split = "test"
     runtime.apply(fast_products=False)
     found = examples(run, split, given)[:limit]
-    predictor = headwise.load(run)
-    asked = {} if tokenize is None else {"options": predictor.options({"tokenize": tokenize})}
-    scores = predictor.evaluate(found, **asked)
+    scores = scores_of(run, against, found, tokenize)
     if as_json:
         typer.echo(json_line({"examples": len(found), **scores}))
         return
-    show(scores, f"{run} on {len(found):,} examples of {data or f'its {split} part'}")
+    other = f", and {against}" if against else ""
+    show(scores, f"{run} on {len(found):,} examples of {data or f'its {split} part'}{other}")
+
+
+def scores_of(run: Path, against: Path | None, found: Sequence[Any], tokenize: str | None) -> Mapping[str, float | str]:
+    """The scores of a run on these examples, or how they differ from those of another run. Raises: ConfigError."""
+    import headwise
+    from headwise.predictors.intervals import compared
+
+    predictor = headwise.load(run)
+    if against is not None:
+        if tokenize is not None:
+            raise ConfigError("--tokenize means nothing beside --against; leave it out")
+        return compared(predictor.resampled(found), headwise.load(against).resampled(found))
+    asked = {} if tokenize is None else {"options": predictor.options({"tokenize": tokenize})}
+    scores: Mapping[str, float | str] = predictor.evaluate(found, **asked)
+    return scores
 
 
 def show(scores: Mapping[str, float | str], title: str) -> None:

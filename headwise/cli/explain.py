@@ -8,7 +8,7 @@ import typer
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
-    from headwise.explain.explanation import Explanation
+    from headwise.explain.explanation import Explained
 
 
 def explain(
@@ -33,7 +33,7 @@ def explain(
 
     runtime.apply(fast_products=False)
     predictor = headwise.load(run)
-    found: Explanation = predictor.explain(predictor.parse(text), target)
+    found: Explained = predictor.explain(predictor.parse(text), target)
     chosen, only = numbered(layer), heads_of(heads)
     kinds = [kind.strip() for kind in formats.split(",")]
     paths = [] if table else found.write(folder, kinds, chosen, only, every=every)
@@ -58,12 +58,12 @@ def heads_of(text: str | None) -> tuple[int, ...] | None:
 
 
 def describe(
-    found: "Explanation", layer: str | int | None = None, heads: tuple[int, ...] | None = None, top: int = 3
+    found: "Explained", layer: str | int | None = None, heads: tuple[int, ...] | None = None, top: int = 3
 ) -> None:
-    """Prints the output, the table of one layer, and how far rows are from summing to one."""
+    """Prints the input, the output, and what there is to say of how one led to the other."""
     from headwise.labels import visible
 
-    typer.echo(f"{visible(found.source)} → {visible(found.output)}")
-    typer.echo(f"\n{found.caption(layer, heads)}: what each token looks at")
-    typer.echo(found.table(layer, heads, top=top))
-    typer.echo(f"\nrows sum to one within {found.row_error:.0e}\n")
+    typer.echo(f"{visible(found.source)} → {visible(found.output)}\n")
+    for line in found.lines(layer, heads, top=top):
+        typer.echo(line)
+    typer.echo("")

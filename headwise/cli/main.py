@@ -11,7 +11,22 @@ from typing import Annotated, TextIO
 import typer
 
 import headwise
-from headwise.cli import align, check, config, data, demo, doctor, evaluate, explain, init, predict, train
+from headwise.cli import (
+    align,
+    check,
+    config,
+    curve,
+    data,
+    demo,
+    doctor,
+    evaluate,
+    explain,
+    init,
+    predict,
+    results,
+    sweep,
+    train,
+)
 from headwise.cli import list as catalogue
 from headwise.cli import plan as planning
 from headwise.cli.failures import INTERRUPTED, describe, one_line
@@ -47,6 +62,9 @@ app.command("train")(train.train)
 app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("explain")(explain.explain)
+app.command("sweep")(sweep.sweep)
+app.add_typer(curve.app, name="curve")
+app.command("results")(results.results)
 app.command("align")(align.align)
 app.command("plan")(planning.plan)
 app.command("check")(check.check)

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import reduce
 from itertools import chain, islice
 from operator import add
@@ -44,6 +44,7 @@ def predict(
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the random numbers, for sampling.")] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Put the score before each output.")] = False,
     alignments: Annotated[bool, typer.Option("--alignments", help="Add word alignments (source-target).")] = False,
+    vectors: Annotated[bool, typer.Option("--vectors", help="Write vectors; without inputs, of every word.")] = False,
 ) -> None:
     """Apply a trained model to texts, files or standard input: one line of output for each input, in order.
 
@@ -52,21 +53,35 @@ def predict(
     """
     given = {"method": method, "beam_size": beam, "n_best": n_best, "length_penalty": length_penalty}
     given |= {"max_len": max_len, "temperature": temperature, "top_k": top_k, "top_p": top_p}
-    given |= {"scores": scores or None, "alignments": alignments or None}
+    given |= {"scores": scores or None, "alignments": alignments or None, "vectors": vectors or None}
     given |= {"stop": None if stop is None else stop.replace("\\n", "\n")}
-    places = sources(inputs or [], file or [], text or [])
+    places = sources(inputs or [], file or [], text or [], needed=not vectors)
+    _refuse_own(output, places)
     predictor = loaded(run, seed)
     options = predictor.options({name: value for name, value in given.items() if value is not None})
+    items = items_of(predictor, places) if places else predictor.everything()
     chunk = 1 if inputs == [STDIN] and sys.stdin.isatty() else batch
     unknown: list[Unknown] = []
-    written = answers(predictor, places, options, chunk, "json" if as_json else "text", unknown)
+    written = answers(predictor, items, options, chunk, "json" if as_json else "text", unknown)
     numbered = (n_best or 1) > 1 and not as_json
+    _write(written, output, chunk, numbered)
+    warn(unknown)
+
+
+def _refuse_own(output: Path | None, places: list[tuple[str, bool]]) -> None:
+    """An input is not replaced by its answers. Raises: ConfigError."""
+    files = (name for name, is_file in places if is_file and name != STDIN)
+    if output is not None and output.is_file() and any(output.samefile(name) for name in files):
+        raise ConfigError(f"{output}: is one of the inputs; name another file with --output")
+
+
+def _write(written: Iterable[list[str]], output: Path | None, chunk: int, numbered: bool) -> None:
+    """The lines of each answer, after its number if asked; flushed with every chunk of inputs."""
     with opened(output) as stream:
         for number, lines in enumerate(written):
             stream.writelines(f"{number}\t{line}".rstrip() + "\n" if numbered else f"{line}\n" for line in lines)
             if (number + 1) % chunk == 0:
                 stream.flush()
-    warn(unknown)
 
 
 def loaded(run: Path, seed: int | None) -> "Predictor[Any, Any, Any]":
@@ -85,18 +100,23 @@ def loaded(run: Path, seed: int | None) -> "Predictor[Any, Any, Any]":
 
 def answers(
     predictor: "Predictor[Any, Any, Any]",
-    places: list[tuple[str, bool]],
+    items: Iterable[Any],
     options: Any,
     chunk: int,
     form: "Form",
     unknown: "list[Unknown]",
 ) -> Iterator[list[str]]:
     """The lines of each answer, in the order of the inputs; what is unknown in each chunk is added to `unknown`."""
-    items = chain.from_iterable(read(predictor, place, is_file) for place, is_file in places)
-    while taken := list(islice(items, chunk)):
+    left = iter(items)
+    while taken := list(islice(left, chunk)):
         unknown.append(predictor.unknown(taken))
         for item, found in zip(taken, predictor.predict(taken, options), strict=True):
             yield predictor.write(item, found, form, options)
+
+
+def items_of(predictor: "Predictor[Any, Any, Any]", places: list[tuple[str, bool]]) -> Iterator[Any]:
+    """The inputs of these places, one after another."""
+    return chain.from_iterable(read(predictor, place, is_file) for place, is_file in places)
 
 
 def warn(unknown: "list[Unknown]") -> None:
@@ -105,16 +125,19 @@ def warn(unknown: "list[Unknown]") -> None:
         typer.echo(f"warning: {lost}", err=True)
 
 
-def sources(inputs: list[str], files: list[Path], texts: list[str]) -> list[tuple[str, bool]]:
+def sources(inputs: list[str], files: list[Path], texts: list[str], *, needed: bool = True) -> list[tuple[str, bool]]:
     """What to read, in this order, and whether it is a file.
 
+    Args:
+        needed: there must be something.
+
     Raises:
-        ConfigError: nothing is given, or what looks like a file is not there.
+        ConfigError: nothing is given that must be, or what looks like a file is not there.
         DataError: a folder in place of a file.
     """
     found = [(name, _is_file(name)) for name in inputs]
     found += [(os.fspath(path), True) for path in files] + [(line, False) for line in texts]
-    if not found:
+    if needed and not found:
         raise ConfigError("no input: give texts, --file FILE, or - for standard input")
     for name, is_file in found:
         if is_file and os.path.isdir(name):

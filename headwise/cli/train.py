@@ -3,6 +3,7 @@
 import hashlib
 import re
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +38,9 @@ def train(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show data, model, memory and time; train and write nothing.")
     ] = False,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="Three steps on a part of the data, then test; keep nothing without --run.")
+    ] = False,
 ) -> None:
     """Train a model from a recipe; the same command resumes an interrupted run."""
     from headwise import runtime
@@ -46,6 +50,9 @@ def train(
     if dry_run:
         with _no_bytecode():
             _show(recipe, overrides or [], folder, threads)
+        return
+    if smoke:
+        _smoke(recipe, overrides or [], run, threads)
         return
     wanted = recipes.read(recipe, overrides or [])
     runtime.apply(threads)
@@ -67,6 +74,19 @@ def _show(recipe: str, overrides: list[str], folder: Path, threads: int | None) 
     runtime.apply(threads)
     for line in preview(wanted, folder):
         typer.echo(line)
+
+
+def _smoke(recipe: str, overrides: list[str], run: Path | None, threads: int | None) -> None:
+    """Runs a recipe from end to end in seconds."""
+    from headwise import runtime
+    from headwise.training.smoke import EXAMPLES, smoke, smoked
+
+    wanted = smoked(recipe, overrides)
+    runtime.apply(threads)
+    with tempfile.TemporaryDirectory() as folder:
+        scores = smoke(wanted, run or Path(folder) / "run")
+    shown = ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
+    typer.echo(f"works:   {recipe} (on at most {EXAMPLES} examples after a few steps: {shown})")
 
 
 @contextmanager
@@ -106,8 +126,8 @@ def folder_name(recipe: str, overrides: Iterable[str]) -> str:
 
     Limits and whatever else may change while a run goes on stay out of it, so that it can be gone on with.
 
-    >>> folder_name("phrasebook", ["training.max_steps=900", "model.norm=post"])
-    'phrasebook,model.norm=post'
+    >>> folder_name("phrasebook", ["training.max_steps=900", "model.norm=rms"])
+    'phrasebook,model.norm=rms'
     """
     from headwise.training.recipe import MAY_CHANGE
 

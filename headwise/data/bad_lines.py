@@ -33,6 +33,10 @@ class BadLine(DataError):
         self.name, self.line, self.kind, self.what = name, line, kind, what
 
 
+class Fault(Exception):
+    """What makes a line bad, where the file is not known: the number of the line, the kind of fault, what it is."""
+
+
 def strict(found: Iterable[T | BadLine]) -> Iterator[T]:
     """What was read, as long as it is good. Raises: BadLine, the first one."""
     for item in found:

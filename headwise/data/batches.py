@@ -3,14 +3,14 @@
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Int, UInt8
 from torch import Tensor
 
 from headwise.data.buckets import padding_waste, token_batches
+from headwise.data.corpus import LongRule
 from headwise.errors import ShapeError
 
 __all__ = [
@@ -75,18 +75,21 @@ class Ragged:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """Rows within the length limits, which examples they are, and how many were too long."""
+    """Rows within the length limits, which examples they are, how many were too long, how many of these were cut."""
 
     sources: Ragged
     targets: Ragged
     kept: np.ndarray
     too_long: int
+    cut: int = 0
 
 
 def fit_lengths(
-    sources: Ragged, targets: Ragged, *, max_source_len: int, max_target_len: int, too_long: Literal["drop", "truncate"]
+    sources: Ragged, targets: Ragged, *, max_source_len: int, max_target_len: int, too_long: LongRule
 ) -> Fitted:
     """Drops or truncates the pairs with a side longer than its limit, in tokens without begin and end.
+
+    "truncate_source" truncates sources, and drops pairs with longer targets, which would teach to end too early.
 
     >>> rows = Ragged.of([[4, 5, 6], [7]])
     >>> fitted = fit_lengths(rows, rows, max_source_len=2, max_target_len=5, too_long="drop")
@@ -96,27 +99,32 @@ def fit_lengths(
     fits = (sources.lengths <= max_source_len) & (targets.lengths <= max_target_len)
     count = int(len(fits) - fits.sum())
     if too_long == "truncate":
-        return Fitted(sources.cut(max_source_len), targets.cut(max_target_len), np.arange(len(fits)), count)
-    kept = np.flatnonzero(fits)
-    return Fitted(sources.take(kept), targets.take(kept), kept, count)
+        return Fitted(sources.cut(max_source_len), targets.cut(max_target_len), np.arange(len(fits)), count, count)
+    kept = np.flatnonzero(fits if too_long == "drop" else targets.lengths <= max_target_len)
+    chosen = sources.take(kept)
+    return Fitted(chosen.cut(max_source_len), targets.take(kept), kept, count, int((~fits[kept]).sum()))
+
+
+_TENSORS = ("src", "src_lens", "tgt_in", "tgt_out", "tgt_lens")
 
 
 @dataclass(frozen=True, slots=True)
 class PairBatch:
     """Padded sentence pairs: the decoder reads `tgt_in` (begin, then the target), learns `tgt_out` (target, then end).
 
-    The source ends in the end token, unless `collate` was told otherwise. Lengths count begin or end. `references` are
-    the targets as text, where somebody compares translations with them.
+    The source ends in the end token, unless `collate` was told otherwise; it may be an image in place of tokens, whose
+    length is the number of places that are attended to. Lengths count begin or end. `references` are the texts with
+    which outputs are compared, for each example; of one that is not scored, none.
     """
 
-    src: Int[Tensor, "batch src_len"]
+    src: Int[Tensor, "batch src_len"] | UInt8[Tensor, "batch channels height width"]
     src_lens: Int[Tensor, "batch"]
     tgt_in: Int[Tensor, "batch tgt_len"]
     tgt_out: Int[Tensor, "batch tgt_len"]
     tgt_lens: Int[Tensor, "batch"]
     indices: list[int]
     num_target_tokens: int
-    references: list[str] = field(default_factory=list)
+    references: list[list[str]] = field(default_factory=list)
 
     @property
     def num_tokens(self) -> int:
@@ -125,8 +133,24 @@ class PairBatch:
 
     def to(self, device: torch.device | str) -> "PairBatch":
         """The same batch on another device."""
-        names = ("src", "src_lens", "tgt_in", "tgt_out", "tgt_lens")
-        return replace(self, **{name: getattr(self, name).to(device, non_blocking=True) for name in names})
+        return replace(self, **{name: getattr(self, name).to(device, non_blocking=True) for name in _TENSORS})
+
+    def take(self, rows: Sequence[int]) -> "PairBatch":
+        """These rows of the batch, as wide as it is.
+
+        >>> collate([[5, 6], [7]], [[8], [9, 4]], [1, 0], pad_id=0, bos_id=1, eos_id=2).take([1]).src.tolist()
+        [[5, 6, 2]]
+        """
+        if list(rows) == list(range(len(self.indices))):
+            return self
+        tensors = {name: getattr(self, name)[list(rows)] for name in _TENSORS}
+        return replace(
+            self,
+            **tensors,
+            indices=[self.indices[row] for row in rows],
+            num_target_tokens=int(tensors["tgt_lens"].sum()),
+            references=[self.references[row] for row in rows] if self.references else [],
+        )
 
 
 def collate(

@@ -109,10 +109,28 @@ def _cuts(costs: list[int], buckets: list[int], max_tokens: int, max_sentences: 
 
 def permutation(count: int, seed: int, stream: int) -> np.ndarray:
     """A permutation of 0..count-1 from a counter-based generator (splitmix64): the same wherever it is computed."""
-    key = _mixed(np.array([seed % 2**64], dtype=np.uint64) + _mixed(np.array([stream], dtype=np.uint64)))
     ranks = np.empty(count, dtype=np.int64)
-    ranks[np.argsort(_mixed(np.arange(count, dtype=np.uint64) + key), kind="stable")] = np.arange(count)
+    ranks[np.argsort(random_bits(np.arange(count, dtype=np.uint64), seed, stream), kind="stable")] = np.arange(count)
     return ranks
+
+
+def random_bits(counters: np.ndarray, seed: int, stream: int) -> np.ndarray:
+    """64 random bits for each counter (uint64), a pure function of it, the seed and the stream (splitmix64).
+
+    >>> random_bits(np.array([7], dtype=np.uint64), 0, 1) == random_bits(np.arange(9, dtype=np.uint64), 0, 1)[7]
+    array([ True])
+    """
+    key = _mixed(np.array([seed % 2**64], dtype=np.uint64) + _mixed(np.array([stream], dtype=np.uint64)))
+    return _mixed(counters + key)
+
+
+def uniform(bits: np.ndarray) -> np.ndarray:
+    """Numbers from 0 inclusive to 1 exclusive of 64 random bits each.
+
+    >>> uniform(np.array([0, 1 << 63], dtype=np.uint64)).tolist()
+    [0.0, 0.5]
+    """
+    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def _mixed(values: np.ndarray) -> np.ndarray:

@@ -17,6 +17,9 @@ from headwise.data.splits import Overlap, overlap, split_pairs
 from headwise.data.text import Normalize
 from headwise.errors import DataError
 
+# what becomes of pairs that are too long
+LongRule = Literal["drop", "truncate", "truncate_source"]
+
 # marks a file that ships with the package
 SHIPPED = "headwise:"
 
@@ -44,7 +47,9 @@ class DataConfig(Config):
     split_seed: int = Field(0, description="another seed gives another split")
     max_source_len: int = Field(256, ge=1, description="longest source, in tokens")
     max_target_len: int = Field(256, ge=1, description="longest target, in tokens")
-    too_long: Literal["drop", "truncate"] = Field("drop", description="what happens to longer training sentences")
+    too_long: LongRule = Field(
+        "drop", description="longer pairs: drop them, truncate both sides, or truncate_source and drop longer targets"
+    )
     max_line_bytes: int = Field(MAX_LINE_BYTES, ge=1, description="longer lines are refused")
 
     @model_validator(mode="after")

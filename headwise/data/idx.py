@@ -59,8 +59,11 @@ def parse_idx(data: bytes, name: str) -> UInt8[np.ndarray, "..."]:
     return np.frombuffer(body, np.uint8).reshape(sizes)
 
 
-def parse_npz(data: bytes, name: str, keys: tuple[str, ...]) -> dict[str, np.ndarray]:
+def parse_npz(data: bytes, name: str, keys: tuple[str, ...], setting: str = "data.images_key") -> dict[str, np.ndarray]:
     """The arrays of these names in an .npz file; those that it lacks are left out.
+
+    Args:
+        setting: the key of a recipe that names the first of them, for the error.
 
     Raises:
         DataError: `name: ...` for damaged content, objects in place of numbers or texts, false sizes.
@@ -73,7 +76,7 @@ def parse_npz(data: bytes, name: str, keys: tuple[str, ...]) -> dict[str, np.nda
         raise DataError(f"{name}: is damaged or no .npz file ({error}); fetch or write it again") from None
     if keys and keys[0] not in found:
         listed = ", ".join(sorted(inside)) or "none"
-        raise DataError(f"{name}: has no array '{keys[0]}'; it has: {listed}; set data.images_key to one of them")
+        raise DataError(f"{name}: has no array '{keys[0]}'; it has: {listed}; set {setting} to one of them")
     return found
 
 

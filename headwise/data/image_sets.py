@@ -1,30 +1,28 @@
-"""The images of a recipe as arrays of one shape: parts, classes, batches, and what is odd about them."""
+"""The images of a recipe as arrays of one shape: parts, batches, and what is odd about them."""
 
 import hashlib
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor
 
-from headwise.config import build
 from headwise.data.bad_lines import BadRule
 from headwise.data.buckets import permutation
 from headwise.data.corpus import resolve
-from headwise.data.images import Bytes, ImagesConfig, scan_images
-from headwise.data.pixels import Image, Shape, adapted
+from headwise.data.images import Bytes, Scanned
+from headwise.data.pixels import Image, PicturesConfig, Shape, adapted
 from headwise.data.splits import split_by
-from headwise.data.suggestions import Suggestion
 from headwise.errors import DataError
 
 PARTS = ("train", "valid", "test")
-# classes that a note names
-_NAMED = 5
+
+
+# the images of a part of a recipe, by its name; what was read is collected
+Scan = Callable[[str, Bytes], Scanned]
 
 
 @dataclass(frozen=True)
@@ -84,18 +82,22 @@ def as_batch(
     return ImageBatch(indices, torch.from_numpy(pixels).permute(0, 3, 1, 2), torch.from_numpy(labels))
 
 
-def load_images(config: ImagesConfig) -> Loaded:
-    """Reads and splits the images of a recipe; parts without files of their own come from train.
+def load_parts(config: PicturesConfig, scan: Scan) -> Loaded:
+    """Reads and splits the images of a recipe, without classes; parts without files of their own come from train.
 
     An image follows its pixels into a part, so that equal ones stay together and adding images moves no other.
+
+    Args:
+        config: names the files of the parts too.
+        scan: the images of a part.
 
     Raises:
         DataError: images that cannot be read, or that differ in size while the recipe names none.
     """
     digests: dict[str, str] = {}
     notes: list[str] = []
-    train, shape = _read(config, "train", None, digests, notes)
-    given = {part: _read(config, part, shape, digests, notes)[0] for part in PARTS[1:] if getattr(config, part)}
+    train, shape = _read(config, scan, "train", None, digests, notes)
+    given = {part: _read(config, scan, part, shape, digests, notes)[0] for part in PARTS[1:] if getattr(config, part)}
     keys = _keys(train)
     fractions = (0.0 if "valid" in given else config.valid_fraction, 0.0 if "test" in given else config.test_fraction)
     split = split_by(range(len(train)), keys.__getitem__, fractions, config.split_seed, "images")
@@ -104,45 +106,20 @@ def load_images(config: ImagesConfig) -> Loaded:
         drawn = permutation(len(places["train"]), config.split_seed, 0)[: config.limit]
         places["train"] = [places["train"][at] for at in sorted(drawn.tolist())]
     parts = {part: train.take(at) for part, at in places.items()} | given
-    classes = class_names(parts["train"].labels, config.classes)
-    for part, images in parts.items():
-        notes += _told(part, images, parts["train"], classes) if len(images) else []
-    return Loaded(parts, shape, classes, digests, tuple(notes))
+    return Loaded(parts, shape, [], digests, tuple(notes))
 
 
-def read_part(config: ImagesConfig, part: str) -> list[Image]:
-    """The labelled images of a part that has files of its own, as they are. Raises: DataError, as `load_images`."""
-    found: list[Image] = []
-    bad = _Bad(config.bad_images)
-    for image in scan_images(*_paths(config, part), config):
+def images_of(config: PicturesConfig, scan: Scan, part: str) -> Iterator[Image]:
+    """The images of a part that has files of its own, as they are. Raises: DataError, as `load_parts`."""
+    count, bad = 0, _Bad(config.bad_images)
+    for image in scan(part, Bytes()):
         if isinstance(image, DataError):
             bad.add(image)
         else:
-            found.append(image)
-    if not found:
-        raise DataError(f"{getattr(config, part)}: no images in it")
-    return found
-
-
-def class_names(labels: list[str], named: list[str]) -> list[str]:
-    """The classes in their order: as named, else by number where all are numbers, else by alphabet.
-
-    Raises:
-        DataError: a label that is not among those named; a single class.
-
-    >>> class_names(["10", "9", "10"], [])
-    ['9', '10']
-    """
-    found = set(labels)
-    if named:
-        if others := sorted(found - set(named)):
-            raise DataError(f"label '{others[0]}' is not among data.classes; name every class, or leave the list out")
-        return named
-    if len(found) < 2:
-        raise DataError(f"all images are of one class, '{min(found)}'; there is nothing to tell apart")
-    if all(label.isascii() and label.isdigit() for label in found):
-        return sorted(found, key=lambda label: (int(label), label))
-    return sorted(found)
+            count += 1
+            yield image
+    if not count:
+        raise DataError(f"{resolve(getattr(config, part))}: no images in it")
 
 
 def constants(pixels: UInt8[np.ndarray, "images height width channels"]) -> tuple[list[float], list[float]]:
@@ -176,19 +153,14 @@ class _Bad:
         return f"{self._count:,} bad image{plural} skipped; the first: {self._first}" if self._count else ""
 
 
-def _paths(config: ImagesConfig, part: str) -> tuple[Path, Path | None]:
-    target = getattr(config, f"{part}_target")
-    return resolve(getattr(config, part)), None if target is None else resolve(target)
-
-
 def _read(
-    config: ImagesConfig, part: str, shape: Shape | None, digests: dict[str, str], notes: list[str]
+    config: PicturesConfig, scan: Scan, part: str, shape: Shape | None, digests: dict[str, str], notes: list[str]
 ) -> tuple[ImageSet, Shape]:
     """The images of one part, made those of the shape; without one, it follows from the first and the recipe."""
-    path, target = _paths(config, part)
+    path = resolve(getattr(config, part))
     read, bad = Bytes(), _Bad(config.bad_images)
     pixels, labels, names, changed = [], [], [], 0
-    for image in scan_images(path, target, config, read):
+    for image in scan(part, read):
         if isinstance(image, DataError):
             bad.add(image)
             continue
@@ -214,7 +186,7 @@ def _read(
     return ImageSet(np.stack(pixels), labels, names), shape
 
 
-def _shape(config: ImagesConfig, first: Image) -> Shape:
+def _shape(config: PicturesConfig, first: Image) -> Shape:
     height, width = config.size or first.shape[:2]
     return Shape(height, width, config.channels or (3 if first.alpha else first.shape.channels))
 
@@ -223,56 +195,50 @@ def _keys(images: ImageSet) -> list[str]:
     return [hashlib.sha256(pixels.tobytes()).hexdigest() for pixels in images.pixels]
 
 
-def _told(part: str, images: ImageSet, train: ImageSet, classes: list[str]) -> list[str]:
-    """What a part is like, and what of it training has or lacks."""
-    counts = Counter(images.labels)
-    most, least = max(counts.values()), min(counts.values())
-    each = f"{most:,}" if most == least else f"{least:,} to {most:,}"
-    notes = [f"{part}: {len(images):,} images of {len(counts):,} classes, {each} each"]
-    if part == "train":
-        return notes
+def seen_before(part: str, images: ImageSet, train: ImageSet) -> list[str]:
+    """A note if images of a part are among those of training too."""
     known = set(_keys(train))
-    if seen := sum(key in known for key in _keys(images)):
-        notes.append(f"{part}: {seen:,} of {len(images):,} images are in the training part too, pixel for pixel")
-    others = Counter({label: count for label, count in counts.items() if label not in classes})
-    if others:
-        named = ", ".join(f"{label} ({count:,})" for label, count in others.most_common(_NAMED))
-        more = ", ..." if len(others) > _NAMED else ""
-        notes.append(f"{part}: classes that training lacks, so that they cannot be got right: {named}{more}")
-    return notes
+    seen = sum(key in known for key in _keys(images))
+    told = f"{part}: {seen:,} of {len(images):,} images are in the training part too, pixel for pixel"
+    return [told] if seen else []
 
 
-def suggest_for_images(data: Mapping[str, Any]) -> Suggestion:
-    """A residual network for the images of these keys of `[data]`.
+def checked(shape: Any, mean: Sequence[float], deviation: Sequence[float]) -> Shape:
+    """A shape that was read from a file, where it goes with these constants.
 
-    Raises: as `suggest_for_pairs`.
+    Raises: ValueError or TypeError where it does not.
     """
-    config = build(ImagesConfig, data, "data")
-    path, target = _paths(config, "train")
-    sizes, channels, count = [], 1, 0
-    for image in scan_images(path, target, config):
-        if isinstance(image, DataError):
-            _Bad(config.bad_images).add(image)
-            continue
-        count, channels = count + 1, max(channels, 3 if image.alpha else image.shape.channels)
+    found = Shape(*map(int, shape))
+    numbers = [float(number) for number in (*mean, *deviation)]
+    if min(found) < 1 or len(mean) != found.channels or len(numbers) != 2 * found.channels:
+        raise ValueError("sizes that do not fit")
+    return found
+
+
+class Measured(NamedTuple):
+    """What the images of train are like: how many, the channels and the size that they need, whether all have it."""
+
+    number: int
+    channels: int
+    size: tuple[int, int]
+    alike: bool
+
+    def keys(self) -> dict[str, Any]:
+        """The keys of `[data]` that these images need."""
+        return {} if self.alike else {"size": list(self.size)}
+
+
+def measured(config: PicturesConfig, scan: Scan, largest: int = 64) -> Measured:
+    """Reads the images of train to see what they are like.
+
+    Args:
+        largest: side of what a small network reads in reasonable time; of the images half reach the size that is found.
+    """
+    sizes, channels = [], 1
+    for image in images_of(config, scan, "train"):
+        channels = max(channels, 3 if image.alpha else image.shape.channels)
         sizes.append(image.shape[:2])
-    if not count:
-        raise DataError(f"{path}: no images in it")
-    # a size that half of the images reach, no larger than a small network reads in reasonable time
-    side = [min(64, max(8, 4 * round(float(np.median(each)) / 4))) for each in zip(*sizes, strict=True)]
-    fitted = {} if len(set(sizes)) == 1 and max(sizes[0]) <= 64 else {"size": side}
-    values = {
-        "data": {"train": config.train, **fitted, "channels": channels, **data},
-        "augmentation": {"shift": 2, "flip": False},
-        "model": {"kind": "cnn", "width": 32, "stages": 3, "blocks": 1, "norm": "batch", "dropout": 0.2},
-        "training": {
-            "learning_rate": 4e-3,
-            "weight_decay": 0.05,
-            "schedule": "budget",
-            "warmup_share": 0.1,
-            "batch_sentences": max(16, min(128, count // 20)),
-            "max_epochs": 10 if count > 20_000 else 30,
-            "monitor": "accuracy",
-        },
-    }
-    return Suggestion(values, f"Classification, fitted to the {count:,} images")
+    height, width = (min(largest, max(8, 4 * round(float(np.median(each)) / 4))) for each in zip(*sizes, strict=True))
+    if len(set(sizes)) == 1 and max(sizes[0]) <= largest:
+        return Measured(len(sizes), channels, sizes[0], True)
+    return Measured(len(sizes), channels, (height, width), False)

@@ -10,26 +10,25 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from jaxtyping import UInt8
 from pydantic import Field, model_validator
 
-from headwise.config import Config, DataFile
-from headwise.data.bad_lines import BadRule
+from headwise.config import DataFile
 from headwise.data.files import decode_lines, is_hidden, listed, require_file
 from headwise.data.idx import is_idx, parse_idx, parse_npz
-from headwise.data.pixels import MAX_PIXELS, Fit, Image, decode
+from headwise.data.pixels import MAX_CHANNELS, Image, PicturesConfig, decode
 from headwise.errors import DataError
 
 ImageFormat = Literal["auto", "folder", "csv", "idx", "npz"]
 
 MAX_FILE_BYTES = 1 << 32
-MAX_CHANNELS = 16
-_PICTURES = (".png", ".jpg", ".jpeg")
+PICTURES = (".png", ".jpg", ".jpeg")
 _PARTS = {"train", "test", "val", "valid", "validation"}
 _LEFT_BY_SYSTEMS = ("thumbs.db", "desktop.ini")
 Scanned = Iterator[Image | DataError]  # an image, or why there is none
 
 
-class ImagesConfig(Config):
+class ImagesConfig(PicturesConfig):
     """Which labelled images to read, and what they are made into."""
 
     train: DataFile = Field(description="folder with a folder of pictures for each class; CSV, IDX or .npz file")
@@ -48,27 +47,9 @@ class ImagesConfig(Config):
     )
     labels_key: str = Field("labels", description="array of the labels in .npz: numbers or texts")
     classes: list[str] = Field(default=[], description="names of the classes where labels are numbers from 0")
-    size: tuple[int, int] | None = Field(
-        None, description="height and width the model reads; if absent, those of train, which must then all be alike"
-    )
-    channels: int | None = Field(
-        None,
-        ge=1,
-        le=MAX_CHANNELS,
-        description="channels the model reads; if absent, those of train's first, without transparency",
-    )
-    fit: Fit = Field("resize", description="images of another size: resize stretches, pad keeps proportions")
-    bad_images: BadRule = Field("stop", description="an image that cannot be read: stop, or skip it")
-    limit: int | None = Field(None, ge=1, description="use only so many images of train, drawn by split_seed")
-    valid_fraction: float = Field(0.1, ge=0, lt=1, description="part of train's images held out to validate")
-    test_fraction: float = Field(0.1, ge=0, lt=1, description="part of train's images held out to test")
-    split_seed: int = Field(0, description="another seed gives another split")
-    max_pixels: int = Field(MAX_PIXELS, ge=1, description="larger pictures are refused before they are decoded")
 
     @model_validator(mode="after")
-    def _sizes_are_sizes(self) -> "ImagesConfig":
-        if self.size is not None and not all(1 <= side <= 2**14 for side in self.size):
-            raise ValueError(f"size {list(self.size)} must be a height and a width from 1 to 16384")
+    def _classes_differ(self) -> "ImagesConfig":
         if len(set(self.classes)) != len(self.classes):
             raise ValueError("classes must have different names")
         return self
@@ -99,8 +80,12 @@ class Bytes:
             raise DataError(f"{path}: no such file") from None
         except (OSError, ValueError) as error:
             raise DataError(f"{path}: cannot be opened: {getattr(error, 'strerror', None) or error}") from None
-        self._read.setdefault(role, {})[shown] = hashlib.sha256(data).hexdigest()
+        self.note(hashlib.sha256(data).hexdigest(), role, shown)
         return data
+
+    def note(self, digest: str, role: str = "", shown: str = "") -> None:
+        """Takes in the SHA-256 of what was read by other means."""
+        self._read.setdefault(role, {})[shown] = digest
 
     def digests(self, key: str) -> dict[str, str]:
         """By key and role: of a single file that of its bytes, of several what `listed` gives."""
@@ -131,7 +116,7 @@ def scan_images(
     if kind == "picture":
         if labelled:
             raise DataError(f"{path}: is one picture without a label; name a folder of classes, CSV, IDX or .npz")
-        yield _caught(lambda: decode(data, str(path), config.max_pixels))
+        yield caught(lambda: decode(data, str(path), config.max_pixels))
         return
     given = path, data, config, read, labelled
     yield from _idx(*given, target) if kind == "idx" else _csv(*given) if kind == "csv" else _npz(*given)
@@ -150,7 +135,7 @@ def _format(path: Path, data: bytes) -> str:
     ending = path.suffix.lower()
     if ending in (".csv", ".npz"):
         return ending[1:]
-    if data.startswith((b"\x89PNG", b"\xff\xd8")) or ending in _PICTURES:
+    if data.startswith((b"\x89PNG", b"\xff\xd8")) or ending in PICTURES:
         return "picture"
     if is_idx(data) or "idx" in path.name:
         return "idx"
@@ -163,7 +148,7 @@ def _folder(path: Path, config: ImagesConfig, read: Bytes) -> Scanned:
     entries = _entries(path)
     for entry in filter(Path.is_file, entries):
         read.read(entry, shown=entry.name)
-        if entry.suffix.lower() in _PICTURES:
+        if entry.suffix.lower() in PICTURES:
             yield DataError(f"{entry}: stands in no folder of a class; move it into one or remove it")
     classes = [entry for entry in entries if entry.is_dir()]
     if not classes:
@@ -177,7 +162,7 @@ def _folder(path: Path, config: ImagesConfig, read: Bytes) -> Scanned:
         if not pictures:
             yield DataError(f"{folder}: is empty; put pictures of the class into it or remove it")
         for picture in pictures:
-            yield _caught(lambda at=picture, of=folder: _picture(at, "", f"{of.name}/{at.name}", config, read, of.name))  # type: ignore[misc]
+            yield caught(lambda at=picture, of=folder: _picture(at, "", f"{of.name}/{at.name}", config, read, of.name))  # type: ignore[misc]
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -203,7 +188,7 @@ def _csv(path: Path, data: bytes, config: ImagesConfig, read: Bytes, labelled: b
     places = [header.index(key) for key in needed]
     for number, text in lines:
         if text.strip():
-            yield _caught(lambda at=number, line=text: _row(path, at, line, len(header), places, config, read))  # type: ignore[misc]
+            yield caught(lambda at=number, line=text: _row(path, at, line, len(header), places, config, read))  # type: ignore[misc]
 
 
 def _row(path: Path, number: int, text: str, width: int, places: list[int], config: ImagesConfig, read: Bytes) -> Image:
@@ -250,11 +235,21 @@ def _npz(path: Path, data: bytes, config: ImagesConfig, read: Bytes, labelled: b
         raise DataError(
             f"{path}: labels are {labels.dtype} of {labels.ndim} axes; give one whole number or text an image"
         )
-    yield from _rows(path, _bytes(found[config.images_key], path), labels, config)
+    yield from _rows(path, found[config.images_key], labels, config)
+
+
+def as_images(images: np.ndarray, path: Path, max_pixels: int) -> UInt8[np.ndarray, "images height width channels"]:
+    """An array of images as numbers from 0 to 255, with channels last. Raises: DataError `path: ...`."""
+    images = _bytes(images[..., None] if images.ndim == 3 else images, path)
+    if images.ndim != 4 or not all(images.shape[1:]) or images.shape[3] > MAX_CHANNELS:
+        shape = " x ".join(map(str, images.shape))
+        raise DataError(f"{path}: images of shape {shape}; give (images, height, width) or channels last")
+    if images.shape[1] * images.shape[2] > max_pixels:
+        raise DataError(f"{path}: images of more than {max_pixels:,} pixels; make them smaller")
+    return images
 
 
 def _bytes(images: np.ndarray, path: Path) -> np.ndarray:
-    """The images as numbers from 0 to 255."""
     if images.dtype == np.uint8:
         return images
     if images.dtype == np.uint16:
@@ -267,13 +262,7 @@ def _bytes(images: np.ndarray, path: Path) -> np.ndarray:
 
 
 def _rows(path: Path, images: np.ndarray, labels: np.ndarray | None, config: ImagesConfig) -> Scanned:
-    if images.ndim == 3:
-        images = images[..., None]
-    if images.ndim != 4 or not all(images.shape[1:]) or images.shape[3] > MAX_CHANNELS:
-        shape = " x ".join(map(str, images.shape))
-        raise DataError(f"{path}: images of shape {shape}; give (images, height, width) or channels last")
-    if images.shape[1] * images.shape[2] > config.max_pixels:
-        raise DataError(f"{path}: images of more than {config.max_pixels:,} pixels; make them smaller")
+    images = as_images(images, path, config.max_pixels)
     if labels is not None and len(labels) != len(images):
         raise DataError(f"{path}: {len(images):,} images but {len(labels):,} labels; give each image its label")
     for number, pixels in enumerate(images):
@@ -281,7 +270,7 @@ def _rows(path: Path, images: np.ndarray, labels: np.ndarray | None, config: Ima
         if labels is None:
             yield Image(name, pixels)
         else:
-            yield _caught(lambda at=number, of=pixels, to=name: Image(to, of, _named(labels[at], to, config)))  # type: ignore[misc]
+            yield caught(lambda at=number, of=pixels, to=name: Image(to, of, _named(labels[at], to, config)))  # type: ignore[misc]
 
 
 def _named(label: object, place: str, config: ImagesConfig) -> str:
@@ -293,7 +282,8 @@ def _named(label: object, place: str, config: ImagesConfig) -> str:
     return config.classes[int(text)]
 
 
-def _caught(make: Callable[[], Image]) -> Image | DataError:
+def caught(make: Callable[[], Image]) -> Image | DataError:
+    """An image, or the error that says why there is none."""
     try:
         return make()
     except DataError as error:

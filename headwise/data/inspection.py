@@ -116,7 +116,7 @@ def guess(path: str) -> str:
         DataError: the file cannot be read.
     """
     suffixes = [suffix.lower() for suffix in PurePath(path).suffixes if suffix.lower() != ".gz"]
-    if suffixes and suffixes[-1] in (".conllu", ".conll"):
+    if suffixes and suffixes[-1] in (".conllu", ".conll", ".iob", ".iob2", ".bio", ".bioes"):
         return "tagged"
     if suffixes and suffixes[-1] == ".csv":
         return "labelled"

@@ -1,8 +1,9 @@
-"""Strict JSON lines: one object a line; the two fields of a pair, flat or under Hugging Face's "translation"; lists."""
+"""Strict JSON lines, an object each: the fields of a pair, flat or under Hugging Face's "translation"; lists; spans."""
 
 import json
 from typing import Any, NoReturn
 
+from headwise.data.spans import Span
 from headwise.errors import DataError, unknown
 
 
@@ -58,6 +59,31 @@ def texts(record: dict[str, Any], key: str) -> list[str]:
             raise DataError(f"the field {key!r} must be an array of texts, but entry {number} is {kind_name(value)}")
         _refuse_nul(value, key)
     return values
+
+
+def spans(record: dict[str, Any], key: str) -> list[Span]:
+    """A field that is an array of spans, each `[start, end, label]` or an object with these keys.
+
+    Raises:
+        DataError: without its place.
+
+    >>> spans({"spans": [[0, 2, "PER"], {"start": 3, "end": 4, "label": "LOC"}]}, "spans")
+    [Span(label='PER', start=0, end=2), Span(label='LOC', start=3, end=4)]
+    """
+    values = any_field(record, key)
+    if not isinstance(values, list):
+        raise DataError(f"the field {key!r} must be an array of spans, got {kind_name(values)}")
+    return [_span(value, number, key) for number, value in enumerate(values, 1)]
+
+
+def _span(value: Any, number: int, key: str) -> Span:
+    parts = [value.get(name) for name in ("start", "end", "label")] if isinstance(value, dict) else value
+    if isinstance(parts, list) and len(parts) == 3:
+        start, end, label = parts
+        if type(start) is int and type(end) is int and isinstance(label, str) and label:
+            _refuse_nul(label, key)
+            return Span(label, start, end)
+    raise DataError(f"span {number} of the field {key!r} must be [start, end, label]: two whole numbers and a text")
 
 
 def _unique(items: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
@@ -24,6 +24,8 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?
 _LONGEST_NUMBER = 100
 
 Label = str | float
+# an error of a message, at its place in a file
+Fault = Callable[[str], BadLine]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,7 @@ def read_texts(path: str | os.PathLike[str], config: LabelledConfig, normalize: 
         return
     key = _keys(name, config)[0]
     for row in strict(scan_rows(name, config.table(), [key])):
-        yield _cleaned(name, row.line, _text(name, row, key), normalize)
+        yield text_cell(name, row, key, normalize)
 
 
 def _is_table(name: str, config: LabelledConfig) -> bool:
@@ -146,20 +148,21 @@ def _keys(name: str, config: LabelledConfig) -> tuple[Key, Key]:
 
 def _labelled(name: str, row: Row, keys: tuple[Key, Key], normalize: Normalize, numbers: bool) -> Labelled | BadLine:
     try:
-        text = _cleaned(name, row.line, _text(name, row, keys[0]), normalize)
+        text = text_cell(name, row, keys[0], normalize)
         if not text:
             raise BadLine(name, row.line, "empty text", "the text is empty; write one or remove the row")
-        read = _number if numbers else partial(_class, normalize=normalize)
+        read = number_of if numbers else partial(name_of, normalize=normalize)
         return Labelled(text, read(row.cells[keys[1]], partial(BadLine, name, row.line, "label")), row.line)
     except BadLine as fault:
         return fault
 
 
-def _text(name: str, row: Row, key: Key) -> str:
+def text_cell(name: str, row: Row, key: Key, normalize: Normalize) -> str:
+    """The cell of a row as cleaned text. Raises: BadLine for what is no text."""
     value = row.cells[key]
     if not isinstance(value, str):
         raise BadLine(name, row.line, "fields", f"the field '{key}' must be text, got {kind_name(value)}")
-    return value
+    return _cleaned(name, row.line, value, normalize)
 
 
 def _cleaned(name: str, line: int, text: str, normalize: Normalize) -> str:
@@ -171,23 +174,35 @@ def _cleaned(name: str, line: int, text: str, normalize: Normalize) -> str:
         raise BadLine(name, line, "characters", error.message) from None
 
 
-def _class(value: Any, fault: Any, normalize: Normalize) -> str:
+def name_of(value: Any, fault: Fault, *, normalize: Normalize = "nfc", what: str = "label") -> str:
+    """The cell of a table as the name of something: text that is not empty, a whole number, true or false.
+
+    Args:
+        fault: makes the error of a message.
+        what: what is named, for the messages.
+
+    Raises: BadLine, as `fault` makes it.
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
         return str(value)
     if not isinstance(value, str):
-        raise fault(f"the label must be text or a whole number, got {_shown(value)}")
+        raise fault(f"the {what} must be text or a whole number, got {_shown(value)}")
     try:
         label = clean(value, normalize)
     except DataError as error:
         raise fault(error.message) from None
     if not label:
-        raise fault("the label is empty; write one or remove the row")
+        raise fault(f"the {what} is empty; write one or remove the row")
     return label
 
 
-def _number(value: Any, fault: Any) -> float:
+def number_of(value: Any, fault: Fault, *, what: str = "label") -> float:
+    """The cell of a table as a finite number, written with digits and a point; arguments as in `name_of`.
+
+    Raises: BadLine, as `fault` makes it.
+    """
     if isinstance(value, str):
         text = value.strip()
         if not text:
@@ -196,7 +211,7 @@ def _number(value: Any, fault: Any) -> float:
             shown = text if len(text) <= 20 else f"{text[:20]}..."
             raise fault(f"{shown!r} is no number; write it with digits and a point, such as -0.5 or 1e-3")
     elif isinstance(value, bool) or not isinstance(value, int | float):
-        raise fault(f"the label must be a number, got {_shown(value)}")
+        raise fault(f"the {what} must be a number, got {_shown(value)}")
     try:
         number = float(value)
     except OverflowError:

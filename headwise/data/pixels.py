@@ -9,13 +9,17 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 from jaxtyping import UInt8
+from pydantic import Field, model_validator
 from torch.nn import functional as F
 
+from headwise.config import Config
+from headwise.data.bad_lines import BadRule
 from headwise.errors import ConfigError, DataError
 
 Fit = Literal["resize", "pad"]
 
 MAX_PIXELS = 1 << 26
+MAX_CHANNELS = 16
 
 _LUMA = np.array([0.299, 0.587, 0.114])
 _OWN = (b"\x89PNG", b"\xff\xd8")
@@ -31,6 +35,33 @@ _OTHERS = {
     b"PK\x03\x04": "a zip archive",
     b"\x1f\x8b": "gzip data",
 }
+
+
+class PicturesConfig(Config):
+    """What pictures are made into, and which of them are used for what."""
+
+    size: tuple[int, int] | None = Field(
+        None, description="height and width the model reads; if absent, those of train, which must then all be alike"
+    )
+    channels: int | None = Field(
+        None,
+        ge=1,
+        le=MAX_CHANNELS,
+        description="channels the model reads; if absent, those of train's first, without transparency",
+    )
+    fit: Fit = Field("resize", description="images of another size: resize stretches, pad keeps proportions")
+    bad_images: BadRule = Field("stop", description="an image that cannot be read: stop, or skip it")
+    limit: int | None = Field(None, ge=1, description="use only so many images of train, drawn by split_seed")
+    valid_fraction: float = Field(0.1, ge=0, lt=1, description="part of train's images held out to validate")
+    test_fraction: float = Field(0.1, ge=0, lt=1, description="part of train's images held out to test")
+    split_seed: int = Field(0, description="another seed gives another split")
+    max_pixels: int = Field(MAX_PIXELS, ge=1, description="larger pictures are refused before they are decoded")
+
+    @model_validator(mode="after")
+    def _sizes_are_sizes(self) -> "PicturesConfig":
+        if self.size is not None and not all(1 <= side <= 2**14 for side in self.size):
+            raise ValueError(f"size {list(self.size)} must be a height and a width from 1 to 16384")
+        return self
 
 
 class Shape(NamedTuple):
@@ -196,3 +227,15 @@ def _pillow() -> tuple[ModuleType, Any]:
     except ModuleNotFoundError:
         raise ConfigError("PNG and JPEG files need Pillow; install it with: pip install 'headwise[image]'") from None
     return pillow, ImageOps.exif_transpose
+
+
+def encode(pixels: UInt8[np.ndarray, "height width *channels"]) -> bytes:
+    """The bytes of a PNG file of grey, RGB or RGBA pixels. Raises: ConfigError: Pillow is not installed.
+
+    >>> decode(encode(np.full((2, 3), 7, np.uint8)), "grey").pixels[0, 0].tolist()
+    [7]
+    """
+    pillow, _ = _pillow()
+    buffer = io.BytesIO()
+    pillow.fromarray(pixels).save(buffer, "PNG")
+    return buffer.getvalue()

@@ -184,11 +184,15 @@ def _dtype(tokenizer: Tokenizer) -> np.dtype:
 
 
 def _encoded(lines: Iterable[str], tokenizer: Tokenizer) -> Iterator[np.ndarray]:
-    """The tokens of a text piece by piece; no token reaches over a line end, so the pieces are those of the whole."""
+    """The tokens of a text piece by piece; no token reaches over a line end, so the pieces are those of the whole.
+
+    Where spaces only separate words, line ends are no text; the end token then stands for each.
+    """
     dtype = _dtype(tokenizer)
+    end = [] if tokenizer.config.spaces == "kept" else [tokenizer.eos_id]
     yield np.array([begin_id(tokenizer)], dtype=dtype)
     for chunk in _chunks(lines):
-        yield np.concatenate([np.array(ids, dtype=dtype) for ids in tokenizer.encode_batch(chunk)])
+        yield np.concatenate([np.array([*ids, *end], dtype=dtype) for ids in tokenizer.encode_batch(chunk)])
 
 
 def _chunks(lines: Iterable[str]) -> Iterator[list[str]]:

@@ -14,7 +14,7 @@ from headwise.config import build
 from headwise.data.corpus import DataConfig, read_part, resolve
 from headwise.data.readers import Pair
 from headwise.data.splits import split_by, split_pairs
-from headwise.data.tagged import TaggedConfig, read_tagged
+from headwise.data.tagged import TaggedConfig, read_tagged, scheme_of
 from headwise.data.text import script_counts
 from headwise.errors import DataError
 
@@ -77,7 +77,7 @@ def suggest_for_pairs(data: Mapping[str, Any]) -> Suggestion:
     config = build(DataConfig, data, "data")
     pairs = read_part(config, "train", "nfc") or []
     found = suggest(pairs)
-    model = dict(found["model"])
+    model = {**found["model"], "norm_order": "pre"}
     layers = model.pop("num_layers")
     wide = model["d_model"] >= _WIDE
     parts = held_out(data, lambda valid, test: split_pairs(pairs, valid, test, config.split_seed))
@@ -85,7 +85,7 @@ def suggest_for_pairs(data: Mapping[str, Any]) -> Suggestion:
         "label_smoothing": 0.1,
         "data": {**parts, **data, **found["data"]},
         "tokenizer": found["tokenizer"],
-        "model": {"kind": "transformer", **model, "encoder_layers": layers, "decoder_layers": layers, "norm": "pre"},
+        "model": {"kind": "transformer", **model, "encoder_layers": layers, "decoder_layers": layers},
         "training": {
             "learning_rate": 7e-4 if wide else 2e-3,
             "warmup_steps": 4000 if wide else 400,
@@ -145,7 +145,7 @@ def _widths(d_model: int, d_ff: int, layers: int, learning_rate: float) -> dict[
 
 
 def suggest_for_tagged(data: Mapping[str, Any]) -> Suggestion:
-    """A recurrent tagger of words known by their spelling, for the sentences of these keys of `[data]`.
+    """A recurrent tagger of words known by their spelling, with a CRF if tags mark spans, for these keys of `[data]`.
 
     Raises: as `suggest_for_pairs`.
     """
@@ -156,11 +156,12 @@ def suggest_for_tagged(data: Mapping[str, Any]) -> Suggestion:
     )
     words = Counter(word for sentence in sentences for word in sentence.words)
     longest = max(len(sentence.words) for sentence in sentences)
-    room = 1000 * math.ceil((len(words) + 4) / 1000)
+    scheme = scheme_of(sentences, config)
     values = {
         "label_smoothing": 0.1,
+        **({} if scheme == "none" else {"output": {"kind": "crf"}}),
         "data": {**parts, **data, "max_len": max(256, longest)},
-        "tokenizer": {"kind": "bpe", "vocab_size": min(8000, room)},
+        "tokenizer": {"kind": "bpe", "vocab_size": min(8000, 1000 * math.ceil((len(words) + 4) / 1000))},
         "spelling": {"longest": 4, "vocab_size": 12_000, "min_frequency": 2 if len(words) > 2000 else 1},
         "pooling": {"kind": "mean", "place": "before"},
         "model": {"kind": "rnn", "cell": "gru", "d_model": 128, "hidden_dim": 128, "num_layers": 1, "dropout": 0.3},
@@ -171,7 +172,7 @@ def suggest_for_tagged(data: Mapping[str, Any]) -> Suggestion:
             "batch_tokens": max(1024, longest),
             "budget": "target",
             "max_epochs": 6 if words.total() > 100_000 else 20,
-            "monitor": "accuracy",
+            "monitor": "accuracy" if scheme == "none" else "span_f1",
         },
     }
     return Suggestion(values, f"Tagging, fitted to the {len(sentences):,} sentences")

@@ -1,27 +1,31 @@
-"""Sentences of words with a tag each: from CoNLL-U or JSON lines, plain or gzip, with errors by line; their options."""
+"""Sentences of words with a tag each: from CoNLL-U, columns or JSON lines, with errors by line; their options."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from pydantic import Field
 
 from headwise.config import Config, DataFile
-from headwise.data.bad_lines import BadLine, BadRule, strict
+from headwise.data.bad_lines import BadLine, BadRule, Fault, strict
+from headwise.data.columns import Columns, is_document
 from headwise.data.files import MAX_LINE_BYTES, require_file, scan_lines
-from headwise.data.jsonl import parse_object, texts
+from headwise.data.jsonl import parse_object, spans, texts
 from headwise.data.readers import is_jsonl
+from headwise.data.spans import Scheme, recognised, tags_of
 from headwise.data.text import Normalize, clean
 from headwise.errors import ConfigError, DataError, unknown
 
-TaggedFormat = Literal["auto", "conllu", "jsonl"]
+TaggedFormat = Literal["auto", "conllu", "columns", "jsonl"]
 Column = Literal["upos", "xpos", "feats", "deprel"]
 
 # CoNLL-U: https://universaldependencies.org/format.html
 _COLUMNS = 10
 _FORM = 1
+_ENDINGS = {".conllu": "conllu", ".txt": "text"} | dict.fromkeys((".iob", ".iob2", ".bio", ".bioes"), "columns")
 _Line = tuple[int, str | BadLine]
 _PLACES: dict[str, int] = {"upos": 3, "xpos": 4, "feats": 5, "deprel": 7}
 
@@ -43,13 +47,21 @@ class Tagged:
 class TaggedConfig(Config):
     """Which tagged sentences to read, and how."""
 
-    train: DataFile = Field(description="file of tagged sentences, CoNLL-U or JSON lines")
+    train: DataFile = Field(description="file of tagged sentences: CoNLL-U, columns or JSON lines")
     valid: DataFile | None = Field(None, description="validation file; without it a part of train is held out")
     test: DataFile | None = Field(None, description="test file; without it a part of train is held out")
-    format: TaggedFormat = Field("auto", description="auto (by name, else by content), conllu or jsonl")
+    format: TaggedFormat = Field("auto", description="auto (by name, else by content), conllu, columns or jsonl")
     column: Column = Field("upos", description="what the tags are in CoNLL-U: upos, xpos, feats or deprel")
+    word_column: int = Field(0, description="in a file of columns that of the word: from 0, or from the end as -1")
+    tag_column: int = Field(-1, description="in a file of columns that of the tag: from 0, or from the end as -1")
     words_key: str = Field("words", description="field of the words in JSON lines")
     tags_key: str = Field("tags", description="field of the tags in JSON lines")
+    spans_key: str | None = Field(
+        None, description="field of spans in JSON lines, [start, end, label] in words from 0, end left out; or of tags"
+    )
+    scheme: Literal["auto"] | Scheme = Field(
+        "auto", description="how tags mark spans: auto (as the training part does), none, iob1, iob2, iobes or bilou"
+    )
     bad_lines: BadRule = Field("stop", description="a line that cannot be read: stop, or skip its sentence")
     limit: int | None = Field(None, ge=1, description="use only the first sentences of train")
     valid_fraction: float = Field(0.05, ge=0, lt=1, description="part of train's sentences held out to validate")
@@ -62,7 +74,8 @@ class TaggedConfig(Config):
 def read_tagged(path: str | os.PathLike[str], config: TaggedConfig, normalize: Normalize = "nfc") -> list[Tagged]:
     """The sentences of a file to train on or to score: every word has a tag.
 
-    Words are cleaned (see `clean`). In CoNLL-U, comments, multiword tokens (`1-2`) and empty nodes (`1.1`) are skipped.
+    Words are cleaned (see `clean`). In CoNLL-U, comments, multiword tokens (`1-2`) and empty nodes (`1.1`) are skipped,
+    in columns the lines of `-DOCSTART-`.
 
     Args:
         config: format, column and keys; its paths are not read.
@@ -83,7 +96,7 @@ def scan_tagged(
     """As `read_tagged`, one after another, with the lines that are bad; a sentence with such a line is left out.
 
     Raises:
-        DataError: the file cannot be read any further, or is neither CoNLL-U nor JSON lines.
+        DataError: the file cannot be read any further, or its format is not known.
     """
     return _sentences(os.fspath(path), config, normalize, required=True)
 
@@ -99,25 +112,35 @@ def read_words(path: str | os.PathLike[str], config: TaggedConfig, normalize: No
     return strict(_sentences(os.fspath(path), config, normalize, required=False))
 
 
+def scheme_of(sentences: Iterable[Tagged], config: TaggedConfig) -> Scheme:
+    """How the tags of these sentences mark spans, as the configuration says or as `recognised` finds."""
+    return recognised(one.tags or () for one in sentences) if config.scheme == "auto" else config.scheme
+
+
 def _sentences(name: str, config: TaggedConfig, normalize: Normalize, required: bool) -> Iterator[Tagged | BadLine]:
     if config.format not in get_args(TaggedFormat):
         raise ConfigError(unknown("format", config.format, get_args(TaggedFormat)))
     kind = _kind(name, config) if config.format == "auto" else config.format
     if kind == "text" and required:
         raise DataError(
-            f"{name}: neither CoNLL-U nor JSON lines, so there are no tags in it; give a .conllu or .jsonl file, or set"
-            " format to conllu or jsonl to see what is wrong with this one"
+            f"{name}: neither CoNLL-U nor JSON lines, so there are no tags in it; give a .conllu, .conll or .jsonl"
+            " file, or set format to conllu, columns or jsonl to see what is wrong with this one"
         )
     # a new sentence for each block of lines, or for each line
-    blocks = _blocks(name, config.max_line_bytes) if kind == "conllu" else _single_lines(name, config, kind == "text")
-    reader = {"text": _of_text, "jsonl": _of_json, "conllu": _of_conllu}[kind]
+    if kind in ("conllu", "columns"):
+        blocks = _blocks(name, config.max_line_bytes, columns=kind == "columns")
+    else:
+        blocks = _single_lines(name, config, kind == "text")
+    table = Columns(config.word_column, config.tag_column, required=required)
+    readers: dict[str, Callable[..., Tagged]] = {"text": _of_text, "jsonl": _of_json, "conllu": _of_conllu}
+    reader = readers.get(kind, partial(_of_columns, table))
     for block in blocks:
         good = [(number, text) for number, text in block if not isinstance(text, BadLine)]
         faults = [text for _, text in block if isinstance(text, BadLine)]
         if not faults:
             try:
                 yield reader(good, config, normalize, required)
-            except _Fault as fault:
+            except Fault as fault:
                 faults.append(BadLine(name, *fault.args))
         yield from faults
 
@@ -126,17 +149,17 @@ def _kind(name: str, config: TaggedConfig) -> str:
     """The format, by the ending of the name, else by the first line that is not blank."""
     suffixes = [suffix.lower() for suffix in PurePath(name).suffixes if suffix.lower() != ".gz"]
     ending = suffixes[-1] if suffixes else ""
-    if ending in (".conllu", ".conll"):
-        return "conllu"
-    if ending == ".txt":
-        return "text"
+    if ending in _ENDINGS:
+        return _ENDINGS[ending]
     # the first line is read to see what the file is, and then again
     require_file(name)
     lines = (text for _, text in scan_lines(name, max_line_bytes=config.max_line_bytes) if isinstance(text, str))
     first = next((text for text in lines if text and not text.isspace()), "")
     if is_jsonl(name, first):
         return "jsonl"
-    return "conllu" if first.startswith("# ") or first.count("\t") == _COLUMNS - 1 else "text"
+    if first.startswith("# ") or first.count("\t") == _COLUMNS - 1:
+        return "conllu"
+    return "columns" if ending == ".conll" or is_document(first) else "text"
 
 
 def _single_lines(name: str, config: TaggedConfig, blank: bool) -> Iterator[list[_Line]]:
@@ -146,24 +169,20 @@ def _single_lines(name: str, config: TaggedConfig, blank: bool) -> Iterator[list
             yield [(number, text)]
 
 
-def _blocks(name: str, max_line_bytes: int) -> Iterator[list[_Line]]:
-    """The lines between blank ones, without comments."""
+def _blocks(name: str, max_line_bytes: int, *, columns: bool) -> Iterator[list[_Line]]:
+    """The lines between blank ones: of CoNLL-U without comments, of columns without the beginnings of documents."""
     block: list[_Line] = []
     for number, text in scan_lines(name, max_line_bytes=max_line_bytes):
         if isinstance(text, BadLine):
             block.append((number, text))
-        elif not text or text.isspace():
+        elif not text or text.isspace() or (columns and is_document(text)):
             if block:
                 yield block
             block = []
-        elif not text.startswith("#"):
+        elif columns or not text.startswith("#"):
             block.append((number, text))
     if block:
         yield block
-
-
-class _Fault(Exception):
-    """What makes a line bad: its number, the kind of fault, what it is."""
 
 
 def _of_text(lines: list[tuple[int, str]], config: TaggedConfig, normalize: Normalize, required: bool) -> Tagged:
@@ -171,7 +190,7 @@ def _of_text(lines: list[tuple[int, str]], config: TaggedConfig, normalize: Norm
     try:
         return Tagged(tuple(clean(text, normalize).split()), None, number)
     except DataError as error:
-        raise _Fault(number, "characters", error.message) from None
+        raise Fault(number, "characters", error.message) from None
 
 
 def _of_json(lines: list[tuple[int, str]], config: TaggedConfig, normalize: Normalize, required: bool) -> Tagged:
@@ -179,17 +198,32 @@ def _of_json(lines: list[tuple[int, str]], config: TaggedConfig, normalize: Norm
     try:
         record = parse_object(text)
         words = texts(record, config.words_key)
-        tags = texts(record, config.tags_key) if required or config.tags_key in record else None
+        tags = _tags_of_json(record, len(words), config, required)
     except DataError as error:
-        raise _Fault(number, "fields", error.message) from None
+        raise Fault(number, "fields", error.message) from None
     if not words:
-        raise _Fault(number, "empty sentence", "the sentence is empty; give it words or remove the line")
+        raise Fault(number, "empty sentence", "the sentence is empty; give it words or remove the line")
     if tags is not None and len(tags) != len(words):
-        raise _Fault(number, "tags", f"{len(words)} words but {len(tags)} tags; give every word one tag")
+        raise Fault(number, "tags", f"{len(words)} words but {len(tags)} tags; give every word one tag")
     if tags is not None and not all(tags):
-        raise _Fault(number, "tags", f"tag {tags.index('') + 1} is empty; give every word a tag")
+        raise Fault(number, "tags", f"tag {tags.index('') + 1} is empty; give every word a tag")
     cleaned = tuple(_cleaned(number, word, normalize) for word in words)
     return Tagged(cleaned, None if tags is None else tuple(tags), number)
+
+
+def _tags_of_json(record: dict[str, Any], count: int, config: TaggedConfig, required: bool) -> list[str] | None:
+    key = config.tags_key if config.spans_key is None else config.spans_key
+    if key not in record and not required:
+        return None
+    return texts(record, key) if config.spans_key is None else tags_of(spans(record, key), count)
+
+
+def _of_columns(
+    table: Columns, lines: list[tuple[int, str]], config: TaggedConfig, normalize: Normalize, required: bool
+) -> Tagged:
+    words, tags = zip(*(table.cells(number, text) for number, text in lines), strict=True)
+    cleaned = tuple(_cleaned(number, word, normalize) for (number, _), word in zip(lines, words, strict=True))
+    return Tagged(cleaned, None if None in tags else tags, lines[0][0])
 
 
 def _of_conllu(lines: list[tuple[int, str]], config: TaggedConfig, normalize: Normalize, required: bool) -> Tagged:
@@ -201,7 +235,7 @@ def _of_conllu(lines: list[tuple[int, str]], config: TaggedConfig, normalize: No
             words.append(_cleaned(number, cells[_FORM], normalize))
             tags.append(_tag(number, cells[_PLACES[config.column]], config.column, required))
     if not words:
-        raise _Fault(lines[0][0], "empty sentence", "the sentence is empty; give it words or remove it")
+        raise Fault(lines[0][0], "empty sentence", "the sentence is empty; give it words or remove it")
     return Tagged(tuple(words), tuple(tags) if all(tags) else None, lines[0][0])
 
 
@@ -211,17 +245,17 @@ def _cells(line: int, text: str, expected: int) -> list[str] | None:
     if len(cells) != _COLUMNS:
         count = text.count("\t") + 1
         hint = "; columns are separated by tabs, not by spaces" if count == 1 else ""
-        raise _Fault(line, "columns", f"{count} column{'s' if count > 1 else ''}, CoNLL-U has {_COLUMNS}{hint}")
+        raise Fault(line, "columns", f"{count} column{'s' if count > 1 else ''}, CoNLL-U has {_COLUMNS}{hint}")
     number = cells[0]
     if number.isdecimal():
         if int(number[:9]) != expected:
             what = f"word {number[:9]} where word {expected} is due; number the words of a sentence 1, 2, ... and"
-            raise _Fault(line, "numbering", f"{what} put a blank line after each sentence")
+            raise Fault(line, "numbering", f"{what} put a blank line after each sentence")
         return cells
     first, mark, second = number.partition("-") if "-" in number else number.partition(".")
     if not (mark and first.isdecimal() and second.isdecimal()):
         what = f"{number[:20]!r} is no word number; the first column is a number, 1-2 or 1.1"
-        raise _Fault(line, "numbering", what)
+        raise Fault(line, "numbering", what)
     return None
 
 
@@ -230,7 +264,7 @@ def _tag(line: int, tag: str, column: str, required: bool) -> str:
     missing = not tag or (tag == "_" and column != "feats")
     if missing and required:
         others = ", ".join(other for other in _PLACES if other != column)
-        raise _Fault(line, "tags", f"no {column}; fill the column, or set column to one of {others}")
+        raise Fault(line, "tags", f"no {column}; fill the column, or set column to one of {others}")
     return "" if missing else tag
 
 
@@ -238,7 +272,7 @@ def _cleaned(line: int, word: str, normalize: Normalize) -> str:
     try:
         found = clean(word, normalize)
     except DataError as error:
-        raise _Fault(line, "characters", error.message) from None
+        raise Fault(line, "characters", error.message) from None
     if not found:
-        raise _Fault(line, "empty word", "a word is empty; write the word or remove it")
+        raise Fault(line, "empty word", "a word is empty; write the word or remove it")
     return found

@@ -1,23 +1,33 @@
-"""A recipe fitted to labelled texts, for `headwise init`."""
+"""Recipes fitted to labelled texts, and to plain text for word vectors, for `headwise init`."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from headwise.config import build
 from headwise.data.corpus import resolve
 from headwise.data.labelled import LabelledConfig, read_labelled
+from headwise.data.report import embedding_size
 from headwise.data.splits import split_by
-from headwise.data.suggestions import Size, Suggestion, held_out
+from headwise.data.suggestions import Size, Suggestion, held_out, suggest_for_text
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
+
+if TYPE_CHECKING:
+    from headwise.data.plain import Portion
 
 # of texts, the share that are read whole
 _WHOLE = 0.99
 _SHORTEST, _LONGEST = 32, 512
 # texts that are cut into tokens to see how many they have
 _SAMPLE = 5_000
+# lines of a plain text whose words are counted
+_LINES = 1_000_000
+# characters of a text below which every word counts and many passes are made, and from which fewer repetitions are kept
+_SMALL_TEXT, _LARGE_TEXT = 500_000, 500_000_000
 # texts from which a wider model learns more
 _MANY = 50_000
 
@@ -77,3 +87,48 @@ def _longest(texts: Sequence[str], config: TokenizerConfig) -> int:
 def _passes(examples: int) -> int:
     """Passes after which a model of this size knows the training texts by heart."""
     return 20 if examples < 1_000 else 8 if examples < 4_000 else 4
+
+
+def suggest_for_vectors(data: Mapping[str, Any]) -> Suggestion:
+    """Skip-gram for the plain text of these keys of `[data]`; vectors as wide as the number of words asks for.
+
+    Raises: as `suggest_for_labelled`.
+    """
+    # the only kind of data whose reader loads torch
+    from headwise.data.plain import TextConfig, portions
+
+    def cut(*parts: float) -> "dict[str, Portion]":
+        return portions(config.model_copy(update={"valid_fraction": parts[0], "test_fraction": parts[1]}))
+
+    config = build(TextConfig, {key: value for key, value in data.items() if key in TextConfig.model_fields}, "data")
+    parts = held_out(data, cut)
+    train = cut(parts.get("valid_fraction", 0.0), parts.get("test_fraction", 0.0))["train"]
+    rare = 1 if train.chars < _SMALL_TEXT else 5
+    tokenizer = {"kind": "word", "vocab_size": 100_000, "min_frequency": rare, "lowercase": True}
+    words = Counter(word.lower() for line in islice(train.lines(), _LINES) for word in line.split())
+    size = sum(count >= rare for count in words.values())
+    values = {
+        "data": {**parts, **data},
+        "tokenizer": tokenizer,
+        "model": {"kind": "skip-gram", "embed_dim": max(32, 4 * math.ceil(embedding_size(size) / 4))},
+        "context": {"window": 5, "negatives": 5, "subsample": 1e-3 if train.chars < _LARGE_TEXT else 1e-5},
+        "training": {
+            "learning_rate": 3e-3,
+            "schedule": "budget",
+            "warmup_share": 0.05,
+            "batch_tokens": 512 if train.chars < _SMALL_TEXT else 4096,
+            "max_epochs": 20 if train.chars < _SMALL_TEXT else 5,
+            "monitor": "loss",
+        },
+    }
+    about = f"Word vectors, fitted to a text of {train.chars:,} characters"
+    return Suggestion(values, about)
+
+
+def suggest_for_masked(data: Mapping[str, Any]) -> Suggestion:
+    """An encoder of attention for the text of these keys of `[data]`; raises as `suggest_for_text`."""
+    values = dict(suggest_for_text(data).values)
+    model = {name: value for name, value in values["model"].items() if name != "num_layers"}
+    values["model"] = {"kind": "attention", **model, "encoder_layers": 4}
+    values["training"] = {**values["training"], "learning_rate": 1e-3, "max_epochs": 20, "monitor": "loss"}
+    return Suggestion(values, "A masked language model of plain text")

@@ -1,7 +1,7 @@
 """Pretrained word vectors in the text format of GloVe and word2vec, for the words of a tokenizer."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,6 +90,15 @@ def load_vectors(
     matrix = _matrix(found, tokenizer.vocab_size, generator)
     matrix[tokenizer.pad_id] = 0
     return matrix, _coverage(tokenizer, found, len(found) - len(exact), matrix.shape[1], counts)
+
+
+def vector_line(word: str, numbers: Sequence[float]) -> str:
+    """A word and its numbers as a line of such a file, without its end; single precision is read back as it was.
+
+    >>> vector_line("the", [0.5, -0.1])
+    'the 0.5 -0.1'
+    """
+    return " ".join([word, *(str(np.float32(number)) for number in numbers)])
 
 
 def _wanted(tokenizer: Tokenizer) -> tuple[dict[str, list[int]], dict[str, list[int]]]:

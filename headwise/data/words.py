@@ -1,7 +1,7 @@
 """Words as tokens: pieces and spelling, which tokens belong to which word of a sentence, batches of sentences."""
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -90,19 +90,20 @@ def spelling_of(word: str, longest: int) -> str:
 class WordRows:
     """Sentences as tokens, and how many of these each word has, at least one.
 
-    `tags` are numbers, one for each word; `NO_TAG` where it is not known.
+    `tags` are numbers, one for each word; `NO_TAG` where it is not known. `unseen` is 1 for a word that training lacks.
     """
 
     tokens: Ragged
     pieces: Ragged
     tags: Ragged
+    unseen: Ragged
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     def take(self, rows: np.ndarray) -> "WordRows":
         """These sentences, in this order."""
-        return WordRows(self.tokens.take(rows), self.pieces.take(rows), self.tags.take(rows))
+        return WordRows(*(part.take(rows) for part in (self.tokens, self.pieces, self.tags, self.unseen)))
 
     def lengths(self) -> np.ndarray:
         """(sentences, 2): the tokens and the words of each, as `token_batches` wants them."""
@@ -111,13 +112,19 @@ class WordRows:
 
 @dataclass(frozen=True, slots=True)
 class WordBatch:
-    """Padded sentences: their tokens, how many of them each word has (0: no word), and the tags of the words."""
+    """Padded sentences: their tokens, how many of them each word has (0: no word), tags, which words training lacks."""
 
     tokens: Int[Tensor, "batch length"]
     pieces: Int[Tensor, "batch words"]
     tags: Int[Tensor, "batch words"]
+    unseen: Int[Tensor, "batch words"]
     indices: list[int]
     num_tags: int
+
+    @property
+    def lens(self) -> Int[Tensor, "batch"]:
+        """The words of each sentence."""
+        return (self.pieces > 0).sum(1)
 
     @property
     def num_tokens(self) -> int:
@@ -126,17 +133,21 @@ class WordBatch:
 
     def to(self, device: torch.device | str) -> "WordBatch":
         """The same batch on another device."""
-        names = ("tokens", "pieces", "tags")
+        names = ("tokens", "pieces", "tags", "unseen")
         return replace(self, **{name: getattr(self, name).to(device, non_blocking=True) for name in names})
 
 
 def encode_words(
-    sentences: Sequence[Sequence[str]], tokenizer: WordTokenizer, tags: Sequence[Sequence[int]] | None = None
+    sentences: Sequence[Sequence[str]],
+    tokenizer: WordTokenizer,
+    tags: Sequence[Sequence[int]] | None = None,
+    seen: Container[str] | None = None,
 ) -> WordRows:
     """Cuts every word alone, each different one once.
 
     Args:
         tags: numbers, one for each word; None: not known.
+        seen: the words of training; None: all.
 
     Raises:
         ShapeError: a sentence with another number of tags than words.
@@ -147,10 +158,10 @@ def encode_words(
     ([4, 5, 4], [2, 1], [3, 1])
     """
     number: dict[str, int] = {}
-    flat = [number.setdefault(word, len(number)) for sentence in sentences for word in sentence]
+    flat = np.array([number.setdefault(word, len(number)) for sentence in sentences for word in sentence], dtype=int)
     table = Ragged.of(tokenizer.encode(number))
     lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
-    words = table.take(np.asarray(flat, dtype=np.int64))
+    words = table.take(flat)
     pieces = Ragged(words.lengths, lengths)
     # tokens before each word, and behind the last one
     before = np.concatenate([[0], np.cumsum(words.lengths)])
@@ -162,7 +173,8 @@ def encode_words(
         known = Ragged(values, np.fromiter(map(len, tags), dtype=np.int64, count=len(tags)))
         if not np.array_equal(known.lengths, lengths):
             raise ShapeError("every word needs one tag: words and tags of a sentence differ in number")
-    return WordRows(tokens, pieces, known)
+    lacking = [seen is not None and tokenizer.clean(word) not in seen for word in number]
+    return WordRows(tokens, pieces, known, Ragged(np.asarray(lacking, dtype=np.int64)[flat], lengths))
 
 
 def collate_words(rows: WordRows, indices: Sequence[int]) -> WordBatch:
@@ -178,6 +190,7 @@ def collate_words(rows: WordRows, indices: Sequence[int]) -> WordBatch:
         tokens=padded(chosen.tokens, Tokenizer.pad_id),
         pieces=padded(chosen.pieces, 0),
         tags=padded(chosen.tags, NO_TAG),
+        unseen=padded(chosen.unseen, 0),
         indices=list(indices),
         num_tags=int((chosen.tags.values != NO_TAG).sum()),
     )

@@ -131,7 +131,7 @@ def focus(weights: Float[Array, "queries keys"]) -> float:
 
 
 def table(weights: Float[Array, "queries keys"], queries: Sequence[str], keys: Sequence[str], *, top: int = 3) -> str:
-    r"""The strongest keys of each query as lines for a terminal, with a bar for each weight.
+    r"""The strongest keys of each query as lines for a terminal, with a bar for each weight; those below zero by size.
 
     Control characters are written as escapes, and wide characters counted as two columns.
 
@@ -147,7 +147,7 @@ def table(weights: Float[Array, "queries keys"], queries: Sequence[str], keys: S
     name_width = max(map(columns, names), default=0)
     lines = []
     for query, row in zip(left, values, strict=True):
-        best = np.argsort(-row, kind="stable")[:top]
+        best = np.argsort(-np.abs(row), kind="stable")[:top]
         cells = [f"{padded(names[key], name_width)} {row[key]:.2f} {padded(bar(row[key]), BAR)}" for key in best]
         lines.append(f"{padded(query, left_width)}  {'  '.join(cells)}".rstrip())
     return "\n".join(lines)

@@ -31,7 +31,7 @@ def positions(matrix: Float[Array, "positions width"], *, title: str = "") -> Pi
     limit = float(np.abs(values).max(initial=0.0)) or 1.0
     ramp = colormap("diverging")
     image = axes.imshow(values, cmap=ramp, vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
-    _named(axes, "Column (encoding dimension)", "Row (position)", title)
+    named(axes, "Column (encoding dimension)", "Row (position)", title)
     figure.colorbar(image, ax=axes, label="value", aspect=30)
     return figure
 
@@ -55,9 +55,9 @@ def position_curves(
     axes = figure.subplots()
     for number, column in enumerate(columns):
         style = LINE_STYLES[number % len(LINE_STYLES)]
-        axes.plot(values[:, column], style, color=_colour(number), label=f"Col {column}", linewidth=1.4)
+        axes.plot(values[:, column], style, color=colour(number), label=f"Col {column}", linewidth=1.4)
     axes.set_xlim(0, max(len(values) - 1, 1))
-    _named(axes, "Row (position)", "value", title)
+    named(axes, "Row (position)", "value", title)
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=TEXT_SIZE - 1)
     return figure
 
@@ -82,22 +82,24 @@ def training_curve(rows: Iterable[Mapping[str, object]], *, title: str = "") -> 
         for number, name in enumerate(names):
             steps, values = zip(*series[name], strict=True)
             marker = "o" if len(steps) < 40 else ""
-            axes.plot(steps, values, marker=marker, markersize=3, color=_colour(number), label=name, linewidth=1.2)
-        _named(axes, "", "loss" if len(names) > 1 else names[0], "")
+            axes.plot(steps, values, marker=marker, markersize=3, color=colour(number), label=name, linewidth=1.2)
+        named(axes, "", "loss" if len(names) > 1 else names[0], "")
         if len(names) > 1:
             axes.legend(frameon=False, fontsize=TEXT_SIZE - 1)
-    _named(grid[-1], "step", grid[-1].get_ylabel(), "")
-    _named(grid[0], grid[0].get_xlabel(), grid[0].get_ylabel(), title)
+    named(grid[-1], "step", grid[-1].get_ylabel(), "")
+    named(grid[0], grid[0].get_xlabel(), grid[0].get_ylabel(), title)
     return figure
 
 
-def _colour(number: int) -> str:
+def colour(number: int) -> str:
+    """The colour of a line, easily told from those before it; after eight they repeat."""
     # blue, vermilion, green, purple first: the lighter ones are hard to see as lines
     order = (4, 5, 2, 6, 0, 1, 7, 3)
     return HEAD_COLOURS[order[number % len(order)]]
 
 
-def _named(axes: Axes, across: str, down: str, title: str) -> None:
+def named(axes: Axes, across: str, down: str, title: str) -> None:
+    """Puts the names of the axes and a title, in the type sizes of all curves."""
     axes.set_xlabel(across, fontsize=TEXT_SIZE)
     axes.set_ylabel(down, fontsize=TEXT_SIZE)
     axes.set_title(title, fontsize=TEXT_SIZE + 1, parse_math=False)

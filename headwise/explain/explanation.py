@@ -4,16 +4,18 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
 
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain.alignment import focus, table
-from headwise.explain.values import FORMATS, Drawing
+from headwise.explain.values import Drawing, require_formats
 
 Heads = int | Sequence[int] | None
+
+_EXACT = 1e-2  # sums further from one are of weights that no softmax made
 
 
 @dataclass(frozen=True)
@@ -22,15 +24,21 @@ class Layer:
 
     Args:
         queries, keys: a label for each row and each column.
-        kind: "cross" if the keys are of another sequence, "pooled" if the only row is an answer for all of them.
+        kind: "cross" if the keys are of another sequence, "pooled" if the only row is an answer for all of them; "tags"
+            if the keys are tags and the weights their probabilities, which is no attention.
         causal: no query sees a later key.
     """
 
     weights: Float[np.ndarray, "heads queries keys"]
     queries: list[str]
     keys: list[str]
-    kind: Literal["self", "cross", "pooled"]
+    kind: Literal["self", "cross", "pooled", "tags"]
     causal: bool = False
+
+    @property
+    def heading(self) -> str:
+        """What a table of it lists."""
+        return "the likeliest tags of each word" if self.kind == "tags" else "what each token looks at"
 
     def mean(self, heads: Heads = None) -> Float[np.ndarray, "queries keys"]:
         """The mean of these heads, or of all. Raises: ConfigError for a head that is not there."""
@@ -49,6 +57,29 @@ class Layer:
         return chosen
 
 
+@runtime_checkable
+class Explained(Protocol):
+    """What `Predictor.explain` returns: pictures in a folder, and lines of text."""
+
+    @property
+    def source(self) -> str: ...
+
+    @property
+    def output(self) -> str: ...
+
+    def lines(self, layer: str | int | None = None, heads: Heads = None, *, top: int = 3) -> list[str]: ...
+
+    def write(
+        self,
+        folder: str | os.PathLike[str],
+        formats: Sequence[str] = ("png",),
+        layer: str | int | None = None,
+        heads: Heads = None,
+        *,
+        every: bool = False,
+    ) -> list[Path]: ...
+
+
 @dataclass(frozen=True)
 class Explanation:
     """The attention of every layer while a model read `source` and wrote `output`.
@@ -56,12 +87,14 @@ class Explanation:
     Args:
         layers: by their names in the model, from the first to the last.
         draw: makes the picture of a layer, or of all if None, in place of a map; it gets what `page` gets.
+        note: lines to read beside the pictures, such as a table of what else decided.
     """
 
     source: str
     output: str
     layers: dict[str, Layer]
     draw: Callable[["Explanation", str | int | None, Heads], Drawing] | None = None
+    note: str = ""
 
     @property
     def row_error(self) -> float:
@@ -69,8 +102,12 @@ class Explanation:
         return max(float(np.abs(layer.weights.sum(axis=-1) - 1.0).max()) for layer in self.layers.values())
 
     def shown(self) -> list[str]:
-        """Names of the layers that a picture is of: those from output to input where there are any, else all."""
-        return [name for name, layer in self.layers.items() if layer.kind != "self"] or list(self.layers)
+        """Names of the layers that a picture is of: those from output to input where there are any, else all.
+
+        Probabilities of tags are among them where nothing else is.
+        """
+        attended = [name for name, layer in self.layers.items() if layer.kind != "tags"] or list(self.layers)
+        return [name for name in attended if self.layers[name].kind != "self"] or attended
 
     def most_focused(self) -> str:
         """The layer whose mean over heads says most about which key belongs to which query.
@@ -113,6 +150,8 @@ class Explanation:
         """The name of the layer, and which of its heads are meant."""
         name = self.layer_name(layer)
         chosen, count = self.layers[name].numbers(heads), len(self.layers[name].weights)
+        if self.layers[name].kind == "tags":
+            return name
         if len(chosen) == 1:
             return f"{name}, {'its only head' if count == 1 else f'head {chosen[0]}'}"
         among = "" if heads is None else ": " + ", ".join(map(str, chosen))
@@ -122,6 +161,16 @@ class Explanation:
         """The strongest keys of each query, for a terminal."""
         one = self.layers[self.layer_name(layer)]
         return table(one.mean(heads), one.queries, one.keys, top=top)
+
+    def lines(self, layer: str | int | None = None, heads: Heads = None, *, top: int = 3) -> list[str]:
+        """The table of a layer, what there is to note, and how far rows are from summing to one."""
+        heading = f"{self.caption(layer, heads)}: {self.layers[self.layer_name(layer)].heading}"
+        noted = ["", self.note] if self.note else []
+        table = self.table(layer, heads, top=top)
+        sums = f"rows sum to one within {self.row_error:.0e}"
+        if self.row_error > _EXACT:
+            sums = f"rows need not sum to one here: they differ from it by up to {self.row_error:.2g}"
+        return [heading, table, *noted, "", sums]
 
     def page(self, layer: str | int | None = None, heads: Heads = None) -> Drawing:
         """One picture: a layer as a large map, and below it every head of every layer of its kind as a small one."""
@@ -159,7 +208,9 @@ class Explanation:
         return save(self.page(layer, heads), path)
 
     def figures(self) -> dict[str, Drawing]:
-        """The heads of every layer, each layer a figure of its own, by file name."""
+        """Every layer as a figure of its own, by file name: its heads, or what `draw` makes of it."""
+        if self.draw is not None:
+            return {name.replace(".", "-"): self.draw(self, name, None) for name in self.layers}
         from headwise.explain import figures
 
         drawn: dict[str, Drawing] = {}
@@ -183,16 +234,14 @@ class Explanation:
 
         Args:
             layer, heads: as in `save`.
-            every: the heads of every layer too, each layer in a file of its own.
+            every: every layer too, in a file of its own.
 
         Raises:
             ConfigError: for a format that cannot be drawn.
         """
         from headwise.explain.canvas import save
 
-        for kind in formats:
-            if kind not in FORMATS:
-                raise ConfigError(unknown("format", kind, FORMATS))
+        require_formats(formats)
         drawn = {"attention": self.page(layer, heads)} | (self.figures() if every else {})
         return [save(figure, Path(folder) / f"{name}.{kind}") for name, figure in drawn.items() for kind in formats]
 

@@ -1,5 +1,6 @@
-"""One page about an image: the image, attention as a map over it, and below them all heads of all layers, small."""
+"""Pages about an image: attention as a map over it with all heads of all layers below, or a map for each word."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,6 +16,10 @@ SIDE = 2.6  # inches of the longer side of a large picture
 SMALL = 0.9  # inches of a small map's side
 WIDEST = 9.0  # inches of a row of small maps
 GAP = 0.3  # inches between pictures
+WORD = 1.3  # inches of the longer side of the map of a word
+LEAD = 0.4  # inches above it
+ACROSS = 8  # maps of words in a row at most
+TITLE = 4.0  # inches of a title at least
 
 # clear where there is no attention
 _GLOW = LinearSegmentedColormap.from_list("glow", [(0.835, 0.369, 0.0, 0.0), (0.835, 0.369, 0.0, 0.85)])
@@ -67,6 +72,50 @@ def image_page(
     maps.colour_bar(alone, image, "sqrt", large)
     figure.suptitle(maps.title_of(title).texts[0], fontsize=maps.TITLE_SIZE, y=1 - 0.12 / size[1], va="top")
     _heads(_placed(figure, (left, 0.1, *lower)), layers, small, chosen)
+    return figure
+
+
+def word_page(
+    pixels: UInt8[np.ndarray, "height width channels"],
+    weights: Float[np.ndarray, "words rows columns"],
+    words: Sequence[str],
+    *,
+    title: str = "",
+) -> Picture:
+    """The image, and after it, for each word, what it looks at: a map over the image, of one scale for all words.
+
+    Args:
+        pixels: as for `image_page`.
+        weights: how much each word attends to each place of a grid that lies over the image.
+        words: in their order.
+
+    Raises:
+        ShapeError: if there is no map, or a word for each is missing.
+
+    >>> drawn = word_page(np.zeros((4, 4, 1), np.uint8), np.ones((3, 2, 2)), ["a", "red", "dog"])
+    >>> [axes.get_title() for axes in drawn.axes[:4]]
+    ['image', 'a', 'red', 'dog']
+    """
+    if not weights.size or len(words) != len(weights):
+        raise ShapeError(f"{len(words)} words do not go with weights of shape {weights.shape}; give each word a map")
+    height, width = pixels.shape[:2]
+    across = math.ceil((len(words) + 1) / math.ceil((len(words) + 1) / ACROSS))
+    rows = math.ceil((len(words) + 1) / across)
+    side = WORD * width / max(height, width), WORD * height / max(height, width)
+    lead = side[1] + LEAD
+    size = max(across * (side[0] + GAP) + 2 * GAP, TITLE), rows * lead + 0.75
+    figure = picture(*size, free=True)
+    norm = maps.norm("linear", maps.largest(weights, None))
+    named = maps.labels(["image", *words])
+    for number, name in enumerate(named.texts):
+        row, column = divmod(number, across)
+        axes = _placed(figure, (GAP + column * (side[0] + GAP), GAP + (rows - 1 - row) * lead, *side))
+        _show(axes, pixels, name, strength=1.0 if not number else 0.55)
+        axes.title.set_fontfamily(named.fonts)
+        if number:
+            extent = (-0.5, width - 0.5, height - 0.5, -0.5)
+            axes.imshow(weights[number - 1], cmap=_GLOW, norm=norm, extent=extent, interpolation="nearest")
+    figure.suptitle(maps.title_of(title).texts[0], fontsize=maps.TITLE_SIZE, y=1 - 0.12 / size[1], va="top")
     return figure
 
 

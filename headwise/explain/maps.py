@@ -161,18 +161,20 @@ def outline(axes: Axes, cells: Sequence[tuple[int, int]]) -> None:
     axes.add_collection(PolyCollection(frames, facecolors="none", edgecolors=OUTLINE, linewidths=1.2))
 
 
-def colour_bar(axes: Axes, image: AxesImage, scale: Scale, size: tuple[float, float]) -> None:
+def colour_bar(
+    axes: Axes, image: AxesImage, scale: Scale, size: tuple[float, float], what: str = "attention weight"
+) -> None:
     """A colour bar beside a matrix of this width and height in inches: as tall, within 1.3 and 4 inches."""
     width, height = size
     tall = min(max(height, 1.3), 4.0) / height
     place = axes.inset_axes((1 + 0.12 / width, 1 - tall, 0.12 / width, tall))
-    _finish_bar(axes.figure.colorbar(image, cax=place), scale)
+    _finish_bar(axes.figure.colorbar(image, cax=place), scale, what)
 
 
 def shared_colour_bar(figure: Figure, image: AxesImage, scale: Scale) -> None:
     """One colour bar for all maps of a figure."""
     bar = figure.colorbar(image, ax=figure.axes, aspect=30, shrink=0.8, pad=0.02)
-    _finish_bar(bar, scale)
+    _finish_bar(bar, scale, "attention weight")
 
 
 def name_axes(axes: Axes, rows: str, keys: str, title: str) -> None:
@@ -209,8 +211,8 @@ def caption(axes: Axes, weights: np.ndarray, keep: np.ndarray | None) -> None:
         below.set_fontsize(LABEL_SIZE - 1)
 
 
-def _finish_bar(bar: Colorbar, scale: Scale) -> None:
-    bar.set_label("attention weight" + _SCALES[scale], fontsize=LABEL_SIZE)
+def _finish_bar(bar: Colorbar, scale: Scale, what: str) -> None:
+    bar.set_label(what + _SCALES[scale], fontsize=LABEL_SIZE)
     bar.ax.tick_params(labelsize=LABEL_SIZE - 1, length=2)
     bar.outline.set_linewidth(0.4)
 

@@ -10,11 +10,11 @@ from matplotlib.axes import Axes
 from headwise.explain import maps
 from headwise.explain.canvas import Picture, picture
 from headwise.explain.figures import cell_inches, is_numbered, pooled, strongest
-from headwise.explain.values import ANSWER, KEY, QUERY, SOURCE, TARGET, TOKEN, Array, array
+from headwise.explain.values import ANSWER, KEY, QUERY, SOURCE, TAG, TARGET, TOKEN, WORD, Array, array
 
 SMALL = 1.1  # inches of a small map's side
 WIDEST = 9.0  # inches of a row of small maps
-SIDES = {"self": (QUERY, KEY), "cross": (TARGET, SOURCE), "pooled": (ANSWER, TOKEN)}
+SIDES = {"self": (QUERY, KEY), "cross": (TARGET, SOURCE), "pooled": (ANSWER, TOKEN), "tags": (WORD, TAG)}
 GAP = 0.45  # inches between the map and what stands below it
 
 
@@ -26,7 +26,7 @@ def page(
     *,
     chosen: Sequence[tuple[int, int]] = (),
     title: str = "",
-    kind: Literal["self", "cross", "pooled"] = "self",
+    kind: Literal["self", "cross", "pooled", "tags"] = "self",
     keep: Bool[Array, "queries keys"] | None = None,
 ) -> Picture:
     """A map of weights with tokens as labels, and a grid of small maps: a row for each layer, a column for each head.
@@ -38,7 +38,7 @@ def page(
         layers: what the small maps show; one array for each layer.
         chosen: (layer, head) of the small maps that the large one is the mean of; they are framed.
         kind: "cross" if rows are of what was written and columns of what was read, "pooled" if the only row is an
-            answer; then the strongest token of each row is framed.
+            answer, "tags" if columns are tags of the rows; then the strongest of each row is framed.
         keep: True where the mask allows a weight; other cells are hatched.
 
     Raises:
@@ -72,7 +72,7 @@ def page(
         maps.number_cells(axes, values, norm, kept)
     maps.outline(axes, strongest(values) if kind != "self" else [])
     maps.name_axes(axes, *SIDES[kind], title)
-    maps.colour_bar(axes, image, "sqrt", upper)
+    maps.colour_bar(axes, image, "sqrt", upper, "probability" if kind == "tags" else "attention weight")
     maps.caption(axes, values, kept)
     if below:
         _heads(_placed(figure, left, bottom, lower), [array(layer) for layer in layers], side, chosen)

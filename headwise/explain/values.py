@@ -1,9 +1,12 @@
 """Numbers to draw or to read from, wherever they come from; nothing here needs matplotlib."""
 
+from collections.abc import Iterable
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from torch import Tensor
+
+from headwise.errors import ConfigError, unknown
 
 Array = np.ndarray | Tensor
 
@@ -15,6 +18,8 @@ TARGET = "target token (attends from)"
 SOURCE = "source token (attends to)"
 ANSWER = "answer"
 TOKEN = "token (attends to)"
+WORD = "word and its tag"
+TAG = "tag"
 
 
 @runtime_checkable
@@ -22,6 +27,13 @@ class Drawing(Protocol):
     """A matplotlib figure."""
 
     def savefig(self, fname: Any, **options: Any) -> None: ...
+
+
+def require_formats(formats: Iterable[str]) -> None:
+    """Raises: ConfigError for a format that cannot be drawn."""
+    for kind in formats:
+        if kind not in FORMATS:
+            raise ConfigError(unknown("format", kind, FORMATS))
 
 
 def array(values: Array) -> np.ndarray:

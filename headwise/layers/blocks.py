@@ -1,13 +1,14 @@
 """Encoder and decoder blocks: sublayers with a residual, a dropout and a norm before or after."""
 
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from headwise.attention.dropout import dropout_add
+from headwise.attention.dropout import drop, dropout_add
 from headwise.attention.masks import Mask
 from headwise.caches import AttentionStep
 from headwise.layers.attention import MultiHeadAttention
 from headwise.layers.feed_forward import FeedForward
+from headwise.layers.norms import normed
 
 
 class Residual(nn.Module):
@@ -17,12 +18,13 @@ class Residual(nn.Module):
         before: norm of the sublayer's input, or Identity.
         after: norm of the sum, or Identity.
         dropout: on the sublayer's output.
+        skip: whether x is added; without, what comes out is what the sublayer says.
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 5.4 (post); Xiong et al. 2020, arXiv:2002.04745 (pre).
     """
 
-    def __init__(self, before: nn.Module, after: nn.Module, dropout: float):
+    def __init__(self, before: nn.Module, after: nn.Module, dropout: float, *, skip: bool = True):
         super().__init__()
-        self.before, self.after, self.dropout = before, after, dropout
+        self.before, self.after, self.dropout, self.skip = before, after, dropout, skip
 
     @classmethod
     def pre_norm(cls, d_model: int, dropout: float) -> "Residual":
@@ -34,53 +36,72 @@ class Residual(nn.Module):
         """norm(x + dropout(sublayer(x)))."""
         return cls(nn.Identity(), nn.LayerNorm(d_model), dropout)
 
-    def forward(
-        self, x: Float[Tensor, "batch length d_model"], branch: Float[Tensor, "batch length d_model"]
+    def entering(
+        self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"] | None = None
     ) -> Float[Tensor, "batch length d_model"]:
-        """Joins a sublayer's output to its input."""
-        joined: Tensor = self.after(dropout_add(x, branch, self.dropout if self.training else 0.0))
-        return joined
+        """What the sublayer reads; `valid_lens`: the real tokens of each row, None where all are."""
+        return normed(self.before, x, valid_lens)
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch length d_model"],
+        branch: Float[Tensor, "batch length d_model"],
+        valid_lens: Int[Tensor, "batch"] | None = None,
+    ) -> Float[Tensor, "batch length d_model"]:
+        """Joins a sublayer's output to its input; `valid_lens`: the real tokens of each row, None where all are."""
+        dropout = self.dropout if self.training else 0.0
+        joined = dropout_add(x, branch, dropout) if self.skip else drop(branch.to(x.dtype), dropout)
+        return normed(self.after, joined, valid_lens)
 
     def extra_repr(self) -> str:
-        return f"dropout={self.dropout}"
+        return f"dropout={self.dropout}" if self.skip else f"dropout={self.dropout}, skip=False"
 
 
 class EncoderBlock(nn.Module):
-    """Self-attention and feed-forward, each inside a residual."""
+    """Self-attention and feed-forward, each inside a residual; feed-forward and its residual may be left out (None)."""
 
     def __init__(
         self,
         self_attention: MultiHeadAttention,
-        feed_forward: FeedForward,
+        feed_forward: FeedForward | None,
         attention_residual: Residual,
-        feed_forward_residual: Residual,
+        feed_forward_residual: Residual | None,
     ):
         super().__init__()
         self.self_attention, self.attention_residual = self_attention, attention_residual
         self.feed_forward, self.feed_forward_residual = feed_forward, feed_forward_residual
 
     def forward(
-        self, x: Float[Tensor, "batch length d_model"], mask: Mask | None, cache: AttentionStep | None = None
+        self,
+        x: Float[Tensor, "batch length d_model"],
+        mask: Mask | None,
+        cache: AttentionStep | None = None,
+        valid_lens: Int[Tensor, "batch"] | None = None,
     ) -> Float[Tensor, "batch length d_model"]:
-        """With a cache, x follows the tokens that the cache holds."""
-        x = self.attention_residual(x, self.self_attention(self.attention_residual.before(x), mask=mask, cache=cache))
-        return self.feed_forward_residual(x, self.feed_forward(self.feed_forward_residual.before(x)))
+        """With a cache, x follows the tokens that the cache holds; a batch norm reads `valid_lens` (None: all)."""
+        entering = self.attention_residual.entering(x, valid_lens)
+        x = self.attention_residual(x, self.self_attention(entering, mask=mask, cache=cache), valid_lens)
+        if self.feed_forward is None or self.feed_forward_residual is None:
+            return x
+        entering = self.feed_forward_residual.entering(x, valid_lens)
+        return self.feed_forward_residual(x, self.feed_forward(entering), valid_lens)
 
 
 class DecoderBlock(nn.Module):
     """Self-attention, cross-attention to a memory and feed-forward, each inside a residual.
 
-    Without cross-attention and its residual (both None) it is the block of a model that only writes.
+    Without cross-attention and its residual (both None) it is the block of a model that only writes; feed-forward and
+    its residual may be left out in the same way.
     """
 
     def __init__(
         self,
         self_attention: MultiHeadAttention,
         cross_attention: MultiHeadAttention | None,
-        feed_forward: FeedForward,
+        feed_forward: FeedForward | None,
         self_residual: Residual,
         cross_residual: Residual | None,
-        feed_forward_residual: Residual,
+        feed_forward_residual: Residual | None,
     ):
         super().__init__()
         self.self_attention, self.self_residual = self_attention, self_residual
@@ -102,4 +123,6 @@ class DecoderBlock(nn.Module):
         if self.cross_attention is not None and self.cross_residual is not None:
             query = self.cross_residual.before(x)
             x = self.cross_residual(x, self.cross_attention(query, memory, mask=memory_mask, cache=cross_cache))
+        if self.feed_forward is None or self.feed_forward_residual is None:
+            return x
         return self.feed_forward_residual(x, self.feed_forward(self.feed_forward_residual.before(x)))

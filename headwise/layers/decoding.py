@@ -63,6 +63,7 @@ class DecodingBlock(nn.Module):
     def __init__(self, block: DecoderBlock):
         super().__init__()
         own, cross, feed_forward = block.self_attention, block.cross_attention, block.feed_forward
+        assert feed_forward is not None
         self.block = block
         self._project, self._own_output = _product(own.projection), _product(own.output)
         self._inner, self._outer = _product(feed_forward.inner), _product(feed_forward.outer)
@@ -97,6 +98,7 @@ class DecodingBlock(nn.Module):
             x = after(self._cross_output(self._attend_memory(before(x), memory_mask, cross_cache)).add_(x))
         before, after = self._norms[2]
         if not self._relu:
+            assert self.block.feed_forward is not None
             return after(self.block.feed_forward(before(x)).add_(x))
         return after(self._outer(self._inner(before(x)).relu_()).add_(x))
 
@@ -157,6 +159,9 @@ def _is_filled(step: AttentionStep | None) -> bool:
 
 
 def _is_plain(block: DecoderBlock) -> bool:
+    residuals = (block.self_residual, block.cross_residual, block.feed_forward_residual)
+    if block.feed_forward is None or not all(residual is None or residual.skip for residual in residuals):
+        return False
     for attention in (block.self_attention, block.cross_attention):
         if attention is None:
             continue

@@ -5,7 +5,7 @@ from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headwise.attention.again import can_run_again, held, lent
@@ -16,6 +16,7 @@ from headwise.errors import ConfigError, Unsupported
 from headwise.layers.attention import MultiHeadAttention
 from headwise.layers.blocks import EncoderBlock, Residual
 from headwise.layers.feed_forward import FeedForward
+from headwise.layers.norms import TokenBatchNorm
 
 Pair = tuple[Float[Tensor, "batch length d_model"], Float[Tensor, "batch length d_model"]]
 
@@ -132,7 +133,7 @@ class ReversibleEncoder(nn.Module):
     Args:
         blocks: pre-norm blocks, whose sublayers are taken over; a norm after the sum could not be undone.
     Raises:
-        ConfigError: for post-norm blocks.
+        ConfigError: for post-norm blocks, batch norms, and blocks without a residual or a feed-forward.
     Source: Kitaev et al. 2020, arXiv:2001.04451, section 3.
 
     >>> from headwise.attention.mechanisms.scored import Scored
@@ -148,22 +149,38 @@ class ReversibleEncoder(nn.Module):
             [
                 Reversible(
                     AttentionBranch(block.self_attention, block.attention_residual),
-                    FeedForwardBranch(block.feed_forward, block.feed_forward_residual),
+                    FeedForwardBranch(*_second(block)),
                 )
                 for block in blocks
             ]
         )
 
     def forward(
-        self, x: Float[Tensor, "batch length d_model"], mask: Mask | None
+        self,
+        x: Float[Tensor, "batch length d_model"],
+        mask: Mask | None,
+        valid_lens: Int[Tensor, "batch"] | None = None,
     ) -> Float[Tensor, "batch length d_model"]:
+        """As a block; its norms need no `valid_lens`."""
         y1, y2 = self.blocks(x, x, mask)
         return (y1 + y2) / 2
 
 
+def _second(block: EncoderBlock) -> tuple[FeedForward, Residual]:
+    if block.feed_forward is None or block.feed_forward_residual is None:
+        raise ConfigError("reversible layers are couplings of attention and feed-forward; set d_ff to 1 or more")
+    return block.feed_forward, block.feed_forward_residual
+
+
 def _parts(residual: Residual) -> tuple[nn.Module, Dropout]:
     if not isinstance(residual.after, nn.Identity):
-        raise ConfigError("reversible layers need pre-norm blocks: a norm after the sum cannot be undone; set norm=pre")
+        raise ConfigError(
+            "reversible layers need pre-norm blocks: a norm after the sum cannot be undone; set norm_order=pre"
+        )
+    if isinstance(residual.before, TokenBatchNorm):
+        raise ConfigError("reversible layers run twice, so a batch norm would count a batch twice; set norm=layer")
+    if not residual.skip:
+        raise ConfigError("reversible layers are residual couplings; set residual=true")
     return residual.before, Dropout(residual.dropout)
 
 

@@ -1,4 +1,4 @@
-"""The vectors of a sequence to one vector: mean, maximum, last state, first place, attention with one query."""
+"""The vectors of a sequence to one vector: mean, sum, maximum, last state, first place, attention with one query."""
 
 from abc import ABC, abstractmethod
 
@@ -33,6 +33,19 @@ class MeanOverSequence(SequencePooling):
         self, x: Float[Tensor, "batch length width"], valid_lens: Int[Tensor, "batch"]
     ) -> Float[Tensor, "batch width"]:
         return zeroed_beyond(x, valid_lens).sum(1) / valid_lens[:, None].clamp(min=1)
+
+
+class SumOverSequence(SequencePooling):
+    """The sum of all places, which tells how many there are.
+
+    >>> SumOverSequence()(torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([2])).tolist()
+    [[4.0]]
+    """
+
+    def forward(
+        self, x: Float[Tensor, "batch length width"], valid_lens: Int[Tensor, "batch"]
+    ) -> Float[Tensor, "batch width"]:
+        return zeroed_beyond(x, valid_lens).sum(1)
 
 
 class MaxOverSequence(SequencePooling):

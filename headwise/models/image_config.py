@@ -38,6 +38,10 @@ class PatchConfig(BlocksConfig):
     )
     max_len: int = Field(512, ge=1, description="follows from the image here: its patches, and the class token")
 
+    def map(self, sizes: Sizes) -> tuple[int, int]:
+        """Rows and columns of patches."""
+        return sizes[0] // self.patch, sizes[1] // self.patch
+
     def encoder(self, sizes: Sizes) -> ImageEncoder:
         """A new encoder, its linear layers not yet initialised. Raises: ConfigError for patches that do not fit."""
         height, width, channels = sizes
@@ -46,7 +50,7 @@ class PatchConfig(BlocksConfig):
                 f"model.patch ({self.patch}) must divide the image of {height} x {width} pixels; use another, or set"
                 f" data.size to {_multiple(height, self.patch)} and {_multiple(width, self.patch)}"
             )
-        grid, head_dim = (height // self.patch, width // self.patch), self.d_model // self.num_heads
+        grid, head_dim = self.map(sizes), self.d_model // self.num_heads
         class_token, kind = self.pooling == "cls", position_type(self.position)
         in_rows = "on_grid" in vars(kind)
         if class_token and in_rows and kind.where != "embeddings":
@@ -76,6 +80,10 @@ class PixelConfig(Config):
     dropout: float = Field(0.1, ge=0, lt=1, description="on what the head reads")
     initializer: Scheme = Field("xavier", description="of the linear layers")
 
+    def map(self, sizes: Sizes) -> tuple[int, int]:
+        """Rows and columns of pixels."""
+        return sizes[:2]
+
     def encoder(self, sizes: Sizes) -> ImageEncoder:
         """A new encoder, its linear layers not yet initialised."""
         height, width, channels = sizes
@@ -98,6 +106,10 @@ class ResidualConfig(Config):
     def widths(self) -> list[int]:
         """Channels of every stage."""
         return [self.width * 2**stage for stage in range(self.stages)]
+
+    def map(self, sizes: Sizes) -> tuple[int, int]:
+        """Rows and columns of the last map. Raises: ConfigError as `grids`."""
+        return self.grids(sizes)[-1]
 
     def grids(self, sizes: Sizes) -> list[tuple[int, int]]:
         """Rows and columns of the map of every stage. Raises: ConfigError for an image too small for the stages."""
@@ -153,7 +165,8 @@ class CnnConfig(ResidualConfig):
     def encoder(self, sizes: Sizes) -> ImageEncoder:
         """A new encoder, its linear layers not yet initialised."""
         stem, stages, seen = self.parts(sizes)
-        return ConvolutionalEncoder(stem, stages, self.widths()[-1], self.grids(sizes)[-1], seen)
+        last = self.map(sizes)
+        return ConvolutionalEncoder(stem, stages, self.widths()[-1], (last, last), seen)
 
 
 class AttentionCnnConfig(ResidualConfig):
@@ -203,7 +216,7 @@ class AttentionCnnConfig(ResidualConfig):
             position=position if position.acts_in_attention() else None,
         )
         stages.insert(self.attention_after, MapAttention(attention))
-        return ConvolutionalEncoder(stem, stages, self.widths()[-1], grid, None)
+        return ConvolutionalEncoder(stem, stages, self.widths()[-1], (grid, self.map(sizes)), None)
 
     def _inner(self) -> int:
         return self.widths()[self.attention_after - 1] // self.reduction

@@ -17,18 +17,23 @@ from headwise.positions import Position
 class ImageEncoder(nn.Module, ABC):
     """Reads images and says one vector of each.
 
-    `width` is that of the vector; `grid` the rows and columns of what attention looks at; `class_tokens` how many
-    tokens stand before those of the grid; `receptive_field` the side, in pixels, of what a place of the last map sees,
-    None for the whole image.
+    `width` is that of the vector and of the states of places; `grid` the rows and columns of what attention looks at,
+    `map` those of the places; `class_tokens` how many tokens stand before those of the grid; `receptive_field` the
+    side, in pixels, of what a place of the last map sees, None for the whole image.
     """
 
     width: int
     grid: tuple[int, int]
+    map: tuple[int, int]
     class_tokens: int = 0
     receptive_field: int | None = None
 
     @abstractmethod
     def forward(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch features"]: ...
+
+    @abstractmethod
+    def places(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch places features"]:
+        """A vector of each place of the map, row by row; tokens of a class are left out."""
 
 
 class PatchEncoder(ImageEncoder):
@@ -54,20 +59,28 @@ class PatchEncoder(ImageEncoder):
         class_token: bool,
     ):
         super().__init__()
-        self.projection, self.position, self.encoder, self.grid = projection, position, encoder, grid
+        self.projection, self.position, self.encoder = projection, position, encoder
+        self.grid = self.map = grid
         self.width, self.class_tokens, self.dropout = projection.out_channels, int(class_token), Dropout(dropout)
         self.token = nn.Parameter(torch.empty(1, self.width)) if class_token else None
         if self.token is not None:
             nn.init.normal_(self.token, std=0.02)
 
     def forward(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch features"]:
+        states = self._states(x)
+        pooled: Tensor = states.mean(1) if self.token is None else states[:, 0]
+        return pooled
+
+    def places(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch places features"]:
+        return self._states(x)[:, self.class_tokens :]
+
+    def _states(self, x: Tensor) -> Tensor:
         patches = self.position.embed(self.projection(x).flatten(2).mT, 0)
         if self.token is not None:
             patches = torch.cat([self.token.to(patches.dtype).expand(x.shape[0], 1, -1), patches], 1)
         lens = torch.full((x.shape[0],), patches.shape[1], device=x.device)
-        states = self.encoder(self.dropout(patches), lens).states
-        pooled: Tensor = states.mean(1) if self.token is None else states[:, 0]
-        return pooled
+        states: Tensor = self.encoder(self.dropout(patches), lens).states
+        return states
 
 
 class PixelEncoder(ImageEncoder):
@@ -79,13 +92,17 @@ class PixelEncoder(ImageEncoder):
 
     def __init__(self, projection: nn.Linear, encoder: TokenEncoder, grid: tuple[int, int]):
         super().__init__()
-        self.projection, self.encoder, self.grid, self.width = projection, encoder, grid, encoder.width
+        self.projection, self.encoder, self.width = projection, encoder, encoder.width
+        self.grid = self.map = grid
 
     def forward(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch features"]:
+        return self.places(x).mean(1)
+
+    def places(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch places features"]:
         tokens = self.projection(x.flatten(2).mT)
         lens = torch.full((x.shape[0],), tokens.shape[1], device=x.device)
-        pooled: Tensor = self.encoder(tokens, lens).mean(1)
-        return pooled
+        states: Tensor = self.encoder(tokens, lens)
+        return states
 
 
 class ConvolutionalEncoder(ImageEncoder):
@@ -94,7 +111,7 @@ class ConvolutionalEncoder(ImageEncoder):
     Args:
         stem: image to the first map.
         stages: one after another; attention over a map stands between them.
-        grid: rows and columns of the map that is attended to, or of the last one.
+        grids: rows and columns of the map that is attended to, or of the last one; and those of the last one.
         receptive_field: what the convolutions of a place of the last map see, as `field_of` counts it.
     Source: He et al. 2016, arXiv:1512.03385; the attention: Zhang et al. 2019 (SAGAN), arXiv:1805.08318.
     """
@@ -104,16 +121,22 @@ class ConvolutionalEncoder(ImageEncoder):
         stem: nn.Module,
         stages: Sequence[nn.Module],
         width: int,
-        grid: tuple[int, int],
+        grids: tuple[tuple[int, int], tuple[int, int]],
         receptive_field: int | None,
     ):
         super().__init__()
         self.stem, self.stages = stem, nn.ModuleList(stages)
-        self.width, self.grid, self.receptive_field = width, grid, receptive_field
+        self.grid, self.map = grids
+        self.width, self.receptive_field = width, receptive_field
 
     def forward(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch features"]:
+        return self._last(x).mean((2, 3))
+
+    def places(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch places features"]:
+        return self._last(x).flatten(2).mT
+
+    def _last(self, x: Tensor) -> Tensor:
         x = F.relu(self.stem(x))
         for stage in self.stages:
             x = stage(x)
-        pooled: Tensor = x.mean((2, 3))
-        return pooled
+        return x

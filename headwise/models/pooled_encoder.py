@@ -24,7 +24,8 @@ from headwise.layers.sequence_pooling import (
     MeanOverSequence,
     SequencePooling,
 )
-from headwise.models.token_encoders import EncoderConfig, TokenEncoder
+from headwise.models.token_encoders import BidirectionalConfig, EncoderConfig, TokenEncoder
+from headwise.models.transformer_config import BlocksConfig
 
 
 class SequencePoolingConfig(Config):
@@ -44,7 +45,7 @@ class SequencePoolingConfig(Config):
         scores.check_name(self.score)
         normalizers.build(self.normalizer, self.num_heads)
 
-    def check(self, encoder: EncoderConfig) -> None:
+    def check(self, encoder: EncoderConfig | BlocksConfig) -> None:
         """Raises: ConfigError if the pooling does not fit the encoder."""
         if self.kind == "cls" and encoder.kind not in ("attention", "rnn"):
             raise ConfigError(
@@ -117,8 +118,8 @@ class PooledEncoder(nn.Module):
         return logits
 
 
-def _width(encoder: EncoderConfig) -> int:
-    return 2 * encoder.hidden_dim if encoder.kind == "rnn" else encoder.d_model
+def _width(encoder: EncoderConfig | BlocksConfig) -> int:
+    return 2 * encoder.hidden_dim if isinstance(encoder, BidirectionalConfig) else encoder.d_model
 
 
 def build_pooled_encoder(

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 
 from headwise.caches import Cache
@@ -20,8 +20,12 @@ class Encoder(nn.Module, ABC):
     """Reads the source once."""
 
     @abstractmethod
-    def forward(self, inputs: Int[Tensor, "batch src_len"], valid_lens: Int[Tensor, "batch"]) -> Memory:
-        """States of every source token; those beyond `valid_lens` are padding and mean nothing."""
+    def forward(
+        self,
+        inputs: Int[Tensor, "batch src_len"] | UInt8[Tensor, "batch channels height width"],
+        valid_lens: Int[Tensor, "batch"],
+    ) -> Memory:
+        """States of every source token, or place of an image; those beyond `valid_lens` mean nothing: padding."""
 
 
 class Decoder(nn.Module, ABC):
@@ -60,7 +64,10 @@ class Seq2Seq(nn.Module):
         self.decoder = decoder
 
     def forward(
-        self, src: Int[Tensor, "batch src_len"], src_lens: Int[Tensor, "batch"], tgt_in: Int[Tensor, "batch tgt_len"]
+        self,
+        src: Int[Tensor, "batch src_len"] | UInt8[Tensor, "batch channels height width"],
+        src_lens: Int[Tensor, "batch"],
+        tgt_in: Int[Tensor, "batch tgt_len"],
     ) -> Float[Tensor, "batch tgt_len vocab"]:
         """Logits of the next target token at every position (teacher forcing)."""
         return self.decoder(tgt_in, self.encoder(src, src_lens), src_lens)

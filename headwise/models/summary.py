@@ -5,6 +5,7 @@ from torch import nn
 from headwise.attention.dropout import Dropout
 from headwise.attention.mechanisms.scored import Scored
 from headwise.layers.blocks import Residual
+from headwise.models.token_encoders import TokenEncoder
 
 
 def summary(model: nn.Module) -> str:
@@ -27,8 +28,13 @@ def summary(model: nn.Module) -> str:
 
 
 def parts(model: nn.Module) -> str:
-    """The end of the summary: parameters of each part and of the whole, shared ones counted once, and the dropouts."""
+    """The end of the summary: parameters of each part and of the whole, shared ones counted once; context, dropouts."""
     lines = [f"{part}: {_count(child):,} parameters" for part, child in model.named_children()]
+    lines += [
+        f"{part}: each place sees {child.context} place{'' if child.context == 1 else 's'}"
+        for part, child in model.named_children()
+        if isinstance(child, TokenEncoder) and child.context is not None
+    ]
     lines.append(f"total: {_count(model):,} parameters, shared ones counted once")
     lines.append(f"dropout: {_dropouts(model)}")
     return "\n".join(lines)

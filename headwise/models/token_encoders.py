@@ -17,9 +17,10 @@ from headwise.layers.blocks import Residual
 from headwise.layers.embeddings import Placed
 from headwise.layers.feed_forward import FeedForward
 from headwise.layers.initializers import Scheme
+from headwise.layers.norms import build_norm, normed
 from headwise.layers.recurrent import build_layer, read_both
 from headwise.models.transformer import TransformerEncoder, build_encoder
-from headwise.models.transformer_config import BlocksConfig
+from headwise.models.transformer_config import BlocksConfig, SublayerConfig
 from headwise.positions import build as build_position
 
 
@@ -27,10 +28,12 @@ class TokenEncoder(nn.Module, ABC):
     """Reads a sequence of vectors and says something about each.
 
     `width` is that of its output, whose last `backward` columns have read from the end to the beginning alone.
+    `context` is how many places each place sees, itself in the middle; None: all.
     """
 
     width: int
     backward: int = 0
+    context: int | None = None
 
     @abstractmethod
     def forward(
@@ -45,6 +48,8 @@ class TokenEncoder(nn.Module, ABC):
 class AloneEncoder(TokenEncoder):
     """Each vector alone: x + dropout(feed_forward(norm(x))). It knows no context: what others gain is theirs."""
 
+    context = 1
+
     def __init__(self, feed_forward: FeedForward, residual: Residual):
         super().__init__()
         self.feed_forward, self.residual = feed_forward, residual
@@ -54,7 +59,8 @@ class AloneEncoder(TokenEncoder):
         self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
     ) -> Float[Tensor, "batch length width"]:
         x = zeroed_beyond(x, valid_lens)
-        joined: Tensor = self.residual(x, self.feed_forward(self.residual.before(x)))
+        branch = self.feed_forward(self.residual.entering(x, valid_lens))
+        joined: Tensor = self.residual(x, branch, valid_lens)
         return joined
 
 
@@ -70,6 +76,7 @@ class WindowEncoder(TokenEncoder):
     def __init__(self, join: nn.Linear, alone: AloneEncoder, radius: int):
         super().__init__()
         self.join, self.alone, self.radius, self.width = join, alone, radius, alone.width
+        self.context = 2 * radius + 1
 
     def forward(
         self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
@@ -85,7 +92,7 @@ class WindowEncoder(TokenEncoder):
 class ConvolutionEncoder(TokenEncoder):
     """Blocks of x + dropout(relu(convolution(norm(x)))); beyond the ends of a sequence every layer reads zeros.
 
-    Each layer sees as much further as its filter reaches.
+    Each layer sees as much further as its filter reaches: m filters of size k see 1 + m (k - 1) places.
 
     Args:
         convolutions: of an odd size, padded to keep the length.
@@ -93,25 +100,24 @@ class ConvolutionEncoder(TokenEncoder):
         norm: closes the stack.
     """
 
-    def __init__(self, convolutions: Sequence[nn.Conv1d], residuals: Sequence[Residual], norm: nn.LayerNorm):
+    def __init__(self, convolutions: Sequence[nn.Conv1d], residuals: Sequence[Residual], norm: nn.Module):
         super().__init__()
         self.convolutions, self.residuals = nn.ModuleList(convolutions), nn.ModuleList(residuals)
         self.norm, self.width = norm, convolutions[0].out_channels
+        self.context = 1 + sum(convolution.kernel_size[0] - 1 for convolution in convolutions)
 
     def forward(
         self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
     ) -> Float[Tensor, "batch length width"]:
         if x.shape[1] == 0:
             # PyTorch's convolution refuses to read nothing
-            nothing: Tensor = self.norm(x)
-            return nothing
+            return normed(self.norm, x, valid_lens)
         x = zeroed_beyond(x, valid_lens)
         for convolution, residual in zip(self.convolutions, self.residuals, strict=True):
             assert isinstance(residual, Residual)
-            inside = zeroed_beyond(residual.before(x), valid_lens)
-            x = residual(x, F.relu(convolution(inside.mT).mT))
-        normed: Tensor = self.norm(x)
-        return normed
+            inside = zeroed_beyond(residual.entering(x, valid_lens), valid_lens)
+            x = residual(x, F.relu(convolution(inside.mT).mT), valid_lens)
+        return normed(self.norm, x, valid_lens)
 
 
 class BidirectionalEncoder(TokenEncoder):
@@ -158,7 +164,7 @@ class AttentionEncoder(TokenEncoder):
         return states
 
 
-class AloneConfig(Config):
+class AloneConfig(SublayerConfig):
     """Each token alone: what context is worth is the difference from this."""
 
     kind: Literal["token"] = Field("token", description="the family of the encoder")
@@ -173,10 +179,10 @@ class AloneConfig(Config):
 
     def encoder(self) -> TokenEncoder:
         """A new encoder, its weights not yet initialised."""
-        return _alone(self.d_model, self.d_ff, self.dropout)
+        return _alone(self, self.d_model, self.d_ff, self.dropout)
 
 
-class WindowConfig(Config):
+class WindowConfig(SublayerConfig):
     """Neighbours side by side."""
 
     kind: Literal["window"] = Field("window", description="the family of the encoder")
@@ -193,10 +199,10 @@ class WindowConfig(Config):
     def encoder(self) -> TokenEncoder:
         """A new encoder, its weights not yet initialised."""
         join = nn.Linear((2 * self.radius + 1) * self.d_model, self.d_model)
-        return WindowEncoder(join, _alone(self.d_model, self.d_ff, self.dropout), self.radius)
+        return WindowEncoder(join, _alone(self, self.d_model, self.d_ff, self.dropout), self.radius)
 
 
-class ConvolutionConfig(Config):
+class ConvolutionConfig(SublayerConfig):
     """A stack of convolutions."""
 
     kind: Literal["cnn"] = Field("cnn", description="the family of the encoder")
@@ -214,8 +220,8 @@ class ConvolutionConfig(Config):
         """A new encoder, its weights not yet initialised."""
         width, numbers = self.d_model, range(self.num_layers)
         stack = [nn.Conv1d(width, width, 2 * self.radius + 1, padding=self.radius) for _ in numbers]
-        residuals = [Residual.pre_norm(width, self.dropout) for _ in numbers]
-        return ConvolutionEncoder(stack, residuals, nn.LayerNorm(width))
+        residuals = [self.residual_around(width, self.dropout) for _ in numbers]
+        return ConvolutionEncoder(stack, residuals, build_norm(self.norm, width))
 
 
 class BidirectionalConfig(Config):
@@ -257,5 +263,5 @@ EncoderConfig = Annotated[
 ]
 
 
-def _alone(d_model: int, d_ff: int, dropout: float) -> AloneEncoder:
-    return AloneEncoder(FeedForward(d_model, d_ff, dropout=dropout), Residual.pre_norm(d_model, dropout))
+def _alone(config: SublayerConfig, d_model: int, d_ff: int, dropout: float) -> AloneEncoder:
+    return AloneEncoder(FeedForward(d_model, d_ff, dropout=dropout), config.residual_around(d_model, dropout))

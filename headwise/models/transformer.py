@@ -15,6 +15,7 @@ from headwise.layers.blocks import DecoderBlock, EncoderBlock
 from headwise.layers.decoding import DecodingBlock
 from headwise.layers.embeddings import TokenEmbedding
 from headwise.layers.initializers import Scheme, initialize
+from headwise.layers.norms import normed
 from headwise.layers.reversible import ReversibleEncoder
 from headwise.models.protocols import Decoder, Encoder, Memory, Seq2Seq
 from headwise.models.transformer_config import BlocksConfig, StackConfig, TransformerConfig
@@ -53,13 +54,14 @@ class TransformerEncoder(Encoder):
     ) -> Memory:
         # zeros beyond the lengths, so that nothing there reaches a gradient
         x = zeroed_beyond(self.embedding(inputs), valid_lens)
-        return Memory(self.norm(self._read(x, valid_lens) if self.segment is None else self._extended(x, valid_lens)))
+        x = self._read(x, valid_lens) if self.segment is None else self._extended(x, valid_lens)
+        return Memory(normed(self.norm, x, valid_lens))
 
     def _read(self, x: Tensor, valid_lens: Tensor) -> Tensor:
         padding = Padding(valid_lens)
         mask = (padding if self.mask is None else padding & self.mask).shared()
         for block in self.blocks:
-            x = block(x, mask)
+            x = block(x, mask, valid_lens=valid_lens)
         return x
 
     def _extended(self, x: Tensor, valid_lens: Tensor) -> Tensor:
@@ -67,11 +69,11 @@ class TransformerEncoder(Encoder):
         assert self.segment is not None
         kept, read = [Segments(self.segment) for _ in self.blocks], []
         for start in range(0, x.shape[1], self.segment):
-            part = x[:, start : start + self.segment]
+            part, inside = x[:, start : start + self.segment], (valid_lens - start).clamp(0, self.segment)
             # keys count from the start of the segment before
             mask = Padding((valid_lens - max(0, start - self.segment)).clamp(min=0)).shared()
             for block, segments in zip(self.blocks, kept, strict=True):
-                part = block(part, mask, AttentionStep(segments, 0))
+                part = block(part, mask, AttentionStep(segments, 0), inside)
             read.append(part)
         return torch.cat(read, dim=1) if read else x
 

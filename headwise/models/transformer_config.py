@@ -3,28 +3,44 @@
 from typing import Literal
 
 from pydantic import Field
+from torch import nn
 
 from headwise.attention import mechanisms, normalizers, scores
 from headwise.config import Config
 from headwise.errors import ConfigError
+from headwise.layers.blocks import Residual
 from headwise.layers.heads import Combine, Shared, check_heads
 from headwise.layers.initializers import Scheme
+from headwise.layers.norms import Norm, build_norm
 from headwise.positions import names as position_names
 from headwise.positions import position_type
 
 
-class StackConfig(Config):
-    """What all stacks of blocks have; the defaults are the "base" model of Vaswani et al. 2017, table 3."""
+class SublayerConfig(Config):
+    """What stands around every sublayer."""
 
     kind: str = Field(description="the family of the model")
+    norm: Norm = Field("layer", description="normalization: over the features of a token (layer, rms), batch, or none")
+    residual: bool = Field(True, description="whether a sublayer's input is added to its output")
+
+    def residual_around(self, width: int, dropout: float) -> Residual:
+        """A new residual around a sublayer, its norm in front."""
+        return Residual(build_norm(self.norm, width), nn.Identity(), dropout, skip=self.residual)
+
+
+class StackConfig(SublayerConfig):
+    """What all stacks of blocks have; the defaults are the "base" model of Vaswani et al. 2017, table 3."""
+
     d_model: int = Field(512, ge=1, le=2**20, description="width of the embeddings and of every block")
-    d_ff: int = Field(2048, ge=1, le=2**20, description="width inside the feed-forward network")
+    d_ff: int = Field(2048, ge=0, le=2**20, description="width inside the feed-forward network; 0: attention alone")
     num_heads: int = Field(8, ge=1, description="attention heads; a divisor of d_model")
     num_kv_heads: int | None = Field(
         None, ge=1, description="key/value heads: a divisor of num_heads; num_heads if absent"
     )
-    norm: Literal["pre", "post"] = Field("pre", description="LayerNorm before each sublayer, or after the residual")
-    activation: Literal["relu", "gelu", "swiglu"] = Field("relu", description="of the feed-forward network")
+    norm_order: Literal["pre", "post"] = Field(
+        "pre", description="the norm stands before each sublayer, or after the residual"
+    )
+    activation: Literal["relu", "gelu", "silu", "swiglu"] = Field("relu", description="of the feed-forward network")
     position: str = Field("sinusoidal", description="where position enters; `headwise list positions`")
     max_len: int = Field(512, ge=1, description="size of a learned table of positions, in tokens")
     mechanism: str = Field("scored", description="what self-attention computes; `headwise list mechanisms`")
@@ -57,12 +73,23 @@ class StackConfig(Config):
                     f"mechanism '{name}' has no scores that position '{self.position}' could enter; use 'scored'"
                 )
 
+    def residual_around(self, width: int, dropout: float) -> Residual:
+        """A new residual around a sublayer, its norm in front or behind."""
+        if self.norm_order == "pre":
+            return super().residual_around(width, dropout)
+        return Residual(nn.Identity(), build_norm(self.norm, width), dropout, skip=self.residual)
+
     def mechanisms(self) -> tuple[str, ...]:
         """The mechanisms of self-attention, that of the stack that writes last."""
         return (self.mechanism,)
 
     def check_steps(self, key: str) -> None:
-        """Raises: ConfigError if position or mechanism cannot write step by step; `key` sets the mechanism."""
+        """Raises: ConfigError if position, mechanism or norm cannot write step by step; `key` sets the mechanism."""
+        if self.norm == "batch":
+            raise ConfigError(
+                "norm 'batch' cannot be in a decoder: while training, the mean over a batch shows a token what comes"
+                " after it; use 'layer', 'rms' or 'none'"
+            )
         if not position_type(self.position).steps:
             fitting = ", ".join(name for name in position_names() if position_type(name).steps)
             raise ConfigError(

@@ -8,6 +8,7 @@ from headwise.attention.mechanisms.scored import Scored
 from headwise.layers.attention import MultiHeadAttention
 from headwise.layers.blocks import DecoderBlock, EncoderBlock, Residual
 from headwise.layers.feed_forward import FeedForward
+from headwise.layers.norms import build_norm
 from headwise.models.transformer_config import StackConfig
 from headwise.positions import Position
 from headwise.positions import build as build_position
@@ -22,12 +23,11 @@ def build_positions(config: StackConfig) -> Position:
 
 def closing_norm(config: StackConfig) -> nn.Module:
     """What closes a stack: a norm after the last pre-norm block."""
-    return nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
+    return build_norm(config.norm, config.d_model) if config.norm_order == "pre" else nn.Identity()
 
 
 def _residual(config: StackConfig) -> Residual:
-    make = Residual.pre_norm if config.norm == "pre" else Residual.post_norm
-    return make(config.d_model, config.dropout)
+    return config.residual_around(config.d_model, config.dropout)
 
 
 def _mechanism(config: StackConfig, name: str) -> Mechanism:
@@ -40,9 +40,10 @@ def _mechanism(config: StackConfig, name: str) -> Mechanism:
     return kind.sized(head_dim=head_dim, num_heads=config.num_heads, max_len=config.max_len, dropout=dropout)
 
 
-def _attention(
+def attention_of(
     config: StackConfig, position: Position | None, name: str, memory_dim: int | None = None
 ) -> MultiHeadAttention:
+    """An attention of a configuration, by the name of its mechanism; with `memory_dim`, over a memory of that width."""
     acting = position if position is not None and position.acts_in_attention() else None
     return MultiHeadAttention(
         config.d_model,
@@ -59,22 +60,29 @@ def _attention(
     )
 
 
-def _feed_forward(config: StackConfig) -> FeedForward:
+def feed_forward_of(config: StackConfig) -> FeedForward:
+    """A feed-forward network of a configuration."""
     dropout = config.dropout if config.activation_dropout is None else config.activation_dropout
     return FeedForward(config.d_model, config.d_ff, config.activation, dropout)
 
 
+def _feed_forward(config: StackConfig) -> tuple[FeedForward | None, Residual | None]:
+    return (feed_forward_of(config), _residual(config)) if config.d_ff else (None, None)
+
+
 def encoder_block(config: StackConfig, position: Position) -> EncoderBlock:
     """A block that reads."""
-    own = _attention(config, position, config.mechanism)
-    return EncoderBlock(own, _feed_forward(config), _residual(config), _residual(config))
+    own = attention_of(config, position, config.mechanism)
+    feed_forward, residual = _feed_forward(config)
+    return EncoderBlock(own, feed_forward, _residual(config), residual)
 
 
 def decoder_block(config: StackConfig, position: Position, mechanism: str, *, cross: bool) -> DecoderBlock:
     """A block that writes; `cross`: with attention to a memory."""
-    own = _attention(config, position, mechanism)
+    own = attention_of(config, position, mechanism)
+    feed_forward, residual = _feed_forward(config)
     if not cross:
-        return DecoderBlock(own, None, _feed_forward(config), _residual(config), None, _residual(config))
+        return DecoderBlock(own, None, feed_forward, _residual(config), None, residual)
     # a memory is read by its definition: the other mechanisms are for long sequences that look at themselves
-    memory = _attention(config, None, "scored", config.d_model)
-    return DecoderBlock(own, memory, _feed_forward(config), _residual(config), _residual(config), _residual(config))
+    memory = attention_of(config, None, "scored", config.d_model)
+    return DecoderBlock(own, memory, feed_forward, _residual(config), _residual(config), residual)

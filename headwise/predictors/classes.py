@@ -1,9 +1,11 @@
 """How often each class is right, predicted and gold: counts that add up over batches, and scores of them."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,12 +33,43 @@ def counted(said: Tensor, gold: Tensor, num_classes: int) -> dict[str, float]:
     return stats
 
 
+def mean(total: int | float, count: int | float) -> float:
+    """total / count; NaN where nothing was counted, so that nothing never looks like a perfect loss.
+
+    >>> mean(3.0, 2), mean(0.0, 0)
+    (1.5, nan)
+    """
+    return total / count if count else math.nan
+
+
 def count_scores(stats: Mapping[str, float], num_classes: int) -> dict[str, float]:
     """Accuracy and macro-F1 of summed counts; all classes that training lacks are one."""
     names = ("right", "predicted", "gold")
     classes = range(num_classes + 1)
     right, predicted, gold = ([stats.get(f"{name}_{number}", 0.0) for number in classes] for name in names)
     return {"accuracy": sum(right) / max(1.0, sum(gold)), "macro_f1": metrics.macro_f1(right, predicted, gold)}
+
+
+def verdict_scores(said: Sequence[Mapping[str, float]], gold: Sequence[str], frequent: str) -> dict[str, float | str]:
+    """Accuracy, macro-F1, cross entropy in nats, baseline and scores by class of probabilities beside what is right.
+
+    The cross entropy is over the examples whose class is known; NaN where there are none.
+
+    Args:
+        said: of each example the probability of every class that is known, the likeliest first.
+        frequent: the most frequent class of training, for the baseline.
+
+    >>> verdict_scores([{"a": 1.0, "b": 0.0}], ["b"], "a")["baseline"]
+    0.0
+    """
+    chosen = [next(iter(shares)) for shares in said]
+    right = np.array([a == b for a, b in zip(chosen, gold, strict=True)])
+    odds = [shares[name] for shares, name in zip(said, gold, strict=True) if name in shares]
+    found = class_scores(chosen, gold)
+    scores: dict[str, float | str] = {"accuracy": float(right.mean()), "macro_f1": found.macro_f1}
+    scores["loss"] = float(-np.log(np.maximum(odds, 1e-38)).mean()) if odds else float("nan")
+    scores["baseline"] = list(gold).count(frequent) / len(gold)
+    return scores | {"per_class": found.each} | ({"confused": found.confused} if found.confused else {})
 
 
 class ClassScores(NamedTuple):

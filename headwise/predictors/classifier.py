@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from headwise.data.labelled import Labelled, LabelledConfig, read_texts
 from headwise.errors import DataError
 from headwise.explain.explanation import Explanation
 from headwise.labels import visible
-from headwise.predictors.classes import class_scores
+from headwise.predictors.classes import verdict_scores
 from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_tokens
 from headwise.predictors.texts import Reader, majority
 
@@ -79,6 +77,9 @@ class Classifier(Predictor[str, Verdict, Labelled]):
         said = self.predict([text])[0]
         return self.reader.explain(text, f"{said.label} {said.probability:.2f}", target)
 
+    def text_of(self, example: Labelled) -> str:
+        return example.text
+
     def evaluate(self, examples: Sequence[Labelled], *, options: Any = None) -> dict[str, float | str]:
         """Accuracy, macro-F1 and cross entropy in nats; `baseline` is the accuracy of the most frequent class.
 
@@ -92,11 +93,4 @@ class Classifier(Predictor[str, Verdict, Labelled]):
             raise DataError("there is nothing to score: no texts")
         gold = [str(example.label) for example in examples]
         verdicts = self.predict([example.text for example in examples])
-        said = [verdict.label for verdict in verdicts]
-        right = np.array([a == b for a, b in zip(said, gold, strict=True)])
-        odds = [one.probabilities[name] for one, name in zip(verdicts, gold, strict=True) if name in self.classes]
-        found = class_scores(said, gold)
-        scores: dict[str, float | str] = {"accuracy": float(right.mean()), "macro_f1": found.macro_f1}
-        scores["loss"] = float(-np.log(np.maximum(odds, 1e-38)).mean()) if odds else float("nan")
-        scores["baseline"] = gold.count(majority(self.classes)) / len(gold)
-        return scores | {"per_class": found.each} | ({"confused": found.confused} if found.confused else {})
+        return verdict_scores([one.probabilities for one in verdicts], gold, majority(self.classes))

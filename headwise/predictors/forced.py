@@ -9,6 +9,7 @@ from headwise import metrics
 from headwise.data.batches import PairBatch
 from headwise.layers.loss import output_loss, real_rows
 from headwise.models.protocols import Seq2Seq
+from headwise.predictors.classes import mean
 
 
 def likelihood(model: Seq2Seq, batch: PairBatch) -> dict[str, float]:
@@ -24,7 +25,7 @@ def likelihood_scores(counts: Mapping[str, float]) -> dict[str, float]:
     nll, tokens = counts.get("nll", 0.0), int(counts.get("tokens", 0))
     perplexity = metrics.perplexity(nll, tokens) if tokens else float("nan")
     right = counts.get("right", 0.0)
-    return {"loss": nll / max(1, tokens), "perplexity": perplexity, "accuracy": right / max(1, tokens)}
+    return {"loss": mean(nll, tokens), "perplexity": perplexity, "accuracy": mean(right, tokens)}
 
 
 def real_states(model: Seq2Seq, batch: PairBatch, tgt_in: Tensor) -> tuple[Tensor, Tensor]:

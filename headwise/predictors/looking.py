@@ -1,6 +1,6 @@
 """Where a model looked while it read given tokens and wrote given tokens: the weights of its attention, in one pass."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,8 @@ from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import Unsupported
 from headwise.explain.alignment import words
+from headwise.explain.explanation import Layer
+from headwise.predictors.evaluating import evaluating
 from headwise.records import Trace, record
 
 BOS, EOS = "<bos>", "<eos>"
@@ -25,6 +27,11 @@ class Attended:
     kind: Any
 
 
+def has_attention(model: nn.Module) -> bool:
+    """Whether there is anything to look at."""
+    return any(isinstance(module, Mechanism) for module in model.modules())
+
+
 def traced(model: nn.Module, *inputs: Any) -> Trace:
     """The trace of one pass of a model in `eval()`, without gradient.
 
@@ -33,26 +40,43 @@ def traced(model: nn.Module, *inputs: Any) -> Trace:
     Raises:
         Unsupported: if the model has no attention.
     """
-    if not any(isinstance(module, Mechanism) for module in model.modules()):
+    if not has_attention(model):
         raise Unsupported(
             "this model has no attention to look at; train one that has: a recurrent translator where model.score is"
             " set, an encoder of model.kind=attention, a text classifier with that or with pooling.kind=attention or"
-            " max, an image classifier with model.kind=vit"
+            " max, an image classifier with model.kind=vit, a classifier of recordings with model.kind=conformer"
         )
-    was_training = model.training
-    model.eval()
-    try:
-        with torch.no_grad(), record(model) as trace:
-            model(*inputs)
-        return trace
-    finally:
-        model.train(was_training)
+    with evaluating(model), torch.no_grad(), record(model) as trace:
+        model(*inputs)
+    return trace
 
 
 def attended(model: nn.Module, *inputs: Any) -> dict[str, Attended]:
     """What every attention layer did in one pass, by its name; raises as `traced`."""
     trace = traced(model, *inputs)
     return {name: Attended(numbers(trace, name), trace[name].kind) for name in trace.names()}
+
+
+def layers_of(
+    found: Mapping[str, Attended], read: list[str], memory: list[str], written: list[str]
+) -> dict[str, Layer]:
+    """The layers of an encoder-decoder with what their rows and columns are.
+
+    Args:
+        found: weights of one example.
+        read: what the encoder's own attention goes over.
+        memory: what the decoder looks at; often the same.
+        written: the tokens that are written, and the end.
+    """
+    inputs, layers = [BOS, *written[:-1]], {}
+    for name, one in found.items():
+        if one.kind == "cross":
+            layers[name] = Layer(one.weights[0], written, memory, "cross")
+        elif name.startswith("encoder"):
+            layers[name] = Layer(one.weights[0], read, read, "self")
+        else:
+            layers[name] = Layer(one.weights[0], inputs, inputs, "self", causal=True)
+    return layers
 
 
 def numbers(trace: Trace, name: str) -> np.ndarray:

@@ -20,6 +20,7 @@ from headwise.explain.explanation import Explanation, Layer
 from headwise.labels import visible
 from headwise.models.graph_regressor import GraphRegressor
 from headwise.predictors import looking
+from headwise.predictors.evaluating import evaluating
 from headwise.predictors.predictor import Form, Predictor
 
 # atoms that are read together
@@ -117,14 +118,11 @@ class MoleculeRegressor(Predictor[Compound, float, Compound]):
         given = [self._compound(item) for item in ([items] if isinstance(items, str) else items)]
         table = MoleculeTable(given, self.scale)
         device = self.model.head.weight.device
-        was_training, found = self.model.training, []
-        self.model.eval()
-        try:
+        found: list[float] = []
+        with evaluating(self.model):
             for indices in _portions(table.atoms().ravel().tolist()):
                 batch = table.batch(indices).to(device)
                 found += self.model(batch.features, batch.mask, batch.start).double().tolist()
-        finally:
-            self.model.train(was_training)
         return [self.scale.mean + self.scale.deviation * value for value in found]
 
     def write(self, item: Compound, output: float, form: Form, options: Any = None) -> list[str]:

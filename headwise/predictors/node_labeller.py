@@ -15,13 +15,13 @@ from headwise.data.graph_files import read_ids
 from headwise.data.graphs import Graph, GraphConfig, LabelledNode
 from headwise.errors import ConfigError, DataError, unknown
 from headwise.explain.explanation import Explanation, Layer
-from headwise.explain.neighbours import Neighbourhood
 from headwise.labels import visible
 from headwise.models.graph_encoders import GraphEncoder
 from headwise.predictors import looking
+from headwise.predictors.evaluating import evaluating
 from headwise.predictors.graph_inputs import GraphInput, graph_input
 from headwise.predictors.predictor import Form, Predictor
-from headwise.predictors.tagger import by_tag
+from headwise.predictors.tag_scores import by_tag
 
 # neighbours that a picture has room for
 _SHOWN = 24
@@ -100,6 +100,9 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
 
     def explain(self, item: str, target: str | None = None) -> Explanation:
         """The attention of every layer from one node to those it hears of, the weakest of very many as one."""
+        # matplotlib is imported where something is drawn
+        from headwise.explain.neighbours import Neighbourhood
+
         if target is not None:
             raise ConfigError("the label of a node cannot be given here; leave the target out")
         place = self._place(item)
@@ -131,13 +134,9 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
 
     def _logits(self) -> Tensor:
         moved = self._moved()
-        was_training = self.model.training
-        self.model.eval()
-        try:
+        with evaluating(self.model):
             logits: Tensor = self.model(moved.features, moved.mask)
-            return logits
-        finally:
-            self.model.train(was_training)
+        return logits
 
     def _moved(self) -> GraphInput:
         return self.input.to(next(self.model.parameters()).device)

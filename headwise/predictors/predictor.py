@@ -9,6 +9,7 @@ from typing import Any, Generic, Literal, TypeVar
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import ConfigError, Unsupported
 from headwise.labels import visible
+from headwise.predictors.intervals import Resampled
 
 # inputs, outputs, and examples with the answer that is right
 I = TypeVar("I")  # noqa: E741
@@ -102,9 +103,20 @@ class Predictor(ABC, Generic[I, O, E]):
             raise ConfigError(f"--{next(iter(given)).replace('_', '-')} means nothing to this model; leave it out")
         return None
 
+    def text_of(self, example: E) -> str:
+        """What an example gives the model to read, with blanks between words. Raises: Unsupported if it is no text."""
+        raise Unsupported("what this model reads is no text, so it has no length in words")
+
     def unknown(self, items: Sequence[I]) -> Unknown:
         """What of these inputs training has not taught the model; nothing where a model cannot tell."""
         return Unknown()
+
+    def everything(self) -> Sequence[I]:
+        """Every input that there is, where their number is limited, as of words in a vocabulary.
+
+        Raises: ConfigError where it is not.
+        """
+        raise ConfigError("no input: give texts, --file FILE, or - for standard input")
 
     def explain(self, item: I, target: str | None = None) -> Any:
         """Where the model looks as it answers, or as it is made to give `target` for an answer: an `Explanation`.
@@ -114,6 +126,13 @@ class Predictor(ABC, Generic[I, O, E]):
         Raises: Unsupported if there is nothing to look at.
         """
         raise Unsupported("this model does not say where it looks; headwise.record(model) gives its attention, if any")
+
+    def resampled(self, examples: Sequence[E]) -> Resampled:
+        """The score by which two models are compared, as a function of how often each group of examples counts.
+
+        Raises: Unsupported if the model has none.
+        """
+        raise Unsupported("this model's scores cannot be compared example by example; evaluate both runs by themselves")
 
     def align(self, pairs: Sequence[E], how: Any = None) -> list[list[tuple[int, int]]]:
         """The (source, target) words of each example that belong together, counted from 0.

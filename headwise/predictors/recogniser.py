@@ -10,12 +10,12 @@ import numpy as np
 import torch
 
 from headwise import metrics
-from headwise.data.image_sets import as_batch
+from headwise.data.image_sets import as_batch, checked
 from headwise.data.images import Bytes, ImagesConfig, scan_images
 from headwise.data.pixels import Image, Shape, adapted, decode
 from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation, Layer
-from headwise.explain.image_explanation import ImageExplanation
+from headwise.explain.image_map import ImageMap
 from headwise.labels import visible
 from headwise.models.image_classifier import ImageClassifier
 from headwise.predictors import looking
@@ -47,10 +47,9 @@ class Known(NamedTuple):
     def from_json(cls, value: Any) -> "Known":
         """From what `_asdict` gave, by way of JSON. Raises: ValueError or TypeError if it is something else."""
         made = cls(**value)
-        shape = Shape(*map(int, made.shape))
-        numbers = [float(number) for number in (*made.mean, *made.deviation)]
-        if not made.classes or min(shape) < 1 or len(made.mean) != shape.channels or len(numbers) != 2 * shape.channels:
-            raise ValueError("sizes that do not fit")
+        shape = checked(made.shape, made.mean, made.deviation)
+        if not made.classes:
+            raise ValueError("no classes")
         if not all(isinstance(name, str) for name in (*made.classes, made.frequent)):
             raise TypeError("classes that are no texts")
         return made._replace(shape=shape)
@@ -145,7 +144,7 @@ class Recogniser(Predictor[Image, dict[str, float], Image]):
             or "none",
         }
 
-    def explain(self, item: Image | str, target: str | None = None) -> ImageExplanation:
+    def explain(self, item: Image | str, target: str | None = None) -> Explanation:
         """Where the class token looks in every layer, or the places of the map on average where there is none.
 
         Raises: Unsupported for a model without attention.
@@ -164,9 +163,8 @@ class Recogniser(Predictor[Image, dict[str, float], Image]):
             query = weights[:, :1] if encoder.class_tokens else weights.mean(1, keepdims=True)
             layers[name] = Layer(query, ["class" if encoder.class_tokens else "mean"], keys, one.kind)
         (label, probability), *_ = self.predict([image])[0].items()
-        attention = Explanation(Path(image.name).name, f"{label} {probability:.2f}", layers)
-        shown = adapted(image, self.known.shape, self.data.fit)
-        return ImageExplanation(attention, shown, (rows, columns), encoder.class_tokens)
+        draw = ImageMap(adapted(image, self.known.shape, self.data.fit), (rows, columns), encoder.class_tokens)
+        return Explanation(Path(image.name).name, f"{label} {probability:.2f}", layers, draw)
 
     def _pixels(self, items: Sequence[Image | str]) -> torch.Tensor:
         images = [self.parse(item) if isinstance(item, str) else item for item in items]

@@ -62,6 +62,9 @@ class Regressor(Predictor[str, float, Labelled]):
         text = self.parse(item)
         return self.reader.explain(text, f"{self.predict([text])[0]:.4g}", target)
 
+    def text_of(self, example: Labelled) -> str:
+        return example.text
+
     def evaluate(self, examples: Sequence[Labelled], *, options: Any = None) -> dict[str, float | str]:
         """Mean absolute error, root mean square error and R2, on the scale of the data.
 

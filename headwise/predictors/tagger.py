@@ -4,29 +4,41 @@ import json
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from headwise import metrics
 from headwise.data.batches import token_batches
+from headwise.data.spans import Scheme
 from headwise.data.tagged import Tagged, TaggedConfig, read_words
-from headwise.data.words import WordTokenizer, collate_words, encode_words
+from headwise.data.words import WordBatch, WordRows, WordTokenizer, collate_words, encode_words
 from headwise.errors import ConfigError, DataError
 from headwise.explain.alignment import merge
 from headwise.explain.explanation import Explanation, Layer
+from headwise.explain.transitions import Transitions, transitions_table
 from headwise.labels import visible
+from headwise.layers.chain import Independent, LinearChain
 from headwise.models.token_tagger import TokenTagger
 from headwise.predictors import looking
 from headwise.predictors.predictor import Form, Predictor, Unknown
+from headwise.predictors.tag_scores import tag_scores
 
 # tokens that are read together, padding included
 PREDICTION_TOKENS = 4096
 
 
-class Tagger(Predictor[Tagged, list[str], Tagged]):
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A tag for each word of a sentence, and its probability given the sentence; of a CRF the marginal one."""
+
+    tags: list[str]
+    probabilities: list[float]
+
+
+class Tagger(Predictor[Tagged, Chosen, Tagged]):
     """A model with its tokenizer and tags.
 
     Args:
@@ -35,6 +47,7 @@ class Tagger(Predictor[Tagged, list[str], Tagged]):
         words: every word of training and its most frequent tag there.
         data: how files are read, and the longest sentence of training in words. A sentence of more words than four
             times that is tagged in parts, with a warning: attention over all of it would cost the square of its length.
+        scheme: how the tags mark spans.
     """
 
     def __init__(
@@ -44,8 +57,9 @@ class Tagger(Predictor[Tagged, list[str], Tagged]):
         tags: Sequence[str],
         words: Mapping[str, str],
         data: TaggedConfig,
+        scheme: Scheme = "none",
     ):
-        self.model, self.tokenizer, self.data = model, tokenizer, data
+        self.model, self.tokenizer, self.data, self.scheme = model, tokenizer, data, scheme
         self.tags, self.words = list(tags), words
 
     def parse(self, text: str) -> Tagged:
@@ -56,28 +70,32 @@ class Tagger(Predictor[Tagged, list[str], Tagged]):
         """The sentences of a CoNLL-U file, of JSON lines, or of plain text with words between spaces, one a line."""
         return read_words(path, self.data, self.tokenizer.pieces.config.normalize)
 
-    def tag(self, sentences: Sequence[str] | str) -> list[list[str]]:
-        """The tags of sentences of words between spaces."""
-        return self.predict(sentences)
+    def tag(self, sentences: Sequence[Tagged | str] | str) -> list[list[str]]:
+        """The tags of sentences; texts are of words between spaces."""
+        return [chosen.tags for chosen in self.predict(sentences)]
 
     @torch.inference_mode()
-    def predict(self, items: Sequence[Tagged | str] | str, options: Any = None) -> list[list[str]]:
-        """A tag for each word of each sentence, in their order; `options` are none."""
+    def predict(self, items: Sequence[Tagged | str] | str, options: Any = None) -> list[Chosen]:
+        """A tag for each word of each sentence with its probability, in their order; `options` are none."""
         given = [self._tagged(item) for item in ([items] if isinstance(items, str) else items)]
         parts = self._parts(given)
         rows = encode_words([words for _, words in parts], self.tokenizer)
-        tags: list[list[str]] = [[] for _ in parts]
+        found = [Chosen([], []) for _ in parts]
         longest = int(rows.lengths().max(initial=0))
         device = self.model.head.weight.device
         for batch in token_batches(rows.lengths(), max_tokens=max(PREDICTION_TOKENS, longest), shuffle=False):
             made = collate_words(rows, batch).to(device)
-            best = self.model(made.tokens, made.pieces).argmax(-1)
-            for row, number in zip(best.tolist(), batch, strict=True):
-                tags[number] = [self.tags[tag] for tag in row[: len(parts[number][1])]]
-        found: list[list[str]] = [[] for _ in given]
-        for (place, _), part in zip(parts, tags, strict=True):
-            found[place] += part
-        return found
+            scores = self.model(made.tokens, made.pieces)
+            best = self.model.tagging.best(scores, made.lens)
+            odds = self.model.tagging.probabilities(scores, made.lens).gather(2, best[..., None])[..., 0]
+            for number, row, chances in zip(batch, best.tolist(), odds.tolist(), strict=True):
+                count = len(parts[number][1])
+                found[number] = Chosen([self.tags[tag] for tag in row[:count]], chances[:count])
+        whole = [Chosen([], []) for _ in given]
+        for (place, _), part in zip(parts, found, strict=True):
+            whole[place].tags.extend(part.tags)
+            whole[place].probabilities.extend(part.probabilities)
+        return whole
 
     def _parts(self, given: Sequence[Tagged]) -> list[tuple[int, tuple[str, ...]]]:
         """The words to be read together: sentences by place, cut where they are far longer than those of training."""
@@ -94,12 +112,12 @@ class Tagger(Predictor[Tagged, list[str], Tagged]):
             for start in range(0, len(item.words), limit)
         ]
 
-    def write(self, item: Tagged, output: list[str], form: Form, options: Any = None) -> list[str]:
+    def write(self, item: Tagged, output: Chosen, form: Form, options: Any = None) -> list[str]:
         """`word/TAG word/TAG`, or a line of JSON that can be read again as data."""
         if form == "text":
-            return [visible(" ".join(f"{word}/{tag}" for word, tag in zip(item.words, output, strict=True)))]
-        fields = {self.data.words_key: item.words, self.data.tags_key: output}
-        return [json.dumps(fields, ensure_ascii=False)]
+            return [visible(" ".join(f"{word}/{tag}" for word, tag in zip(item.words, output.tags, strict=True)))]
+        fields = {self.data.words_key: item.words, self.data.tags_key: output.tags}
+        return [json.dumps(fields | {"probabilities": output.probabilities}, ensure_ascii=False)]
 
     def unknown(self, items: Sequence[Tagged]) -> Unknown:
         """Words that the training part has not."""
@@ -108,7 +126,14 @@ class Tagger(Predictor[Tagged, list[str], Tagged]):
         return Unknown(len(unseen), len(words), tuple(dict.fromkeys(unseen))[:5], "words")
 
     def explain(self, item: Tagged | str, target: str | None = None) -> Explanation:
-        """The attention of every layer while the model tags a sentence, between words; subwords are merged."""
+        """The attention of every layer while the model tags a sentence, between words; subwords are merged.
+
+        Of a CRF the probabilities of tags at each word too, and a note on the transitions that mattered.
+
+        Raises:
+            ConfigError: the sentence is empty, or there is a target.
+            Unsupported: the model has neither attention nor a CRF.
+        """
         if target is not None:
             raise ConfigError("the tags of a sentence cannot be given here; leave the target out")
         item = self._tagged(item)
@@ -116,43 +141,60 @@ class Tagger(Predictor[Tagged, list[str], Tagged]):
             raise ConfigError("the sentence is empty; there is nothing to look at")
         rows = encode_words([item.words], self.tokenizer)
         batch = collate_words(rows, [0]).to(self.model.head.weight.device)
+        tags, chain = self.tag([item])[0], self.model.tagging
+        said = [f"{word}/{tag}" for word, tag in zip(item.words, tags, strict=True)]
+        source, output = " ".join(item.words), " ".join(said)
+        if not isinstance(chain, LinearChain):
+            return Explanation(source, output, self._attended(batch, rows, item.words, said))
+        layers = self._attended(batch, rows, item.words, said) if looking.has_attention(self.model) else {}
+        with torch.inference_mode():
+            scores = self.model(batch.tokens, batch.pieces)
+            alone, odds = (one.probabilities(scores, batch.lens)[0].cpu().numpy() for one in (Independent(), chain))
+            learned = Transitions(*(part.cpu().numpy() for part in (chain.first, chain.between, chain.last)))
+        layers["tagging"] = Layer(odds[None], said, self.tags, "tags")
+        table = transitions_table(item.words, tags, self.tags, alone, odds, learned)
+        return Explanation(source, output, layers, note=f"what the transitions changed\n{table}")
+
+    def _attended(self, batch: WordBatch, rows: WordRows, words: Sequence[str], said: list[str]) -> dict[str, Layer]:
+        """The attention between words of the only sentence; raises as `looking.attended`."""
         pieces = rows.pieces[0]
         # before the pooling a word has several tokens
         word_of = np.repeat(np.arange(len(pieces)), pieces if self.model.place == "after" else 1).tolist()
-        tags = self.predict([item])[0]
-        said = [f"{word}/{tag}" for word, tag in zip(item.words, tags, strict=True)]
         layers = {}
         for name, one in looking.attended(self.model, batch.tokens, batch.pieces).items():
             weights = np.stack([merge(head, word_of, word_of) for head in one.weights[0]])
-            layers[name] = Layer(weights, said, list(item.words), one.kind)
-        return Explanation(" ".join(item.words), " ".join(said), layers)
+            layers[name] = Layer(weights, said, list(words), one.kind)
+        return layers
+
+    def text_of(self, example: Tagged) -> str:
+        return " ".join(example.words)
 
     def evaluate(self, examples: Sequence[Tagged], *, options: Any = None) -> dict[str, float | str]:
         """Accuracy and macro-F1; of words that training has and has not; of the most frequent tag of each word.
 
-        `per_tag` is the F1 of each tag with how often it occurs. `baseline` gives each word its most frequent tag in
-        training, and other words the most frequent tag of those that occur there once. Shares of nothing are NaN.
+        See `tag_scores`. `baseline` is the accuracy, `baseline_span_f1` the F1 of spans, of giving each word its most
+        frequent tag in training, and other words the most frequent tag of those that occur there once.
 
         Raises:
             DataError: no words, or words without a tag.
         """
-        gold = [tag for example in examples for tag in example.tags or ()]
-        words = [self.tokenizer.clean(word) for example in examples for word in example.words]
-        if not words:
+        gold = [list(example.tags or ()) for example in examples]
+        words = [[self.tokenizer.clean(word) for word in example.words] for example in examples]
+        if not any(words):
             raise DataError("there is nothing to score: no words")
-        if len(gold) != len(words):
-            line = next(example.line for example in examples if len(example.tags or ()) != len(example.words))
-            raise DataError(f"the sentence of line {line} has no tags to compare with; tag all of its words")
-        said = [tag for tags in self.predict(examples) for tag in tags]
-        right = np.array([a == b for a, b in zip(said, gold, strict=True)])
-        seen = np.array([word in self.words for word in words])
-        guesses = [self.words.get(word, self.words.get("", "")) for word in words]
-        scores: dict[str, float | str] = {"accuracy": float(right.mean()), "macro_f1": 0.0}
-        scores |= {"accuracy_seen": _mean(right[seen]), "accuracy_unseen": _mean(right[~seen])}
-        scores["unseen"] = float(1 - seen.mean())
-        scores["baseline"] = _mean(np.array([a == b for a, b in zip(guesses, gold, strict=True)]))
-        scores["macro_f1"], scores["per_tag"] = by_tag(said, gold)
-        return scores
+        for example, row, tags in zip(examples, words, gold, strict=True):
+            if len(tags) != len(row):
+                raise DataError(
+                    f"the sentence of line {example.line} has no tags to compare with; tag all of its words"
+                )
+        rare = self.words.get("", "")
+        guesses = [[self.words.get(word, rare) for word in row] for row in words]
+        scores = tag_scores(
+            self.tag(examples), gold, [[word in self.words for word in row] for row in words], self.scheme
+        )
+        usual = tag_scores(guesses, gold, [[True] * len(row) for row in words], self.scheme)
+        names = {"accuracy": "baseline", "span_f1": "baseline_span_f1"}
+        return scores | {names[name]: value for name, value in usual.items() if name in names}
 
     def _tagged(self, item: Tagged | str) -> Tagged:
         return self.parse(item) if isinstance(item, str) else item
@@ -173,18 +215,3 @@ def most_frequent(sentences: Iterable[Tagged]) -> dict[str, str]:
     best = {word: found.most_common(1)[0][0] for word, found in tags.items()}
     rare = (once or all_tags).most_common(1)
     return best | ({"": rare[0][0]} if rare else {})
-
-
-def _mean(right: np.ndarray) -> float:
-    return float(right.mean()) if len(right) else float("nan")
-
-
-def by_tag(said: Sequence[str], gold: Sequence[str]) -> tuple[float, str]:
-    """Macro-F1, and the F1 of each tag with its count, the most frequent first."""
-    predicted, wanted = Counter(said), Counter(gold)
-    right = Counter(tag for tag, other in zip(said, gold, strict=True) if tag == other)
-    tags = sorted(predicted | wanted, key=lambda tag: (-wanted[tag], tag))
-    counts = [[float(counter[tag]) for tag in tags] for counter in (right, predicted, wanted)]
-    scores = [metrics.f1(*found) for found in zip(*counts, strict=True)]
-    each = [f"{tag} {score:.4f} ({wanted[tag]:,})" for tag, score in zip(tags, scores, strict=True)]
-    return metrics.macro_f1(*counts), ", ".join(each)

@@ -18,6 +18,7 @@ from headwise.explain.explanation import Explanation, Layer
 from headwise.layers.sequence_pooling import AttentionOverSequence, MaxOverSequence
 from headwise.models.pooled_encoder import PooledEncoder
 from headwise.predictors import looking
+from headwise.predictors.evaluating import evaluating
 
 # tokens that are read together, padding included
 PREDICTION_TOKENS = 4096
@@ -80,10 +81,8 @@ class Reader:
 
     @torch.inference_mode()
     def _shares(self, pooling: MaxOverSequence, batch: LabelledBatch) -> np.ndarray:
-        was_training = self.model.training
-        self.model.eval()
-        shares = pooling.shares(*self.model.states(batch.tokens, batch.lens))
-        self.model.train(was_training)
+        with evaluating(self.model):
+            shares = pooling.shares(*self.model.states(batch.tokens, batch.lens))
         return shares.double().cpu().numpy()[None]
 
 

@@ -11,41 +11,28 @@ from typing import Any
 import numpy as np
 import torch
 
-from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.config import build
 from headwise.data.batches import PairBatch, Ragged, collate, pair_lengths, token_batches
 from headwise.data.files import read_lines
 from headwise.data.readers import Pair
+from headwise.data.tables import named_format
 from headwise.data.tokenizers import Tokenizer
-from headwise.decoding.hypotheses import Hypothesis
 from headwise.decoding.options import asked
-from headwise.decoding.sampling import Draws
-from headwise.decoding.search import DecodingConfig, search
-from headwise.errors import ConfigError
-from headwise.explain.explanation import Explanation, Layer
+from headwise.decoding.search import DecodingConfig
+from headwise.errors import ConfigError, DataError
+from headwise.explain.explanation import Explanation
 from headwise.labels import visible
-from headwise.layers.decoding import Precision, for_inference, is_current
 from headwise.models.protocols import Seq2Seq
 from headwise.predictors import looking
 from headwise.predictors.aligning import Aligning, Links, pharaoh, word_links
 from headwise.predictors.bleu import BleuConfig, Scoring
 from headwise.predictors.forced import likelihood, likelihood_scores
 from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_tokens
-from headwise.records.watching import watched
+from headwise.predictors.rouge import RougeConfig, rouge_counts, rouge_of
+from headwise.predictors.writing import Translation, Writing
 
 # source tokens that are decoded together, padding included
 DECODING_TOKENS = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Translation:
-    """One translation: its text, the score it is ranked by, its log-probability, its token numbers, and word links."""
-
-    text: str
-    score: float
-    log_prob: float
-    tokens: list[int]
-    links: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +48,15 @@ class Asked:
 class Translator(Predictor[str, list[Translation], Pair]):
     """A model with its tokenizers. An empty sentence has no translation.
 
-    Samples come from the stream `draws`, so no two sentences share their numbers.
+    Samples come from the stream `writing.draws`, so no two sentences share their numbers.
 
     Args:
         model: in `eval()` while it translates.
         decoding: how to search unless told otherwise.
         bleu: how BLEU is computed.
         longest: source tokens at most; of a longer source the rest is left out, with a warning.
+        rouge: how ROUGE is computed, where it is wanted too.
+        cuts: leaving out is what the recipe asked for; there is no warning.
     """
 
     def __init__(
@@ -78,6 +67,9 @@ class Translator(Predictor[str, list[Translation], Pair]):
         decoding: DecodingConfig,
         bleu: BleuConfig | None = None,
         longest: int | None = None,
+        rouge: RougeConfig | None = None,
+        *,
+        cuts: bool = False,
     ):
         self.model = model
         self.source_tokenizer = source_tokenizer
@@ -85,12 +77,9 @@ class Translator(Predictor[str, list[Translation], Pair]):
         self.decoding = decoding
         self.bleu = bleu or BleuConfig()
         self.longest = longest
-        self.draws = Draws()
-        self._twin: tuple[Precision, Seq2Seq] | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        # the twin holds weights of this model, so a copy makes its own
-        return {**self.__dict__, "_twin": None}
+        self.rouge, self.cuts = rouge, cuts
+        # the end token is all that an empty source has
+        self.writing = Writing(model, target_tokenizer, least=2)
 
     def translate(self, sentences: Sequence[str] | str, *, config: DecodingConfig | None = None) -> list[str]:
         """The best translation of each sentence, in the order given; of an empty sentence the empty string."""
@@ -105,6 +94,9 @@ class Translator(Predictor[str, list[Translation], Pair]):
         return text
 
     def read(self, path: Path) -> Iterator[str]:
+        """A text a line. Raises: DataError for a file named as JSON lines, whose lines are no texts."""
+        if named_format(str(path)) == "jsonl":
+            raise DataError(f"{path}: holds JSON lines, and each line of a file is read as a text; write plain texts")
         return (line for _, line in read_lines(path))
 
     def options(self, given: Mapping[str, Any]) -> Asked:
@@ -137,23 +129,15 @@ class Translator(Predictor[str, list[Translation], Pair]):
         if not item.strip():
             raise ConfigError("the sentence is empty; there is nothing to look at")
         if target is None:
-            found = self.n_best([item], None)[0]
-            text, tokens = (found[0].text, found[0].tokens) if found else ("", [])
+            best = self.n_best([item], None)[0]
+            text, tokens = (best[0].text, best[0].tokens) if best else ("", [])
         else:
             text, tokens = target, self.target_tokenizer.encode(target)
         batch = self._collate(self._read([item]), Ragged.of([tokens]), [0])
         read = looking.source_labels(self.source_tokenizer, item, int(batch.src_lens[0]))
         written = [*map(self.target_tokenizer.shown, tokens), looking.EOS]
-        inputs = [looking.BOS, *written[:-1]]
-        layers = {}
-        for name, one in looking.attended(self.model, batch.src, batch.src_lens, batch.tgt_in).items():
-            if one.kind == "cross":
-                layers[name] = Layer(one.weights[0], written, read, "cross")
-            elif name.startswith("encoder"):
-                layers[name] = Layer(one.weights[0], read, read, "self")
-            else:
-                layers[name] = Layer(one.weights[0], inputs, inputs, "self", causal=True)
-        return Explanation(item, text, layers)
+        found = looking.attended(self.model, batch.src, batch.src_lens, batch.tgt_in)
+        return Explanation(item, text, looking.layers_of(found, read, read, written))
 
     def align(self, pairs: Sequence[Pair], how: Aligning | None = None) -> list[Links]:
         """The words of each pair that belong together, as (source word, target word) from 0.
@@ -177,14 +161,19 @@ class Translator(Predictor[str, list[Translation], Pair]):
         encoded = self.source_tokenizer.encode_batch(sources), self.target_tokenizer.encode_batch(targets)
         return self._collate(Ragged.of(encoded[0]), Ragged.of(encoded[1]), range(len(sources)))
 
+    def text_of(self, example: Pair) -> str:
+        return example.source
+
     def evaluate(self, examples: Sequence[Pair], *, options: Asked | None = None) -> dict[str, float | str]:
-        """BLEU and chrF with their signatures, and loss, perplexity and token accuracy of the references."""
+        """BLEU and chrF with their signatures, exact matches, and loss, perplexity and accuracy of the references."""
         sources = self._read([pair.source for pair in examples])
         targets = Ragged.of(self.target_tokenizer.encode_batch([pair.target for pair in examples]))
         found = self._search(sources, self.decoding if options is None else options.decoding)
         outputs = [translations[0].text if translations else "" for translations in found]
         references = [pair.target for pair in examples]
         scores = self.bleu_options(None if options is None else options.tokenize).scores(outputs, references)
+        if self.rouge is not None:
+            scores |= rouge_of(rouge_counts(outputs, references, self.rouge.tokenize))
         unknown = self.unknown([pair.source for pair in examples])
         return scores | self.likelihood(sources, targets) | {"unseen": unknown.share}
 
@@ -194,15 +183,7 @@ class Translator(Predictor[str, list[Translation], Pair]):
 
     def bleu_options(self, tokenize: str | None = None) -> Scoring:
         """How outputs are compared: those of a tokenizer without capitals meet references without them."""
-        lowercase = self.bleu.lowercase or self.target_tokenizer.config.lowercase
-        return Scoring(tokenize or self.bleu.tokenize, lowercase)
-
-    @torch.inference_mode()
-    def of_batch(self, batch: PairBatch, config: DecodingConfig) -> list[list[Translation]]:
-        """The best translations of the sources of a batch, best first; none of an empty one."""
-        found = self._found(batch, config)
-        # the end token is all that an empty source has
-        return [list_ if length > 1 else [] for list_, length in zip(found, batch.src_lens.tolist(), strict=True)]
+        return self.bleu.scoring(self.target_tokenizer, tokenize)
 
     @torch.inference_mode()
     def likelihood(self, sources: Ragged, targets: Ragged) -> dict[str, float]:
@@ -219,7 +200,7 @@ class Translator(Predictor[str, list[Translation], Pair]):
         lengths = pair_lengths(sources, sources)
         for places in self._batches(lengths[real]):
             indices = [real[place] for place in places]
-            found = self._found(self._collate(sources, sources, indices), config)
+            found = self.writing.found(self._collate(sources, sources, indices), config)
             for index, translations in zip(indices, found, strict=True):
                 results[index] = translations
         return results
@@ -230,11 +211,12 @@ class Translator(Predictor[str, list[Translation], Pair]):
         if self.longest is None or not len(rows) or int(rows.lengths.max()) <= self.longest:
             return rows
         place = int(rows.lengths.argmax())
-        warnings.warn(
-            f"'{sentences[place][:40]}...' has {rows.lengths[place]:,} tokens; only the first {self.longest:,} are"
-            " read, since this model was trained on shorter ones: split it into sentences",
-            stacklevel=3,
-        )
+        if not self.cuts:
+            warnings.warn(
+                f"'{sentences[place][:40]}...' has {rows.lengths[place]:,} tokens; only the first {self.longest:,} are"
+                " read, since this model was trained on shorter ones: split it into sentences",
+                stacklevel=3,
+            )
         return rows.cut(self.longest)
 
     def _linked(self, sources: Sequence[str], found: list[list[Translation]]) -> list[list[Translation]]:
@@ -260,26 +242,6 @@ class Translator(Predictor[str, list[Translation], Pair]):
             for place, line in zip(places, lines, strict=True):
                 found[place] = line
         return found
-
-    def _found(self, batch: PairBatch, config: DecodingConfig) -> list[list[Translation]]:
-        model, ids = self._decoding_model(config.precision), self.target_tokenizer
-        banned = ids.pad_id, ids.bos_id, ids.unk_id
-        rules = config.constraints(batch.src_lens.tolist(), bos_id=ids.bos_id, eos_id=ids.eos_id, banned=banned)
-        cache = model.decoder.start(model.encoder(batch.src, batch.src_lens), batch.src_lens)
-        found = search(model.decoder, cache, config, rules, draws=self.draws)
-        return [[self._translation(hypothesis) for hypothesis in hypotheses] for hypotheses in found]
-
-    def _decoding_model(self, precision: Precision) -> Seq2Seq:
-        """The model's inference twin, made anew when weights changed; the model itself while it is watched."""
-        if any(watched(module) for module in self.model.modules() if isinstance(module, Mechanism)):
-            return self.model
-        if self._twin is None or self._twin[0] != precision or not is_current(self._twin[1], self.model):
-            self._twin = (precision, for_inference(self.model, precision))
-        return self._twin[1]
-
-    def _translation(self, hypothesis: Hypothesis) -> Translation:
-        text = self.target_tokenizer.decode(hypothesis.tokens)
-        return Translation(text, hypothesis.score, hypothesis.log_prob, hypothesis.tokens)
 
     def _batches(self, lengths: np.ndarray) -> Iterator[list[int]]:
         if not len(lengths):

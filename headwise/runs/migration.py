@@ -5,12 +5,13 @@ A key that is renamed, or a file whose content changes, gets its step here and a
 
 import tomllib
 from collections.abc import Callable
+from typing import Any
 
 import tomli_w
 
 from headwise.errors import CheckpointError
 
-FORMAT = 2
+FORMAT = 3
 CONFIG = "config.toml"
 
 Files = dict[str, bytes]
@@ -36,17 +37,34 @@ def check_format(version: object, name: str) -> int:
     return version
 
 
-def _from_1(files: Files) -> Files:
+def _configured(change: Callable[[dict[str, Any]], None]) -> Callable[[Files], Files]:
+    """A step that changes the values of the configuration in place, or leaves one that it does not understand."""
+
+    def step(files: Files) -> Files:
+        try:
+            values = tomllib.loads(files[CONFIG].decode())
+            change(values)
+        except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
+            return files
+        return {**files, CONFIG: tomli_w.dumps(values).encode()}
+
+    return step
+
+
+def _from_1(values: dict[str, Any]) -> None:
     """training.tensorboard became one of training.trackers; model.kernel went."""
-    try:
-        values = tomllib.loads(files[CONFIG].decode())
-        training, model = values.get("training", {}), values.get("model", {})
-        if training.pop("tensorboard", False):
-            training["trackers"] = ["tensorboard"]
-        model.pop("kernel", None)
-    except (KeyError, ValueError, AttributeError, RecursionError):
-        return files
-    return {**files, CONFIG: tomli_w.dumps(values).encode()}
+    training, model = values.get("training", {}), values.get("model", {})
+    if training.pop("tensorboard", False):
+        training["trackers"] = ["tensorboard"]
+    model.pop("kernel", None)
 
 
-_STEPS: dict[int, Callable[[Files], Files]] = {1: _from_1}
+def _from_2(values: dict[str, Any]) -> None:
+    """norm, of a model or of its encoder of pixels, became norm_order where it said before or after."""
+    model = values.get("model", {})
+    for section in (model, model.get("sequence", {})):
+        if section.get("norm") in ("pre", "post"):
+            section["norm_order"] = section.pop("norm")
+
+
+_STEPS: dict[int, Callable[[Files], Files]] = {1: _configured(_from_1), 2: _configured(_from_2)}

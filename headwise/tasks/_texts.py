@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from pydantic import Field, model_validator
+from torch import nn
 
 from headwise.attention import mechanisms
 from headwise.config import Config
@@ -23,6 +24,8 @@ from headwise.errors import CheckpointError, DataError
 from headwise.models.pooled_encoder import PooledEncoder, SequencePoolingConfig, build_pooled_encoder
 from headwise.models.token_encoders import AttentionConfig, EncoderConfig
 from headwise.predictors.texts import Reader
+from headwise.tasks._start import StartRunConfig, freeze, take_over, tokenizer_of_run
+from headwise.tasks._vectors import StartConfig, filled
 from headwise.tasks.task import Assets, required
 
 TOKENIZER_FILE = "tokenizer.json"
@@ -37,6 +40,8 @@ class TextsConfig(Config):
     pooling: SequencePoolingConfig = Field(
         SequencePoolingConfig(), description="how the states of a text become one vector"
     )
+    vectors: StartConfig = Field(StartConfig(), description="pretrained word vectors")
+    start: StartRunConfig = Field(StartRunConfig(), description="a trained encoder to start from")
     embedding_std: float = Field(0.1, gt=0, description="standard deviation of the first embeddings")
     token_dropout: float = Field(0.0, ge=0, lt=1, description="share of the tokens that are hidden while training")
     show: list[str] = Field(default=[], description="texts shown with their answers at each validation; if empty, some")
@@ -45,8 +50,10 @@ class TextsConfig(Config):
     @model_validator(mode="after")
     def _fits(self) -> "TextsConfig":
         self.pooling.check(self.model)
+        if self.start.weights is not None and self.vectors.file is not None:
+            raise ValueError("start.weights and vectors.file both give the embeddings: leave one of them out")
         model, places = self.model, self.data.max_len + (self.pooling.kind == "cls")
-        if isinstance(model, AttentionConfig) and places > model.max_len and _has_table(model):
+        if isinstance(model, AttentionConfig) and places > model.max_len and has_table(model):
             raise ValueError(
                 f"texts of data.max_len = {self.data.max_len} tokens take {places} places, but the model has a table of"
                 f" {model.max_len}: set model.max_len to at least {places}, or data.max_len lower"
@@ -54,7 +61,8 @@ class TextsConfig(Config):
         return self
 
 
-def _has_table(model: AttentionConfig) -> bool:
+def has_table(model: AttentionConfig) -> bool:
+    """Whether the model has weights for each place, so that there are no more places than `max_len`."""
     return model.position == "learned" or mechanisms.mechanism_type(model.mechanism).facts.steps == "own"
 
 
@@ -111,7 +119,9 @@ def tokenizer_of(files: Mapping[str, bytes], config: TextsConfig) -> Tokenizer:
 
 
 def trained_tokenizer(train: Sequence[Labelled], config: TextsConfig) -> Tokenizer:
-    """The tokens of the training texts."""
+    """The tokens of the training texts, or those of the run that the encoder starts from."""
+    if config.start.weights is not None:
+        return tokenizer_of_run(config.start.weights, config.tokenizer)
     return Tokenizer.train([example.text for example in train], config.tokenizer)
 
 
@@ -139,7 +149,7 @@ def source_of(found: Texts | None, limits: Limits, *, shuffle: bool) -> Source[L
 
 def built(config: TextsConfig, tokenizer: Tokenizer, outputs: int) -> PooledEncoder:
     """The model of a recipe, with random weights."""
-    return build_pooled_encoder(
+    model = build_pooled_encoder(
         config.model,
         config.pooling,
         tokenizer.vocab_size,
@@ -147,6 +157,20 @@ def built(config: TextsConfig, tokenizer: Tokenizer, outputs: int) -> PooledEnco
         embedding_std=config.embedding_std,
         token_dropout=config.token_dropout,
     )
+    if config.vectors.file is not None and config.vectors.frozen:
+        model.embedding.requires_grad_(False)
+    if config.start.weights is not None and config.start.frozen:
+        freeze(model)
+    return model
+
+
+def started(model: nn.Module, tokenizer: Tokenizer, config: TextsConfig, seed: int) -> list[str]:
+    """Puts the recipe's word vectors or trained encoder, if any, into a new model, and tells what it starts from."""
+    assert isinstance(model, PooledEncoder)
+    if config.start.weights is not None:
+        return [take_over(model, config.start.weights, frozen=config.start.frozen)]
+    path = config.vectors.file
+    return [] if path is None else [f"{path}: {filled(model.embedding, path, tokenizer, seed)}"]
 
 
 def reader_of(model: Any, tokenizer: Tokenizer, config: TextsConfig) -> Reader:

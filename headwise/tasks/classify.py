@@ -19,7 +19,7 @@ from headwise.data.text_suggestions import suggest_for_labelled
 from headwise.data.words import NO_TAG
 from headwise.errors import DataError
 from headwise.models.pooled_encoder import PooledEncoder
-from headwise.predictors.classes import count_scores, counted
+from headwise.predictors.classes import count_scores, counted, mean
 from headwise.predictors.classifier import Classifier
 from headwise.predictors.texts import majority
 from headwise.tasks import _texts
@@ -88,6 +88,9 @@ class Classify(Task[dict[str, Texts]]):
     def build(self) -> PooledEncoder:
         return _texts.built(self.config, self.tokenizer, len(self.classes))
 
+    def initialise(self, model: nn.Module, seed: int) -> list[str]:
+        return _texts.started(model, self.tokenizer, self.config, seed)
+
     def source(self, split: str, limits: Limits) -> Source[LabelledBatch] | None:
         return _texts.source_of(_texts.split_of(self.assets, split), limits, shuffle=split == "train")
 
@@ -106,7 +109,7 @@ class Classify(Task[dict[str, Texts]]):
         return {"nll": nll, **stats}
 
     def summarise(self, stats: Stats) -> dict[str, float]:
-        loss = stats.get("nll", 0.0) / max(1.0, stats.get("known", 0.0))
+        loss = mean(stats.get("nll", 0.0), stats.get("known", 0.0))
         return {"loss": loss} | count_scores(stats, len(self.classes))
 
     def samples(self, model: nn.Module) -> list[str]:

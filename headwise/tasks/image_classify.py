@@ -15,15 +15,8 @@ from torch.nn import functional as F
 
 from headwise.attention.precision import wide
 from headwise.config import Config
-from headwise.data.image_sets import (
-    ImageBatch,
-    ImageSet,
-    as_batch,
-    constants,
-    load_images,
-    read_part,
-    suggest_for_images,
-)
+from headwise.data.image_classes import load_images, read_part, suggest_for_images
+from headwise.data.image_sets import ImageBatch, ImageSet, as_batch, constants
 from headwise.data.images import ImagesConfig
 from headwise.data.pixels import Image
 from headwise.data.sources import Limits, Source, spread
@@ -32,7 +25,7 @@ from headwise.errors import CheckpointError
 from headwise.layers.image_blocks import Augmentation
 from headwise.models.image_classifier import ImageClassifier, build_image_classifier
 from headwise.models.image_config import ImageEncoderConfig
-from headwise.predictors.classes import count_scores, counted
+from headwise.predictors.classes import count_scores, counted, mean
 from headwise.predictors.recogniser import Known, Recogniser
 from headwise.tasks.task import Assets, Metric, Stats, Task
 
@@ -151,7 +144,7 @@ class ImageClassify(Task[dict[str, ImageSet]]):
         return {"nll": nll, **stats}
 
     def summarise(self, stats: Stats) -> dict[str, float]:
-        loss = stats.get("nll", 0.0) / max(1.0, stats.get("images", 0.0))
+        loss = mean(stats.get("nll", 0.0), stats.get("images", 0.0))
         return {"loss": loss} | count_scores(stats, len(self.known.classes))
 
     def samples(self, model: nn.Module) -> list[str]:

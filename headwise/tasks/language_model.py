@@ -9,14 +9,11 @@ from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from headwise.config import Config
-from headwise.data.bad_lines import warn_skipped
-from headwise.data.corpus import resolve
-from headwise.data.files import digested, require_file
-from headwise.data.plain import TRAINED_CHARS, TextConfig, encode, portions, train_tokenizer, unknown_tokens, whole
+from headwise.data.plain import TextConfig, unknown_tokens
 from headwise.data.sources import Limits, Source
 from headwise.data.streams import Memory, Stream, Text, TextBatch, windows
 from headwise.data.suggestions import Suggestion, suggest_for_text
-from headwise.data.tokenizers import Tokenizer, TokenizerConfig
+from headwise.data.tokenizers import TokenizerConfig
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError
 from headwise.models.decoder_only import DecoderOnly, build_decoder
@@ -29,9 +26,9 @@ from headwise.predictors.continuer import (
     scored,
     text_loss,
 )
-from headwise.tasks.task import Assets, Given, Metric, Stats, Task, required
-
-TOKENIZER_FILE = "text.tokenizer.json"
+from headwise.tasks import _plain_text
+from headwise.tasks._plain_text import TOKENIZER_FILE
+from headwise.tasks.task import Assets, Given, Metric, Stats, Task
 
 
 class LanguageModelConfig(Config):
@@ -77,7 +74,7 @@ class LanguageModel(Task[dict[str, Text]]):
 
     def __init__(self, config: LanguageModelConfig, assets: Assets[dict[str, Text]]):
         super().__init__(config, assets)
-        self.tokenizer = _known(assets.files, config)
+        self.tokenizer = _plain_text.tokenizer_of(assets.files, config.tokenizer)
 
     @classmethod
     def prepare(cls, config: LanguageModelConfig) -> Assets[dict[str, Text]]:
@@ -85,34 +82,16 @@ class LanguageModel(Task[dict[str, Text]]):
 
     @classmethod
     def prepare_with(cls, config: LanguageModelConfig, given: Given) -> Assets[dict[str, Text]]:
-        named = {part: getattr(config.data, part) for part in ("train", "valid", "test")}
-        paths = {part: resolve(path) for part, path in named.items() if path is not None}
-        for path in paths.values():
-            require_file(path)
-        with digested(paths) as digests:
-            parts = portions(config.data)
-            learned = None if given.files is None else _known(given.files, config)
-            tokenizer = learned or train_tokenizer(parts["train"], config.tokenizer)
-            texts = {part: portion for part, portion in parts.items() if portion.chars}
-            data = {part: encode(portion, tokenizer, given.scratch) for part, portion in texts.items()}
-        notes = list(dict.fromkeys(f"{portion.path}: {portion.bad}" for portion in parts.values() if portion.bad))
-        notes += [f"{part}: {len(text):,} tokens of {text.chars:,} characters" for part, text in data.items()]
-        if learned is None and parts["train"].chars > TRAINED_CHARS:
-            notes.append(f"the tokenizer is trained on the first {TRAINED_CHARS:,} characters of the text")
-        for part, text in data.items():
-            if lost := unknown_tokens(text, tokenizer):
+        read = _plain_text.read(config.data, config.tokenizer, given, config.length)
+        notes = list(read.notes)
+        for part, text in read.data.items():
+            if lost := unknown_tokens(text, read.tokenizer):
                 notes.append(f"{part}: {lost:,} tokens are unknown; bits_per_char takes them for cheaper than they are")
-        if len(data["train"]) < config.length:
-            notes.append(f"train: the text has {len(data['train']):,} tokens, less than one window ({config.length})")
-        return Assets({TOKENIZER_FILE: tokenizer.to_bytes()}, data, digests, tuple(notes))
+        return Assets({TOKENIZER_FILE: read.tokenizer.to_bytes()}, read.data, read.digests, tuple(notes))
 
     @classmethod
     def examples(cls, config: LanguageModelConfig, split: str) -> list[str]:
-        # a part with a file of its own is scored without the text that was trained on
-        own = None if split == "train" else getattr(config.data, split)
-        portion = whole(own, config.data) if own else portions(config.data)[split]
-        warn_skipped(portion.path, portion.bad)
-        return list(portion.lines())
+        return _plain_text.lines_of(config.data, split)
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
@@ -129,12 +108,7 @@ class LanguageModel(Task[dict[str, Text]]):
         if text is None:
             return None
         length, memory = self.config.length, self.config.model.memory_len > 0
-        rows = limits.tokens // length
-        if not rows:
-            raise ConfigError(f"training.batch_tokens ({limits.tokens}) is less than one window: length is {length}")
-        rows = rows if limits.sentences is None else min(rows, limits.sentences)
-        if limits.examples is not None:
-            text = text.first(limits.examples * length)
+        text, rows = _plain_text.limited(text, length, limits)
         if split != "train":
             return scored(text, length, rows, memory=memory)
         if memory:
@@ -177,7 +151,3 @@ class LanguageModel(Task[dict[str, Text]]):
             '    headwise predict RUN "the beginning of a text"\n    headwise evaluate RUN --data text.txt\n\n'
             "`RUN` is this folder. It is complete and can be moved.\n"
         )
-
-
-def _known(files: Mapping[str, bytes], config: LanguageModelConfig) -> Tokenizer:
-    return Tokenizer.from_bytes(required(files, TOKENIZER_FILE), TOKENIZER_FILE, config.tokenizer)

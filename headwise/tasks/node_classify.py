@@ -22,7 +22,7 @@ from headwise.data.suggestions import Suggestion
 from headwise.data.words import NO_TAG
 from headwise.errors import CheckpointError, DataError
 from headwise.models.graph_encoders import GraphEncoder, GraphEncoderConfig
-from headwise.predictors.classes import count_scores, counted
+from headwise.predictors.classes import count_scores, counted, mean
 from headwise.predictors.graph_inputs import SPARSE, GraphInput, graph_input, num_features
 from headwise.predictors.node_labeller import NodeLabeller
 from headwise.tasks.task import Assets, Metric, Stats, Task
@@ -85,6 +85,9 @@ class NodeClassify(Task[Splits]):
     def prepare(cls, config: NodeClassifyConfig) -> Assets[Splits]:
         found = read_graph(config.data)
         counts = Counter(item.label for item in found.splits["train"])
+        if len(counts) == 1:
+            (only,) = counts
+            raise DataError(f"{config.data.train}: all nodes to train on have the label '{only}'; label some otherwise")
         labels = json.dumps(dict(sorted(counts.items())), ensure_ascii=False) + "\n"
         files = {**found.graph.files(), LABELS_FILE: labels.encode()}
         return Assets(files, found.splits, found.digests, found.notes)
@@ -160,7 +163,7 @@ class NodeClassify(Task[Splits]):
         return {"nll": nll, **stats}
 
     def summarise(self, stats: Stats) -> dict[str, float]:
-        loss = stats.get("nll", 0.0) / max(1.0, stats.get("known", 0.0))
+        loss = mean(stats.get("nll", 0.0), stats.get("known", 0.0))
         return {"loss": loss} | count_scores(stats, len(self.labels))
 
     def samples(self, model: nn.Module) -> list[str]:

@@ -90,6 +90,9 @@ class Regress(Task[dict[str, Texts]]):
     def build(self) -> PooledEncoder:
         return _texts.built(self.config, self.tokenizer, 1)
 
+    def initialise(self, model: nn.Module, seed: int) -> list[str]:
+        return _texts.started(model, self.tokenizer, self.config, seed)
+
     def source(self, split: str, limits: Limits) -> Source[LabelledBatch] | None:
         return _texts.source_of(_texts.split_of(self.assets, split), limits, shuffle=split == "train")
 

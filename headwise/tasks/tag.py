@@ -11,25 +11,26 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field, model_validator
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from headwise.attention.precision import wide
 from headwise.config import Config
+from headwise.data import spans
 from headwise.data.bad_lines import warn_skipped
 from headwise.data.corpus import resolve
 from headwise.data.parts import Parts, Scan, read_part, read_parts
 from headwise.data.readers import Pair
 from headwise.data.sources import Limits, Source, bucketed
 from headwise.data.suggestions import Suggestion, suggest_for_tagged
-from headwise.data.tagged import Tagged, TaggedConfig, scan_tagged
+from headwise.data.tagged import Tagged, TaggedConfig, scan_tagged, scheme_of
 from headwise.data.tokenizers import TokenizerConfig
 from headwise.data.words import NO_TAG, SpellingConfig, WordBatch, WordRows, WordTokenizer, collate_words, encode_words
-from headwise.errors import DataError
+from headwise.errors import ConfigError, DataError
+from headwise.layers.chain import Independent, Legal, LinearChain, Tagging
 from headwise.models.token_encoders import EncoderConfig
-from headwise.models.token_tagger import PoolingConfig, TokenTagger, build_token_tagger
-from headwise.predictors.classes import count_scores, counted
+from headwise.models.token_tagger import OutputConfig, PoolingConfig, TokenTagger, build_token_tagger
+from headwise.predictors.classes import count_scores, counted, mean
+from headwise.predictors.tag_scores import tag_count_scores, tag_counts
 from headwise.predictors.tagger import Tagger, most_frequent
-from headwise.tasks._tag_files import Learned
+from headwise.tasks._tag_files import Learned, lacking, left_out
 from headwise.tasks.task import Assets, Given, Metric, Stats, Task
 
 NOUNS = ("sentences", "tags")
@@ -43,6 +44,7 @@ class TagConfig(Config):
     spelling: SpellingConfig = Field(SpellingConfig(), description="tokens for the beginnings and endings of words")
     model: EncoderConfig = Field(description="the encoder: token, window, cnn, rnn or attention")
     pooling: PoolingConfig = Field(PoolingConfig(), description="how the tokens of a word become one vector")
+    output: OutputConfig = Field(OutputConfig(), description="how tags are chosen by the scores of words")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the target spread over the tags")
     show: list[str] = Field(
         default=[], description="sentences, words between spaces, tagged at each validation; the first ones if empty"
@@ -58,10 +60,14 @@ class TagConfig(Config):
 
 @dataclass(frozen=True)
 class Sentences:
-    """The examples of a split: the sentences that are kept, and their numbers."""
+    """The examples of a split: the sentences that are kept, and their numbers.
+
+    `tags` are the names of all tags by their numbers, those that training lacks behind those of the model.
+    """
 
     sentences: list[Tagged]
     rows: WordRows
+    tags: tuple[str, ...]
 
 
 class Tag(Task[dict[str, Sentences]]):
@@ -73,12 +79,15 @@ class Tag(Task[dict[str, Sentences]]):
         Metric("loss", "low"),
         Metric("accuracy", "high"),
         Metric("macro_f1", "high"),
+        Metric("accuracy_seen", "high"),
+        Metric("accuracy_unseen", "high"),
     )
     config: TagConfig
 
     def __init__(self, config: TagConfig, assets: Assets[dict[str, Sentences]]):
         super().__init__(config, assets)
-        self.tokenizer, self.tags, self.words = Learned.read(assets.files, config.tokenizer, config.spelling.longest)
+        self.learned = Learned.read(assets.files, config.tokenizer, config.spelling.longest)
+        self.tags = self.learned.tags
 
     @classmethod
     def prepare(cls, config: TagConfig) -> Assets[dict[str, Sentences]]:
@@ -93,13 +102,14 @@ class Tag(Task[dict[str, Sentences]]):
             if given.files is None
             else Learned.read(given.files, config.tokenizer, config.spelling.longest)
         )
-        tokenizer, tags, frequent = learned.tokenizer, learned.tags, learned.words
         if given.files is not None:
-            _refuse_unknown(train, tags, config.data.train)
-        data = {}
+            _refuse_unknown(train, learned.tags, config.data.train)
+        others = {tag for _, sentences in parts for sentence in sentences for tag in sentence.tags or ()}
+        names, data = (*learned.tags, *sorted(others - set(learned.tags))), {}
         for split, sentences in parts:
-            data[split] = _encoded(sentences, tokenizer, tags, config.data.max_len)
-            notes += _told(split, sentences, data[split], tags, frequent, config.data.max_len)
+            data[split] = _encoded(sentences, learned, names, config.data.max_len)
+            kept = data[split].sentences
+            notes += left_out(split, len(sentences), len(kept), config.data.max_len) + lacking(split, kept, learned)
         if not data["train"].sentences:
             raise DataError(
                 f"{config.data.train}: every sentence is longer than max_len {config.data.max_len}; raise the limit"
@@ -126,7 +136,20 @@ class Tag(Task[dict[str, Sentences]]):
         return self.config.model.fewest_tensors()
 
     def build(self) -> TokenTagger:
-        return build_token_tagger(self.config.model, self.config.pooling, self.tokenizer.vocab_size, len(self.tags))
+        config, tagging = self.config, self._tagging()
+        return build_token_tagger(
+            config.model, config.pooling, self.learned.tokenizer.vocab_size, len(self.tags), tagging
+        )
+
+    def _tagging(self) -> Tagging:
+        output, scheme = self.config.output, self.learned.scheme
+        if output.legal and scheme == "none":
+            raise ConfigError(
+                "output.legal: the tags of the training part mark no spans, so no sequence is illegal; leave it out, "
+                "or name the scheme in data.scheme"
+            )
+        legal = Legal(*spans.legal(self.tags, scheme)) if output.legal else None
+        return LinearChain(len(self.tags), legal) if output.kind == "crf" else Independent()
 
     def source(self, split: str, limits: Limits) -> Source[WordBatch] | None:
         rows = self.split(split).rows
@@ -137,31 +160,34 @@ class Tag(Task[dict[str, Sentences]]):
     def split(self, split: str) -> Sentences:
         """The examples of a split; none in a run that is loaded."""
         found = None if self.assets.data is None else self.assets.data.get(split)
-        return Sentences([], encode_words([], self.tokenizer)) if found is None else found
+        return Sentences([], encode_words([], self.learned.tokenizer), tuple(self.tags)) if found is None else found
 
     def collate(self, split: str, indices: list[int]) -> WordBatch:
         """The examples at these places as a batch."""
         return collate_words(self.split(split).rows, indices)
 
     def loss(self, model: nn.Module, batch: WordBatch) -> Float[Tensor, ""]:
-        assert isinstance(model, TokenTagger)
-        return self._loss(model(batch.tokens, batch.pieces), batch.tags, self.config.label_smoothing)
+        scores = model(batch.tokens, batch.pieces)
+        return self._loss(model, scores, batch, self.config.label_smoothing)
 
     def measure(self, model: nn.Module, batches: Iterable[WordBatch]) -> Stats:
-        """Log-likelihood of the tags that the model knows, and how often each tag is right, predicted and gold."""
+        """Log-likelihood of the tags that the model knows; how often tags and spans are right, predicted and gold."""
         assert isinstance(model, TokenTagger)
         stats: Counter[str] = Counter()
-        nll = 0.0
+        names, nll = self.split("train").tags, 0.0
         for batch in batches:
-            logits = model(batch.tokens, batch.pieces)
-            nll += float(self._loss(logits, batch.tags, 0.0))
+            scores = model(batch.tokens, batch.pieces)
+            nll += float(self._loss(model, scores, batch, 0.0))
+            best = model.tagging.best(scores, batch.lens)
             stats["tokens"] += int(((batch.tags != NO_TAG) & (batch.tags < len(self.tags))).sum())
-            stats.update(counted(logits.argmax(-1), batch.tags, len(self.tags)))
+            stats.update(counted(best, batch.tags, len(self.tags)))
+            stats.update(tag_counts(best, batch.tags, batch.unseen, names, self.learned.scheme))
         return {"nll": nll, **stats}
 
     def summarise(self, stats: Stats) -> dict[str, float]:
-        loss = stats.get("nll", 0.0) / max(1.0, stats.get("tokens", 0.0))
-        return {"loss": loss} | count_scores(stats, len(self.tags))
+        """The scores; of words that training lacks NaN where there are none, of spans only where tags mark them."""
+        loss = mean(stats.get("nll", 0.0), stats.get("tokens", 0.0))
+        return {"loss": loss} | count_scores(stats, len(self.tags)) | tag_count_scores(stats, self.learned.scheme)
 
     def samples(self, model: nn.Module) -> list[str]:
         tagger = self.predictor(model)
@@ -172,7 +198,9 @@ class Tag(Task[dict[str, Sentences]]):
 
     def predictor(self, model: nn.Module) -> Tagger:
         assert isinstance(model, TokenTagger)
-        return Tagger(model, self.tokenizer, self.tags, self.words, self.config.data)
+        return Tagger(
+            model, self.learned.tokenizer, self.tags, self.learned.words, self.config.data, self.learned.scheme
+        )
 
     def card(self, metrics: Mapping[str, float]) -> str:
         scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
@@ -185,11 +213,11 @@ class Tag(Task[dict[str, Sentences]]):
             "`RUN` is this folder. It is complete and can be moved.\n"
         )
 
-    def _loss(self, logits: Tensor, tags: Tensor, smoothing: float) -> Tensor:
-        # a tag that training lacks has no logit; there is none in training itself
-        wanted = tags.masked_fill(tags >= len(self.tags), NO_TAG).flatten()
-        rows = wide(logits).flatten(0, 1)
-        return F.cross_entropy(rows, wanted, ignore_index=NO_TAG, reduction="sum", label_smoothing=smoothing)
+    def _loss(self, model: nn.Module, scores: Tensor, batch: WordBatch, smoothing: float) -> Tensor:
+        assert isinstance(model, TokenTagger)
+        # a tag that training lacks has no score: it is not known; there is none in training itself
+        loss: Tensor = model.tagging(scores, batch.tags, batch.lens, smoothing)
+        return loss
 
 
 def _read(data: TaggedConfig, tokenizer: TokenizerConfig) -> Parts[Tagged]:
@@ -207,7 +235,8 @@ def _pair(sentence: Tagged) -> Pair:
 def _learned(train: list[Tagged], config: TagConfig) -> Learned:
     words = [word for sentence in train for word in sentence.words]
     tags = sorted({tag for sentence in train for tag in sentence.tags or ()})
-    return Learned(WordTokenizer.train(words, config.tokenizer, config.spelling), tags, most_frequent(train))
+    tokenizer = WordTokenizer.train(words, config.tokenizer, config.spelling)
+    return Learned(tokenizer, tags, most_frequent(train), scheme_of(train, config.data))
 
 
 def _refuse_unknown(train: list[Tagged], tags: list[str], name: str) -> None:
@@ -220,31 +249,10 @@ def _refuse_unknown(train: list[Tagged], tags: list[str], name: str) -> None:
             )
 
 
-def _encoded(sentences: list[Tagged], tokenizer: WordTokenizer, tags: list[str], max_len: int) -> Sentences:
-    """The sentences within the limit of length, and their numbers; tags that training lacks are numbered behind."""
-    others = sorted({tag for sentence in sentences for tag in sentence.tags or ()} - set(tags))
-    number = {tag: place for place, tag in enumerate([*tags, *others])}
+def _encoded(sentences: list[Tagged], learned: Learned, names: tuple[str, ...], max_len: int) -> Sentences:
+    """The sentences within the limit of length, and their numbers."""
+    number = {tag: place for place, tag in enumerate(names)}
     wanted = [[number[tag] for tag in sentence.tags or ()] for sentence in sentences]
-    rows = encode_words([sentence.words for sentence in sentences], tokenizer, wanted)
+    rows = encode_words([sentence.words for sentence in sentences], learned.tokenizer, wanted, learned.words)
     kept = np.flatnonzero(rows.pieces.lengths <= max_len)
-    return Sentences([sentences[place] for place in kept], rows.take(kept))
-
-
-def _told(
-    split: str, sentences: list[Tagged], kept: Sentences, tags: list[str], words: Mapping[str, str], max_len: int
-) -> list[str]:
-    """What was left out of a split, and what of it training lacks."""
-    notes = []
-    if lost := len(sentences) - len(kept.sentences):
-        notes.append(f"{split}: {lost:,} of {len(sentences):,} sentences are longer than max_len {max_len}")
-    if split == "train" or not kept.sentences:
-        return notes
-    total = len(kept.rows.tags.values)
-    unseen = sum(word not in words for sentence in kept.sentences for word in sentence.words)
-    notes.append(f"{split}: {unseen / total:.1%} of {total:,} words are not in the training part")
-    others = Counter(tag for sentence in kept.sentences for tag in sentence.tags or () if tag not in tags)
-    if others:
-        named = ", ".join(f"{tag} ({count:,})" for tag, count in others.most_common(5))
-        more = ", ..." if len(others) > 5 else ""
-        notes.append(f"{split}: tags that training lacks, so that they cannot be got right: {named}{more}")
-    return notes
+    return Sentences([sentences[place] for place in kept], rows.take(kept), names)

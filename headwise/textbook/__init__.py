@@ -3,6 +3,8 @@
 from headwise import textbook as d2l
 """
 
+from typing import Any
+
 from headwise.textbook.attention import (
     AdditiveAttention,
     DotProductAttention,
@@ -12,17 +14,53 @@ from headwise.textbook.attention import (
     transpose_output,
     transpose_qkv,
 )
-from headwise.textbook.data import Vocab, load_data_nmt
-from headwise.textbook.figures import plot, show_heatmaps
+from headwise.textbook.counters import Accumulator, Timer
+from headwise.textbook.data import (
+    Vocab,
+    build_array_nmt,
+    count_corpus,
+    load_array,
+    load_data_nmt,
+    preprocess_nmt,
+    read_data_nmt,
+    tokenize_nmt,
+    truncate_pad,
+)
+from headwise.textbook.figures import (
+    Animator,
+    plot,
+    pyplot,
+    set_axes,
+    set_figsize,
+    show_heatmaps,
+    show_list_len_pair_hist,
+    use_svg_display,
+)
+from headwise.textbook.hub import DATA_HUB, DATA_URL, download, download_extract
 from headwise.textbook.layers import AddNorm, DecoderBlock, EncoderBlock, PositionalEncoding, PositionWiseFFN
-from headwise.textbook.recurrent import Seq2SeqAttentionDecoder, Seq2SeqEncoder
+from headwise.textbook.newer import missing
+from headwise.textbook.pooling import NWKernelRegression
+from headwise.textbook.recurrent import Seq2SeqAttentionDecoder, Seq2SeqDecoder, Seq2SeqEncoder
 from headwise.textbook.seq2seq import AttentionDecoder, Decoder, Encoder, EncoderDecoder
-from headwise.textbook.training import bleu, predict_seq2seq, train_seq2seq, try_gpu
+from headwise.textbook.training import (
+    MaskedSoftmaxCELoss,
+    bleu,
+    grad_clipping,
+    predict_seq2seq,
+    sgd,
+    train_seq2seq,
+    try_all_gpus,
+    try_gpu,
+)
 from headwise.textbook.transformer import TransformerDecoder, TransformerEncoder
 
 __all__ = [
+    "DATA_HUB",
+    "DATA_URL",
+    "Accumulator",
     "AddNorm",
     "AdditiveAttention",
+    "Animator",
     "AttentionDecoder",
     "Decoder",
     "DecoderBlock",
@@ -30,23 +68,49 @@ __all__ = [
     "Encoder",
     "EncoderBlock",
     "EncoderDecoder",
+    "MaskedSoftmaxCELoss",
     "MultiHeadAttention",
+    "NWKernelRegression",
     "PositionWiseFFN",
     "PositionalEncoding",
     "Seq2SeqAttentionDecoder",
+    "Seq2SeqDecoder",
     "Seq2SeqEncoder",
+    "Timer",
     "TransformerDecoder",
     "TransformerEncoder",
     "Vocab",
     "bleu",
+    "build_array_nmt",
+    "count_corpus",
+    "download",
+    "download_extract",
+    "grad_clipping",
+    "load_array",
     "load_data_nmt",
     "masked_softmax",
     "plot",
     "predict_seq2seq",
+    "preprocess_nmt",
+    "read_data_nmt",
     "sequence_mask",
+    "set_axes",
+    "set_figsize",
+    "sgd",
     "show_heatmaps",
+    "show_list_len_pair_hist",
+    "tokenize_nmt",
     "train_seq2seq",
     "transpose_output",
     "transpose_qkv",
+    "truncate_pad",
+    "try_all_gpus",
     "try_gpu",
+    "use_svg_display",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "plt":
+        return pyplot()
+    raise missing(name)

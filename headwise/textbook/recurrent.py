@@ -1,4 +1,4 @@
-"""The book's recurrent encoder, and its decoder with additive attention."""
+"""The book's recurrent encoder, and its decoders, with additive attention and without."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from headwise.errors import Unsupported
 from headwise.textbook.attention import AdditiveAttention
-from headwise.textbook.seq2seq import AttentionDecoder, Encoder
+from headwise.textbook.seq2seq import AttentionDecoder, Decoder, Encoder
 
 
 class Seq2SeqEncoder(Encoder):
@@ -47,6 +47,45 @@ class Seq2SeqEncoder(Encoder):
         packed = pack_padded_sequence(embedded, valid_lens.cpu(), enforce_sorted=False)
         outputs, state = self.rnn(packed)
         return pad_packed_sequence(outputs, total_length=X.shape[1])[0], state
+
+
+class Seq2SeqDecoder(Decoder):
+    """GRU layers without attention; at each step they read [embedding; context], the encoder's last state as context.
+
+    Args:
+        vocab_size, embed_size, num_hiddens, num_layers: as in `Seq2SeqEncoder`; the last two are the encoder's.
+        dropout: between the layers, while training.
+    Source: Cho et al. 2014, arXiv:1406.1078; Dive into Deep Learning, section 9.7 of the Chinese second edition.
+        There the context is the last state of the piece that is read, which in prediction is one token long; here it
+        is the encoder's, in training and in prediction.
+
+    >>> encoder, decoder = Seq2SeqEncoder(10, 8, 16, 2), Seq2SeqDecoder(10, 8, 16, 2)
+    >>> X = torch.zeros(4, 7, dtype=torch.long)
+    >>> output, state = decoder(X, decoder.init_state(encoder(X)))
+    >>> output.shape
+    torch.Size([4, 7, 10])
+    """
+
+    def __init__(self, vocab_size: int, embed_size: int, num_hiddens: int, num_layers: int, dropout: float = 0.0):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, embed_size)
+        self.rnn = _gru(embed_size + num_hiddens, num_hiddens, num_layers, dropout)
+        self.dense = nn.Linear(num_hiddens, vocab_size)
+
+    def init_state(
+        self, enc_outputs: tuple[Tensor, Tensor], enc_valid_lens: Int[Tensor, "batch"] | None = None
+    ) -> Sequence[Any]:
+        """The last states of the encoder's layers, and that of the top layer as the context."""
+        return enc_outputs[1], enc_outputs[1][-1]
+
+    def forward(
+        self, X: Int[Tensor, "batch steps"], state: Sequence[Any]
+    ) -> tuple[Float[Tensor, "batch steps vocab"], Sequence[Any]]:
+        hidden_state, context = state
+        embedded = self.embedding(X).transpose(0, 1)
+        context_and_X = torch.cat((embedded, context.expand(len(embedded), *context.shape)), dim=-1)
+        output, hidden_state = self.rnn(context_and_X, hidden_state)
+        return self.dense(output.transpose(0, 1)), (hidden_state, context)
 
 
 class Seq2SeqAttentionDecoder(AttentionDecoder):

@@ -1,11 +1,11 @@
 """Training, translating and scoring as the book does them, for any net with the interface of `EncoderDecoder`."""
 
 import sys
-import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -13,7 +13,9 @@ from headwise.attention.masks import Padding
 from headwise.errors import ConfigError
 from headwise.layers.initializers import SCHEMES, initialize
 from headwise.metrics import textbook_bleu
-from headwise.textbook.data import Vocab, padded_rows
+from headwise.textbook.attention import sequence_mask
+from headwise.textbook.counters import Timer
+from headwise.textbook.data import Vocab, build_array_nmt, words
 from headwise.textbook.seq2seq import EncoderDecoder
 
 Device = torch.device | str
@@ -36,7 +38,7 @@ def train_seq2seq(
         data_iter: batches as `load_data_nmt` gives them.
         lr: learning rate.
         num_epochs: passes over the data, 1 or more.
-    Source: Dive into Deep Learning, section 10.7.
+    Source: Dive into Deep Learning, section 9.7 of the Chinese second edition.
     """
     if num_epochs < 1:
         raise ConfigError(f"num_epochs ({num_epochs}) must be at least 1")
@@ -44,12 +46,12 @@ def train_seq2seq(
     net.to(device).train()
     optimizer = torch.optim.Adam(net.parameters(), lr=lr)
     for _ in range(num_epochs):
-        started = time.perf_counter()
+        timer = Timer()
         loss, tokens = 0.0, 0
         for batch in data_iter:
             batch_loss, batch_tokens = _step(net, [part.to(device) for part in batch], optimizer, tgt_vocab["<bos>"])
             loss, tokens = loss + batch_loss, tokens + batch_tokens
-        speed = tokens / max(time.perf_counter() - started, 1e-9)
+        speed = tokens / max(timer.stop(), 1e-9)
     sys.stdout.write(f"loss {loss / tokens:.3f}, {speed:.1f} tokens/sec on {device}\n")
 
 
@@ -67,11 +69,10 @@ def predict_seq2seq(
     Args:
         num_steps: the source is padded to so many tokens or cut to them; the translation has no more.
         save_attention_weights: return what `net.decoder.attention_weights` is after each token, the end among them.
-    Source: Dive into Deep Learning, section 10.7.
+    Source: Dive into Deep Learning, section 9.7 of the Chinese second edition.
     """
     net.eval()
-    source = src_vocab.encode([src_sentence], num_steps)
-    enc_X, enc_valid_lens, *_ = (part.to(device) for part in padded_rows(source, source, num_steps))
+    enc_X, enc_valid_lens = (part.to(device) for part in build_array_nmt([words(src_sentence)], src_vocab, num_steps))
     output: list[int] = []
     attention_weights: list[Any] = []
     with torch.no_grad():
@@ -100,6 +101,51 @@ def bleu(pred_seq: str, label_seq: str, k: int) -> float:
     return textbook_bleu(pred_seq, label_seq, k)
 
 
+class MaskedSoftmaxCELoss(nn.CrossEntropyLoss):
+    """Cross entropy of each sequence, its padding counted as 0: a mean over all steps, real or not, as in the book.
+
+    Source: Dive into Deep Learning, section 9.7 of the Chinese second edition.
+
+    >>> loss = MaskedSoftmaxCELoss()
+    >>> label, valid_len = torch.ones((3, 4), dtype=torch.long), torch.tensor([4, 2, 0])
+    >>> [round(value, 4) for value in loss(torch.ones(3, 4, 10), label, valid_len).tolist()]
+    [2.3026, 1.1513, 0.0]
+    """
+
+    def forward(  # type: ignore[override]
+        self,
+        pred: Float[Tensor, "batch steps vocab"],
+        label: Int[Tensor, "batch steps"],
+        valid_len: Int[Tensor, "batch"],
+    ) -> Float[Tensor, "batch"]:
+        losses = F.cross_entropy(pred.transpose(1, 2), label, reduction="none")
+        return sequence_mask(losses, valid_len).mean(1)
+
+
+def grad_clipping(net: Any, theta: float) -> None:
+    """Scales the gradients of a net down to a norm of `theta`, all parameters together, if it is larger.
+
+    Args:
+        net: a module, or an object whose `params` are tensors.
+    """
+    parameters = net.parameters() if isinstance(net, nn.Module) else net.params
+    nn.utils.clip_grad_norm_([one for one in parameters if one.requires_grad], theta)
+
+
+def sgd(params: Iterable[Tensor], lr: float, batch_size: int) -> None:
+    """A step of stochastic gradient descent on gradients summed over a batch; they are zero afterwards."""
+    with torch.no_grad():
+        for param in params:
+            if param.grad is not None:
+                param -= lr * param.grad / batch_size
+                param.grad.zero_()
+
+
+def try_all_gpus() -> list[torch.device]:
+    """All CUDA devices, or the CPU where there is none."""
+    return [try_gpu(i) for i in range(max(1, torch.cuda.device_count()))]
+
+
 def try_gpu(i: int = 0) -> torch.device:
     """The i-th CUDA device, or the CPU where there is none."""
     return torch.device("cuda", i) if torch.cuda.device_count() > i else torch.device("cpu")
@@ -125,7 +171,7 @@ def _step(
     loss = F.cross_entropy(logits[real], Y[real])
     optimizer.zero_grad()
     loss.backward()
-    nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    grad_clipping(net, 1.0)
     optimizer.step()
     tokens = int(Y_valid_len.sum())
     return loss.item() * tokens, tokens

@@ -1,5 +1,6 @@
 """The end of a run: the average of the last checkpoints if it is better, the best model published, the README."""
 
+import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
@@ -8,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from headwise import runtime
 from headwise.errors import CheckpointError
 from headwise.labels import visible
 from headwise.runs.checkpoints import Checkpoints
@@ -50,6 +52,9 @@ def finish(session: Session, checkpoints: Checkpoints, log: RunLog, guard: Guard
         "cpu_s": progress.cpu_s,
         "wall_s": progress.wall_s,
         "metrics": finite_only(outcome.metrics),
+        "parameters": sum(parameter.numel() for parameter in session.model.parameters()),
+        "ended": datetime.date.today().isoformat(),
+        "processor": _processor(session.device),
     }
     checkpoints.mark_finished(facts)
     return facts
@@ -148,6 +153,10 @@ def _training_facts(session: Session, outcome: Outcome, reason: str) -> str:
     rows = "".join(f"| {name} | {value} |\n" for name, value in facts.items())
     notes = "".join(f"* {visible(note)}\n" for note in session.task.assets.notes)
     return f"## Training\n\n| | |\n|---|---|\n{rows}" + (f"\n## Data\n\n{notes}" if notes else "")
+
+
+def _processor(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else runtime.processor()
 
 
 def _version() -> str:

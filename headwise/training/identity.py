@@ -70,5 +70,11 @@ def movable(recipe: Recipe, known: Collection[str]) -> set[str]:
     }
 
 
+def start_is_gone(recipe: Recipe) -> bool:
+    """Whether a file of the first step is where the recipe says no more."""
+    values = [value_of(recipe, key) for key, mark in file_keys(recipe).items() if mark.at_start]
+    return any(value is not None and not resolve(value).exists() for value in values)
+
+
 def _once(recipe: Recipe) -> set[str]:
     return {digest_name(key) for key, mark in file_keys(recipe).items() if mark.at_start}

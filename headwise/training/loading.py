@@ -46,6 +46,27 @@ def load(folder: str | os.PathLike[str]) -> Predictor[Any, Any, Any]:
     return read_run(Path(folder), warned, _predictor)
 
 
+def recipe_of(folder: str | os.PathLike[str]) -> Recipe:
+    """The recipe of a run folder. Raises: CheckpointError if there is none, or none of this program."""
+    return read_run(Path(folder), warned, _recipe)
+
+
+def steps_of(folder: str | os.PathLike[str]) -> list[int]:
+    """The steps of which a run keeps checkpoints, the first one first. Raises: CheckpointError if there are none."""
+    found = sorted({entry.step for entry in Checkpoints(Path(folder)).entries()})
+    if not found:
+        raise CheckpointError(f"{folder}: there is no checkpoint in it")
+    return found
+
+
+def at_step(folder: str | os.PathLike[str], step: int) -> Predictor[Any, Any, Any]:
+    """The predictor of the checkpoint of one step, as `load` makes that of the best one.
+
+    Raises: CheckpointError if there is no such checkpoint, or none intact.
+    """
+    return _predictor(Checkpoints(Path(folder)).at(step))
+
+
 def examples(folder: str | os.PathLike[str], split: str = "test", data: Mapping[str, Any] | None = None) -> list[Any]:
     """The labelled examples of a run's recipe, for its predictor's `evaluate`.
 

@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 
 from headwise.config import file_keys, value_of, with_values
+from headwise.data import data_sets
 from headwise.data.corpus import SHIPPED, data_cache
 from headwise.errors import ConfigError, DataError, unknown
 from headwise.training.recipe import Recipe, read_recipe
@@ -92,7 +93,9 @@ def located(name: str, folders: Iterable[Path], key: str) -> str:
         if place.exists():
             return str(place)
     looked = ", ".join(str(place.parent) for place in places)
-    raise DataError(f"{name}: not found in {looked}; set HEADWISE_DATA to the folder of data, or {key}=PATH")
+    public = name.partition("/")[0]
+    fetch = f", or run `headwise data fetch {public}`" if public in data_sets.names() else ""
+    raise DataError(f"{name}: not found in {looked}; set HEADWISE_DATA to the folder of data, or {key}=PATH{fetch}")
 
 
 def _first_line(path: Path) -> str:

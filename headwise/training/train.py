@@ -22,16 +22,16 @@ from headwise.runs.publish import CONFIG
 from headwise.runs.reading import Saved, read_folder
 from headwise.runs.trackers import open_trackers
 from headwise.tasks import registry
-from headwise.tasks.task import Task
+from headwise.tasks.task import Given, Task
 from headwise.training import recipes
 from headwise.training.finish import finish, publish_best
-from headwise.training.identity import changed, digests, movable
+from headwise.training.identity import changed, digests, movable, start_is_gone
 from headwise.training.limits import Clock
 from headwise.training.loop import Loop
 from headwise.training.numerics import settled, unrounded
 from headwise.training.randomness import isolated
 from headwise.training.recipe import Recipe, as_recipe, differences, flattened, parse_recipe
-from headwise.training.resume import Resume, as_learned, check_data, previous, refuse_foreign
+from headwise.training.resume import Resume, as_learned, check_data, own_files, previous, refuse_foreign
 from headwise.training.session import Session, Trainer, machine
 from headwise.training.signals import StopSignal
 from headwise.training.validation import check_monitor
@@ -121,7 +121,7 @@ def _finished(recipe: Recipe, run: Path, stop: StopSignal) -> Run | None:
     if differences(old, recipe).keys() - (movable(old, data) & movable(recipe, data)):
         return None
     with stop.breakable():
-        task = _prepared(recipe)
+        task = _prepared(recipe, saved)
     if changed(digests(task, recipe, data), data, recipe):
         return None
     Display().line(f"{run}: finished before: {facts['reason']} after {facts['step']} steps; there is nothing to do")
@@ -163,7 +163,7 @@ def _train(
         for note in notes:
             log.note(note)
         with stop.breakable():
-            task = _prepared(recipe)
+            task = _prepared(recipe, saved)
         session = _session(task, recipe, saved, allowed, log)
         del saved
         if session.progress.step:
@@ -198,8 +198,11 @@ def _products(saved: Saved | None) -> str:
     return str(before or machine(torch.device("cpu"))["float32_products"])
 
 
-def _prepared(recipe: Recipe) -> Task[Any]:
+def _prepared(recipe: Recipe, saved: Saved | None) -> Task[Any]:
     kind = registry.task_type(recipe.task)
+    if saved is not None and start_is_gone(recipe):
+        # what was learned from it stands in the checkpoint
+        return kind(recipe, kind.prepare_with(recipe, Given(own_files(saved))))
     return kind(recipe, kind.prepare(recipe))
 
 

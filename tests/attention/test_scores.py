@@ -11,10 +11,10 @@ from headwise.attention import attend, scores
 from headwise.attention.scores import Additive, Bilinear, Cosine, Dot, QKNorm, ScaledDot, Score, SoftCap, as_score
 from headwise.errors import ConfigError, ShapeError, Unsupported
 
-DOTS = ["dot", "scaled_dot", "bilinear", "cosine", "qk_norm"]
+DOTS = ["dot", "scaled_dot", "distance", "bilinear", "cosine", "qk_norm"]
 
 
-class Distance(nn.Module):
+class Far(nn.Module):
     # a module that is no score of this package
     def __init__(self):
         super().__init__()
@@ -43,7 +43,7 @@ class Doubled(Score):
 
 MADE = {
     **{name: lambda name=name: scores.build(name, 4, 4, 3, 3) for name in scores.SCORES},
-    "custom": lambda: scores.Custom(Distance()),
+    "custom": lambda: scores.Custom(Far()),
     "soft_cap of additive": lambda: SoftCap(Additive(4, 4, 3), 2.0),
     "doubled dot": lambda: Doubled(ScaledDot()),
     "doubled additive": lambda: Doubled(Additive(4, 4, 3)),
@@ -73,6 +73,15 @@ def test_dot_products_are_sums_of_products_for_each_pair():
     query, key = _tensors(3, 6)
     score = Bilinear(3, 6).double()
     torch.testing.assert_close(score(query, key), torch.einsum("bhqd,de,bhke->bhqk", query, score.weight, key))
+
+
+def test_a_distance_is_the_square_of_the_difference():
+    query, key = _tensors(11, 11)
+    expected = -torch.cdist(query, key).square() / (2 * math.sqrt(11))
+    torch.testing.assert_close(scores.Distance()(query, key), expected)
+    # a key is nearest to itself, however long another is
+    assert (scores.Distance()(key, 9 * key).argmax(-1) != scores.ScaledDot()(key, 9 * key).argmax(-1)).any()
+    assert (scores.Distance()(key, key).argmax(-1) == torch.arange(7)).all()
 
 
 def test_the_variance_of_a_dot_product_is_the_width_until_it_is_scaled():
@@ -126,7 +135,7 @@ def test_a_dot_product_is_offered_where_the_score_is_one(kind):
     turned, other, scale = score.as_dot(query, key)
     torch.testing.assert_close(scale * (turned @ other.mT), score(query, key))
     # keys of grouped queries keep their heads
-    assert score.as_dot(query, key[:, :1])[1].shape == (2, 1, 7, 4)
+    assert score.as_dot(query, key[:, :1])[1].shape[:3] == (2, 1, 7)
 
 
 @every_score
@@ -277,7 +286,7 @@ def test_names_objects_functions_and_modules_are_scores():
     assert as_score(own) is own
     assert [type(as_score(name)) for name in ("dot", "scaled_dot", "soft_cap")] == [Dot, ScaledDot, SoftCap]
     torch.testing.assert_close(as_score(lambda q, k: q @ k.mT)(query, key), Dot()(query, key))
-    custom = as_score(Distance())
+    custom = as_score(Far())
     torch.testing.assert_close(custom(query, key).double(), -0.5 * torch.cdist(query, key).square())
     assert [name for name, _ in custom.named_parameters()] == ["function.factor"]
     custom.check(3, 4)

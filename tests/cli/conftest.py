@@ -4,35 +4,13 @@ import io
 import sys
 
 import pytest
+from tiny import PAIRS
 
 from headwise import runtime
 from headwise.cli.main import main
 
 NUMBERS = ["one", "two", "three", "four", "five", "six", "seven"]
 CHIFFRES = ["un", "deux", "trois", "quatre", "cinq", "six", "sept"]
-
-RECIPE = """
-task = "translate"
-[data]
-train = "pairs.tsv"
-[tokenizer]
-kind = "word"
-joint = false
-[model]
-kind = "transformer"
-d_model = 8
-d_ff = 16
-num_heads = 2
-encoder_layers = 1
-decoder_layers = 2
-dropout = 0.0
-[decoding]
-max_len = 11
-[training]
-max_steps = 3
-batch_tokens = 64
-validate_every_epochs = 0
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +38,7 @@ def pairs_file(tmp_path_factory):
     places = [(i, j) for i in range(7) for j in range(7) if i != j]
     lines = [f"{NUMBERS[i]} and {NUMBERS[j]} .\t{CHIFFRES[i]} et {CHIFFRES[j]} ." for i, j in places]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (path.parent / "recipe.toml").write_text(RECIPE, encoding="utf-8")
+    (path.parent / "recipe.toml").write_text(PAIRS, encoding="utf-8")
     return path
 
 

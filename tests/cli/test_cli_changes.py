@@ -1,5 +1,6 @@
 """Data that moves or changes between commands: what goes on, what is told, what is refused; what a dry run leaves."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -10,7 +11,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from test_cli_tasks import TAGGED, TEXT
+from tiny import PAIRS, TAGGED, TEXT
 
 from headwise.config import Config, DataFile, file_keys
 from headwise.data import plain
@@ -19,28 +20,6 @@ from headwise.runs.commits import MANIFEST, commit_folder, remove_folder, seal
 from headwise.runs.reading import read_folder, read_manifest
 from headwise.training.train import train
 
-PAIRS = """
-task = "translate"
-[data]
-train = "pairs.tsv"
-[tokenizer]
-kind = "word"
-joint = false
-[model]
-kind = "transformer"
-d_model = 8
-d_ff = 16
-num_heads = 2
-encoder_layers = 1
-decoder_layers = 1
-[decoding]
-max_len = 5
-[training]
-max_steps = 2
-batch_tokens = 64
-validate_every_epochs = 0
-warmup_steps = 1
-"""
 VECTORS = "one 1 2 3 4 5 6 7 8\ntwo 2 2 3 4 5 6 7 8\n"
 
 
@@ -87,6 +66,32 @@ def test_word_vectors_move_and_go_but_do_not_change(headwise, folder):
     assert "vectors.source was " in err
 
 
+def _as_of_format_2(folder):
+    """The folder as the program wrote it that called norm_order norm."""
+    config = (folder / "config.toml").read_text()
+    config = config.replace('norm = "layer"\n', "").replace("residual = true\n", "").replace("norm_order", "norm")
+    (folder / "config.toml").write_text(config)
+    manifest = read_manifest(folder)
+    entry = {"bytes": len(config), "sha256": hashlib.sha256(config.encode()).hexdigest()}
+    files = {**manifest["files"], "config.toml": entry}
+    (folder / MANIFEST).write_bytes(seal({**manifest, "files": files, "format": 2}))
+
+
+def test_a_run_that_called_norm_order_norm_is_the_same_model_and_goes_on(headwise, folder):
+    assert headwise("train", "pairs.toml", "--run", "run", "model.norm_order=post")[0] == 0
+    said = headwise("predict", "run", "one 3 and two", "--scores", "--beam", 2)
+    for path in (folder / "run", *(entry.path for entry in Checkpoints(folder / "run").entries())):
+        _as_of_format_2(path)
+    assert 'norm = "post"' in (folder / "run" / "config.toml").read_text()
+    assert headwise("predict", "run", "one 3 and two", "--scores", "--beam", 2) == said
+    code, _, err = headwise("train", "pairs.toml", "--run", "run", "model.norm=post")
+    assert (code, "model.norm = 'post' is written model.norm_order = 'post'" in err) == (2, True)
+    code, _, err = headwise("train", "pairs.toml", "--run", "run", "model.norm_order=post", "training.max_steps=4")
+    assert code == 0, err
+    assert "model.norm" not in log()
+    assert 'norm_order = "post"' in (folder / "run" / "config.toml").read_text()
+
+
 @pytest.mark.parametrize("gone", [False, True])
 def test_vectors_of_a_run_that_kept_no_digest_of_them(headwise, folder, gone):
     given = ["train", "pairs.toml", "--run", "run", "vectors.source=vectors.txt"]
@@ -96,7 +101,7 @@ def test_vectors_of_a_run_that_kept_no_digest_of_them(headwise, folder, gone):
     trainer = json.loads(saved["trainer.json"])
     del trainer["data"]["vectors.source"]
     remove_folder(newest)
-    facts = {"format": 2, "kind": "checkpoint", "step": 2}
+    facts = {"format": 2, "kind": "checkpoint", "step": 3}
     commit_folder(newest, {**saved, "trainer.json": json.dumps(trainer).encode()}, facts)
     if gone:
         (folder / "vectors.txt").unlink()

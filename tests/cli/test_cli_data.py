@@ -1,8 +1,12 @@
 """`headwise data report`: bad and odd lines of files and recipes, each kind of data; JSON."""
 
+import hashlib
 import json
+import re
 
 import pytest
+
+from headwise.data import data_sets
 
 WORD = "1\tI\t_\tPRON\t_\t_\t_\t_\t_\t_\n"
 
@@ -106,6 +110,48 @@ def test_a_recipe_reports_on_each_of_its_files(headwise, write):
     assert "line 2: 1 column" in out
     files = json.loads(headwise("data", "report", "phrasebook", "--json")[1])["files"]
     assert [part["pairs"] for part in files] == [3569]
+
+
+@pytest.fixture
+def catalogue(tmp_path, monkeypatch):
+    """A catalogue with one data set, of this machine."""
+    folder = tmp_path / "catalogue"
+    folder.mkdir()
+    (tmp_path / "source.txt").write_text("line\n")
+    digest = hashlib.sha256(b"line\n").hexdigest()
+    about = 'title = "Lines"\ntask = "tag"\nhome = "https://home"\nlicence = "MIT"\ncitation = "Me 2026"\n'
+    url = (tmp_path / "source.txt").as_uri()
+    file = f'[[files]]\nname = "a.txt"\nsize_bytes = 5\nsha256 = "{digest}"\nurl = "{url}"\n'
+    (folder / "lines.toml").write_text(about + file)
+    monkeypatch.setattr(data_sets, "folder", lambda: folder)
+    monkeypatch.setenv("HEADWISE_DATA", str(tmp_path / "data"))
+    return tmp_path
+
+
+def test_a_data_set_is_listed_and_fetched(headwise, catalogue):
+    code, out, _ = headwise("data", "list")
+    assert code == 0
+    assert re.search(r"^lines +missing +0\.0 MiB  tag +Lines$", out, re.MULTILINE)
+    code, out, err = headwise("data", "fetch", "lines")
+    assert (code, err) == (0, "")
+    assert "licence:  MIT\ncitation: Me 2026\nsource:   https://home\n" in out
+    place = catalogue / "data" / "lines" / "a.txt"
+    assert out.endswith(f"fetched: {place}\n")
+    assert place.read_text() == "line\n"
+    assert headwise("data", "fetch", "lines")[1].endswith(f"there: {place}\n")
+    assert json.loads(headwise("data", "list", "--json")[1])["state"] == "there"
+    # another folder, and a file that was downloaded by other means
+    (catalogue / "by hand").mkdir()
+    (catalogue / "source.txt").rename(catalogue / "by hand" / "source.txt")
+    assert headwise("data", "fetch", "lines", "--to", catalogue / "to")[0] == 3
+    assert headwise("data", "fetch", "lines", "--to", catalogue / "to", "--from", catalogue / "by hand")[0] == 0
+    assert (catalogue / "to" / "lines" / "a.txt").is_file()
+
+
+def test_nothing_is_fetched_where_one_name_is_wrong(headwise, catalogue):
+    code, out, err = headwise("data", "fetch", "lines", "line")
+    assert (code, out) == (2, "")
+    assert "unknown data set 'line'; did you mean 'lines'" in err
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_where_a_transformer_looks(headwise, folder):
     code, out, err = headwise("explain", "run", "set/rows/001.png", "--heads", 1)
     assert (code, err) == (0, "")
     assert out.startswith("001.png → ")
-    assert "encoder.encoder.blocks.0.self_attention, head 1, " in out
+    assert "encoder.encoder.blocks.0.self_attention, head 1: " in out
     assert "rows sum to one" in out
     assert (folder / "figures" / "attention.png").stat().st_size > 1000
 

@@ -13,7 +13,21 @@ from headwise.cli import main as entry
 from headwise.cli.failures import describe
 from headwise.errors import CheckpointError, DataError, Diverged, RunBusy
 
-VERBS = ["init", "train", "predict", "evaluate", "explain", "align", "plan", "list", "doctor", "data", "demo"]
+VERBS = [
+    "init",
+    "train",
+    "predict",
+    "evaluate",
+    "explain",
+    "sweep",
+    "curve",
+    "results",
+    "align",
+    "plan",
+    "list",
+    "doctor",
+]
+VERBS += ["data", "demo"]
 
 
 def test_help_names_every_verb_and_imports_nothing_heavy():

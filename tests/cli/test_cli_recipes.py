@@ -7,17 +7,31 @@ from headwise.training.recipe import read_recipe
 
 NAMES = [
     "bahdanau-fra-eng",
+    "brackets",
+    "copy",
     "cora",
+    "eshop-mean",
+    "eshop",
     "esol",
     "ewt-upos",
     "fashion-mnist-vit",
     "fashion-mnist",
+    "fsdd-digits",
+    "fsdd-strings",
+    "lookup",
     "multi30k-base",
     "multi30k-tiny",
+    "odd",
+    "parity",
     "phrasebook",
+    "recall",
+    "reverse",
+    "shapes",
+    "sort",
     "sst2",
     "tatoeba-en-fr",
     "tiny-shakespeare",
+    "wikitext-2-vectors",
 ]
 
 
@@ -97,6 +111,9 @@ def test_data_that_is_nowhere_names_every_place(pairs_file, tmp_path, monkeypatc
         recipes.read(str(pairs_file.parent / "recipe.toml"), ["data.valid=missing.tsv"])
     expected = f"missing.tsv: not found in {tmp_path}, {pairs_file.parent}, /nowhere; "
     assert str(error.value) == expected + "set HEADWISE_DATA to the folder of data, or data.valid=PATH"
+    # one that can be fetched
+    with pytest.raises(DataError, match=r"data.valid=PATH, or run `headwise data fetch esol`$"):
+        recipes.read(str(pairs_file.parent / "recipe.toml"), ["data.valid=esol/x.tsv"])
 
 
 def test_the_cache_is_in_the_home_folder_unless_named(monkeypatch):
@@ -106,3 +123,13 @@ def test_the_cache_is_in_the_home_folder_unless_named(monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/home/somebody")
     assert str(data_cache()) == "/home/somebody/.cache/headwise/data"
+
+
+@pytest.mark.slow
+def test_the_command_keeps_nothing(headwise, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    small = "model.d_model=8", "model.d_ff=16", "data.limit=120", "decoding.max_len=5"
+    code, out, _ = headwise("train", "phrasebook", *small, "--smoke")
+    assert code == 0
+    assert "works:   phrasebook (on at most 8 examples after a few steps: bleu " in out
+    assert list(tmp_path.iterdir()) == []

@@ -94,6 +94,22 @@ def test_the_output_file_is_there_when_it_is_complete(headwise, trained, tmp_pat
     assert f"there is no folder {tmp_path / 'no'}; make it first" in err
 
 
+def test_an_input_is_not_replaced_by_its_answers(headwise, trained, tmp_path):
+    (tmp_path / "in.txt").write_bytes(SENTENCES)
+    (tmp_path / "link").symlink_to("in.txt")
+    code, out, err = headwise("predict", trained, "--file", tmp_path / "in.txt", "--output", tmp_path / "link")
+    assert (code, out) == (2, "")
+    assert f"{tmp_path / 'link'}: is one of the inputs; name another file with --output" in err
+    assert (tmp_path / "in.txt").read_bytes() == SENTENCES
+
+
+def test_lines_of_json_are_no_sentences(headwise, trained, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"source": "one and two ."}\n')
+    code, out, err = headwise("predict", trained, tmp_path / "in.jsonl")
+    assert (code, out) == (3, "")
+    assert "in.jsonl: holds JSON lines, and each line of a file is read as a text; write plain texts" in err
+
+
 def test_columns_of_n_best_with_scores_and_links(headwise, trained):
     arguments = ["--n-best", 2, "--scores", "--alignments"]
     code, out, _ = headwise("predict", trained, "-", *arguments, stdin=b"one and two .\n\nsix .\n")

@@ -165,7 +165,7 @@ def test_a_graph_is_kept_as_the_same_bytes(make):
         {"width": np.array([2, 2])},
     ],
 )
-def test_a_forged_graph_is_refused(make, changed):
+def test_a_forged_graph_is_refused(untyped, make, changed):
     files = read_graph(make()).graph.files()
     with np.load(io.BytesIO(files["graph.npz"])) as found:
         arrays = dict(found)

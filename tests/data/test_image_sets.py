@@ -6,11 +6,13 @@ import torch
 from pictures import encoded, folder_of, npz, stripes
 
 from headwise.config import build
-from headwise.data.image_sets import as_batch, class_names, constants, load_images, read_part, suggest_for_images
+from headwise.data.image_classes import class_names, load_images, read_part, suggest_for_images
+from headwise.data.image_sets import as_batch, constants
 from headwise.data.images import ImagesConfig
 from headwise.errors import DataError
 
 IMAGES, LABELS = stripes(60)
+SIZES = [(28, 28), (5, 9), (9, 4), (3, 3), (2, 2)]
 
 
 @pytest.fixture
@@ -154,6 +156,9 @@ def test_a_recipe_is_fitted_to_the_images(tmp_path):
         "train": str(root),
     }
     assert suggest_for_images({"train": str(root), "size": (9, 9)}).values["data"]["size"] == (9, 9)
+    # a map of less than two places is none
+    stages = [suggest_for_images({"train": str(root), "size": size}).values["model"]["stages"] for size in SIZES]
+    assert stages == [3, 3, 2, 2, 1]
     (root / "rows" / "a.png").write_bytes(b"")
     with pytest.raises(DataError, match="is empty"):
         suggest_for_images({"train": str(root)})

@@ -148,6 +148,96 @@ def test_plain_text_has_no_tags_to_train_on(write):
         config(format="tsv")
 
 
+COLUMNS = "-DOCSTART- -X- O O\n\nU.N. NNP I-NP I-ORG\n# NN I-NP O\n\n-DOCSTART- -X- O O\nParis  NNP I-NP I-LOC\n"
+
+
+@pytest.mark.parametrize("name", ["data.conll", "data.bio", "data.iob.gz", "unnamed"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_words_in_columns(write, name, end):
+    found = read_tagged(write(COLUMNS.replace("\n", end), name), config())
+    assert found == [Tagged(("U.N.", "#"), ("I-ORG", "O"), 3), Tagged(("Paris",), ("I-LOC",), 7)]
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "found"),
+    [
+        (COLUMNS, {"tag_column": 1}, ["NNP", "NN", "NNP"]),
+        (COLUMNS, {"word_column": 2, "tag_column": -4}, ["U.N.", "#", "Paris"]),
+        ("New York\tB-LOC\nis\tO\n", {}, ["B-LOC", "O"]),
+        ("a\tX\n \t \nb\tY", {}, ["X", "Y"]),
+    ],
+)
+def test_the_columns_are_chosen(write, text, fields, found):
+    sentences = read_tagged(write(text, "data.conll"), config(**fields))
+    assert [tag for sentence in sentences for tag in sentence.tags] == found
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "message"),
+    [
+        (
+            "a B-X\nb c O\n",
+            {},
+            "data.bio:2: 3 columns, but line 1 has 2; give every word the same columns, and put a bl",
+        ),
+        ("a X\n\nb\n", {}, "data.bio:3: 1 column, but line 1 has 2"),
+        ("a\tX\nb c\n\td\te\n", {}, "data.bio:3: 3 columns, but line 1 has 2"),
+        ("-DOCSTART- O\na\n", {}, "data.bio:2: 1 column; a word needs a tag beside it, after a space or a tab"),
+        ("a X\n", {"tag_column": 2}, "data.bio:1: 2 columns, so there is no tag_column 2; set tag_column from 0 to 1"),
+        ("a X\n", {"word_column": -3}, "data.bio:1: 2 columns, so there is no word_column -3"),
+        (
+            "a X\n",
+            {"tag_column": 0},
+            "data.bio:1: word_column 0 and tag_column 0 are the same of 2 columns; change one",
+        ),
+        ("a\tX\nb\t\n", {}, "data.bio:2: the tag is empty; give every word a tag"),
+        ("a\tX\n\tX\n", {}, "data.bio:2: a word is empty; write the word or remove it"),
+        ("a X\n\u00a0 X\n", {}, "data.bio:2: a word is empty"),
+        ("a X\n" + "x" * 200 + " X\n", {}, "data.bio:2: the line is longer than 100 bytes"),
+        ("a X\nb\0 X\n", {}, "data.bio:2: .*NUL"),
+        ("-DOCSTART- -X-\n\n", {}, "data.bio: no sentences in it"),
+    ],
+)
+def test_errors_of_columns_name_the_line(write, text, fields, message):
+    with pytest.raises(DataError, match=message):
+        read_tagged(write(text, "data.bio"), config(max_line_bytes=100, **fields))
+
+
+def test_a_column_of_words_alone_can_be_tagged(write):
+    found = list(read_words(write("a\nb\n\nc\n", "data.bio"), config(word_column=3)))
+    assert found == [Tagged(("a", "b"), None, 1), Tagged(("c",), None, 4)]
+
+
+def test_spans_become_tags(write):
+    lines = ['{"words": ["Ann", "Lee", "left"], "spans": [[0, 2, "PER"]]}', '{"words": ["so"], "spans": []}']
+    lines.append('{"words": ["in", "Rome"], "spans": [{"start": 1, "end": 2, "label": "LOC", "score": 1}]}')
+    path = write("\n".join(lines), "data.jsonl")
+    found = [item.tags for item in read_tagged(path, config(spans_key="spans"))]
+    assert found == [("B-PER", "I-PER", "O"), ("O",), ("O", "B-LOC")]
+    untagged = write('{"words": ["so"]}', "more.jsonl")
+    assert [item.tags for item in read_words(untagged, config(spans_key="spans"))] == [None]
+
+
+@pytest.mark.parametrize(
+    ("spans", "message"),
+    [
+        ('[[0, 3, "X"]]', "the span 0 to 3 is not among the 2 words; a span begins before it ends"),
+        ('[[1, 1, "X"]]', "the span 1 to 1 is not among the 2 words"),
+        ('[[-1, 1, "X"]]', "the span -1 to 1 is not among"),
+        ('[[0, 2, "X"], [1, 2, "Y"]]', "two spans have word 1, counted from 0; a word can be in one span only"),
+        ("[[0, 1]]", r"span 1 of the field 'spans' must be \[start, end, label\]: two whole numbers and a text"),
+        ('[[0, true, "X"]]', "span 1 of the field 'spans' must be"),
+        ('[[0, 1, ""]]', "span 1 of the field 'spans' must be"),
+        ('[[0, 1, "X"], 3]', "span 2 of the field 'spans' must be"),
+        ("{}", "the field 'spans' must be an array of spans, got an object"),
+        ('[[0, 1, "a\\u0000"]]', "the field 'spans' contains the NUL character"),
+    ],
+)
+def test_spans_that_cannot_be_are_refused(write, spans, message):
+    with pytest.raises(DataError, match=f"data.jsonl:1: {message}"):
+        read_tagged(write(f'{{"words": ["a", "b"], "spans": {spans}}}', "data.jsonl"), config(spans_key="spans"))
+
+
 def test_what_is_to_be_tagged_needs_no_tags(write):
     untagged = SAMPLE.replace("VERB", "_")
     assert [item.tags for item in read_words(write(untagged), config())] == [None, ("INTJ",)]

@@ -121,3 +121,8 @@ def test_the_table_names_what_does_not_fit():
 )
 def test_bars(weight, drawn):
     assert bar(weight) == drawn
+
+
+def test_a_table_of_weights_below_zero_is_by_size():
+    line = table(np.array([[0.2, -0.9, 0.1]]), ["hat"], ["shoe", "hat", "scarf"], top=2)
+    assert line.split() == ["hat", "hat", "-0.90", "shoe", "0.20", "█▋"]

@@ -73,11 +73,20 @@ EXACT = {"rtol": 1e-12, "atol": 1e-12}
     ],
 )
 def test_same_numbers(norm, activation, kv_heads, position):
-    made = model(norm=norm, activation=activation, num_kv_heads=kv_heads, position=position, d_model=18).eval()
+    made = model(norm_order=norm, activation=activation, num_kv_heads=kv_heads, position=position, d_model=18).eval()
     twin = for_inference(made)
     assert all(type(block) is DecodingBlock for block in twin.decoder.blocks)
     for beams in (1, 3):
         same(made, twin, beams=beams, **EXACT)
+
+
+@pytest.mark.parametrize("options", [{"norm": "none"}, {"norm": "rms"}, {"residual": False}, {"d_ff": 0}])
+def test_same_numbers_without_parts(options):
+    made = model(**options).eval()
+    twin = for_inference(made)
+    # blocks that miss a part run as they are
+    assert all((type(block) is DecodingBlock) == ("norm" in options) for block in twin.decoder.blocks)
+    same(made, twin, **EXACT)
 
 
 def test_same_numbers_while_the_cache_grows():
@@ -179,7 +188,7 @@ class Adapted(nn.Linear):
 
 
 def test_layers_of_another_kind_are_called():
-    made = model(norm="pre").eval()
+    made = model(norm_order="pre").eval()
     for block in made.decoder.blocks:
         for residual in (block.self_residual, block.cross_residual, block.feed_forward_residual):
             residual.before = nn.RMSNorm(12).double()

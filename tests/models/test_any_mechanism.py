@@ -96,4 +96,4 @@ def test_a_reversible_encoder_learns_and_is_recorded_once(build, tokens):
     with pytest.raises(
         ConfigError, match="reversible layers need pre-norm blocks: a norm after the sum cannot be undone"
     ):
-        build(reversible=True, norm="post")
+        build(reversible=True, norm_order="post")

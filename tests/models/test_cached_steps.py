@@ -6,11 +6,12 @@ from devices import seeded
 
 LENS = torch.tensor([7, 3, 5])
 KINDS = [
-    {"norm": norm, "position": position, "num_kv_heads": kv_heads, "activation": activation, "d_model": 18}
+    {"norm_order": norm, "position": position, "num_kv_heads": kv_heads, "activation": activation, "d_model": 18}
     for norm in ("pre", "post")
     for position in ("sinusoidal", "rotary", "learned", "none")
     for kv_heads, activation in ((None, "relu"), (1, "swiglu"))
 ]
+BARE = {"norm": "rms", "residual": False, "d_ff": 0}
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
 
 
@@ -44,7 +45,7 @@ def walk(model, memory, beams, steps, keeps, shared=0, seed=9):
             held, sentences = held.unflatten(0, (-1, width))[kept].flatten(0, 1), sentences[kept]
 
 
-@pytest.mark.parametrize("options", KINDS)
+@pytest.mark.parametrize("options", [*KINDS, BARE])
 @pytest.mark.parametrize(("beams", "shared"), [(1, 0), (3, 0), (3, 1), (2, 3)])
 @torch.no_grad()
 def test_cached_is_full(build, tokens, options, beams, shared):

@@ -17,7 +17,7 @@ VOCAB = 19
 EXACT = {"rtol": 0, "atol": 1e-12}
 KINDS = [
     {"position": "sinusoidal"},
-    {"position": "learned", "norm": "post"},
+    {"position": "learned", "norm_order": "post"},
     {"position": "rotary", "num_kv_heads": 1, "activation": "swiglu", "d_model": 18},
     {"position": "alibi"},
     {"position": "transformer_xl", "num_kv_heads": 1},

@@ -20,7 +20,7 @@ def count(model):
     "options",
     [
         {},
-        {"norm": "post", "activation": "swiglu"},
+        {"norm_order": "post", "activation": "swiglu"},
         {"reversible": True},
         {"shared": "qkv", "combine": "mean", "position": "none"},
         {"convolution_heads": True},

@@ -10,7 +10,15 @@ from headwise.config import Config, build
 from headwise.errors import ConfigError
 from headwise.layers.pooling import FirstPooling, MeanPooling
 from headwise.layers.pooling import build as build_pooling
-from headwise.models.token_encoders import BidirectionalConfig, EncoderConfig
+from headwise.models.summary import summary
+from headwise.models.token_encoders import (
+    AloneConfig,
+    AttentionConfig,
+    BidirectionalConfig,
+    ConvolutionConfig,
+    EncoderConfig,
+    WindowConfig,
+)
 from headwise.models.token_tagger import PoolingConfig, build_token_tagger
 
 
@@ -32,9 +40,12 @@ MODELS = {
         "num_heads": 2,
         "encoder_layers": 1,
         "position": "t5",
-        "norm": "post",
+        "norm_order": "post",
     },
 }
+MODELS["batch norm"] = MODELS["relative"] | {"norm": "batch", "norm_order": "pre"}
+MODELS["cnn batch norm"] = MODELS["cnn"] | {"norm": "batch"}
+MODELS["bare"] = MODELS["learned"] | {"norm": "none", "residual": False, "d_ff": 0}
 MODELS["shaw"] = MODELS["learned"] | {"position": "shaw"}
 # reads piece by piece, so places beyond a piece are not those of the whole
 SEGMENTED = MODELS["shaw"] | {"segment": 4}
@@ -213,6 +224,27 @@ def test_context_decides(name, learns):
     tokens, pieces, tags = context(50, 2)
     right = (model.eval()(tokens, pieces).argmax(-1) == tags).double().mean().item()
     assert right > 0.95 if learns else right < 0.7
+
+
+@pytest.mark.parametrize(
+    ("config", "places"),
+    [
+        (AloneConfig(d_model=24), 1),
+        (WindowConfig(d_model=24, radius=5), 11),
+        *((ConvolutionConfig(d_model=24, num_layers=m, radius=1), 1 + 2 * m) for m in (1, 2, 5)),
+        (ConvolutionConfig(d_model=24, num_layers=3, radius=2), 13),
+    ],
+)
+def test_the_context_that_is_told_is_the_one_that_is_seen(config, places):
+    model = build_token_tagger(config, PoolingConfig(), 7, 3)
+    assert f"encoder: each place sees {places} place" in summary(model)
+    encoder, x = model.encoder.eval().double(), torch.randn(1, 31, 24, dtype=torch.double, requires_grad=True)
+    encoder(x, torch.tensor([31]))[0, 15, 0].backward()
+    assert x.grad[0].any(-1).nonzero().flatten().tolist() == list(range(15 - places // 2, 16 + places // 2))
+
+
+def test_what_sees_all_tells_no_context():
+    assert "sees" not in summary(build_token_tagger(AttentionConfig(d_model=8), PoolingConfig(), 7, 3))
 
 
 def test_recurrent_layers_read_what_autocast_halved():

@@ -17,7 +17,7 @@ from headwise.records import record
 
 LENS = torch.tensor([7, 3, 5])
 KINDS = [
-    {"norm": norm, "position": position, "num_kv_heads": kv_heads, "activation": activation, "d_model": 18}
+    {"norm_order": norm, "position": position, "num_kv_heads": kv_heads, "activation": activation, "d_model": 18}
     for norm, position, kv_heads, activation in (
         ("pre", "sinusoidal", None, "relu"),
         ("post", "rotary", 1, "gelu"),
@@ -274,7 +274,7 @@ def test_unset_dropouts_follow_the_one_set():
         ({"num_kv_heads": 3}, r"num_kv_heads \(3\) must divide num_heads \(8\); these do: 1, 2, 4, 8"),
         ({"num_head": 4}, r"recipe: unknown key 'num_head'; did you mean 'num_heads'\?"),
         ({"dropout": 1.0}, "recipe: dropout: must be below 1, not 1.0"),
-        ({"norm": "middle"}, "recipe: unknown norm 'middle'; known: post, pre"),
+        ({"norm": "middle"}, "recipe: unknown norm 'middle'; known: batch, layer, none, rms"),
         ({"d_model": 0}, "recipe: d_model: must be 1 or more, not 0"),
     ],
 )

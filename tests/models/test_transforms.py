@@ -69,7 +69,7 @@ MODELS = {
     "attention": attention,
     "transformer": transformer,
     "reversible": lambda: transformer(reversible=True, position="alibi"),
-    "relative": lambda: transformer(position="transformer_xl", score="additive", norm="post"),
+    "relative": lambda: transformer(position="transformer_xl", score="additive", norm_order="post"),
     "segments": lambda: transformer(segment=3, position="transformer_xl"),
     "gru": recurrent,
     "lstm": lambda: recurrent(cell="lstm"),

@@ -129,24 +129,24 @@ def test_scores_need_images_and_labels():
 def test_what_the_pooling_looks_at_is_shown(pooling):
     predictor, image = recogniser({**VIT, "pooling": pooling}), images(1)[0]
     found = predictor.explain(image)
-    assert (found.source, found.grid, found.class_tokens) == ("0.png", (3, 2), int(pooling == "cls"))
+    assert (found.source, found.draw.grid, found.draw.class_tokens) == ("0.png", (3, 2), int(pooling == "cls"))
     assert found.row_error < 1e-5
-    assert found.layer_name() == "encoder.encoder.blocks.1.self_attention"
+    assert found.layer_name(-1) == "encoder.encoder.blocks.1.self_attention"
     (label, share), *_ = predictor.predict([image])[0].items()
     assert found.output == f"{label} {share:.2f}"
     pixels = torch.from_numpy(image.pixels).permute(2, 0, 1)[None]
     with torch.no_grad(), record(predictor.model) as trace:
         predictor.model(pixels)
     whole = trace["encoder.encoder.blocks.1.self_attention"].weights()[0]
-    wanted = whole[:, 0, 1:] if pooling == "cls" else whole.mean(1)
-    np.testing.assert_allclose(found.weights(heads=1), wanted[1].reshape(3, 2), atol=1e-6)
-    np.testing.assert_allclose(found.weights(0).shape, (3, 2))
+    wanted = whole[:, 0] if pooling == "cls" else whole.mean(1)
+    np.testing.assert_allclose(found.weights(-1, heads=1), wanted[1:2], atol=1e-6)
+    assert found.layers[found.layer_name(0)].keys[-1] == "2,1"
 
 
 def test_a_map_of_a_residual_network_is_shown_too():
     found = recogniser(SAGAN).explain(images(1)[0])
-    assert found.grid == (6, 4)
-    assert list(found.attention.layers) == ["encoder.stages.1.attention"]
+    assert found.draw.grid == (6, 4)
+    assert list(found.layers) == ["encoder.stages.1.attention"]
 
 
 def test_a_model_without_attention_says_so():

@@ -11,11 +11,12 @@ from headwise.data.tagged import Tagged, TaggedConfig
 from headwise.data.tokenizers import TokenizerConfig
 from headwise.data.words import SpellingConfig, WordTokenizer, collate_words, encode_words
 from headwise.errors import ConfigError, DataError, Unsupported
+from headwise.layers.chain import LinearChain
 from headwise.models.token_encoders import AttentionConfig, WindowConfig
 from headwise.models.token_tagger import PoolingConfig, build_token_tagger
 from headwise.predictors.classes import count_scores, counted
 from headwise.predictors.predictor import Predictor
-from headwise.predictors.tagger import Tagger, most_frequent
+from headwise.predictors.tagger import Chosen, Tagger, most_frequent
 from headwise.records import record
 
 TAGS = ["DET", "NOUN", "VERB"]
@@ -53,7 +54,7 @@ def test_every_word_has_a_tag_in_the_order_given(tagger):
     assert found == [tagger.tag([text])[0] for text in texts]
     assert {tag for tags in found for tag in tags} <= set(TAGS)
     assert tagger.predict([]) == []
-    assert tagger.predict([tagger.parse("")]) == [[]]
+    assert tagger.predict([tagger.parse("")]) == [Chosen([], [])]
 
 
 def test_many_sentences_are_tagged_in_several_batches(tagger):
@@ -64,10 +65,14 @@ def test_many_sentences_are_tagged_in_several_batches(tagger):
 def test_what_is_written(tagger):
     item = tagger.parse("déjà  vu/x")
     assert item.words == ("déjà", "vu/x")
-    assert tagger.write(item, ["DET", "NOUN"], "text") == ["déjà/DET vu/x/NOUN"]
-    (line,) = tagger.write(item, ["DET", "NOUN"], "json")
+    assert tagger.write(item, Chosen(["DET", "NOUN"], [0.5, 0.75]), "text") == ["déjà/DET vu/x/NOUN"]
+    (line,) = tagger.write(item, Chosen(["DET", "NOUN"], [0.5, 0.75]), "json")
     assert "déjà" in line
-    assert json.loads(line) == {"words": ["déjà", "vu/x"], "pos": ["DET", "NOUN"]}
+    assert json.loads(line) == {
+        "words": ["déjà", "vu/x"],
+        "pos": ["DET", "NOUN"],
+        "probabilities": [0.5, 0.75],
+    }
 
 
 def test_what_is_written_can_be_read(tagger, tmp_path):
@@ -76,7 +81,7 @@ def test_what_is_written_can_be_read(tagger, tmp_path):
     (tmp_path / "out.jsonl").write_text("\n".join(lines))
     found = list(tagger.read(tmp_path / "out.jsonl"))
     assert [item.words for item in found] == [("a", "saw"), ("dogs",)]
-    assert [list(item.tags) for item in found] == tagger.predict(items)
+    assert [list(item.tags) for item in found] == tagger.tag(items)
     (tmp_path / "in.txt").write_text("a saw\n\ndogs\n")
     assert [item.words for item in tagger.read(tmp_path / "in.txt")] == [("a", "saw"), (), ("dogs",)]
 
@@ -115,8 +120,8 @@ def test_what_cannot_be_scored(tagger):
 
 
 def test_one_text_is_one_sentence(tagger):
-    assert tagger.tag("the dogs") == tagger.predict("the dogs") == tagger.tag(["the dogs"])
-    assert tagger.predict(["the dogs", tagger.parse("a")]) == tagger.tag(["the dogs", "a"])
+    assert tagger.tag("the dogs") == tagger.tag(["the dogs"])
+    assert tagger.tag(["the dogs", tagger.parse("a")]) == tagger.tag(["the dogs", "a"])
 
 
 def test_words_that_training_lacks_are_counted(tagger):
@@ -139,7 +144,7 @@ def attending(place):
 def test_what_each_word_attends_to_is_seen(place):
     made = attending(place)
     found = made.explain("the dog saw a cat")
-    assert found.output == made.write(made.parse("the dog saw a cat"), made.tag("the dog saw a cat")[0], "text")[0]
+    assert found.output == made.write(made.parse("the dog saw a cat"), made.predict("the dog saw a cat")[0], "text")[0]
     assert list(found.layers) == [f"encoder.encoder.blocks.{number}.self_attention" for number in range(2)]
     for layer in found.layers.values():
         assert (layer.keys, layer.kind, layer.causal) == (["the", "dog", "saw", "a", "cat"], "self", False)
@@ -196,8 +201,32 @@ def test_counts_of_batches_add_up_and_leave_padding_out():
 def test_endless_sentences_are_tagged_in_parts(tagger):
     words = ["a", "b"] * (3 * tagger.data.max_len)
     with pytest.warns(UserWarning, match=r"has .* words; sentences of more than .* are tagged in parts"):
-        (tags,) = tagger.predict([" ".join(words)])
+        (tags,) = tagger.tag([" ".join(words)])
     assert len(tags) == len(words)
     limit = 4 * tagger.data.max_len
-    (head,), (tail,) = tagger.predict([" ".join(words[:limit])]), tagger.predict([" ".join(words[limit:])])
+    (head,), (tail,) = tagger.tag([" ".join(words[:limit])]), tagger.tag([" ".join(words[limit:])])
     assert tags == head + tail
+
+
+@pytest.mark.parametrize("attention", [False, True])
+def test_what_transitions_changed_is_shown(tagger, attention, tmp_path):
+    if attention:
+        tagger = attending("after")
+    tagger.model.tagging = LinearChain(3, None)
+    with torch.no_grad():
+        tagger.model.tagging.between[1, 2] = 9.0
+        tagger.model.tagging.last[2] = 9.0
+    found = tagger.explain("the saw")
+    assert found.output == "the/NOUN saw/VERB"
+    header, *rows = found.note.splitlines()[1:]
+    assert header.split("  ")[0] == "word"
+    assert [row.split()[0] for row in rows] == ["the", "saw"]
+    assert "VERB +9.00" in rows[0]
+    assert "NOUN +9.00" in rows[1]
+    layer = found.layers["tagging"]
+    assert (layer.keys, layer.kind, layer.queries) == (TAGS, "tags", ["the/NOUN", "saw/VERB"])
+    chosen = tagger.predict(["the saw"])[0]
+    assert chosen.probabilities == pytest.approx(layer.weights[0][[0, 1], [1, 2]].tolist())
+    assert found.shown() == ([name for name in found.layers if name != "tagging"] if attention else ["tagging"])
+    assert found.row_error < 1e-6
+    assert found.save(tmp_path / "tags.svg", "tagging").stat().st_size

@@ -12,6 +12,7 @@ import torch
 
 from headwise.errors import CheckpointError, MachineError
 from headwise.runs.commits import commit_file, commit_folder, probe, remove_folder, seal, sweep
+from headwise.runs.migration import FORMAT
 from headwise.runs.reading import read_folder, read_manifest, read_sealed, verify
 from headwise.runs.tensors import TensorFile
 
@@ -212,8 +213,9 @@ def test_a_seal_notices_every_changed_byte(tmp_path):
 
 def test_manifests_of_another_time_or_place_are_refused(tmp_path):
     path = tmp_path / "manifest.json"
-    path.write_bytes(seal({"format": 3, "files": {}}))
-    with pytest.raises(CheckpointError, match=r"format 3 is newer than this program reads \(2\); update headwise"):
+    path.write_bytes(seal({"format": FORMAT + 1, "files": {}}))
+    newer = rf"format {FORMAT + 1} is newer than this program reads \({FORMAT}\); update headwise"
+    with pytest.raises(CheckpointError, match=newer):
         read_manifest(tmp_path)
     for name in ("../a", "", ".", "..", "a/b"):
         path.write_bytes(seal({"format": 1, "files": {name: {"bytes": 1, "sha256": ""}}}))

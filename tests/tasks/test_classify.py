@@ -4,16 +4,13 @@ import csv
 
 import pytest
 import torch
+from life import batch_of, built_of, fitted, restored, scores_of, task_of
 
-import headwise
-from headwise.config import build as validated
 from headwise.data.sources import Limits
 from headwise.errors import CheckpointError, ConfigError, DataError
-from headwise.predictors.classifier import Classifier
 from headwise.tasks import registry
-from headwise.tasks.classify import Classify, ClassifyConfig
+from headwise.tasks.classify import Classify
 from headwise.tasks.task import Assets, Given
-from headwise.training.train import train
 
 MODEL = {"kind": "window", "d_model": 12, "d_ff": 17, "radius": 1, "dropout": 0.0}
 SUBJECTS, GOOD, BAD = ["film", "plot", "cast", "end"], ["fine", "great", "fun"], ["dull", "bad", "weak"]
@@ -46,8 +43,7 @@ def make(files):
             "tokenizer": {"kind": "word", "vocab_size": 40},
             "model": MODEL,
         }
-        config = validated(ClassifyConfig, values | fields, "recipe")
-        return Classify(config, Classify.prepare(config))
+        return task_of("classify", values | fields)
 
     return made
 
@@ -61,22 +57,8 @@ def with_valid(make, files):
     return made
 
 
-def built_of(task, seed=3):
-    torch.manual_seed(seed)
-    return task.build()
-
-
 def examples_of(task, split):
     return task.assets.data[split].examples
-
-
-def batch_of(task, split="train"):
-    return next(task.source(split, Limits(10_000)).once())
-
-
-def scores_of(task, model, split):
-    with torch.no_grad():
-        return task.summarise(task.measure(model, task.source(split, Limits(20)).once()))
 
 
 def test_is_found_by_name():
@@ -185,13 +167,9 @@ def test_samples_are_those_named_or_the_first(make):
 def test_files_restore_a_classifier(make):
     task = make()
     assert sorted(task.assets.files) == ["classes.json", "tokenizer.json"]
-    again = Classify(task.config, Assets(task.assets.files))
-    model, empty = built_of(task).eval(), built_of(again, 99).eval()
-    empty.load_state_dict(model.state_dict())
-    texts = ["the film is fine", "zzz", ""]
-    assert again.predictor(empty).classify(texts) == task.predictor(model).classify(texts)
-    assert again.source("train", Limits(10)) is None
-    assert "gives each text one of 2 classes" in again.card({"accuracy": 0.5})
+    model, texts = built_of(task).eval(), ["the film is fine", "zzz", ""]
+    assert restored(task, model).classify(texts) == task.predictor(model).classify(texts)
+    assert "gives each text one of 2 classes" in Classify(task.config, Assets(task.assets.files)).card({})
 
 
 @pytest.mark.parametrize("data", [b"[]", b"{", b"{}", b'{"a": "b"}'])
@@ -216,40 +194,5 @@ def test_texts_longer_than_a_table_of_positions_are_refused(make):
 @pytest.mark.parametrize("radius", [0, 1])
 def test_context_tells_what_not_turns_round(make, radius):
     task = make({"valid_fraction": 0.3, "test_fraction": 0.0}, model=MODEL | {"radius": radius})
-    built, batch = built_of(task), batch_of(task)
-    optimizer = torch.optim.Adam(built.parameters(), lr=2e-2)
-    for _ in range(60):
-        optimizer.zero_grad()
-        (task.loss(built, batch) / batch.num_tokens).backward()
-        optimizer.step()
-    accuracy = scores_of(task, built.eval(), "valid")["accuracy"]
+    accuracy = scores_of(task, fitted(task, 60), "valid")["accuracy"]
     assert accuracy == 1.0 if radius else accuracy < 0.9
-
-
-def recipe(files, steps):
-    return {
-        "task": "classify",
-        "data": {"train": str(files / "train.csv"), "valid": str(files / "valid.tsv"), "test_fraction": 0.0},
-        "tokenizer": {"kind": "char"},
-        "pooling": {"kind": "attention"},
-        "model": {"kind": "rnn", "d_model": 7, "hidden_dim": 5, "dropout": 0.2},
-        "token_dropout": 0.1,
-        "training": {
-            "max_steps": steps, "max_epochs": 0, "batch_tokens": 99, "warmup_steps": 2, "validate_every_epochs": 0,
-            "validate_every": 4, "monitor": "accuracy",
-        },
-    }  # fmt: skip
-
-
-def test_a_run_is_trained_resumed_to_the_same_bits_and_loaded(files, tmp_path):
-    whole = train(recipe(files, 8), tmp_path / "whole")
-    assert set(whole.metrics) == {"loss", "accuracy", "macro_f1"}
-    assert train(recipe(files, 4), tmp_path / "part").steps == 4
-    resumed = train(recipe(files, 8), tmp_path / "part", resume="must")
-    assert (resumed.steps, resumed.metrics) == (8, whole.metrics)
-    one, two = headwise.load(tmp_path / "whole"), headwise.load(tmp_path / "part")
-    assert isinstance(one, Classifier)
-    for a, b in zip(one.reader.model.parameters(), two.reader.model.parameters(), strict=True):
-        assert torch.equal(a, b)
-    assert one.classify(["the end is not bad"]) == two.classify(["the end is not bad"])
-    assert list(one.read(files / "valid.tsv"))[1] == "odd"

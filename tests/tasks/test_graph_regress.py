@@ -5,18 +5,16 @@ import json
 import numpy as np
 import pytest
 import torch
+from life import built_of, fitted, restored, scores_of, task_of
 
-import headwise
-from headwise.config import build as validated
 from headwise.data.molecules import compound
 from headwise.data.sources import Limits
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.models.graph_regressor import AttentionPooling, BagPooling
-from headwise.predictors.molecule_regressor import MoleculeRegressor, MoleculeTable, regression_scores
+from headwise.predictors.molecule_regressor import MoleculeTable, regression_scores
 from headwise.tasks import registry
-from headwise.tasks.graph_regress import GraphRegress, GraphRegressConfig
+from headwise.tasks.graph_regress import GraphRegress
 from headwise.tasks.task import Assets, Task
-from headwise.training.train import train
 
 MODEL = {"kind": "mean", "d_model": 16, "dropout": 0.0, "between": "relu"}
 ATTENTION = {"kind": "attention", "d_model": 8, "num_heads": 2, "dropout": 0.0}
@@ -35,20 +33,9 @@ def files(tmp_path):
 def make(files):
     def made(model=MODEL, data=None, **fields):
         values = {"data": {"train": str(files / "m.csv"), "valid_fraction": 0.2} | (data or {}), "model": model}
-        config = validated(GraphRegressConfig, values | fields, "recipe")
-        return GraphRegress(config, GraphRegress.prepare(config))
+        return task_of("graph-regress", values | fields)
 
     return made
-
-
-def built_of(task, seed=3):
-    torch.manual_seed(seed)
-    return task.build().eval()
-
-
-def scores_of(task, model, split):
-    with torch.no_grad():
-        return task.summarise(task.measure(model, task.source(split, Limits(50)).once()))
 
 
 def test_is_found_by_name_and_splits_never_share_a_molecule(make, files):
@@ -68,7 +55,7 @@ def test_is_found_by_name_and_splits_never_share_a_molecule(make, files):
 @pytest.mark.parametrize("pooling", ["mean", "sum", "attention"])
 def test_molecules_side_by_side_do_not_hear_of_each_other(make, model, pooling):
     task = make(model, pooling={"kind": pooling, "num_heads": 2})
-    built = built_of(task).double()
+    built = built_of(task).eval().double()
     given = [compound(text) for text in ("CCO", "C", "c1ccccc1C", "[Na+].[Cl-]")]
     table = MoleculeTable(given, task.scale)
     together = table.batch([2, 0, 3, 1])
@@ -95,7 +82,7 @@ def test_pooling_by_hand():
 
 def test_loss_and_scores(make):
     task = make()
-    model = built_of(task)
+    model = built_of(task).eval()
     (batch,) = task.source("valid", Limits(10_000)).take(1)
     said = model(batch.features, batch.mask, batch.start)
     torch.testing.assert_close(task.loss(model, batch), ((said - batch.targets) ** 2).sum())
@@ -119,19 +106,12 @@ def test_loss_and_scores(make):
 
 def test_it_learns_to_count(make):
     task = make()
-    model, source = built_of(task).train(), task.source("train", Limits(60))
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for _ in range(90):
-        (batch,) = source.take(1)
-        optimizer.zero_grad()
-        (task.loss(model, batch) / batch.num_tokens).backward()
-        optimizer.step()
-    assert scores_of(task, model.eval(), "test")["r2"] > 0.95
+    assert scores_of(task, fitted(task, 90, Limits(60), 1e-2), "test")["r2"] > 0.95
 
 
 def test_predictor_takes_strings_and_says_where_they_are_wrong(make, files):
     task = make(show=["OCO"])
-    predictor = task.predictor(built_of(task))
+    predictor = task.predictor(built_of(task).eval())
     assert predictor.predict(" CCO ") == pytest.approx(predictor.predict(["C", "CCO"])[1:], rel=1e-5)
     with pytest.raises(ConfigError, match=r"'CC\(': position 3: the branch is not closed"):
         predictor.parse("CC(")
@@ -145,7 +125,7 @@ def test_predictor_takes_strings_and_says_where_they_are_wrong(make, files):
 
 def test_many_atoms_are_read_in_portions(make, monkeypatch):
     task = make()
-    predictor = task.predictor(built_of(task))
+    predictor = task.predictor(built_of(task).eval())
     texts = ["CCO", "CCCCCC", "C", "CC"]
     whole = predictor.predict(texts)
     monkeypatch.setattr("headwise.predictors.molecule_regressor._ATOMS", 4)
@@ -155,7 +135,7 @@ def test_many_atoms_are_read_in_portions(make, monkeypatch):
 
 def test_explain_shows_atoms(make):
     task = make(ATTENTION, pooling={"kind": "attention", "num_heads": 2})
-    found = task.predictor(built_of(task)).explain("CC(=O)c1ccccc1")
+    found = task.predictor(built_of(task).eval()).explain("CC(=O)c1ccccc1")
     assert list(found.layers) == ["encoder.mixers.0", "encoder.mixers.1", "pooling"]
     first = found.layers["encoder.mixers.0"]
     assert first.keys == ["C1", "C2", "O3", "c4", "c5", "c6", "c7", "c8", "c9"]
@@ -164,7 +144,7 @@ def test_explain_shows_atoms(make):
     assert found.layers["pooling"].queries == ["molecule"]
     assert found.row_error < 1e-6
     with pytest.raises(ConfigError, match="the number of a molecule cannot be given here"):
-        task.predictor(built_of(task)).explain("C", "1")
+        task.predictor(built_of(task).eval()).explain("C", "1")
 
 
 @pytest.mark.parametrize("content", [b"{}", b"[", b'{"mean": 0, "deviation": 0}', b'{"mean": NaN, "deviation": 1}'])
@@ -176,35 +156,5 @@ def test_damaged_files_are_named(make, content):
 
 def test_files_restore_a_predictor(make):
     task = make()
-    model = built_of(task)
-    again = GraphRegress(task.config, Assets(task.assets.files))
-    other = built_of(again, 9)
-    other.load_state_dict(model.state_dict())
-    assert again.predictor(other).predict(["CCO"]) == task.predictor(model).predict(["CCO"])
-    assert again.source("train", Limits(1)) is None
-
-
-def recipe(files, steps):
-    return {
-        "task": "graph-regress",
-        "data": {"train": str(files / "m.csv"), "valid_fraction": 0.2},
-        "model": {**ATTENTION, "dropout": 0.2},
-        "pooling": {"kind": "attention", "num_heads": 2},
-        "training": {
-            "max_steps": steps, "max_epochs": 0, "batch_tokens": 60, "warmup_steps": 2, "validate_every_epochs": 0,
-            "validate_every": 4, "monitor": "rmse",
-        },
-    }  # fmt: skip
-
-
-def test_a_run_is_trained_resumed_and_loaded(files, tmp_path):
-    whole = train(recipe(files, 8), tmp_path / "whole")
-    assert set(whole.metrics) == {"loss", "rmse", "mae", "r2"}
-    assert train(recipe(files, 4), tmp_path / "part").steps == 4
-    resumed = train(recipe(files, 8), tmp_path / "part", resume="must")
-    assert (resumed.steps, resumed.metrics) == (8, whole.metrics)
-    one, two = headwise.load(tmp_path / "whole"), headwise.load(tmp_path / "part")
-    assert isinstance(one, MoleculeRegressor)
-    for a, b in zip(one.model.parameters(), two.model.parameters(), strict=True):
-        assert torch.equal(a, b)
-    assert one.predict(["CCO"]) == two.predict(["CCO"])
+    model = built_of(task).eval()
+    assert restored(task, model).predict(["CCO"]) == task.predictor(model).predict(["CCO"])

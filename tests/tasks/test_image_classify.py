@@ -5,15 +5,14 @@ import json
 import numpy as np
 import pytest
 import torch
+from life import built_of, fitted, restored, scores_of, steps, task_of
 from pictures import folder_of, idx, npz, stripes
 
 import headwise
-from headwise.config import build as validated
 from headwise.data.sources import Limits
 from headwise.errors import CheckpointError, ConfigError
-from headwise.predictors.recogniser import Recogniser
 from headwise.tasks import registry
-from headwise.tasks.image_classify import ImageClassify, ImageClassifyConfig
+from headwise.tasks.image_classify import ImageClassify
 from headwise.tasks.task import Assets
 from headwise.training.train import train
 
@@ -46,20 +45,9 @@ def files(tmp_path_factory):
 def make(files):
     def made(model=CNN, data=None, **fields):
         data = {"train": str(files / "train"), "test_fraction": 0.0, **(data or {})}
-        config = validated(ImageClassifyConfig, {"data": data, "model": model, **fields}, "recipe")
-        return ImageClassify(config, ImageClassify.prepare(config))
+        return task_of("image-classify", {"data": data, "model": model, **fields})
 
     return made
-
-
-def built_of(task, seed=3):
-    torch.manual_seed(seed)
-    return task.build()
-
-
-def scores_of(task, model, split):
-    with torch.no_grad():
-        return task.summarise(task.measure(model, task.source(split, Limits(9)).once()))
 
 
 def test_is_found_by_name():
@@ -139,15 +127,10 @@ def test_examples_are_those_of_the_part(make, files):
 def test_files_restore_a_classifier(make):
     task = make(VIT)
     assert list(task.assets.files) == ["images.json"]
-    model = built_of(task).eval()
+    model, images = built_of(task).eval(), list(task.split("train").images())[:5]
+    assert restored(task, model).predict(images) == task.predictor(model).predict(images)
     again = ImageClassify(task.config, Assets(task.assets.files))
-    empty = built_of(again, 99).eval()
-    empty.load_state_dict(model.state_dict())
-    images = list(task.split("train").images())[:5]
-    assert again.predictor(empty).predict(images) == task.predictor(model).predict(images)
-    assert again.split("train") is None
-    assert again.source("train", Limits(10)) is None
-    assert again.samples(empty) == []
+    assert (again.split("train"), again.samples(model)) == (None, [])
 
 
 @pytest.mark.parametrize(
@@ -197,56 +180,17 @@ def test_a_model_that_does_not_fit_the_images_is_refused(make):
 @pytest.mark.parametrize("model", [CNN, VIT], ids=["cnn", "vit"])
 def test_rows_are_told_from_columns(make, model):
     task = make(model, data={"valid_fraction": 0.3}, augmentation={"shift": 1, "flip": True})
-    built = built_of(task).train()
-    optimizer = torch.optim.Adam(built.parameters(), lr=2e-2)
-    for _ in range(12):
-        for batch in task.source("train", Limits(9, sentences=16)).once():
-            optimizer.zero_grad()
-            (task.loss(built, batch) / batch.num_tokens).backward()
-            optimizer.step()
-    assert scores_of(task, built.eval(), "valid")["accuracy"] >= 0.9
+    assert scores_of(task, fitted(task, 36, Limits(9, sentences=16)))["accuracy"] >= 0.9
 
 
-def recipe(files, steps, model):
+def recipe(files, number, model):
     return {
         "task": "image-classify",
         "data": {"train": str(files / "train"), "valid": str(files / "valid.npz"), "test_fraction": 0.0},
         "augmentation": {"shift": 2, "flip": True},
         "model": model,
-        "training": {
-            "max_steps": steps,
-            "max_epochs": 0,
-            "batch_sentences": 13,
-            "warmup_steps": 2,
-            "monitor": "accuracy",
-            "ema_decay": 0.5,
-            "validate_every_epochs": 0,
-            "validate_every": 4,
-        },
+        "training": steps(number, monitor="accuracy", batch_sentences=13, ema_decay=0.5),
     }
-
-
-@pytest.mark.parametrize("model", [CNN, VIT | {"dropout": 0.2}], ids=["cnn", "vit"])
-def test_a_run_is_trained_resumed_to_the_same_bits_and_loaded(files, tmp_path, model):
-    whole = train(recipe(files, 8, model), tmp_path / "whole")
-    assert set(whole.metrics) == {"loss", "accuracy", "macro_f1"}
-    # in the middle of the first pass of five steps
-    train(recipe(files, 4, model), tmp_path / "part")
-    resumed = train(recipe(files, 8, model), tmp_path / "part", resume="must")
-    assert (resumed.steps, resumed.metrics) == (8, whole.metrics)
-    one, two = headwise.load(tmp_path / "whole"), headwise.load(tmp_path / "part")
-    assert isinstance(one, Recogniser)
-    for (name, a), b in zip(one.model.state_dict().items(), two.model.state_dict().values(), strict=True):
-        assert torch.equal(a, b), name
-    images = list(one.read(files / "valid.npz"))
-    assert one.predict(images) == two.predict(images)
-    told = one.evaluate(ImageClassify.examples(validated_of(files, model), "valid"))
-    assert told["accuracy"] == pytest.approx(whole.metrics["accuracy"])
-
-
-def validated_of(files, model):
-    values = recipe(files, 8, model)
-    return validated(ImageClassifyConfig, {key: values[key] for key in ("data", "augmentation", "model")}, "recipe")
 
 
 def test_a_run_knows_its_images_wherever_they_lie(files, tmp_path):

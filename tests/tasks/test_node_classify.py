@@ -4,16 +4,13 @@ import json
 
 import pytest
 import torch
+from life import built_of, fitted, restored, scores_of, task_of
 
-import headwise
-from headwise.config import build as validated
 from headwise.data.sources import Limits
 from headwise.errors import CheckpointError, ConfigError, DataError
-from headwise.predictors.node_labeller import NodeLabeller
 from headwise.tasks import registry
-from headwise.tasks.node_classify import NodeClassify, NodeClassifyConfig
+from headwise.tasks.node_classify import NodeClassify
 from headwise.tasks.task import Assets, Task
-from headwise.training.train import train
 
 SIDE = 20
 MODEL = {"kind": "mean", "d_model": 8, "dropout": 0.0}
@@ -42,20 +39,18 @@ def data(files):
 @pytest.fixture
 def make(files):
     def made(model=MODEL, **fields):
-        config = validated(NodeClassifyConfig, {"data": data(files), "model": model} | fields, "recipe")
-        return NodeClassify(config, NodeClassify.prepare(config))
+        return task_of("node-classify", {"data": data(files), "model": model} | fields)
 
     return made
 
 
-def built_of(task, seed=3):
-    torch.manual_seed(seed)
-    return task.build()
-
-
-def scores_of(task, model, split):
-    with torch.no_grad():
-        return task.summarise(task.measure(model, task.source(split, Limits(1)).once()))
+def test_a_single_label_is_nothing_to_learn(make, files):
+    nodes = (files / "nodes.csv").read_text()
+    (files / "nodes.csv").write_text(nodes.replace(",right,train", ",left,train"))
+    with pytest.raises(
+        DataError, match=r"nodes\.csv: all nodes to train on have the label 'left'; label some otherwise"
+    ):
+        make()
 
 
 def test_is_found_by_name():
@@ -119,13 +114,7 @@ def test_neighbours_tell_what_a_node_does_not(make):
     accuracy = {}
     for kind in ("mlp", "mean"):
         task = make({**MODEL, "kind": kind})
-        model, batch = built_of(task), task.batch("train")
-        optimizer = torch.optim.Adam(model.parameters(), lr=2e-2)
-        for _ in range(60):
-            optimizer.zero_grad()
-            (task.loss(model, batch) / batch.num_tokens).backward()
-            optimizer.step()
-        accuracy[kind] = scores_of(task, model.eval(), "test")["accuracy"]
+        accuracy[kind] = scores_of(task, fitted(task, 60), "test")["accuracy"]
     assert accuracy["mean"] == 1.0
     assert accuracy["mlp"] < 0.9
 
@@ -147,13 +136,8 @@ def test_damaged_files_are_named(make, name, content, message):
 
 def test_files_restore_a_labeller(make):
     task = make()
-    model = built_of(task).eval()
-    again = NodeClassify(task.config, Assets(task.assets.files))
-    other = built_of(again, 9).eval()
-    other.load_state_dict(model.state_dict())
-    nodes = ["l3", "r5", "alone"]
-    assert again.predictor(other).predict(nodes) == task.predictor(model).predict(nodes)
-    assert again.source("train", Limits(1)) is None
+    model, nodes = built_of(task).eval(), ["l3", "r5", "alone"]
+    assert restored(task, model).predict(nodes) == task.predictor(model).predict(nodes)
 
 
 def test_predictor_reads_nodes_and_knows_no_others(make, files, tmp_path):
@@ -217,29 +201,3 @@ def test_a_node_without_anybody_is_refused(make, files):
     task = make({"kind": "attention", "d_model": 8, "num_heads": 2}, data={**data(files), "self_loops": False})
     with pytest.raises(ConfigError, match="node 'alone' hears of no node, not even itself"):
         task.predictor(built_of(task)).explain("alone")
-
-
-def recipe(files, steps):
-    return {
-        "task": "node-classify",
-        "data": data(files),
-        "model": {"kind": "attention", "d_model": 8, "num_heads": 2, "dropout": 0.3},
-        "training": {
-            "max_steps": steps, "max_epochs": 0, "warmup_steps": 2, "validate_every_epochs": 0, "validate_every": 4,
-            "monitor": "accuracy",
-        },
-    }  # fmt: skip
-
-
-def test_a_run_is_trained_resumed_and_loaded(files, tmp_path):
-    whole = train(recipe(files, 8), tmp_path / "whole")
-    assert set(whole.metrics) == {"loss", "accuracy", "macro_f1"}
-    part = train(recipe(files, 4), tmp_path / "part")
-    assert part.steps == 4
-    resumed = train(recipe(files, 8), tmp_path / "part", resume="must")
-    assert (resumed.steps, resumed.metrics) == (8, whole.metrics)
-    one, two = headwise.load(tmp_path / "whole"), headwise.load(tmp_path / "part")
-    assert isinstance(one, NodeLabeller)
-    for a, b in zip(one.model.parameters(), two.model.parameters(), strict=True):
-        assert torch.equal(a, b)
-    assert one.predict(["l1"]) == two.predict(["l1"])

@@ -4,15 +4,12 @@ import math
 
 import pytest
 import torch
+from life import built_of, fitted, task_of
 
-import headwise
-from headwise.config import build as validated
 from headwise.data.sources import Limits
 from headwise.errors import CheckpointError, DataError
-from headwise.predictors.regressor import Regressor
-from headwise.tasks.regress import Regress, RegressConfig
+from headwise.tasks.regress import Regress
 from headwise.tasks.task import Assets, Given
-from headwise.training.train import train
 
 WORTH = {"a": 1.0, "b": 2.0, "c": 4.0, "d": -3.0}
 
@@ -30,22 +27,16 @@ def files(tmp_path):
 
 @pytest.fixture
 def task(files):
-    return task_of(files)
+    return of_letters(files)
 
 
-def task_of(files, **data):
+def of_letters(files, **data):
     values = {
         "data": {"train": str(files / "train.tsv"), "valid_fraction": 0.2, "test_fraction": 0.1} | data,
         "tokenizer": {"kind": "word", "vocab_size": 40},
         "model": {"kind": "token", "d_model": 8, "d_ff": 8, "dropout": 0.0},
     }
-    config = validated(RegressConfig, values, "recipe")
-    return Regress(config, Regress.prepare(config))
-
-
-def built_of(task):
-    torch.manual_seed(3)
-    return task.build()
+    return task_of("regress", values)
 
 
 def labels_of(task, split):
@@ -106,10 +97,10 @@ def test_numbers_that_are_equal_or_none_are_refused(files):
     with pytest.raises(
         DataError, match=r"train.tsv: every text of the training part has the number 1.0: nothing to lear"
     ):
-        task_of(files, valid_fraction=0.0, test_fraction=0.0)
+        of_letters(files, valid_fraction=0.0, test_fraction=0.0)
     (files / "train.tsv").write_text("text\tlabel\na\tgood\n")
     with pytest.raises(DataError, match=r"train.tsv:2: 'good' is no number; write it with digits and a point"):
-        task_of(files)
+        of_letters(files)
 
 
 @pytest.mark.parametrize("data", [b"[]", b"{", b'{"mean": 1.0, "deviation": 0.0}', b'{"mean": NaN, "deviation": 1.0}'])
@@ -119,36 +110,10 @@ def test_damaged_files_are_named(task, data):
 
 
 def test_the_mean_of_letters_is_learned(task):
-    model, source = built_of(task), task.source("train", Limits(999))
-    optimizer = torch.optim.Adam(model.parameters(), lr=2e-2)
-    for _ in range(50):
-        (batch,) = source.take(1)
-        optimizer.zero_grad()
-        (task.loss(model, batch) / batch.num_tokens).backward()
-        optimizer.step()
-    scores = task.predictor(model.eval()).evaluate(task.assets.data["valid"].examples)
+    model = fitted(task, 50, Limits(999))
+    scores = task.predictor(model).evaluate(task.assets.data["valid"].examples)
     assert scores["r2"] > 0.95
     assert scores["rmse"] < 0.3 * scores["baseline_rmse"]
     assert [line.split(" → ")[0] for line in task.samples(model)] == [
         example.text for example in task.assets.data["valid"].examples[:4]
     ]
-
-
-def test_a_run_is_trained_resumed_to_the_same_bits_and_loaded(files, tmp_path):
-    def recipe(steps):
-        training = {"max_steps": steps, "max_epochs": 0, "batch_tokens": 60, "warmup_steps": 2, "monitor": "rmse"}
-        data = {"train": str(files / "train.tsv"), "valid_fraction": 0.2, "test_fraction": 0.1}
-        model = {"kind": "attention", "d_model": 8, "d_ff": 8, "num_heads": 2, "encoder_layers": 1}
-        pooling, tokens = {"kind": "cls"}, {"kind": "word"}
-        return {
-            "task": "regress", "data": data, "tokenizer": tokens, "model": model, "pooling": pooling,
-            "training": training,
-        }  # fmt: skip
-
-    whole = train(recipe(6), tmp_path / "whole")
-    assert set(whole.metrics) == {"loss", "mae", "rmse", "r2"}
-    train(recipe(3), tmp_path / "part")
-    assert train(recipe(6), tmp_path / "part", resume="must").metrics == whole.metrics
-    one, two = headwise.load(tmp_path / "whole"), headwise.load(tmp_path / "part")
-    assert isinstance(one, Regressor)
-    assert one.predict(["a b", ""]) == two.predict(["a b", ""])

@@ -466,7 +466,7 @@ def test_samples_are_one_seeded_stream_that_leaves_the_global_one_alone(make):
     assert torch.equal(torch.get_rng_state(), before)
     assert first != second
     assert task.predictor(model).n_best(["i'm home ."] * 2, config) == first
-    translator.draws.seed(5)
+    translator.writing.draws.seed(5)
     with torch.random.fork_rng():
         torch.manual_seed(9)
         assert translator.n_best(["i'm home ."] * 2, config) == first
@@ -475,7 +475,7 @@ def test_samples_are_one_seeded_stream_that_leaves_the_global_one_alone(make):
 def test_evaluate_of_a_translator_has_signatures(make):
     task = make()
     scores = task.predictor(built_of(task).eval()).evaluate(task.split("train").pairs)
-    names = {"bleu", "bleu_signature", "chrf", "chrf_signature", "loss", "perplexity", "accuracy", "unseen"}
+    names = {"bleu", "bleu_signature", "chrf", "chrf_signature", "loss", "perplexity", "accuracy", "exact", "unseen"}
     assert set(scores) == names
     assert "nrefs:1" in scores["bleu_signature"]
 

@@ -4,7 +4,15 @@ import pytest
 import torch
 
 from headwise.errors import ConfigError, DataError
-from headwise.textbook import Vocab, load_data_nmt
+from headwise.textbook import (
+    Vocab,
+    build_array_nmt,
+    load_array,
+    load_data_nmt,
+    preprocess_nmt,
+    read_data_nmt,
+    tokenize_nmt,
+)
 from headwise.textbook.data import FRA_ENG
 
 PAIRS = [
@@ -31,26 +39,77 @@ def words(vocab, row):
     return vocab.to_tokens(row)
 
 
-def test_words_have_numbers_and_numbers_words():
-    vocab = Vocab(["Go .", "i'm home .", "go home ."])
-    assert [vocab[name] for name in ("<pad>", "<bos>", "<eos>", "<unk>")] == [0, 1, 2, 3]
+SPECIAL = ["<pad>", "<bos>", "<eos>"]
+
+
+def test_tokens_have_numbers_and_numbers_tokens():
+    vocab = Vocab([["go", "."], ["i'm", "home", "."], ["go", "home", "."]], reserved_tokens=SPECIAL)
+    assert [vocab[name] for name in ("<unk>", *SPECIAL)] == [0, 1, 2, 3]
     assert vocab.to_tokens(vocab[["go", "home", "."]]) == ["go", "home", "."]
     assert vocab.to_tokens(vocab["i'm"]) == "i'm"
-    assert vocab["nowhere"] == vocab.unk == 3
-    assert vocab[["go", "nowhere"]] == [vocab["go"], 3]
+    assert vocab["nowhere"] == vocab.unk == 0
+    assert vocab[("go", "nowhere")] == [vocab["go"], 0]
     assert len(vocab) == 8 == len(vocab.idx_to_token) == len(vocab.token_to_idx)
-    # the most frequent first
-    assert vocab.idx_to_token[4] == "."
+    # the most frequent first, equal ones in the order of the text
+    assert vocab.token_freqs == [(".", 3), ("go", 2), ("home", 2), ("i'm", 1)]
+    assert vocab.idx_to_token[4:] == [".", "go", "home", "i'm"]
 
 
-def test_rare_words_are_unknown():
-    vocab = Vocab(["go home .", "go ."], min_freq=2)
-    assert "home" not in vocab.token_to_idx
-    assert sorted(vocab.token_to_idx) == sorted(["<pad>", "<bos>", "<eos>", "<unk>", "go", "."])
+def test_rare_tokens_are_unknown():
+    vocab = Vocab([["go", "home"], ["go"]], min_freq=2)
+    assert vocab.idx_to_token == ["<unk>", "go"]
 
 
-def test_no_text_is_a_special_token():
-    assert Vocab(["a <pad> <eos>"]).encode(["<pad>"], 9)[0].tolist() != [0]
+def test_a_plain_list_of_tokens_and_none():
+    assert Vocab(["a b", "c", "c"]).idx_to_token == ["<unk>", "c", "a b"]
+    assert Vocab().idx_to_token == ["<unk>"]
+
+
+def by_the_letter(text):
+    """As the page does it: a character at a time."""
+    text = text.replace("\u202f", " ").replace("\xa0", " ").lower()
+    out = [" " + char if i and char in ",.!?" and text[i - 1] != " " else char for i, char in enumerate(text)]
+    return "".join(out)
+
+
+@pytest.mark.parametrize(
+    "text", ["Go.\tVa\u202f!\n", "...?!", "a\xa0, B,c . d\n.e", "", "\u00c9t\u00e9?", ",,\t,"], ids=range(6)
+)
+def test_marks_stand_apart(text):
+    assert preprocess_nmt(text) == by_the_letter(text)
+
+
+def test_lines_become_words():
+    text = "go .\tva !\ni  go .\tj'y va !\tCC-BY\nno tab\n\nhome\tchez moi\n"
+    source, target = tokenize_nmt(text)
+    assert source == [["go", "."], ["i", "go", "."], ["home"]]
+    assert target == [["va", "!"], ["j'y", "va", "!"], ["chez", "moi"]]
+    assert tokenize_nmt(text, 2) == (source[:2], target[:2])
+    assert tokenize_nmt(text, num_examples=1)[0] == source[:1]
+
+
+def test_rows_of_numbers():
+    vocab = Vocab([["go", "home", "."]], reserved_tokens=SPECIAL)
+    array, valid_len = build_array_nmt([["go", "."], ["go", "home", "now", "."]], vocab, 4)
+    assert array.tolist() == [[4, 6, 3, 1], [4, 5, 0, 3]]
+    assert valid_len.tolist() == [3, 4]
+    with pytest.raises(ConfigError, match=r"give Vocab reserved_tokens=\['<pad>', '<bos>', '<eos>'\]"):
+        build_array_nmt([["go"]], Vocab(["go"]), 4)
+
+
+def test_arrays_in_batches():
+    X, y = torch.arange(10).reshape(5, 2), torch.arange(5)
+    still = [(a.tolist(), b.tolist()) for a, b in load_array((X, y), 2, is_train=False)]
+    assert still == [([[0, 1], [2, 3]], [0, 1]), ([[4, 5], [6, 7]], [2, 3]), ([[8, 9]], [4])]
+    shuffled = torch.cat([b for _, b in load_array([X, y], 2)])
+    assert sorted(shuffled.tolist()) == [0, 1, 2, 3, 4]
+    assert shuffled.tolist() != [0, 1, 2, 3, 4]
+
+
+def test_the_whole_text(pairs):
+    text = read_data_nmt(pairs)
+    assert text.split("\n")[0] == "Go.\tVa !\tCC-BY 2.0"
+    assert tokenize_nmt(preprocess_nmt(text), 1) == ([["go", "."]], [["va", "!"]])
 
 
 def test_rows_are_ended_padded_and_counted(pairs):
@@ -107,7 +166,7 @@ def test_the_file_of_the_book_comes_from_the_data_cache(tmp_path, monkeypatch):
 def test_a_missing_file_says_where_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setenv("HEADWISE_DATA", str(tmp_path))
     with pytest.raises(
-        DataError, match=r"fra-eng.tsv.gz: no such file, nor in the data cache .*; unpack fra-eng.zip of"
+        DataError, match=r"fra-eng.tsv.gz: no such file, nor in the data cache .*; `headwise data fetch tatoeba-en-fr`"
     ):
         load_data_nmt(2, 8)
     with pytest.raises(DataError, match=r"path='headwise:phrasebook.en-fr.tsv', which ships with the package"):

@@ -10,24 +10,34 @@ from torch.testing import assert_close
 from headwise.errors import ConfigError
 from headwise.textbook import (
     EncoderDecoder,
+    MaskedSoftmaxCELoss,
     Seq2SeqAttentionDecoder,
+    Seq2SeqDecoder,
     Seq2SeqEncoder,
     TransformerDecoder,
     TransformerEncoder,
     Vocab,
     bleu,
+    grad_clipping,
     predict_seq2seq,
+    sgd,
     train_seq2seq,
+    try_all_gpus,
     try_gpu,
 )
 
 STEPS = 5
-VOCAB = Vocab(["go home now ."])
+VOCAB = Vocab([["go", "home", "now", "."]], reserved_tokens=["<pad>", "<bos>", "<eos>"])
 
 
 def recurrent(dropout=0.0):
     sizes = len(VOCAB), 7, 11, 2, dropout
     return EncoderDecoder(Seq2SeqEncoder(*sizes), Seq2SeqAttentionDecoder(*sizes))
+
+
+def plain(dropout=0.0):
+    sizes = len(VOCAB), 7, 11, 2, dropout
+    return EncoderDecoder(Seq2SeqEncoder(*sizes), Seq2SeqDecoder(*sizes))
 
 
 def transformer():
@@ -112,8 +122,12 @@ def learned(net):
     source, target = VOCAB[["go", "."]], VOCAB[["home", "now", "."]]
     end, pad = VOCAB["<eos>"], VOCAB["<pad>"]
     X, Y = torch.tensor([[*source, end, pad, pad]]), torch.tensor([[*target, end, pad]])
-    train_seq2seq(net, [(X, torch.tensor([3]), Y, torch.tensor([4]))], 0.03, 25, VOCAB, "cpu")
+    train_seq2seq(net, [(X, torch.tensor([3]), Y, torch.tensor([4]))], 0.03, 40, VOCAB, "cpu")
     return net
+
+
+def test_a_net_without_attention_learns_too():
+    assert predict_seq2seq(learned(plain()), "go .", VOCAB, VOCAB, STEPS, "cpu")[0] == "home now ."
 
 
 @pytest.mark.parametrize("build", [recurrent, transformer])
@@ -153,3 +167,44 @@ def test_the_device_is_a_gpu_where_there_is_one(monkeypatch):
     assert try_gpu() == torch.device("cuda", 0)
     assert try_gpu(1) == torch.device("cuda", 1)
     assert try_gpu(2) == torch.device("cpu")
+    assert try_all_gpus() == [torch.device("cuda", 0), torch.device("cuda", 1)]
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert try_all_gpus() == [torch.device("cpu")]
+
+
+def test_the_masked_loss_is_a_mean_over_all_steps():
+    pred, label = torch.randn(3, 4, 7, requires_grad=True), torch.randint(7, (3, 4))
+    loss = MaskedSoftmaxCELoss()(pred, label, torch.tensor([4, 1, 0]))
+    expected = [
+        sum(F.cross_entropy(pred[b, t], label[b, t]).item() for t in range(steps)) / 4
+        for b, steps in enumerate([4, 1, 0])
+    ]
+    assert_close(loss.detach(), torch.tensor(expected))
+    # padding learns nothing
+    loss.sum().backward()
+    assert pred.grad[1, 1:].eq(0).all()
+    assert pred.grad[1, 0].ne(0).all()
+
+
+class Scratch:
+    """A net written from scratch: its parameters are tensors in a list."""
+
+    def __init__(self, *gradients):
+        self.params = [torch.zeros(len(one), requires_grad=True) for one in gradients]
+        for param, gradient in zip(self.params, gradients, strict=True):
+            param.grad = torch.tensor(gradient)
+
+
+def test_gradients_are_clipped_together():
+    net = Scratch([3.0], [0.0, 4.0])
+    grad_clipping(net, 10.0)
+    assert [param.grad.tolist() for param in net.params] == [[3.0], [0.0, 4.0]]
+    grad_clipping(net, 1.0)
+    assert_close([param.grad for param in net.params], [torch.tensor([0.6]), torch.tensor([0.0, 0.8])])
+
+
+def test_a_step_of_sgd():
+    net = Scratch([3.0], [0.0, 4.0])
+    sgd(net.params, lr=0.5, batch_size=2)
+    assert [param.tolist() for param in net.params] == [[-0.75], [0.0, -1.0]]
+    assert all(param.grad.eq(0).all() for param in net.params)

@@ -1,4 +1,4 @@
-"""The tools that kill and corrupt, with few rounds; `python tools/killtest.py -n 200` is the whole test."""
+"""The tools that kill and corrupt, with few rounds; `python tools/killtest.py -n 200 --case all` is the whole test."""
 
 import subprocess
 import sys
@@ -16,8 +16,9 @@ def _ran(name, *options):
 
 
 @pytest.mark.slow
-def test_twenty_kills():
-    table = _ran("killtest.py", "-n", "20")
+@pytest.mark.parametrize("case", ["toy", "translate", "language-model, with memory", "image-classify", "node-classify"])
+def test_twenty_kills(case):
+    table = _ran("killtest.py", "-n", "20", "--case", case)
     assert table["kills"] == "20"
     assert table["problems"] == "0"
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from headwise.attention.scores.activation_unit import ActivationUnit
 from headwise.attention.scores.additive import Additive
 from headwise.attention.scores.custom import Custom
+from headwise.attention.scores.distance import Distance
 from headwise.attention.scores.dot import Bilinear, Dot, ScaledDot
 from headwise.attention.scores.graph import GAT, GATv2
 from headwise.attention.scores.normalized import Cosine, QKNorm
@@ -15,8 +16,8 @@ from headwise.attention.scores.score import Product, Score
 from headwise.attention.scores.soft_cap import SoftCap
 from headwise.errors import ConfigError, unknown
 
-__all__ = ["GAT", "SCORES", "ActivationUnit", "Additive", "Bilinear", "Cosine", "Custom", "Dot", "GATv2", "QKNorm"]
-__all__ += ["Product", "ScaledDot", "Score", "SoftCap", "as_score", "build", "catalogue", "check_name"]
+__all__ = ["GAT", "SCORES", "ActivationUnit", "Additive", "Bilinear", "Cosine", "Custom", "Distance", "Dot", "GATv2"]
+__all__ += ["Product", "QKNorm", "ScaledDot", "Score", "SoftCap", "as_score", "build", "catalogue", "check_name"]
 
 
 class Sizes(NamedTuple):
@@ -31,6 +32,7 @@ class Sizes(NamedTuple):
 SCORES: dict[str, tuple[type[Score], Callable[[Sizes], Score]]] = {
     "dot": (Dot, lambda sizes: Dot()),
     "scaled_dot": (ScaledDot, lambda sizes: ScaledDot()),
+    "distance": (Distance, lambda sizes: Distance()),
     "bilinear": (Bilinear, lambda sizes: Bilinear(sizes.query_dim, sizes.key_dim)),
     "additive": (Additive, lambda sizes: Additive(sizes.query_dim, sizes.key_dim, sizes.hidden)),
     "concat": (Additive, lambda sizes: Additive(sizes.query_dim, sizes.key_dim, sizes.hidden)),
@@ -67,7 +69,7 @@ def catalogue() -> dict[str, str]:
 
 
 # without parameters, so one object serves everybody
-_SINGLE = {name: build(name, 0, 0, 0, 0) for name in ("dot", "scaled_dot", "soft_cap")}
+_SINGLE = {name: build(name, 0, 0, 0, 0) for name in ("dot", "scaled_dot", "distance", "soft_cap")}
 
 
 def as_score(score: str | Score | Callable[..., Tensor]) -> Score:

@@ -5,7 +5,7 @@ import pytest
 
 from headwise.errors import ConfigError, ShapeError
 from headwise.explain.explanation import Explanation, Layer
-from headwise.explain.image_explanation import ImageExplanation
+from headwise.explain.image_map import ImageMap
 from headwise.explain.image_pages import image_page
 
 
@@ -18,35 +18,28 @@ def made(channels=1, class_tokens=1, grid=(2, 3), layers=2, heads=4):
         weights = draws.random((heads, 1, keys))
         found[f"blocks.{number}"] = Layer(weights / weights.sum(-1, keepdims=True), ["class"], names, "self")
     pixels = draws.integers(0, 256, (8, 12, channels), dtype=np.uint8)
-    return ImageExplanation(Explanation("a.png", "cat 0.97", found), pixels, grid, class_tokens)
+    return Explanation("a.png", "cat 0.97", found, ImageMap(pixels, grid, class_tokens))
 
 
 def test_weights_are_those_of_the_grid_row_by_row():
-    found = made()
-    layer = found.attention.layers["blocks.1"].weights
-    np.testing.assert_allclose(found.weights(), layer.mean(0)[0, 1:].reshape(2, 3))
-    np.testing.assert_allclose(found.weights(0, 2), found.attention.layers["blocks.0"].weights[2, 0, 1:].reshape(2, 3))
-    np.testing.assert_allclose(found.weights("blocks.1", (0, 3)), layer[[0, 3], 0, 1:].mean(0).reshape(2, 3))
-    assert found.row_error < 1e-12
+    weights = made().layers["blocks.1"].weights
+    placed = ImageMap(np.zeros((8, 12, 1), np.uint8), (2, 3), 1).placed(weights)
+    np.testing.assert_array_equal(placed, weights[:, 0, 1:].reshape(4, 2, 3))
 
 
-def test_captions_and_tables():
+def test_captions_tell_what_the_class_token_gives_to_itself():
     found = made()
-    itself = found.attention.layers["blocks.1"].weights.mean(0)[0, 0]
-    assert found.caption() == f"blocks.1, mean of 4 heads, {itself:.0%} of it on the class token itself"
-    assert made(class_tokens=0).caption(0, 1) == "blocks.0, head 1"
-    table = found.table(top=1)
-    best = found.attention.layers["blocks.1"].mean()[0].argmax()
-    assert found.attention.layers["blocks.1"].keys[best] in table
-    assert (found.source, found.output) == ("a.png", "cat 0.97")
+    itself = found.layers["blocks.1"].mean()[0, 0]
+    assert found.page(1).get_suptitle().endswith(f"\nmean of 4 heads, {itself:.0%} of it on the class token itself")
+    assert made(class_tokens=0).page(0, 1).get_suptitle() == "a.png → cat 0.97\nblocks.0\nhead 1"
 
 
 def test_layers_and_heads_that_are_not_there():
     for arguments, message in ((("blocks.7",), "unknown layer 'blocks.7'"), ((5,), "layer 5 is not there")):
         with pytest.raises(ConfigError, match=message):
-            made().weights(*arguments)
+            made().page(*arguments)
     with pytest.raises(ConfigError, match="head 4 is not there"):
-        made().caption(heads=4)
+        made().page(heads=4)
 
 
 @pytest.mark.parametrize("channels", [1, 3, 4, 6])
@@ -58,7 +51,8 @@ def test_a_page_has_image_map_and_heads(channels):
     assert image.images[0].get_array().shape[:2] == (8, 12)
     # the map lies over the whole image
     assert over.images[1].get_extent() == alone.images[0].get_extent() == [-0.5, 11.5, 7.5, -0.5]
-    np.testing.assert_allclose(over.images[1].get_array(), made(channels).weights(heads=1))
+    wanted = made(channels).layers["blocks.1"].weights[1, 0, 1:].reshape(2, 3)
+    np.testing.assert_allclose(over.images[1].get_array(), wanted)
     assert len(small.images) == 8
     assert [text.get_text() for text in small.get_yticklabels()] == ["layer 0", "layer 1"]
     assert figure.get_suptitle().startswith("a.png → cat 0.97\nblocks.1\nhead 1, ")

@@ -1,0 +1,112 @@
+"""`headwise curve`: what runs do with short and long inputs, and how far their attention looked while they trained."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headwise.cli.tables import draw, tell
+from headwise.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headwise.explain.lines import Series
+
+app = typer.Typer(help="Scores by length of the input, and distances attended to over training.")
+
+Figure = Annotated[Path | None, typer.Option(help="Draw the curve: a .png, .svg or .pdf file.")]
+Output = Annotated[Path | None, typer.Option(help="Write the rows to a CSV file.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object for each row.")]
+
+
+@app.callback()
+def _group() -> None:
+    """Scores by length of the input, and distances attended to over training."""
+
+
+@app.command("length")
+def length(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders: a line each.")],
+    metric: Annotated[str | None, typer.Option(help="A score of `evaluate`; default: the first one.")] = None,
+    split: Annotated[str, typer.Option(help="Part of the first run's data: test, valid or train.")] = "test",
+    data: Annotated[Path | None, typer.Option(help="A file of examples, instead of the first run's own data.")] = None,
+    parts: Annotated[int, typer.Option(min=1, help="Ranges of length, each with as many examples.")] = 6,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first examples.")] = None,
+    figure: Figure = None,
+    output: Output = None,
+    as_json: AsJson = False,
+) -> None:
+    """Score runs by how many words their inputs have, on the same examples."""
+    import headwise
+    from headwise import runtime
+    from headwise.predictors.lengths import buckets, by_length, metric_of
+    from headwise.training.loading import examples
+
+    runtime.apply(fast_products=False)
+    own = {} if data is None else {"test": os.path.abspath(data)}
+    found = examples(runs[0], split if data is None else "test", own)[:limit]
+    ranges: list[range] = []
+    rows: list[dict[str, Any]] = []
+    for run in runs:
+        predictor = headwise.load(run)
+        ranges = ranges or buckets([len(predictor.text_of(example).split()) for example in found], parts)
+        for one in by_length(predictor, found, ranges):
+            metric = metric_of(one.scores, metric)
+            row = {"run": str(run), "shortest": one.shortest, "longest": one.longest, "examples": one.count}
+            rows.append(row | {"mean": round(one.mean, 2), metric: one.scores[metric]})
+    tell(rows, as_json=as_json, output=output)
+    if figure is not None:
+        _draw(rows, "run", "mean", str(metric), "words of the input", figure)
+
+
+@app.command("distance")
+def distance(
+    run: Annotated[Path, typer.Argument(help="Run folder; training.keep_last says how many checkpoints it keeps.")],
+    texts: Annotated[list[str], typer.Argument(help="Inputs to look at: the same ones at every checkpoint.")],
+    layer: Annotated[str | None, typer.Option(help="Only layers whose names contain this.")] = None,
+    figure: Figure = None,
+    output: Output = None,
+    as_json: AsJson = False,
+) -> None:
+    """Follow how far each head of self-attention looks, in tokens, from checkpoint to checkpoint of a run."""
+    from headwise import runtime
+    from headwise.explain.distances import distances
+    from headwise.training.loading import at_step, steps_of
+
+    runtime.apply(fast_products=False)
+    rows: list[dict[str, Any]] = []
+    for step in steps_of(run):
+        predictor = at_step(run, step)
+        found = distances(predictor.explain(predictor.parse(text)) for text in texts)
+        rows += [{"head": name, "step": step, "distance": far} for name, far in found.items() if (layer or "") in name]
+    if not rows:
+        raise ConfigError(f"--layer '{layer}': no layer of self-attention has that in its name")
+    tell(rows, as_json=as_json, output=output)
+    if figure is not None:
+        names = _shortened([str(row["head"]) for row in rows])
+        short = [{**row, "head": name} for row, name in zip(rows, names, strict=True)]
+        _draw(short, "head", "step", "distance", "step", figure)
+
+
+def _shortened(names: list[str]) -> list[str]:
+    """The names of heads without the parts that all layers have.
+
+    >>> _shortened(["blocks.0.self, head 1", "blocks.1.self, head 0"])
+    ['layer 0, head 1', 'layer 1, head 0']
+    """
+    layers = [name.rpartition(", ")[0].split(".") for name in names]
+    differ = [place for place, found in enumerate(zip(*layers, strict=False)) if len(set(found)) > 1]
+    if not differ or len(set(map(len, layers))) > 1:
+        return names
+    shorter = (".".join(layer[place] for place in differ) for layer in layers)
+    return [f"layer {layer}, {name.rpartition(', ')[2]}" for layer, name in zip(shorter, names, strict=True)]
+
+
+def _draw(rows: list[dict[str, Any]], line: str, across: str, down: str, label: str, path: Path) -> None:
+    from headwise.explain.lines import Mean, lines
+
+    series: dict[str, list[tuple[float | int | str, Mean]]] = {}
+    for row in rows:
+        series.setdefault(row[line], []).append((float(row[across]), Mean.of([row[down]])))
+    made: Series = series
+    draw(lines(made, across=label, down=f"{down}, in tokens" if down == "distance" else down), path)

@@ -1,0 +1,43 @@
+"""`headwise data make`: the files of a problem whose examples are drawn."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headwise.errors import ConfigError
+
+
+def make(
+    problem: Annotated[
+        str, typer.Argument(help="copy, reverse, sort, recall, lookup, odd, parity, brackets or shapes.")
+    ],
+    folder: Annotated[
+        Path | None, typer.Option(help="Folder to write; default: synthetic/PROBLEM in the folder of data.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Another seed draws other examples.")] = 1,
+    count: Annotated[int, typer.Option(min=1, help="Examples to train on; each other part has a tenth.")] = 10_000,
+    symbols: Annotated[int, typer.Option(help="Different symbols, where they are letters: 2 to 26.")] = 12,
+    shortest: Annotated[int | None, typer.Option(min=1, help="Symbols of an input at least.")] = None,
+    longest: Annotated[
+        int | None, typer.Option(min=1, help="Symbols at most; `longer` has up to twice as many.")
+    ] = None,
+) -> None:
+    """Draw the examples of a problem: train, valid, test, and longer inputs than those of training.
+
+    The files are the same for the same seed and sizes. The recipe of the problem's name trains on them.
+    """
+    from headwise.data import shapes, synthetic
+    from headwise.data.corpus import data_cache
+    from headwise.training import recipes
+
+    sizes = synthetic.Sizes(count, symbols, shortest, longest)
+    place = folder or data_cache() / "synthetic" / problem
+    if problem == "shapes" and sizes != synthetic.Sizes(count):
+        raise ConfigError("--symbols, --shortest and --longest mean nothing to pictures of shapes; leave them out")
+    drawn = problem == "shapes"
+    made = shapes.make(place, seed, count) if drawn else synthetic.make(problem, place, seed, sizes)
+    for path, number in made.items():
+        typer.echo(f"{path}: {number:,} examples")
+    if problem in recipes.shipped() and folder is None:
+        typer.echo(f"next: headwise train {problem}")

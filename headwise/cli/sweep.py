@@ -1,0 +1,92 @@
+"""`headwise sweep`: the same recipe with several values of a key, or several recipes, as runs, table and figure."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwise.cli.tables import draw, tell
+from headwise.cli.train import folder_name
+from headwise.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headwise.explain.values import Drawing
+    from headwise.training.sweep import Point
+
+
+def sweep(
+    words: Annotated[
+        list[str], typer.Argument(help="Recipes, and settings: one may have several values, model.num_heads=1,2,4.")
+    ],
+    metric: Annotated[str | None, typer.Option(help="A score of `evaluate`; default: the monitored one.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds such as 0,1,2: a run each; default: the recipe's.")] = None,
+    split: Annotated[str, typer.Option(help="Part of the data that is scored: test, valid or train.")] = "test",
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first examples.")] = None,
+    runs: Annotated[Path, typer.Option(help="Folder of the run folders.")] = Path("runs"),
+    threads: Annotated[int | None, typer.Option(min=1, help="Number of CPU threads.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Draw the curve: a .png, .svg or .pdf file.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write the rows to a CSV file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each run.")] = False,
+) -> None:
+    """Train every run of a sweep that is not there yet, and compare their scores.
+
+    The same command again resumes what was interrupted and trains nothing twice.
+    """
+    from headwise import runtime
+    from headwise.predictors.lengths import metric_of
+    from headwise.training.sweep import planned
+    from headwise.training.sweep import sweep as sweep_runs
+
+    names, settings = [word for word in words if "=" not in word], [word for word in words if "=" in word]
+    if not names:
+        raise ConfigError("name a recipe: headwise sweep RECIPE model.num_heads=1,2,4")
+    runtime.apply(threads)
+    plan = planned(names, settings, _seeds(seeds), lambda name, own: runs / folder_name(Path(name).stem, own))
+    points = list(sweep_runs(plan, split, limit))
+    chosen = metric_of(dict(points[0].account.scores), metric or points[0].account.monitor)
+    key = _key(settings)
+    rows = [
+        {"recipe": point.recipe, key: point.value, "seed": point.seed, chosen: point.account.scores.get(chosen)}
+        | {"parameters": point.account.parameters, "steps": point.account.steps}
+        | {"cpu_s": round(point.account.cpu_s, 1), "run": str(point.account.folder)}
+        for point in points
+    ]
+    tell(rows, as_json=as_json, output=output)
+    if figure is not None:
+        draw(_drawn(points, key, chosen), figure)
+
+
+def _seeds(text: str | None) -> list[int | None]:
+    if text is None:
+        return [None]
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise ConfigError(f"--seeds '{text}': give whole numbers separated by commas, such as 0,1,2")
+    return [int(part) for part in parts]
+
+
+def _key(settings: Sequence[str]) -> str:
+    from headwise.training.sweep import Swept
+
+    return next((found.key for found in map(Swept.parsed, settings) if found), "value")
+
+
+def _drawn(points: "list[Point]", key: str, metric: str) -> "Drawing":
+    """A line for each recipe over the values, or over the recipes where no key is swept."""
+    from headwise.explain.lines import Mean, lines
+
+    alone = key == "value"
+    found: dict[str, dict[str, list[float]]] = {}
+    for point in points:
+        line, place = ("", point.recipe) if alone else (point.recipe, point.value)
+        found.setdefault(line, {}).setdefault(place, []).append(point.account.scores[metric])
+    series = {name: [(_number(place), Mean.of(values)) for place, values in row.items()] for name, row in found.items()}
+    return lines(series, across="recipe" if alone else key, down=metric)
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text

@@ -1,0 +1,141 @@
+"""Archives that are not trusted: zip and tar, unpacked file by file, nothing outside the folder, within limits."""
+
+import lzma
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import IO, NamedTuple
+
+from headwise.errors import DataError
+
+MAX_BYTES = 4 << 30
+MAX_FILES = 100_000
+_BLOCK = 1 << 18
+
+
+class _Member(NamedTuple):
+    name: str
+    size: int
+    # what kind of thing it is, if no plain file: None
+    odd: str | None
+    opened: Callable[[], IO[bytes] | None]
+
+
+def unpack(
+    archive: Path,
+    folder: Path,
+    *,
+    wanted: Callable[[str], bool] | None = None,
+    max_bytes: int = MAX_BYTES,
+    max_files: int = MAX_FILES,
+) -> list[Path]:
+    """Writes the files of a zip or tar archive (plain, gzip, bzip2, xz) under a folder; returns where they are.
+
+    Args:
+        wanted: which members, by name; None: all. Members that are not wanted are checked too, except for their size.
+        max_bytes: of all files together, as they come out, whatever the archive says about them.
+        max_files: members of the archive.
+    Raises:
+        DataError: no such archive; it is damaged or encrypted; a member with an absolute name, with `..`, twice, or
+            that is a link or a device; more than the limits allow. What was written so far stays: give a folder that
+            is new.
+    """
+    written: list[Path] = []
+    seen: set[str] = set()
+    left = max_bytes
+    with _faults(archive):
+        for number, member in enumerate(_members(archive), 1):
+            if number > max_files:
+                raise DataError(f"{archive}: more than {max_files:,} members; this is no data set")
+            name = _checked(archive, member, seen)
+            if member.odd == "folder" or not (wanted is None or wanted(member.name)):
+                continue
+            if member.size > left:
+                raise DataError(f"{archive}: '{member.name}': unpacks to more than {max_bytes:,} bytes; not unpacked")
+            target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("xb") as out:
+                left -= _copied(member, out, left, archive, max_bytes)
+            written.append(target)
+    return written
+
+
+def _checked(archive: Path, member: _Member, seen: set[str]) -> PurePosixPath:
+    name = PurePosixPath(member.name)
+    fault = None
+    if not name.parts or name.is_absolute() or ".." in name.parts:
+        fault = "names a place outside the folder"
+    elif any(character in member.name for character in "\\:\0"):
+        fault = "has a name that is no plain path"
+    elif member.odd not in (None, "folder"):
+        fault = f"is a {member.odd}"
+    elif member.odd is None and str(name).casefold() in seen:
+        fault = "is there twice"
+    if fault:
+        raise DataError(f"{archive}: member {member.name!r} {fault}; nothing of such an archive is trusted")
+    seen.add(str(name).casefold())
+    return name
+
+
+def _copied(member: _Member, out: IO[bytes], left: int, archive: Path, limit: int) -> int:
+    total = 0
+    stream = member.opened()
+    if stream is None:
+        raise DataError(f"{archive}: '{member.name}': cannot be read")
+    with stream:
+        while block := stream.read(_BLOCK):
+            total += len(block)
+            if total > left:
+                raise DataError(f"{archive}: '{member.name}': unpacks to more than {limit:,} bytes; not unpacked")
+            out.write(block)
+    return total
+
+
+def _members(archive: Path) -> Iterator[_Member]:
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as packed:
+            for one in packed.infolist():
+                yield _Member(one.filename, one.file_size, _zip_kind(one), partial(packed.open, one))
+        return
+    with tarfile.open(archive) as tar:
+        for entry in tar:
+            yield _Member(entry.name, entry.size, _tar_kind(entry), partial(tar.extractfile, entry))
+        # the checksum of the whole stands behind the last member
+        while tar.fileobj is not None and tar.fileobj.read(_BLOCK):
+            pass
+
+
+def _zip_kind(one: zipfile.ZipInfo) -> str | None:
+    kind = stat.S_IFMT(one.external_attr >> 16)
+    if one.is_dir():
+        return "folder"
+    if kind not in (0, stat.S_IFREG):
+        return "link" if kind == stat.S_IFLNK else "device"
+    return "file that is encrypted" if one.flag_bits & 1 else None
+
+
+def _tar_kind(entry: tarfile.TarInfo) -> str | None:
+    if entry.isdir():
+        return "folder"
+    if entry.issym() or entry.islnk():
+        return "link"
+    return None if entry.isreg() else "device"
+
+
+@contextmanager
+def _faults(archive: Path) -> Iterator[None]:
+    damaged = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, NotImplementedError)
+    try:
+        yield
+    except FileNotFoundError:
+        raise DataError(f"{archive}: no such file") from None
+    except (*damaged, OSError) as error:
+        # damage in gzip and bzip2 is an OSError too, but none of the system's
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise DataError(f"{archive}: is no zip or tar archive, or a damaged one ({error}); fetch it again") from None

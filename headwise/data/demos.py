@@ -1,0 +1,112 @@
+"""Small data that the package makes itself, with a recipe for each task: what `headwise demo TASK` trains on."""
+
+import csv
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headwise.data import grammar
+from headwise.errors import ConfigError, unknown
+
+# word of the grammar -> what stands in its place, so that some words have two kinds and only the others tell which
+_AMBIGUOUS = {"mouse": "fish", "finds": "hides"}
+
+
+@dataclass(frozen=True)
+class Demo:
+    """A task in small.
+
+    Args:
+        shows: what there is to learn, in one line.
+        write: writes the data into a folder.
+        recipe: the recipe, as TOML; its files stand in that folder.
+        given: an input to look at, as on the command line.
+    """
+
+    shows: str
+    write: Callable[[Path], None]
+    recipe: str
+    given: str
+
+
+def make(task: str, folder: Path) -> tuple[Demo, Path]:
+    """Writes a task's data and recipe into a folder, the same wherever made; gives the demo and the recipe's file.
+
+    Raises:
+        ConfigError: for a task without a demo.
+
+    >>> make("poems", Path("."))
+    Traceback (most recent call last):
+    headwise.errors.ConfigError: unknown demo 'poems'; known: classify, graph-regress, regress, tag, translate
+    """
+    if task not in DEMOS:
+        raise ConfigError(unknown("demo", task, ["translate", *DEMOS]))
+    demo = DEMOS[task]
+    folder.mkdir(parents=True, exist_ok=True)
+    demo.write(folder)
+    path = folder / "recipe.toml"
+    path.write_text(f'task = "{task}"\n{demo.recipe}', encoding="utf-8")
+    return demo, path
+
+
+def _tagged(folder: Path) -> None:
+    """Sentences with the kind of each word."""
+    kinds = {word: kind for kind, words in grammar.KINDS.items() for word in words}
+    lines = []
+    for sentence in grammar.sentences(600):
+        words = sentence.split()
+        row = {"words": [_AMBIGUOUS.get(word, word) for word in words], "tags": [kinds[word] for word in words]}
+        lines.append(json.dumps(row) + "\n")
+    (folder / "tagged.jsonl").write_text("".join(lines), encoding="utf-8")
+
+
+def _reviews(folder: Path) -> None:
+    """Films that are good or not, with stars: `not` turns a word round, and `very` adds to it."""
+    draws = random.Random(0)
+    rows: list[Sequence[object]] = [("text", "label", "stars")]
+    for number in range(800):
+        word, sign = draws.choice([("good", 1), ("fine", 1), ("bad", -1), ("dull", -1)])
+        no, very = draws.random() < 0.5, draws.random() < 0.5
+        value = (-sign if no else sign) * (2 if very else 1)
+        text = f"the {draws.choice(['film', 'plot', 'end', 'cast'])} is {'not ' * no}{'very ' * very}{word} {number}"
+        rows.append((text, "praise" if value > 0 else "blame", value))
+    _table(folder / "reviews.csv", rows)
+
+
+def _molecules(folder: Path) -> None:
+    """Chains of carbon, nitrogen and oxygen; a molecule's number is that of its oxygens, less half of its nitrogens."""
+    draws = random.Random(0)
+    chains = sorted({"C" + "".join(draws.choices("CNO", k=draws.randint(2, 9))) for _ in range(400)})
+    rows = [(chain, chain.count("O") - chain.count("N") / 2) for chain in chains]
+    _table(folder / "molecules.csv", [("smiles", "target"), *rows])
+
+
+def _table(path: Path, rows: Sequence[Sequence[object]]) -> None:
+    """Writes rows as comma-separated values."""
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream, lineterminator="\n").writerows(rows)
+
+
+_PARTS = "valid_fraction = 0.1\ntest_fraction = 0.1\n"
+_ENCODER = '[model]\nkind = "attention"\nd_model = 32\nd_ff = 64\nnum_heads = 2\nencoder_layers = 1\ndropout = 0.0\n'
+_TRAINING = "[training]\nlearning_rate = 5e-3\nwarmup_steps = 20\nbatch_sentences = 32\n"
+_WORDS = '[tokenizer]\nkind = "word"\nvocab_size = 60\n'
+_RECIPE = {
+    "tag": f'[data]\ntrain = "tagged.jsonl"\n{_PARTS}[tokenizer]\nkind = "char"\n'
+    f"{_ENCODER}{_TRAINING}max_epochs = 12\n",
+    "classify": f'[data]\ntrain = "reviews.csv"\n{_PARTS}{_WORDS}{_ENCODER}{_TRAINING}max_epochs = 12\n',
+    "regress": f'[data]\ntrain = "reviews.csv"\nlabel_key = "stars"\n{_PARTS}'
+    f"{_WORDS}{_ENCODER}{_TRAINING}max_epochs = 12\n",
+    "graph-regress": f'[data]\ntrain = "molecules.csv"\n{_PARTS}'
+    f'[model]\nkind = "attention"\nd_model = 32\nnum_heads = 2\ndropout = 0.0\n{_TRAINING}max_epochs = 20\n',
+}
+
+# task -> its demo; a new one is one entry here and one recipe above
+DEMOS: Mapping[str, Demo] = {
+    "tag": Demo("the kind of a word that has two kinds", _tagged, _RECIPE["tag"], "the fish hides behind the barn"),
+    "classify": Demo("that `not` turns a review round", _reviews, _RECIPE["classify"], "the film is not very good"),
+    "regress": Demo("how good a film is, from -2 to 2", _reviews, _RECIPE["regress"], "the film is not very good"),
+    "graph-regress": Demo("to count atoms of a molecule", _molecules, _RECIPE["graph-regress"], "CCONO"),
+}

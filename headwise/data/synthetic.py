@@ -1,0 +1,229 @@
+"""Problems whose examples are drawn, not collected: what attention can learn and other encoders cannot."""
+
+import io
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from headwise.errors import ConfigError, DataError, unknown
+from headwise.files import replacing
+
+PARTS = ("train", "valid", "test", "longer")
+# draws for each example that is wanted, before a held-out part is said to have too few
+_PATIENCE = 50
+_OPENING = {"(": ")", "[": "]"}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One kind of examples.
+
+    Args:
+        about: what is asked, in a few words.
+        names: of the two columns of a file; None: a file of pairs, which has none.
+        lengths: the shortest that it can have and the longest, if no other is asked for, in symbols.
+        draw: (random numbers, length, symbols) -> input and answer.
+    """
+
+    about: str
+    names: tuple[str, str] | None
+    lengths: tuple[int, int]
+    draw: Callable[[random.Random, int, list[str]], tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many examples, how long, of how many symbols.
+
+    Args:
+        count: examples to train on; each other part has a tenth of it.
+        symbols: different symbols, from 2 to 26.
+        shortest, longest: symbols of an input; None: as the problem says. The part `longer` has up to twice as many.
+    Raises:
+        ConfigError: sizes that cannot be.
+    """
+
+    count: int = 10_000
+    symbols: int = 12
+    shortest: int | None = None
+    longest: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise ConfigError(f"count ({self.count}) must be 1 or more")
+        if not 2 <= self.symbols <= 26:
+            raise ConfigError(f"symbols ({self.symbols}) must lie between 2 and 26, the letters there are")
+
+    def lengths(self, problem: str) -> tuple[int, int]:
+        """The shortest and the longest input. Raises: ConfigError for an unknown problem, or lengths it cannot have."""
+        low, high = _problem(problem).lengths
+        shortest = low if self.shortest is None else self.shortest
+        longest = max(high, shortest) if self.longest is None else self.longest
+        if not low <= shortest <= longest:
+            raise ConfigError(
+                f"shortest ({shortest}) must be {low} or more for '{problem}', and at most longest ({longest})"
+            )
+        return shortest, longest
+
+
+def stream(problem: str, seed: int, part: str, sizes: Sizes) -> Iterator[tuple[str, str]]:
+    """The examples of a part without end: (input, answer), each determined by seed, part and place alone.
+
+    Raises: ConfigError for an unknown problem, or lengths that it cannot have.
+
+    >>> next(stream("reverse", 1, "train", Sizes(symbols=3, shortest=4, longest=4)))
+    ('a b a c', 'c a b a')
+    """
+    found = _problem(problem)
+    low, high = sizes.lengths(problem)
+    if part == "longer":
+        low, high = high + 1, 2 * high
+    letters = [chr(ord("a") + number) for number in range(sizes.symbols)]
+
+    def drawn() -> Iterator[tuple[str, str]]:
+        for place in itertools.count():
+            # a text as seed goes through SHA-512: the same numbers everywhere
+            numbers = random.Random(f"{problem} {seed} {part} {place}")
+            yield found.draw(numbers, numbers.randint(low, high), letters)
+
+    return drawn()
+
+
+def make(problem: str, folder: Path, seed: int = 1, sizes: Sizes | None = None) -> dict[Path, int]:
+    """Writes the files `train`, `valid`, `test` and `longer` of a problem as TSV: the same bytes for the same seed.
+
+    An input that is trained on is in no other part.
+
+    Returns: the files, and how many examples each has.
+
+    Raises:
+        ConfigError: an unknown problem, sizes that do not fit it, or too few different inputs of these sizes.
+        DataError: the folder holds other data under one of these names.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as name:
+    ...     found = make("sort", Path(name) / "sort", sizes=Sizes(count=20))
+    ...     print({path.name: count for path, count in found.items()})
+    {'train.tsv': 20, 'valid.tsv': 2, 'test.tsv': 2, 'longer.tsv': 2}
+    """
+    sizes = sizes or Sizes()
+    names, trained, made = _problem(problem).names, set[str](), dict[Path, tuple[int, bytes]]()
+    for part in PARTS:
+        examples = stream(problem, seed, part, sizes)
+        if part == "train":
+            rows = list(itertools.islice(examples, sizes.count))
+            trained = {text for text, _ in rows}
+        else:
+            rows = _unseen(examples, trained, max(1, sizes.count // 10), part)
+        path = folder / f"{part}.tsv"
+        made[path] = len(rows), _table(rows, names)
+        if path.exists() and path.read_bytes() != made[path][1]:
+            raise DataError(f"{path}: is other data, of another seed or size; remove it, or name another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    for path, (_, content) in made.items():
+        with replacing(path) as temporary:
+            temporary.write_bytes(content)
+    return {path: count for path, (count, _) in made.items()}
+
+
+def _problem(name: str) -> Problem:
+    if name not in PROBLEMS:
+        raise ConfigError(unknown("problem", name, [*PROBLEMS, "shapes"]))
+    return PROBLEMS[name]
+
+
+def _unseen(examples: Iterator[tuple[str, str]], trained: set[str], count: int, part: str) -> list[tuple[str, str]]:
+    tried = itertools.islice(examples, _PATIENCE * count)
+    rows = list(itertools.islice((row for row in tried if row[0] not in trained), count))
+    if len(rows) < count:
+        raise ConfigError(
+            f"{part}: nearly every input of these sizes is trained on; raise longest or symbols, or lower count"
+        )
+    return rows
+
+
+def _table(rows: list[tuple[str, str]], names: tuple[str, str] | None) -> bytes:
+    text = io.StringIO(newline="\n")
+    for row in ([] if names is None else [names]) + rows:
+        text.write("\t".join(row) + "\n")
+    return text.getvalue().encode()
+
+
+def _some(numbers: random.Random, length: int, letters: list[str]) -> list[str]:
+    return [numbers.choice(letters) for _ in range(length)]
+
+
+def _copy(numbers: random.Random, length: int, letters: list[str]) -> tuple[str, str]:
+    text = " ".join(_some(numbers, length, letters))
+    return text, text
+
+
+def _reverse(numbers: random.Random, length: int, letters: list[str]) -> tuple[str, str]:
+    text = _some(numbers, length, letters)
+    return " ".join(text), " ".join(reversed(text))
+
+
+def _sort(numbers: random.Random, length: int, letters: list[str]) -> tuple[str, str]:
+    text = _some(numbers, length, letters)
+    return " ".join(text), " ".join(sorted(text))
+
+
+def _recall(numbers: random.Random, length: int, letters: list[str]) -> tuple[str, str]:
+    text = _some(numbers, length, letters)
+    return " ".join(text), text[0]
+
+
+def _lookup(numbers: random.Random, length: int, letters: list[str]) -> tuple[str, str]:
+    """Pairs of a letter and a digit, then one of the letters; the letters differ as far as there are enough."""
+    keys = numbers.sample(letters, min(length, len(letters)))
+    values = [str(numbers.randrange(10)) for _ in keys]
+    asked = numbers.randrange(len(keys))
+    pairs = [word for pair in zip(keys, values, strict=True) for word in pair]
+    return " ".join([*pairs, keys[asked]]), values[asked]
+
+
+def _odd(numbers: random.Random, length: int, letters: list[str]) -> tuple[str, str]:
+    usual, odd = numbers.sample(letters, 2)
+    place = numbers.randrange(length)
+    return " ".join(odd if here == place else usual for here in range(length)), odd
+
+
+def _parity(numbers: random.Random, length: int, letters: list[str]) -> tuple[str, str]:
+    bits = [numbers.choice("01") for _ in range(length)]
+    # an answer for every place: from the last one alone nothing is learned in a minute
+    counts = itertools.accumulate(map(int, bits))
+    return " ".join(bits), " ".join(str(count % 2) for count in counts)
+
+
+def _brackets(numbers: random.Random, length: int, letters: list[str]) -> tuple[str, str]:
+    """Half of them balanced; the other half have one bracket turned into another one."""
+    text: list[str] = []
+    open_ones: list[str] = []
+    length += length % 2
+    while len(text) < length:
+        room = len(open_ones) < length - len(text)
+        if open_ones and (not room or numbers.random() < 0.5):
+            text.append(_OPENING[open_ones.pop()])
+        else:
+            open_ones.append(numbers.choice("(["))
+            text.append(open_ones[-1])
+    if numbers.random() < 0.5:
+        return " ".join(text), "balanced"
+    place = numbers.randrange(length)
+    text[place] = numbers.choice([one for one in "()[]" if one != text[place]])
+    return " ".join(text), "broken"
+
+
+_TEXTS = ("text", "label")
+PROBLEMS: dict[str, Problem] = {
+    "copy": Problem("the symbols again", None, (2, 10), _copy),
+    "reverse": Problem("the symbols from the last to the first", None, (2, 10), _reverse),
+    "sort": Problem("the symbols in the order of the alphabet", None, (2, 10), _sort),
+    "recall": Problem("the first symbol, after all others were read", None, (2, 40), _recall),
+    "lookup": Problem("the digit that stood after the letter asked for", None, (2, 6), _lookup),
+    "odd": Problem("the symbol that is not like all the others", _TEXTS, (3, 10), _odd),
+    "parity": Problem("at each place, whether the ones so far are odd in number", None, (2, 16), _parity),
+    "brackets": Problem("whether every bracket is closed by its own kind", _TEXTS, (2, 16), _brackets),
+}

@@ -1,0 +1,175 @@
+"""What word vectors are tested on: pairs of words with a score, analogies, words with a label; errors by line."""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Literal
+
+from headwise.data.bad_lines import strict
+from headwise.data.files import read_lines
+from headwise.data.tables import named_format
+from headwise.data.tagged import TaggedConfig, scan_tagged
+from headwise.data.text import Normalize, clean
+from headwise.errors import DataError
+
+TestKind = Literal["text", "similarity", "analogies", "labels"]
+
+_NUMBER = re.compile(r"[+-]?[0-9]{1,15}(?:\.[0-9]{1,20})?(?:[eE][+-]?[0-9]{1,2})?")
+_COLUMNS = ("upos", "xpos")
+_NOTHING = "_"
+
+
+@dataclass(frozen=True, slots=True)
+class WordPair:
+    """Two words, how similar people find them, and the line (from 1)."""
+
+    one: str
+    two: str
+    score: float
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """`a` is to `b` as `c` is to `d`, the section of the file that this belongs to, and the line (from 1)."""
+
+    a: str
+    b: str
+    c: str
+    d: str
+    section: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class WordLabel:
+    """A word, a label that it has, how often, and the line (from 1) where it first has it."""
+
+    word: str
+    label: str
+    line: int
+    count: int = 1
+
+
+Test = WordPair | Question | WordLabel
+
+
+def read_tests(
+    path: str | os.PathLike[str], kind: TestKind, field: str = "upos", normalize: Normalize = "nfc"
+) -> list[Test]:
+    """The tests of a file, plain or gzip; words are cleaned (see `clean`).
+
+    Args:
+        kind: "similarity": two words and a number a line, between tabs, or commas in a file called .csv; a first line
+            without a number names the columns; the number is that of the first column behind the words which has one
+            in the first line of data. "analogies": four words a line, `: name` begins a section, as in
+            questions-words.txt. "labels": a word, a tab and its label a line, or CoNLL-U.
+        field: the label in CoNLL-U: upos, xpos or the name of a feature, such as Number; words may have several.
+
+    Raises: DataError: `file:line: ...`, what is wrong there; no tests at all.
+    """
+    name = os.fspath(path)
+    if kind == "labels" and PurePath(name.lower().removesuffix(".gz")).suffix == ".conllu":
+        found: list[Test] = list(_conllu_labels(name, field, normalize))
+    elif kind == "labels":
+        found = list(_labels(name, normalize))
+    elif kind == "analogies":
+        found = list(_questions(name, normalize))
+    else:
+        found = list(_pairs(name, normalize))
+    if not found:
+        what = {"similarity": "pairs of words", "analogies": "questions"}.get(kind, f"words with a {field}")
+        raise DataError(f"{name}: no {what} in it")
+    return found
+
+
+def _pairs(name: str, normalize: Normalize) -> Iterator[WordPair]:
+    mark, what = (",", "commas") if named_format(name) == "csv" else ("\t", "tabs")
+    column = width = 0
+    for number, text in _filled(name):
+        cells = [cell.strip() for cell in text.split(mark)]
+        place = f"{name}:{number}"
+        if len(cells) < 3:
+            raise DataError(f"{place}: {len(cells)} columns; a pair is two words and a number between {what}")
+        column = column or next((at for at in range(2, len(cells)) if _NUMBER.fullmatch(cells[at])), 0)
+        if not column and width:
+            raise DataError(f"{place}: no number behind the two words; write one, such as 7.35")
+        width = width or len(cells)
+        if not column:
+            continue
+        if len(cells) != width:
+            raise DataError(f"{place}: {len(cells)} columns, the first line has {width}")
+        if not _NUMBER.fullmatch(cells[column]):
+            raise DataError(f"{place}: {cells[column][:20]!r} is no number; write it with digits and a point, as 7.35")
+        one, two = (_word(cell, place, normalize) for cell in cells[:2])
+        yield WordPair(one, two, float(cells[column]), number)
+
+
+def _questions(name: str, normalize: Normalize) -> Iterator[Question]:
+    section = ""
+    for number, text in _filled(name):
+        place = f"{name}:{number}"
+        if text.startswith(":"):
+            section = text[1:].strip()
+            continue
+        words = text.split()
+        if len(words) != 4:
+            raise DataError(f"{place}: {len(words)} words; a question has four, such as: Athens Greece Oslo Norway")
+        a, b, c, d = (_word(word, place, normalize) for word in words)
+        yield Question(a, b, c, d, section, number)
+
+
+def _labels(name: str, normalize: Normalize) -> Iterator[WordLabel]:
+    seen: dict[str, tuple[str, int]] = {}
+    for number, text in _filled(name):
+        place = f"{name}:{number}"
+        cells = [cell.strip() for cell in text.split("\t")]
+        if len(cells) != 2:
+            raise DataError(f"{place}: {len(cells)} columns; write a word, a tab and its label")
+        word, label = _word(cells[0], place, normalize), cells[1]
+        if not label:
+            raise DataError(f"{place}: the label of '{word[:20]}' is empty; write one or remove the line")
+        before = seen.setdefault(word, (label, number))
+        if before[0] != label:
+            told = f"'{word[:20]}' is {label[:20]} here and {before[0][:20]} in line {before[1]}"
+            raise DataError(f"{place}: {told}; give each word one label")
+        if before[1] == number:
+            yield WordLabel(word, label, number)
+
+
+def _conllu_labels(name: str, field: str, normalize: Normalize) -> Iterator[WordLabel]:
+    column = field if field in _COLUMNS else "feats"
+    config = TaggedConfig(train=name, format="conllu", column=column)
+    counts: Counter[tuple[str, str]] = Counter()
+    first: dict[tuple[str, str], int] = {}
+    for sentence in strict(scan_tagged(Path(name), config, normalize)):
+        for word, tag in zip(sentence.words, sentence.tags or (), strict=True):
+            label = tag if column != "feats" else _feature(tag, field)
+            if label:
+                counts[word, label] += 1
+                first.setdefault((word, label), sentence.line)
+    for (word, label), count in counts.items():
+        yield WordLabel(word, label, first[word, label], count)
+
+
+def _feature(feats: str, field: str) -> str:
+    """The value of a feature, such as Plur of Number in `Case=Nom|Number=Plur`; empty where there is none."""
+    found = dict(part.partition("=")[::2] for part in feats.split("|") if part != _NOTHING)
+    return found.get(field, "")
+
+
+def _word(text: str, place: str, normalize: Normalize) -> str:
+    try:
+        found = clean(text, normalize)
+    except DataError as error:
+        raise DataError(f"{place}: {error}") from None
+    if not found or " " in found:
+        raise DataError(f"{place}: {text[:20]!r} is not one word")
+    return found
+
+
+def _filled(name: str) -> Iterator[tuple[int, str]]:
+    return ((number, text) for number, text in read_lines(name) if text and not text.isspace())

@@ -1,0 +1,60 @@
+"""One page about a recording: its spectrogram, and below it, over the same seconds, what is looked at."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from headwise.errors import ShapeError
+from headwise.explain import maps
+from headwise.explain.canvas import Picture, picture
+
+WIDTH, HEIGHT = 5.6, 1.5  # inches of the spectrogram
+ROW = 0.26  # inches of a query
+
+
+def sound_page(
+    spectrogram: Float[np.ndarray, "bands frames"],
+    seconds: float,
+    weights: Float[np.ndarray, "queries places"],
+    labels: Sequence[str],
+    *,
+    title: str = "",
+) -> Picture:
+    """The spectrogram, the lowest band at the bottom, and a row of weights for each query.
+
+    Args:
+        seconds: how long the recording is.
+        weights: how much each query looks at each place; places share the seconds evenly.
+        labels: of the queries.
+
+    Raises:
+        ShapeError: if there is no place or no query.
+
+    >>> drawn = sound_page(np.zeros((4, 9)), 0.09, np.eye(3), ["a", "b", "c"])
+    >>> [axes.get_ylabel() for axes in drawn.axes[:2]]
+    ['mel band', '']
+    """
+    if not weights.size:
+        raise ShapeError(f"nothing to draw: weights of shape {weights.shape}")
+    below = max(ROW * len(weights), 0.3)
+    left, size = 1.2, (WIDTH + 2.2, HEIGHT + below + 1.5)
+    figure = picture(*size, free=True)
+    boxes = [(left, below + 0.75, WIDTH, HEIGHT), (left, 0.55, WIDTH, below)]
+    upper, lower = (
+        figure.add_axes((x / size[0], y / size[1], width / size[0], height / size[1])) for x, y, width, height in boxes
+    )
+    upper.imshow(spectrogram, origin="lower", aspect="auto", cmap="gray_r", extent=(0, seconds, 0, len(spectrogram)))
+    upper.set_xticks([])
+    upper.set_ylabel("mel band", fontsize=maps.LABEL_SIZE)
+    image = maps.draw(lower, weights, maps.norm("sqrt", maps.largest(weights, None)))
+    image.set_extent((0, seconds, len(weights) - 0.5, -0.5))
+    lower.set_aspect("auto")
+    lower.set_xlim(0, seconds)
+    lower.set_ylim(len(weights) - 0.5, -0.5)
+    lower.set_xticks(np.linspace(0, seconds, 5), [f"{at:.2f}" for at in np.linspace(0, seconds, 5)])
+    lower.set_yticks(range(len(weights)), maps.labels(list(labels)).texts)
+    lower.tick_params(labelsize=maps.LABEL_SIZE)
+    lower.set_xlabel("seconds", fontsize=maps.LABEL_SIZE)
+    figure.suptitle(maps.title_of(title).texts[0], fontsize=maps.TITLE_SIZE, y=1 - 0.12 / size[1], va="top")
+    return figure

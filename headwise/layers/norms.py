@@ -1,0 +1,95 @@
+"""Normalization of vectors of tokens by name: over the features of each, or over the tokens of a batch."""
+
+from typing import Literal, get_args
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from headwise.attention.precision import uncast
+from headwise.attention.zeros import zeroed_beyond
+from headwise.errors import ConfigError, unknown
+
+Norm = Literal["none", "layer", "batch", "rms"]
+
+
+class TokenBatchNorm(nn.Module):
+    """gain (x - mean) / sqrt(var + eps) + shift, each feature over the real tokens of a batch; padding never counts.
+
+    While training, mean and variance are those of the batch, so a token depends on the others of its batch; in
+    evaluation they are running averages of the batches seen, and it does not. A batch without a token changes nothing.
+    Statistics are float32 under autocast.
+
+    Args:
+        width: features.
+        momentum: share of a new batch in the running statistics.
+        eps: added to the variance.
+    Source: Ioffe and Szegedy 2015, arXiv:1502.03167, algorithm 1; as `nn.BatchNorm1d` on the real tokens alone.
+
+    >>> x = torch.tensor([[[1.0], [3.0], [99.0]]])
+    >>> [round(number, 3) for number in TokenBatchNorm(1)(x, torch.tensor([2]))[0, :2, 0].tolist()]
+    [-1.0, 1.0]
+    """
+
+    mean: Float[Tensor, "width"]
+    variance: Float[Tensor, "width"]
+
+    def __init__(self, width: int, momentum: float = 0.1, eps: float = 1e-5):
+        super().__init__()
+        self.momentum, self.eps = momentum, eps
+        self.weight, self.bias = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
+        self.register_buffer("mean", torch.zeros(width))
+        self.register_buffer("variance", torch.ones(width))
+
+    def forward(
+        self, x: Float[Tensor, "batch length width"], valid_lens: Int[Tensor, "batch"]
+    ) -> Float[Tensor, "batch length width"]:
+        with uncast(x):
+            # in the type of the statistics, float32 at least
+            read = zeroed_beyond(x, valid_lens).to(torch.promote_types(self.mean.dtype, torch.float32))
+            mean, variance = self._of_batch(read, valid_lens) if self.training else (self.mean, self.variance)
+            normed = (read - mean) * torch.rsqrt(variance + self.eps)
+            return (normed * self.weight + self.bias).to(x.dtype)
+
+    def _of_batch(self, x: Tensor, valid_lens: Tensor) -> tuple[Tensor, Tensor]:
+        # lengths beyond the places there are would count tokens that nobody gave
+        count = valid_lens.clamp(0, x.shape[1]).sum().to(x.dtype)
+        mean = x.sum((0, 1)) / count.clamp(min=1)
+        variance = zeroed_beyond(x - mean, valid_lens).square().sum((0, 1)) / count.clamp(min=1)
+        with torch.no_grad():
+            share = self.momentum * (count > 0)
+            self.mean += share * (mean - self.mean)
+            # without bias: by one token fewer
+            self.variance += share * (variance * count / (count - 1).clamp(min=1) - self.variance)
+        return mean, variance
+
+    def extra_repr(self) -> str:
+        return f"{self.weight.numel()}, momentum={self.momentum}, eps={self.eps}"
+
+
+def build_norm(name: str, width: int) -> nn.Module:
+    """A new norm of vectors of this width; "none" is an identity. Raises: ConfigError for another name.
+
+    >>> build_norm("rms", 8)
+    RMSNorm((8,), eps=1e-06, elementwise_affine=True)
+    """
+    if name not in get_args(Norm):
+        raise ConfigError(unknown("norm", name, get_args(Norm)))
+    if name == "batch":
+        return TokenBatchNorm(width)
+    if name == "rms":
+        return nn.RMSNorm(width, eps=1e-6)
+    return nn.LayerNorm(width) if name == "layer" else nn.Identity()
+
+
+def normed(
+    norm: nn.Module, x: Float[Tensor, "batch length width"], valid_lens: Int[Tensor, "batch"] | None
+) -> Float[Tensor, "batch length width"]:
+    """norm(x), where a batch norm is told which tokens are real; without lengths, all are."""
+    if not isinstance(norm, TokenBatchNorm):
+        alone: Tensor = norm(x)
+        return alone
+    if valid_lens is None:
+        valid_lens = torch.full((x.shape[0],), x.shape[1], device=x.device)
+    together: Tensor = norm(x, valid_lens)
+    return together

@@ -1,0 +1,222 @@
+"""A trained captioner: writes what is on pictures, many at a time, scores itself, shows where each word looks."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headwise import metrics
+from headwise.config import build
+from headwise.data.batches import PairBatch, Ragged, padded
+from headwise.data.captions import CaptionsConfig, captions_of, scan_captions
+from headwise.data.image_sets import as_batch, checked
+from headwise.data.images import Bytes
+from headwise.data.pixels import Image, Shape, adapted, decode
+from headwise.data.tokenizers import Tokenizer
+from headwise.decoding.options import asked
+from headwise.decoding.search import DecodingConfig
+from headwise.errors import ConfigError, DataError
+from headwise.explain.explanation import Explanation
+from headwise.explain.word_maps import WordMaps
+from headwise.labels import visible
+from headwise.models.captioner import ImageReader
+from headwise.models.protocols import Seq2Seq
+from headwise.predictors import looking
+from headwise.predictors.bleu import BleuConfig
+from headwise.predictors.forced import likelihood, likelihood_scores
+from headwise.predictors.predictor import Form, Predictor
+from headwise.predictors.translator import Asked
+from headwise.predictors.writing import Translation, Writing, text_of
+
+# images that are read together
+PREDICTION_IMAGES = 64
+
+
+class Seen(NamedTuple):
+    """What a captioner knows besides weights and tokens.
+
+    Args:
+        shape: of the images it reads.
+        mean, deviation: of each channel in training, as fractions of 255.
+        frequent: the most frequent caption of training.
+    """
+
+    shape: Shape
+    mean: list[float]
+    deviation: list[float]
+    frequent: str
+
+    @classmethod
+    def from_json(cls, value: Any) -> "Seen":
+        """From what `_asdict` gave, by way of JSON. Raises: ValueError or TypeError if it is something else."""
+        made = cls(**value)
+        shape = checked(made.shape, made.mean, made.deviation)
+        if not isinstance(made.frequent, str):
+            raise TypeError("a caption that is no text")
+        return made._replace(shape=shape)
+
+
+class Captioner(Predictor[Image, list[Translation], Image]):
+    """A model with its tokenizer.
+
+    Args:
+        model: in `eval()` while it writes.
+        decoding: how to search unless told otherwise.
+        bleu: how BLEU is computed.
+        data: how pictures are read and made the size of the model's.
+    """
+
+    def __init__(
+        self,
+        model: Seq2Seq,
+        tokenizer: Tokenizer,
+        seen: Seen,
+        decoding: DecodingConfig,
+        bleu: BleuConfig,
+        data: CaptionsConfig,
+    ):
+        self.model, self.tokenizer, self.seen = model, tokenizer, seen
+        self.decoding, self.bleu, self.data = decoding, bleu, data
+        self.writing = Writing(model, tokenizer)
+
+    def parse(self, text: str) -> Image:
+        """The picture at a path. Raises: DataError if it cannot be read."""
+        return decode(Bytes().read(Path(text)), text, self.data.max_pixels)
+
+    def read(self, path: Path) -> Iterator[Image]:
+        """A picture, or those of a table or an .npz file; captions are not needed."""
+        config = self.data.model_copy(update={"format": "auto"})
+        for image in scan_captions(path, config, captioned=False):
+            if isinstance(image, DataError):
+                raise image
+            yield image
+
+    def predict(
+        self, items: Sequence[Image | str] | Image | str, options: Asked | None = None
+    ) -> list[list[Translation]]:
+        """The captions of each image, best first; a text is the path of a picture.
+
+        Raises: DataError for a picture that cannot be read, or has other channels than the model reads.
+        """
+        given = [items] if isinstance(items, Image | str) else items
+        decoding = self.decoding if options is None else options.decoding
+        found: list[list[Translation]] = []
+        for start in range(0, len(given), PREDICTION_IMAGES):
+            chosen = [self._image(item) for item in given[start : start + PREDICTION_IMAGES]]
+            found += self.writing.found(self._batch(chosen, [[] for _ in chosen]), decoding)
+        return found
+
+    def options(self, given: Mapping[str, Any]) -> Asked:
+        """As for translations. Raises: ConfigError for options that mean nothing here."""
+        for name in ("stop", "alignments"):
+            if name in given:
+                raise ConfigError(f"--{name} means nothing to captions of images; leave it out")
+        own: dict[str, Any] = {"scores": bool(given["scores"])} if "scores" in given else {}
+        if "tokenize" in given:
+            own["tokenize"] = build(BleuConfig, {"tokenize": given["tokenize"]}, "--tokenize").tokenize
+        return Asked(asked(self.decoding, {name: given[name] for name in given if name not in own}), **own)
+
+    def write(self, item: Image, output: list[Translation], form: Form, options: Asked | None = None) -> list[str]:
+        """A caption a line, after its score where that is asked for; or JSON with the name of the image."""
+        if form == "json":
+            answers = [{key: value for key, value in asdict(one).items() if value is not None} for one in output]
+            return [json.dumps({"image": item.name, "captions": answers}, ensure_ascii=False)]
+        scored = options is not None and options.scores
+        return [f"{one.score:.4f}\t{visible(one.text)}" if scored else visible(one.text) for one in output]
+
+    def evaluate(self, examples: Sequence[Image], *, options: Asked | None = None) -> dict[str, float | str]:
+        """BLEU and chrF against all captions of each image, and loss, perplexity and token accuracy of the captions.
+
+        `baseline` is the BLEU of the most frequent caption of training said of every image.
+
+        Raises:
+            DataError: no images, or images without a caption.
+        """
+        if not examples:
+            raise DataError("there is nothing to score: no images")
+        references = [captions_of(image) for image in examples]
+        if [] in references:
+            raise DataError(
+                f"{examples[references.index([])].name}: has no caption to compare with; give every image one"
+            )
+        outputs = [text_of(found) for found in self.predict(examples, options)]
+        scoring = self.bleu.scoring(self.tokenizer, None if options is None else options.tokenize)
+        baseline = metrics.bleu([self.seen.frequent] * len(examples), references, **scoring._asdict()).value
+        return scoring.scores(outputs, references) | self._likelihood(examples) | {"baseline": baseline}
+
+    def explain(self, item: Image | str, target: str | None = None) -> Explanation:
+        """Where each word of the caption looks, in every layer; the encoder's own attention besides.
+
+        Args:
+            target: a caption in place of the model's own.
+        """
+        image = self._image(item)
+        if target is None:
+            best = self.predict([image])[0][0]
+            text, tokens = best.text, best.tokens
+        else:
+            text, tokens = target, self.tokenizer.encode(target)
+        batch = self._batch([image], [tokens])
+        encoder = self._reader.encoder
+        (rows, columns), (lines, across) = encoder.map, encoder.grid
+        places = [f"{row},{column}" for row in range(rows) for column in range(columns)]
+        attended = [f"{row},{column}" for row in range(lines) for column in range(across)]
+        written = [*map(self.tokenizer.shown, tokens), looking.EOS]
+        read = ["class"] * encoder.class_tokens + attended
+        weights = looking.attended(self.model, batch.src, batch.src_lens, batch.tgt_in)
+        layers = looking.layers_of(weights, read, places, written)
+        draw = WordMaps(adapted(image, self.seen.shape, self.data.fit), (rows, columns))
+        return Explanation(Path(image.name).name, text, layers, draw)
+
+    @torch.inference_mode()
+    def _likelihood(self, examples: Sequence[Image]) -> dict[str, float]:
+        pairs = [(image, text) for image in examples for text in captions_of(image)]
+        tokens = self.tokenizer.encode_batch([text for _, text in pairs])
+        stats: Counter[str] = Counter()
+        for start in range(0, len(pairs), PREDICTION_IMAGES):
+            part = slice(start, start + PREDICTION_IMAGES)
+            stats.update(likelihood(self.model, self._batch([image for image, _ in pairs[part]], tokens[part])))
+        return likelihood_scores(stats)
+
+    @property
+    def _reader(self) -> ImageReader:
+        assert isinstance(self.model.encoder, ImageReader)
+        return self.model.encoder
+
+    def _image(self, item: Image | str) -> Image:
+        return self.parse(item) if isinstance(item, str) else item
+
+    def _batch(self, images: Sequence[Image], targets: Sequence[Sequence[int]]) -> PairBatch:
+        pixels = np.stack([adapted(image, self.seen.shape, self.data.fit) for image in images])
+        read = as_batch(pixels, np.zeros(len(images), np.int64), list(range(len(images)))).pixels
+        return paired(read, self._reader.num_places, Ragged.of(targets), self.tokenizer).to(
+            self.model.decoder.output.weight.device
+        )
+
+
+def paired(
+    pixels: Tensor, places: int, targets: Ragged, ids: Tokenizer, indices: Sequence[int] | None = None
+) -> PairBatch:
+    """Images with the tokens that are written about them, as a batch.
+
+    Args:
+        pixels: (batch, channels, height, width), bytes.
+        places: states that an encoder makes of an image.
+        indices: the numbers of the examples; from 0 if None.
+    """
+    lens = torch.from_numpy(targets.lengths + 1)
+    return PairBatch(
+        src=pixels,
+        src_lens=torch.full((len(pixels),), places),
+        tgt_in=padded(targets, ids.pad_id, first=ids.bos_id),
+        tgt_out=padded(targets, ids.pad_id, last=ids.eos_id),
+        tgt_lens=lens,
+        indices=list(range(len(pixels)) if indices is None else indices),
+        num_target_tokens=int(lens.sum()),
+    )

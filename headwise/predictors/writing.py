@@ -1,0 +1,78 @@
+"""What a trained encoder-decoder writes about the sources of a batch, whatever they are: searches, as texts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from headwise.attention.mechanisms.mechanism import Mechanism
+from headwise.data.batches import PairBatch
+from headwise.data.tokenizers import Tokenizer
+from headwise.decoding.hypotheses import Hypothesis
+from headwise.decoding.sampling import Draws
+from headwise.decoding.search import DecodingConfig, search
+from headwise.layers.decoding import Precision, for_inference, is_current
+from headwise.models.protocols import Seq2Seq
+from headwise.records.watching import watched
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """One output: its text, the score it is ranked by, its log-probability, its token numbers, and word links."""
+
+    text: str
+    score: float
+    log_prob: float
+    tokens: list[int]
+    links: str | None = None
+
+
+class Writing:
+    """Searches for outputs, in a twin of the model that is made for it and made anew when weights changed.
+
+    Args:
+        model: in `eval()` while it writes.
+        tokenizer: of what is written.
+        least: the length of the shortest source about which there is anything to write.
+    """
+
+    def __init__(self, model: Seq2Seq, tokenizer: Tokenizer, least: int = 1):
+        self.model, self.tokenizer, self.least = model, tokenizer, least
+        self.draws = Draws()
+        self._twin: tuple[Precision, Seq2Seq] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # the twin holds weights of this model, so a copy makes its own
+        return {**self.__dict__, "_twin": None}
+
+    @torch.inference_mode()
+    def found(self, batch: PairBatch, config: DecodingConfig) -> list[list[Translation]]:
+        """The outputs for every source of a batch, best first; none for one that is too short."""
+        model, ids = self._decoding_model(config.precision), self.tokenizer
+        banned = ids.pad_id, ids.bos_id, ids.unk_id
+        rules = config.constraints(batch.src_lens.tolist(), bos_id=ids.bos_id, eos_id=ids.eos_id, banned=banned)
+        cache = model.decoder.start(model.encoder(batch.src, batch.src_lens), batch.src_lens)
+        found = search(model.decoder, cache, config, rules, draws=self.draws)
+        lengths = batch.src_lens.tolist()
+        return [
+            [self._translation(hypothesis) for hypothesis in hypotheses] if length >= self.least else []
+            for hypotheses, length in zip(found, lengths, strict=True)
+        ]
+
+    def _decoding_model(self, precision: Precision) -> Seq2Seq:
+        """The model's inference twin; the model itself while it is watched."""
+        if any(watched(module) for module in self.model.modules() if isinstance(module, Mechanism)):
+            return self.model
+        if self._twin is None or self._twin[0] != precision or not is_current(self._twin[1], self.model):
+            self._twin = (precision, for_inference(self.model, precision))
+        return self._twin[1]
+
+    def _translation(self, hypothesis: Hypothesis) -> Translation:
+        text = self.tokenizer.decode(hypothesis.tokens)
+        return Translation(text, hypothesis.score, hypothesis.log_prob, hypothesis.tokens)
+
+
+def text_of(found: Sequence[Translation]) -> str:
+    """The text of the best output; empty where there is none."""
+    return found[0].text if found else ""

@@ -1,0 +1,76 @@
+"""What tasks over one long plain text have in common: its files, its tokens, and what there is to tell of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headwise.data.bad_lines import warn_skipped
+from headwise.data.corpus import resolve
+from headwise.data.files import digested, require_file
+from headwise.data.plain import TRAINED_CHARS, TextConfig, encode, portions, train_tokenizer, whole
+from headwise.data.sources import Limits
+from headwise.data.streams import Text
+from headwise.data.tokenizers import Tokenizer, TokenizerConfig
+from headwise.errors import ConfigError
+from headwise.tasks.task import Given, required
+
+TOKENIZER_FILE = "text.tokenizer.json"
+
+
+@dataclass(frozen=True)
+class Read:
+    """The parts of a text as tokens, the SHA-256 of its files, and what to tell of them."""
+
+    data: dict[str, Text]
+    tokenizer: Tokenizer
+    digests: Mapping[str, str]
+    notes: list[str]
+
+
+def tokenizer_of(files: Mapping[str, bytes], config: TokenizerConfig) -> Tokenizer:
+    """The tokens in the files of a run."""
+    return Tokenizer.from_bytes(required(files, TOKENIZER_FILE), TOKENIZER_FILE, config)
+
+
+def read(config: TextConfig, tokens: TokenizerConfig, given: Given, length: int) -> Read:
+    """Reads the text of a recipe, and learns its tokens where they are not given.
+
+    Args:
+        length: of a training window, in tokens.
+    """
+    named = {part: getattr(config, part) for part in ("train", "valid", "test")}
+    paths = {part: resolve(path) for part, path in named.items() if path is not None}
+    for path in paths.values():
+        require_file(path)
+    with digested(paths) as digests:
+        parts = portions(config)
+        learned = None if given.files is None else tokenizer_of(given.files, tokens)
+        tokenizer = learned or train_tokenizer(parts["train"], tokens)
+        texts = {part: portion for part, portion in parts.items() if portion.chars}
+        data = {part: encode(portion, tokenizer, given.scratch) for part, portion in texts.items()}
+    notes = list(dict.fromkeys(f"{portion.path}: {portion.bad}" for portion in parts.values() if portion.bad))
+    notes += [f"{part}: {len(text):,} tokens of {text.chars:,} characters" for part, text in data.items()]
+    if learned is None and parts["train"].chars > TRAINED_CHARS:
+        notes.append(f"the tokenizer is trained on the first {TRAINED_CHARS:,} characters of the text")
+    if len(data["train"]) < length:
+        notes.append(f"train: the text has {len(data['train']):,} tokens, less than one window ({length})")
+    return Read(data, tokenizer, digests, notes)
+
+
+def lines_of(config: TextConfig, split: str) -> list[str]:
+    """The lines of a part; of one that has a file of its own without the text that was trained on."""
+    own = None if split == "train" else getattr(config, split)
+    portion = whole(own, config) if own else portions(config)[split]
+    warn_skipped(portion.path, portion.bad)
+    return list(portion.lines())
+
+
+def limited(text: Text, length: int, limits: Limits) -> tuple[Text, int]:
+    """The part of a text that is read, and how many windows of `length` tokens a batch has.
+
+    Raises: ConfigError where there is no room for one.
+    """
+    rows = limits.tokens // length
+    if not rows:
+        raise ConfigError(f"training.batch_tokens ({limits.tokens}) is less than one window: length is {length}")
+    rows = rows if limits.sentences is None else min(rows, limits.sentences)
+    return text if limits.examples is None else text.first(limits.examples * length), rows

@@ -1,0 +1,141 @@
+"""Classification of recordings: which digit is said, or who is speaking; one class for each."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import PurePath
+from typing import Any, ClassVar
+
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from headwise.attention.precision import wide
+from headwise.config import Config
+from headwise.data.image_classes import class_names
+from headwise.data.recordings import Recording, RecordingsConfig
+from headwise.data.sources import Limits, Source
+from headwise.data.suggestions import Suggestion
+from headwise.data.utterances import SpeechBatch, Strings, load_recordings, read_recordings
+from headwise.data.words import NO_TAG
+from headwise.errors import ConfigError
+from headwise.models.pooled_encoder import SequencePoolingConfig
+from headwise.models.speech_models import SpeechClassifier, build_speech_classifier
+from headwise.predictors.classes import count_scores, counted, mean
+from headwise.predictors.speech_labeller import SpeechLabeller
+from headwise.predictors.texts import majority
+from headwise.tasks import _speech
+from headwise.tasks.task import Assets, Metric, Stats, Task
+
+
+class SpeechClassifyConfig(_speech.SpeechConfig):
+    """Which recordings to tell apart, and with which model."""
+
+    data: RecordingsConfig = Field(description="the recordings")
+    pooling: SequencePoolingConfig = Field(
+        SequencePoolingConfig(), description="from the states of a recording to one vector: any kind but cls"
+    )
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the target spread over the classes")
+
+    def model_post_init(self, context: object) -> None:
+        if self.pooling.kind == "cls":
+            raise ConfigError('pooling.kind = "cls" is for texts; use mean, max, last or attention')
+        self.pooling.check(self.model)
+
+
+class SpeechClassify(Task[Mapping[str, list[Recording]]]):
+    """Telling recordings apart, each of which has one class; `training.batch_tokens` counts frames of 10 ms."""
+
+    name: ClassVar[str] = "speech-classify"
+    config_type: ClassVar[type[Config]] = SpeechClassifyConfig
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("loss", "low"),
+        Metric("accuracy", "high"),
+        Metric("macro_f1", "high"),
+    )
+    config: SpeechClassifyConfig
+
+    def __init__(self, config: SpeechClassifyConfig, assets: Assets[Mapping[str, list[Recording]]]):
+        super().__init__(config, assets)
+        self.known = _speech.known_of(assets, config.frames.bands)
+        self._numbers = {name: number for number, name in enumerate(self.known.outputs)}
+
+    @classmethod
+    def prepare(cls, config: SpeechClassifyConfig) -> Assets[Mapping[str, list[Recording]]]:
+        loaded = load_recordings(config.data)
+        labels = [one.label or "" for one in loaded.parts["train"]]
+        classes, best = class_names(labels, config.data.classes, "recordings"), majority(Counter(labels))
+        notes = []
+        for part, found in loaded.parts.items():
+            if part != "train" and found:
+                counts = Counter(one.label for one in found)
+                notes.append(f"{part}: always saying '{best}' is right for {counts[best] / len(found):.1%}")
+                if others := sorted(str(label) for label in counts if label not in classes):
+                    notes.append(f"{part}: classes that training lacks cannot be got right: {', '.join(others[:5])}")
+        return _speech.made_assets(config, loaded, classes, best, tuple(notes))
+
+    @classmethod
+    def examples(cls, config: SpeechClassifyConfig, split: str) -> list[Recording]:
+        return read_recordings(config.data, split)
+
+    @classmethod
+    def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
+        return _speech.suggest(
+            data, RecordingsConfig, "Classification of speech", {"pooling": {"kind": "attention", "num_heads": 4}}
+        )
+
+    def fewest_tensors(self) -> int:
+        return self.config.model.fewest_tensors()
+
+    def build(self) -> SpeechClassifier:
+        constants = self.known.mean, self.known.deviation
+        config = self.config
+        return build_speech_classifier(config.model, config.frames, config.pooling, constants, len(self.known.outputs))
+
+    def source(self, split: str, limits: Limits) -> Source[SpeechBatch] | None:
+        found = (self.assets.data or {}).get(split)
+        return _speech.source_of(
+            found, self._encode, Strings, self.config.frames.bands, limits, shuffle=split == "train"
+        )
+
+    def loss(self, model: nn.Module, batch: SpeechBatch) -> Float[Tensor, ""]:
+        return self._loss(model(batch.frames, batch.lens), batch.targets[:, 0], self.config.label_smoothing)
+
+    def measure(self, model: nn.Module, batches: Iterable[SpeechBatch]) -> Stats:
+        """Log-likelihood of the classes that the model knows, and how often each is right, predicted and gold."""
+        stats: Counter[str] = Counter()
+        nll, classes = 0.0, len(self.known.outputs)
+        for batch in batches:
+            logits, gold = model(batch.frames, batch.lens), batch.targets[:, 0]
+            nll += float(self._loss(logits, gold, 0.0))
+            stats["known"] += int((gold < classes).sum())
+            stats.update(counted(logits.argmax(-1), gold, classes))
+        return {"nll": nll, **stats}
+
+    def summarise(self, stats: Stats) -> dict[str, float]:
+        loss = mean(stats.get("nll", 0.0), stats.get("known", 0.0))
+        return {"loss": loss} | count_scores(stats, len(self.known.outputs))
+
+    def samples(self, model: nn.Module) -> list[str]:
+        chosen = _speech.shown(self.assets.data, self.config.num_shown)
+        verdicts = [next(iter(shares.items())) for shares in self.predictor(model).predict(chosen)]
+        return [
+            f"{PurePath(one.name).name} ({one.label}) → {label} {share:.2f}"
+            for one, (label, share) in zip(chosen, verdicts, strict=True)
+        ]
+
+    def predictor(self, model: nn.Module) -> SpeechLabeller:
+        assert isinstance(model, SpeechClassifier)
+        return SpeechLabeller(model, self.known, self.config.data)
+
+    def card(self, metrics: Mapping[str, float]) -> str:
+        answer = f"tells {len(self.known.outputs)} classes apart"
+        return _speech.card(self.config, self.config.data, self.assets, "Classifier of recordings", answer, metrics)
+
+    def _encode(self, label: str) -> list[int]:
+        return [self._numbers.get(label, len(self._numbers))]
+
+    def _loss(self, logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
+        # a class that training lacks has no logit; there is none in training itself
+        known = targets.masked_fill(targets >= len(self.known.outputs), NO_TAG)
+        return F.cross_entropy(wide(logits), known, ignore_index=NO_TAG, reduction="sum", label_smoothing=smoothing)

@@ -1,0 +1,64 @@
+"""Summaries: long texts in, short ones out; only the beginning of a source is read, and ROUGE scores the result."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from headwise.config import Config
+from headwise.data.corpus import DataConfig, LongRule
+from headwise.data.suggestions import Suggestion, suggest_for_pairs
+from headwise.predictors.rouge import NAMES, RougeConfig, rouge_counts, rouge_of
+from headwise.tasks._text_to_text import TextToText, TextToTextConfig
+from headwise.tasks._writer import Writer
+from headwise.tasks.task import Metric, Stats
+
+# tokens of a source that `init` lets a model read
+_LONGEST = 512
+
+
+class SummariseDataConfig(DataConfig):
+    """Which texts and summaries to read, and how."""
+
+    max_source_len: int = Field(_LONGEST, ge=1, description="tokens of a text that are read, unless too_long is drop")
+    too_long: LongRule = Field("truncate_source", description="what happens to longer texts, as for translate")
+
+
+class SummariseConfig(TextToTextConfig):
+    """What to summarise, with which tokens and model, and how to train it to."""
+
+    data: SummariseDataConfig = Field(description="the texts and their summaries")
+    rouge: RougeConfig = Field(RougeConfig(), description="how ROUGE is computed")
+
+
+class Summarise(TextToText):
+    """Summaries of texts, trained by teacher forcing on pairs of a text and its summary."""
+
+    name: ClassVar[str] = "summarise"
+    title: ClassVar[str] = "Summariser"
+    config_type: ClassVar[type[Config]] = SummariseConfig
+    metrics: ClassVar[tuple[Metric, ...]] = (*Writer.metrics, *(Metric(name, "high") for name in NAMES))
+    config: SummariseConfig
+
+    @classmethod
+    def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
+        """That of pairs, with sources cut to 512 tokens where they are longer."""
+        found = suggest_for_pairs(data)
+        keys = found.values["data"]
+        cut = {"max_source_len": min(keys["max_source_len"], _LONGEST), "too_long": "truncate_source"}
+        tokens = min(found.values["training"]["batch_tokens"], 4096)
+        values = {
+            **found.values,
+            "data": {**keys, **cut, **data},
+            "training": {**found.values["training"], "batch_tokens": max(tokens, 2 * _LONGEST), "monitor": "rougeL"},
+        }
+        return Suggestion(values, found.about.replace("Translation", "Summaries"))
+
+    def more_counts(self, outputs: Sequence[str], references: Sequence[Sequence[str]]) -> Stats:
+        return rouge_counts(outputs, references, self.config.rouge.tokenize)
+
+    def more_scores(self, stats: Stats) -> dict[str, float]:
+        return rouge_of(stats)
+
+    def rouge(self) -> RougeConfig:
+        return self.config.rouge

@@ -1,0 +1,57 @@
+"""A recipe from end to end in seconds: a few steps on a part of its data, validated, put away, loaded, tested."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from headwise.errors import DataError
+from headwise.training import recipes
+from headwise.training.loading import examples, load
+from headwise.training.recipe import Recipe
+from headwise.training.train import train
+
+EXAMPLES = 8
+_LIMIT = 300
+_SETTINGS = (
+    "training.max_steps=3",
+    "training.max_epochs=0",
+    "training.max_cpu_s=0",
+    "training.max_minutes=0",
+    "training.warmup_steps=1",
+    "training.warmup_share=0",
+    "training.validate_every=2",
+    "training.validate_every_epochs=0",
+    f"training.valid_limit={EXAMPLES}",
+)
+
+
+def smoked(name: str, overrides: Sequence[str]) -> Recipe:
+    """The recipe of this path or name with three steps, and its first 300 examples where its data has a limit.
+
+    Args:
+        overrides: `section.key=value`; they win.
+    Raises:
+        ConfigError: for wrong keys or values.
+        DataError: if a data file is nowhere.
+
+    >>> recipe = smoked("phrasebook", ["training.max_steps=5"])
+    >>> recipe.training.max_steps, recipe.data.limit
+    (5, 300)
+    """
+    data = getattr(recipes.read(name, overrides), "data", None)
+    limit = [f"data.limit={_LIMIT}"] if data is not None and "limit" in type(data).model_fields else []
+    return recipes.read(name, [*_SETTINGS, *limit, *overrides])
+
+
+def smoke(recipe: Recipe, folder: Path) -> Mapping[str, float]:
+    """Trains into a folder, loads what is there, and scores it on eight examples of its test part, or else of training.
+
+    What works here works in the whole run, but for memory and time; the scores mean nothing.
+    """
+    run = train(recipe, folder, resume="never")
+    try:
+        found = examples(run.folder, "test", {})
+    except DataError:
+        # a recipe may train on all it has
+        found = examples(run.folder, "train", {})
+    scores = load(run.folder).evaluate(found[:EXAMPLES])
+    return {metric: value for metric, value in scores.items() if not isinstance(value, str)}

@@ -1,0 +1,41 @@
+"""The demos of tasks: data that is made, a recipe, a run, a picture."""
+
+import json
+
+import pytest
+
+from headwise.data.demos import DEMOS
+
+# task -> a score of the held-out part, and what it must be above
+SCORES = {
+    "tag": ("accuracy", 0.95),
+    "classify": ("accuracy", 0.95),
+    "regress": ("r2", 0.8),
+    "graph-regress": ("r2", 0.9),
+}
+
+
+def test_a_demo_goes_from_data_to_picture(headwise, tmp_path):
+    code, out, err = headwise("demo", "graph-regress", "--run", tmp_path / "run", "--set", "training.max_steps=2")
+    assert code == 0, err
+    assert "baseline_rmse" in out
+    assert "next:    headwise predict" in out
+    assert (tmp_path / "run-data" / "recipe.toml").exists()
+    assert (tmp_path / "run" / "figures" / "training.png").exists()
+
+
+def test_an_unknown_demo_lists_the_known(headwise, tmp_path):
+    code, _, err = headwise("demo", "graph-regres", "--run", tmp_path / "run")
+    assert code != 0
+    assert "graph-regress" in err
+    assert not (tmp_path / "run-data").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", DEMOS)
+def test_each_demo_learns(headwise, tmp_path, task):
+    name, least = SCORES[task]
+    assert headwise("demo", task, "--run", tmp_path / "run")[0] == 0
+    code, out, err = headwise("evaluate", tmp_path / "run", "--json")
+    assert code == 0, err
+    assert json.loads(out)[name] > least

@@ -1,0 +1,116 @@
+"""Problems whose examples are drawn: right answers, the same files for the same seed, parts that share no input."""
+
+import itertools
+from collections import Counter
+
+import pytest
+
+from headwise.data.synthetic import PARTS, PROBLEMS, Sizes, make, stream
+from headwise.errors import ConfigError, DataError
+
+GOLDEN = [
+    ("a d a a c", "a d a a c"),
+    ("b d b d b", "b d b d b"),
+    ("d b b d a", "a b b d d"),
+    ("d a a d d", "d"),
+    ("c 4 b 1 d 8 a 1 c", "4"),
+    ("a a a c a", "c"),
+    ("1 1 1 0 0", "1 0 1 1 1"),
+    ("[ ] ( [ ] ]", "broken"),
+]
+
+
+def answer(problem, text):
+    """The answer, computed in another way than by the generator."""
+    symbols = text.split()
+    if problem == "reverse":
+        return " ".join(symbols[len(symbols) - 1 - place] for place in range(len(symbols)))
+    if problem == "sort":
+        counts = Counter(symbols)
+        return " ".join(itertools.chain.from_iterable([letter] * counts[letter] for letter in sorted(counts)))
+    if problem == "odd":
+        return min(Counter(symbols).items(), key=lambda item: item[1])[0]
+    if problem == "lookup":
+        pairs = dict(zip(symbols[:-1:2], symbols[1:-1:2], strict=True))
+        return pairs[symbols[-1]]
+    if problem == "parity":
+        return " ".join(str(symbols[: place + 1].count("1") % 2) for place in range(len(symbols)))
+    if problem == "brackets":
+        left, before = text.replace(" ", ""), None
+        while left != before:
+            left, before = left.replace("()", "").replace("[]", ""), left
+        return "broken" if left else "balanced"
+    return {"copy": text, "recall": text[0]}[problem]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_answers_are_right_and_lengths_as_asked(problem):
+    sizes = Sizes(symbols=5, shortest=4, longest=7)
+    for part, low, high in (("train", 4, 7), ("longer", 8, 14)):
+        rows = list(itertools.islice(stream(problem, 3, part, sizes), 200))
+        assert all(found == answer(problem, text) for text, found in rows)
+        lengths = {len(text.split()) for text, _ in rows}
+        wanted = set(range(low, high + 1))
+        if problem == "brackets":
+            # in pairs
+            wanted = {length + length % 2 for length in wanted}
+        if problem == "lookup":
+            # of so many pairs, at most one for each of the 5 letters
+            wanted = {2 * min(length, 5) + 1 for length in wanted}
+        assert lengths == wanted
+        if problem in ("parity", "brackets"):
+            assert 0.35 < sum(found.endswith(("1", "broken")) for _, found in rows) / 200 < 0.65
+
+
+def test_golden_examples():
+    """They may not change: published results rest on them."""
+    rows = [next(stream(name, 1, "test", Sizes(symbols=4, shortest=5, longest=5))) for name in PROBLEMS]
+    assert rows == GOLDEN
+
+
+def test_the_files_are_those_of_their_seed(tmp_path):
+    sizes = Sizes(count=30, longest=7)
+    files = list(make("copy", tmp_path / "a", 1, sizes))
+    assert [path.stem for path in files] == list(PARTS)
+    made = [path.read_bytes() for path in files]
+    assert made == [path.read_bytes() for path in make("copy", tmp_path / "b", 1, sizes)]
+    assert made != [path.read_bytes() for path in make("copy", tmp_path / "c", 2, sizes)]
+    # again over the same files; nothing over others
+    make("copy", tmp_path / "a", 1, sizes)
+    with pytest.raises(DataError, match=r"train.tsv: is other data, of another seed or size; remove it, or name anoth"):
+        make("copy", tmp_path / "a", 2, sizes)
+    assert made == [path.read_bytes() for path in files]
+
+
+def test_what_is_trained_on_is_in_no_other_part(tmp_path):
+    found = make("parity", tmp_path, sizes=Sizes(count=300, longest=9))
+    rows = {path.stem: path.read_text().splitlines() for path in found}
+    assert {part: len(lines) for part, lines in rows.items()} == {"train": 300, "valid": 30, "test": 30, "longer": 30}
+    for part in ("valid", "test", "longer"):
+        assert not set(rows[part]) & set(rows["train"])
+
+
+@pytest.mark.parametrize(
+    ("problem", "sizes", "message"),
+    [
+        ("copi", {}, "unknown problem 'copi'; did you mean 'copy'"),
+        ("copy", {"count": 0}, r"count \(0\) must be 1 or more"),
+        ("copy", {"symbols": 27}, r"symbols \(27\) must lie between 2 and 26"),
+        ("copy", {"symbols": 1}, r"symbols \(1\) must lie between 2 and 26"),
+        ("odd", {"shortest": 2}, r"shortest \(2\) must be 3 or more for 'odd', and at most longest \(10\)"),
+        (
+            "sort",
+            {"shortest": 5, "longest": 4},
+            r"shortest \(5\) must be 2 or more for 'sort', and at most longest \(4\)",
+        ),
+        (
+            "parity",
+            {"longest": 3, "count": 500},
+            "valid: nearly every input of these sizes is trained on; raise longest",
+        ),
+    ],
+)
+def test_sizes_that_cannot_be(tmp_path, problem, sizes, message):
+    with pytest.raises(ConfigError, match=message):
+        make(problem, tmp_path / "made", sizes=Sizes(**sizes))
+    assert not (tmp_path / "made").exists()

@@ -1,0 +1,87 @@
+"""WAV files of every kind of sample, hostile ones, and sines at another rate."""
+
+import struct
+
+import numpy as np
+import pytest
+from sounds import tone, wave
+
+from headwise.data.waves import Sound, parse_wave, resampled
+from headwise.errors import DataError
+
+VALUES = np.array([0.5, -0.25, 0.0, -1.0, 0.75])
+
+
+@pytest.mark.parametrize(
+    ("bits", "code", "step"),
+    [(8, 1, 2**-7), (16, 1, 2**-15), (24, 1, 2**-23), (32, 1, 2**-24), (32, 3, 0), (64, 3, 0)],
+)
+@pytest.mark.parametrize("extensible", [False, True])
+def test_samples_of_every_kind_are_read(bits, code, step, extensible):
+    values = VALUES + (0 if bits == 8 else 2**-12 * (VALUES == 0))
+    sound = parse_wave(wave(values, 8000, bits=bits, code=code, extensible=extensible), "a.wav")
+    assert sound.rate == 8000
+    np.testing.assert_allclose(sound.samples, values, rtol=0, atol=step / 2)
+
+
+def test_channels_are_averaged_or_refused():
+    both = wave([0.5, 0.25, -0.5, 0.0], channels=2)
+    assert parse_wave(both, "a.wav").samples.tolist() == [0.375, -0.25]
+    with pytest.raises(DataError, match=r'a\.wav: has 2 channels; give one, or set data\.channels = "mix"'):
+        parse_wave(both, "a.wav", "refuse")
+
+
+GOOD = wave(VALUES)
+
+
+def changed(place, form, *values):
+    data = bytearray(GOOD)
+    struct.pack_into(form, data, place, *values)
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "is empty"),
+        (b"fLaC" + GOOD, "is a FLAC file; convert it to WAV"),
+        (b"ID3\x04", "is an MP3 file"),
+        (b"some text", "is no WAV file"),
+        (GOOD[:12], "ends before its format"),
+        (GOOD[:20], "header says 16 bytes of fmt, but only 0 follow: it is truncated"),
+        (GOOD[:36], "ends before its samples"),
+        (GOOD[:-4], "header says 10 bytes of data, but only 6 follow: it is truncated"),
+        (changed(16, "<I", 4), "its format has 4 bytes, not 16 or more"),
+        (changed(20, "<H", 2), "samples of 16 bits in format 2"),
+        (changed(34, "<H", 12), "samples of 12 bits in format 1"),
+        (changed(22, "<H", 0), "0 channels"),
+        (changed(24, "<I", 0), "0 samples a second"),
+        (changed(32, "<H", 7), "7 bytes a sample"),
+        (changed(len(GOOD) - 14, "<I", 9), "9 bytes of samples are no multiple of 2"),
+        (changed(len(GOOD) - 14, "<I", 0xFFFFFFFF), "header says 4,294,967,295 bytes of data, but only 10"),
+        (wave([]), "has no samples"),
+        (wave([0.5, np.nan], bits=32, code=3), "sample 1 is no finite number"),
+    ],
+)
+def test_hostile_files_are_refused_by_name(data, message):
+    with pytest.raises(DataError, match=message) as caught:
+        parse_wave(data, "a.wav")
+    assert str(caught.value).startswith("a.wav: ")
+    assert ";" in str(caught.value)
+
+
+@pytest.mark.parametrize(("old", "new"), [(8000, 16000), (16000, 8000), (44100, 16000), (8000, 11025), (11027, 8000)])
+def test_a_sine_is_the_same_sine_at_another_rate(old, new):
+    times = np.arange(old // 5) / old
+    found = resampled(Sound(np.sin(2 * np.pi * 440 * times).astype(np.float32), old), new)
+    assert (found.rate, len(found.samples)) == (new, new // 5)
+    wanted = np.sin(2 * np.pi * 440 * np.arange(new // 5) / new)
+    edge = new // 50
+    np.testing.assert_allclose(found.samples[edge:-edge], wanted[edge:-edge], rtol=0, atol=2e-3)
+
+
+def test_what_the_lower_rate_cannot_hold_is_left_out():
+    high = resampled(Sound(tone(7000, 0.2, 16000).astype(np.float32), 16000), 8000).samples
+    assert np.abs(high[200:-200]).max() < 0.05
+    sound = Sound(VALUES.astype(np.float32), 8000)
+    assert resampled(sound, 8000) is sound

@@ -1,0 +1,147 @@
+"""What holds for every task: batches say what single inputs say, losses add up, runs resume to the same bits."""
+
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+
+import pytest
+import torch
+from life import built_of, trained_and_resumed
+from tiny_tasks import CASES, Tiny
+
+from headwise.config import build
+from headwise.data.sources import Limits
+from headwise.errors import Unsupported
+from headwise.explain.explanation import Explained, Explanation
+from headwise.predictors.predictor import Predictor
+from headwise.tasks import registry
+from headwise.tasks.task import Task
+
+NAMES = sorted(CASES)
+
+
+@dataclasses.dataclass(frozen=True)
+class Life:
+    """A run that nobody interrupted, one that was resumed, and the scores of both."""
+
+    case: Tiny
+    task: Task
+    one: Predictor
+    two: Predictor
+    scores: dict[str, float]
+
+    @property
+    def items(self):
+        """The inputs of the case, parsed."""
+        return [self.one.parse(text) for text in self.case.inputs]
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def run(request, tmp_path_factory):
+    """A run of each task, trained in one go and in two."""
+    folder = tmp_path_factory.mktemp("run")
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        case = CASES[request.param]
+        recipe = case.whole(folder, 6)
+        kind = registry.task_type(case.task)
+        names = [metric.name for metric in kind.metrics]
+        one, two, scores = trained_and_resumed(recipe, folder, names)
+        config = build(kind.config_type, {key: recipe[key] for key in case.recipe}, "recipe")
+        yield Life(case, kind(config, kind.prepare(config)), one, two, scores)
+    finally:
+        os.chdir(before)
+
+
+def test_every_task_of_the_package_is_here():
+    assert {case.task for case in CASES.values()} == set(registry.task_names())
+
+
+def test_a_resumed_run_predicts_the_same(run):
+    assert_close(run.one.predict(run.items), run.two.predict(run.items), exact=True)
+
+
+def test_a_loaded_run_has_the_scores_of_its_last_validation(run):
+    of_examples(run)
+    told = run.one.evaluate(run.task.examples(run.task.config, "valid"))
+    common = run.scores.keys() & told.keys()
+    assert common
+    assert {name: told[name] for name in common} == pytest.approx({name: run.scores[name] for name in common}, rel=1e-4)
+
+
+def test_inputs_side_by_side_do_not_hear_of_each_other(run):
+    one, items = run.one, run.items
+    single = [one.predict([item])[0] for item in items]
+    assert_close(one.predict(items), single)
+    assert_close(one.predict([*items[::-1], items[0]]), [*single[::-1], single[0]])
+    assert list(one.predict([])) == []
+    for item, output in zip(items, single, strict=True):
+        (line,) = one.write(item, output, "json")
+        json.loads(line)
+        assert one.write(item, output, "text")
+
+
+def test_losses_of_single_examples_add_up(run):
+    of_examples(run)
+    model = built_of(run.task).eval()
+
+    def total(**limits):
+        source = run.task.source("valid", Limits(**limits))
+        found = [(run.task.loss(model, batch).item(), batch.num_tokens) for batch in source.once()]
+        return math.fsum(loss for loss, _ in found), sum(count for _, count in found)
+
+    with torch.no_grad():
+        together, alone = total(tokens=10_000), total(tokens=10_000, sentences=1)
+    assert together[1] == alone[1]
+    assert together[0] == pytest.approx(alone[0], rel=1e-5)
+
+
+def test_a_loss_over_nothing_is_no_number(run):
+    # zero would be the best of all losses, and the model of that validation would be kept
+    if run.case.task not in ("graph-regress", "language-model", "rank", "regress"):
+        # of the others every example counts
+        assert math.isnan(run.task.summarise({})["loss"])
+
+
+def test_what_is_shown_of_attention_sums_to_one(run, tmp_path):
+    try:
+        found = run.one.explain(run.items[-1])
+    except Unsupported:
+        pytest.skip("there is no attention to look at")
+    assert isinstance(found, Explained)
+    if isinstance(found, Explanation):
+        assert found.row_error < 1e-5
+    assert found.source
+    assert found.lines()
+    (path,) = found.write(tmp_path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def of_examples(run):
+    """Skips a run whose batches go on from each other, so that their number changes what is read."""
+    if run.task.source("valid", Limits(99)).examples() is None:
+        pytest.skip("what is read before is carried on")
+
+
+def assert_close(one, two, exact=False):
+    """The same texts, labels and shapes; numbers that are equal, or equal within rounding."""
+    assert type(one) is type(two)
+    if dataclasses.is_dataclass(one):
+        one, two = dataclasses.astuple(one), dataclasses.astuple(two)
+    if isinstance(one, float):
+        assert one == two if exact else one == pytest.approx(two, rel=1e-4, abs=1e-5)
+    elif isinstance(one, Mapping):
+        assert set(one) == set(two)
+        for key, value in one.items():
+            assert_close(value, two[key], exact)
+    elif isinstance(one, Sequence) and not isinstance(one, str):
+        assert len(one) == len(two)
+        for a, b in zip(one, two, strict=True):
+            assert_close(a, b, exact)
+    elif hasattr(one, "shape"):
+        assert_close(one.tolist(), two.tolist(), exact)
+    else:
+        assert one == two

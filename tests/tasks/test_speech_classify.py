@@ -1,0 +1,90 @@
+"""Classification of tones: losses, scores, every kind of encoder, what is refused."""
+
+import pytest
+import torch
+from life import batch_of, built_of, fitted, restored, scores_of, task_of
+from sounds import listed
+from torch.nn import functional as F
+
+from headwise.data.sources import Limits
+from headwise.errors import ConfigError, DataError
+from headwise.tasks.speech_classify import SpeechClassify
+
+SIZES = {"d_model": 8, "dropout": 0.0}
+BLOCKS = {**SIZES, "d_ff": 8, "num_heads": 2, "encoder_layers": 1}
+KINDS = {
+    "conformer": {**BLOCKS, "kernel": 3},
+    "attention": BLOCKS,
+    "rnn": {**SIZES, "hidden_dim": 5},
+    "cnn": {**SIZES, "num_layers": 1},
+    "window": {**SIZES, "d_ff": 8, "radius": 5},
+    "token": {**SIZES, "d_ff": 8},
+}
+
+
+@pytest.fixture
+def make(tmp_path):
+    listed(tmp_path, 40)
+
+    def made(kind="conformer", data=None, **fields):
+        data = {"train": str(tmp_path / "list.csv"), "valid_fraction": 0.2, "test_fraction": 0.0, **(data or {})}
+        model = {"kind": kind, **KINDS[kind]}
+        return task_of("speech-classify", {"data": data, "frames": {"bands": 6}, "model": model, **fields})
+
+    return made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_changes_nothing_whatever_listens(make, kind):
+    task = make(kind)
+    model, batch = built_of(task).eval(), batch_of(task)
+    together = model(batch.frames, batch.lens)
+    poisoned = torch.where(torch.arange(batch.frames.shape[1])[:, None] < batch.lens[:, None, None], batch.frames, 1e3)
+    torch.testing.assert_close(model(poisoned, batch.lens), together)
+    for row in (0, len(batch.indices) - 1):
+        length = batch.lens[row : row + 1]
+        torch.testing.assert_close(model(batch.frames[row : row + 1, : int(length)], length)[0], together[row])
+
+
+def test_the_loss_is_the_cross_entropy_of_known_classes(make, tmp_path):
+    (tmp_path / "valid.csv").write_text("path,label\n0.wav,low\n1.wav,high\n2.wav,strange\n")
+    task = make(data={"valid": str(tmp_path / "valid.csv")}, label_smoothing=0.1)
+    model, batch = built_of(task).eval(), batch_of(task, "valid")
+    order = sorted(range(3), key=lambda row: batch.indices[row])
+    assert [batch.targets[row].item() for row in order] == [1, 0, 2]
+    known = [row for row in range(3) if batch.targets[row] < 2]
+    wanted = F.cross_entropy(
+        model(batch.frames, batch.lens)[known], batch.targets[known, 0], reduction="sum", label_smoothing=0.1
+    )
+    torch.testing.assert_close(task.loss(model, batch), wanted)
+    assert "valid: classes that training lacks cannot be got right: strange" in task.assets.notes
+    assert scores_of(task, model)["accuracy"] <= 2 / 3
+
+
+@pytest.mark.slow
+def test_tones_are_told_apart(make):
+    task = make(pooling={"kind": "attention"})
+    model = fitted(task, 30, Limits(400), 1e-2)
+    assert scores_of(task, model)["accuracy"] > 0.9
+
+
+def test_scores_are_those_of_the_predictor(make):
+    task = make(pooling={"kind": "attention"})
+    model = built_of(task).eval()
+    scores, predictor = scores_of(task, model), restored(task, model)
+    told = predictor.evaluate(SpeechClassify.examples(task.config, "valid"))
+    assert told["accuracy"] == pytest.approx(scores["accuracy"])
+    found = predictor.explain(SpeechClassify.examples(task.config, "valid")[0])
+    assert found.shown() == ["pooling.attention"]
+    assert len(task.samples(model)) == 4
+    assert "tells 2 classes apart" in task.card(scores)
+
+
+def test_what_cannot_be_is_refused(make, tmp_path):
+    with pytest.raises(ConfigError, match=r'pooling\.kind = "cls" is for texts'):
+        make(pooling={"kind": "cls"})
+    with pytest.raises(DataError, match="there is nothing to score: no recordings"):
+        restored(make(), built_of(make())).evaluate([])
+    (tmp_path / "list.csv").write_text("path,label\n0.wav,a\n1.wav,a\n2.wav,a\n")
+    with pytest.raises(DataError, match="all recordings are of one class, 'a'"):
+        make(data={"valid_fraction": 0.0})
