@@ -5,12 +5,10 @@ from typing import Annotated
 
 import typer
 
-from headwise.errors import ConfigError
-
 
 def make(
     problem: Annotated[
-        str, typer.Argument(help="copy, reverse, sort, recall, lookup, odd, parity, brackets or shapes.")
+        str, typer.Argument(help="copy, reverse, sort, recall, lookup, odd, parity, brackets, shapes or waves.")
     ],
     folder: Annotated[
         Path | None, typer.Option(help="Folder to write; default: synthetic/PROBLEM in the folder of data.")
@@ -27,16 +25,14 @@ def make(
 
     The files are the same for the same seed and sizes. The recipe of the problem's name trains on them.
     """
-    from headwise.data import shapes, synthetic
+    from headwise.data import generators
     from headwise.data.corpus import data_cache
+    from headwise.data.synthetic import Sizes
     from headwise.training import recipes
 
-    sizes = synthetic.Sizes(count, symbols, shortest, longest)
+    sizes = Sizes(count, symbols, shortest, longest)
     place = folder or data_cache() / "synthetic" / problem
-    if problem == "shapes" and sizes != synthetic.Sizes(count):
-        raise ConfigError("--symbols, --shortest and --longest mean nothing to pictures of shapes; leave them out")
-    drawn = problem == "shapes"
-    made = shapes.make(place, seed, count) if drawn else synthetic.make(problem, place, seed, sizes)
+    made = generators.make(problem, place, seed, sizes)
     for path, number in made.items():
         typer.echo(f"{path}: {number:,} examples")
     if problem in recipes.shipped() and folder is None:

@@ -40,6 +40,7 @@ def predict(
     temperature: Annotated[float | None, typer.Option(help="Sampling: below 1 favours probable tokens.")] = None,
     top_k: Annotated[int | None, typer.Option(min=0, help="Sampling: only this many most probable tokens.")] = None,
     top_p: Annotated[float | None, typer.Option(help="Sampling: only the most probable tokens of this mass.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Steps of a forecast; default: the model's horizon.")] = None,
     stop: Annotated[str | None, typer.Option(help=r"Text that ends a continuation; \n is a line end.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the random numbers, for sampling.")] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Put the score before each output.")] = False,
@@ -54,7 +55,7 @@ def predict(
     given = {"method": method, "beam_size": beam, "n_best": n_best, "length_penalty": length_penalty}
     given |= {"max_len": max_len, "temperature": temperature, "top_k": top_k, "top_p": top_p}
     given |= {"scores": scores or None, "alignments": alignments or None, "vectors": vectors or None}
-    given |= {"stop": None if stop is None else stop.replace("\\n", "\n")}
+    given |= {"steps": steps, "stop": None if stop is None else stop.replace("\\n", "\n")}
     places = sources(inputs or [], file or [], text or [], needed=not vectors)
     _refuse_own(output, places)
     predictor = loaded(run, seed)

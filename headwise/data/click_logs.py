@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import Any, Literal
 
@@ -12,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from headwise.config import Config, DataFile
 from headwise.data.bad_lines import BadLine, BadRule
 from headwise.data.files import MAX_LINE_BYTES
-from headwise.data.labelled import Fault, name_of, number_of
+from headwise.data.labelled import Fault, moment_of, name_of
 from headwise.data.tables import Row, Table, TableFormat, scan_rows
 from headwise.errors import ConfigError
 
@@ -86,7 +85,7 @@ class ClicksConfig(Config):
         def fault(message: str) -> BadLine:
             raise ConfigError(f"data.{part}_from: {message}")
 
-        return tuple(_moment(value, fault, "time") for value in given)
+        return tuple(moment_of(value, fault, "time") for value in given)
 
     def table(self) -> Table:
         """How rows are read."""
@@ -152,7 +151,7 @@ def _click(row: Row, place: Any, config: ClicksConfig, known: Any, number: int) 
         return found
 
     def moment(key: str) -> float:
-        return _moment(row.cells[key], place, f"value of '{key}'")
+        return moment_of(row.cells[key], place, f"value of '{key}'")
 
     session, item = named(config.session, False), named(config.item, False)
     features = tuple(named(key, True) for key in config.features)
@@ -176,16 +175,3 @@ def _label(value: Any, fault: Fault, key: str) -> bool:
     if text not in _LABELS or isinstance(value, float):
         raise fault(f"column '{key}': must be 1 (chosen) or 0 (left), got {str(value)[:20]!r}")
     return _LABELS[text]
-
-
-def _moment(value: Any, fault: Fault, what: str) -> float:
-    """A number, or the seconds since 1970 of an ISO date; one without a time zone is in UTC."""
-    if isinstance(value, str) and "-" in value.strip()[1:] and ("e" not in value.lower()):
-        try:
-            found = datetime.fromisoformat(value.strip())
-            return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-        except (ValueError, OverflowError):
-            raise fault(
-                f"{value.strip()[:30]!r} is no date; write a number or an ISO date such as 2026-01-31T12:00:00"
-            ) from None
-    return number_of(value, fault, what=what)

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import PurePath
 from typing import Any
@@ -219,6 +220,22 @@ def number_of(value: Any, fault: Fault, *, what: str = "label") -> float:
     if not math.isfinite(number):
         raise fault("the number is too large")
     return number
+
+
+def moment_of(value: Any, fault: Fault, what: str) -> float:
+    """A cell as a time: a number, or the seconds since 1970 of an ISO date; one without a time zone is in UTC.
+
+    Raises: BadLine, as `fault` makes it.
+    """
+    if isinstance(value, str) and "-" in value.strip()[1:] and ("e" not in value.lower()):
+        try:
+            found = datetime.fromisoformat(value.strip())
+            return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
+            raise fault(
+                f"{value.strip()[:30]!r} is no date; write a number or an ISO date such as 2026-01-31T12:00:00"
+            ) from None
+    return number_of(value, fault, what=what)
 
 
 def _shown(value: Any) -> str:

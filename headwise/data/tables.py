@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Literal
 
-from headwise.data.bad_lines import BadLine
+from headwise.data.bad_lines import BadLine, strict
 from headwise.data.files import MAX_LINE_BYTES, require_file, scan_lines
 from headwise.data.jsonl import any_field, parse_object
 from headwise.errors import ConfigError, DataError
@@ -72,7 +72,7 @@ def scan_rows(
     name = os.fspath(path)
     kind = format_of(name, how.max_line_bytes) if how.format == "auto" else how.format
     if kind == "jsonl":
-        yield from _objects(name, how, wanted, optional)
+        yield from _records(name, how, wanted, optional)
         return
     rows = _tsv(name, how) if kind == "tsv" else _Csv(name, how).rows()
     chosen: dict[Key, int] | None = None
@@ -91,6 +91,25 @@ def scan_rows(
             yield BadLine(name, line, "columns", f"{_counted(len(cells))}, the first line has {width}{advice}")
         else:
             yield Row(line, {key: cells[place] for key, place in chosen.items()})
+
+
+def heading(path: str | os.PathLike[str], how: Table) -> list[str]:
+    """The names of a table's columns: the cells of its first line, or the fields of its first object.
+
+    Raises:
+        DataError: the file cannot be read, or there is nothing in it.
+    """
+    name = os.fspath(path)
+    kind = format_of(name, how.max_line_bytes) if how.format == "auto" else how.format
+    if kind == "jsonl":
+        first = next(strict(_objects(name, how)), None)
+        names = None if first is None else list(first[1])
+    else:
+        row = next(strict(_tsv(name, how) if kind == "tsv" else _Csv(name, how).rows()), None)
+        names = None if row is None else [cell.strip() for cell in row[1]]
+    if not names:
+        raise DataError(f"{name}: there is nothing in it; restore it or name another file")
+    return names
 
 
 def format_of(path: str, max_line_bytes: int = MAX_LINE_BYTES) -> str:
@@ -120,18 +139,29 @@ def named_format(path: str) -> str | None:
     return _ENDINGS.get(endings[-1]) if endings else None
 
 
-def _objects(name: str, how: Table, wanted: Sequence[Key], optional: Sequence[Key]) -> Iterator[Row | BadLine]:
+def _records(name: str, how: Table, wanted: Sequence[Key], optional: Sequence[Key]) -> Iterator[Row | BadLine]:
+    for found in _objects(name, how):
+        if isinstance(found, BadLine):
+            yield found
+            continue
+        number, record = found
+        try:
+            cells: dict[Key, Any] = {key: any_field(record, str(key)) for key in wanted}
+        except DataError as error:
+            yield BadLine(name, number, "fields", error.message)
+        else:
+            yield Row(number, cells | {key: record[str(key)] for key in optional if str(key) in record})
+
+
+def _objects(name: str, how: Table) -> Iterator[tuple[int, dict[str, Any]] | BadLine]:
     for number, text in scan_lines(name, max_line_bytes=how.max_line_bytes):
         if isinstance(text, BadLine):
             yield text
         elif text and not text.isspace():
             try:
-                record = parse_object(text)
-                cells: dict[Key, Any] = {key: any_field(record, str(key)) for key in wanted}
+                yield number, parse_object(text)
             except DataError as error:
                 yield BadLine(name, number, "fields", error.message)
-            else:
-                yield Row(number, cells | {key: record[str(key)] for key in optional if str(key) in record})
 
 
 def _tsv(name: str, how: Table) -> Iterator[tuple[int, list[str]] | BadLine]:

@@ -126,15 +126,20 @@ class TransformerCache(Cache):
 
 
 class TransformerDecoder(Decoder):
-    """Embeddings below a stack of decoder blocks, below the vocabulary; without cross-attention, no memory."""
+    """Embeddings below a stack of decoder blocks, below the vocabulary; without cross-attention, no memory.
 
-    def __init__(self, embedding: TokenEmbedding, blocks: list[DecoderBlock], norm: nn.Module, output: nn.Linear):
+    Args:
+        embedding: makes vectors of what is read, told where it starts: of token numbers, or of vectors.
+        output: from the states to what is said of the next place.
+    """
+
+    def __init__(self, embedding: nn.Module, blocks: list[DecoderBlock], norm: nn.Module, output: nn.Linear):
         super().__init__()
         self.embedding, self.blocks, self.norm, self.output = embedding, nn.ModuleList(blocks), norm, output
 
     def hidden(
         self,
-        tokens: Int[Tensor, "batch tgt_len"],
+        tokens: Int[Tensor, "batch tgt_len"] | Float[Tensor, "batch tgt_len columns"],
         memory: Memory | None,
         memory_lens: Int[Tensor, "batch"] | None,
         segments: Sequence[Segments] | None = None,
@@ -173,7 +178,9 @@ class TransformerDecoder(Decoder):
         placed = any(position is not None and position.acts_on_scores() for position in positions)
         return TransformerCache([layer.kept() for layer in layers], rows, memory_lens, placed)
 
-    def extend(self, tokens: Int[Tensor, "batch new"], cache: TransformerCache) -> None:
+    def extend(
+        self, tokens: Int[Tensor, "batch new"] | Float[Tensor, "batch new columns"], cache: TransformerCache
+    ) -> None:
         """Takes many tokens into the cache in one pass, before the hypotheses part; they need no logits."""
         assert cache.beams == 1, "the tokens of a prompt come before there are beams"
         x, mask = self.embedding(tokens, cache.length), Causal().shared()
@@ -182,7 +189,9 @@ class TransformerDecoder(Decoder):
             x = block(x, None, mask=mask, memory_mask=cache.memory_mask, self_cache=steps[0], cross_cache=steps[1])
         cache.length += tokens.shape[1]
 
-    def step(self, tokens: Int[Tensor, "rows"], cache: Cache) -> Float[Tensor, "rows vocab"]:
+    def step(
+        self, tokens: Int[Tensor, "rows"] | Float[Tensor, "rows columns"], cache: Cache
+    ) -> Float[Tensor, "rows vocab"]:
         assert isinstance(cache, TransformerCache)
         x = self.embedding(tokens[:, None], cache.length)
         # beams lie side by side where a sequence has its positions: one step is a pass over the whole sentence
@@ -243,5 +252,6 @@ def finished(model: M, decoder: Decoder, scheme: Scheme, tie_output: bool) -> M:
     initialize(model, scheme)
     if tie_output:
         assert isinstance(decoder, TransformerDecoder)
+        assert isinstance(decoder.embedding, TokenEmbedding)
         decoder.output.weight = decoder.embedding.weight
     return model

@@ -44,7 +44,8 @@ def traced(model: nn.Module, *inputs: Any) -> Trace:
         raise Unsupported(
             "this model has no attention to look at; train one that has: a recurrent translator where model.score is"
             " set, an encoder of model.kind=attention, a text classifier with that or with pooling.kind=attention or"
-            " max, an image classifier with model.kind=vit, a classifier of recordings with model.kind=conformer"
+            " max, a forecaster with these or with model.kind=decoder, an image classifier with model.kind=vit, a"
+            " classifier of recordings with model.kind=conformer"
         )
     with evaluating(model), torch.no_grad(), record(model) as trace:
         model(*inputs)

@@ -1,0 +1,285 @@
+"""Series of numbers from tables, a row a time step: options, and reading with errors by line."""
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Float64
+from pydantic import Field
+
+from headwise.config import Config, DataFile
+from headwise.data.bad_lines import BadLine, strict
+from headwise.data.files import MAX_LINE_BYTES, require_file
+from headwise.data.labelled import moment_of, name_of, number_of
+from headwise.data.tables import Row, Table, TableFormat, heading, scan_rows
+from headwise.errors import ConfigError, DataError, unknown
+
+# what a cell without a number may say, in lower case
+_MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "-", "?"})
+# rows that tell which columns hold numbers
+_LOOKED_AT = 100
+# squares of larger numbers would leave the range of what models compute with
+_LARGEST = 1e30
+_DAY, _EPOCH = 86_400, datetime(1970, 1, 1)
+
+
+class SeriesConfig(Config):
+    """Which series to read, and how."""
+
+    train: DataFile = Field(description="table of the series (CSV with a heading, TSV, JSON lines), a row a time step")
+    valid: DataFile | None = Field(None, description="series to validate on; without it the steps before the test's")
+    test: DataFile | None = Field(None, description="series to test on; without it the last steps of each of train")
+    format: TableFormat = Field("auto", description="auto (by name, else by content), csv, tsv or jsonl")
+    delimiter: str = Field(",", description="what parts the columns of a CSV file: one character")
+    columns: list[str] = Field(default=[], description="columns of the numbers to read; if empty, all that hold some")
+    targets: list[str] = Field(default=[], description="those of them to tell ahead; if empty, all that are read")
+    series: str | None = Field(None, description="column of the name of a row's series, where a file holds several")
+    time: str | None = Field(
+        None, description="column of the time, number or ISO date, which has to rise; not a feature"
+    )
+    missing: Literal["stop", "previous"] = Field(
+        "stop", description="a cell without a number: stop, or take that of the step before"
+    )
+    season: int | None = Field(None, ge=1, description="steps after which a series repeats itself: one more baseline")
+    valid_fraction: float = Field(0.1, ge=0, lt=1, description="part of the steps of each series, before those to test")
+    test_fraction: float = Field(0.2, ge=0, lt=1, description="part of the steps of each series, its last ones")
+    max_line_bytes: int = Field(MAX_LINE_BYTES, ge=1, description="longer lines are refused")
+
+    def model_post_init(self, context: object) -> None:
+        for key in ("columns", "targets"):
+            names = getattr(self, key)
+            if again := next((name for name in names if names.count(name) > 1), None):
+                raise ConfigError(f"{key} name '{again}' twice; leave one out")
+        if self.columns:
+            check_targets(self.targets, self.columns)
+        for key in ("series", "time"):
+            if getattr(self, key) in self.columns:
+                raise ConfigError(
+                    f"{key} = '{getattr(self, key)}' is among columns, the numbers to read; leave one out"
+                )
+        if self.valid_fraction + self.test_fraction >= 1:
+            raise ConfigError(
+                f"valid_fraction ({self.valid_fraction}) and test_fraction ({self.test_fraction}) must together be less"
+                " than 1"
+            )
+
+    def table(self) -> Table:
+        """How the files are read as rows. Raises: ConfigError for a delimiter that is none."""
+        return Table(self.format, self.delimiter, self.max_line_bytes, "data.columns, data.series and data.time")
+
+
+def check_targets(targets: Sequence[str], columns: Sequence[str]) -> None:
+    """Raises: ConfigError for a target that is not read."""
+    for target in targets:
+        if target not in columns:
+            raise ConfigError(f"data.targets: {unknown('column', target, columns)}")
+
+
+class Step(NamedTuple):
+    """A row: the name of its series, its numbers, its time if it has one, the numbers that were filled in, its line."""
+
+    series: str
+    numbers: tuple[float, ...]
+    time: float | None
+    filled: int
+    line: int
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """Numbers in the order of time.
+
+    Args:
+        name: empty for the only series of a file.
+        columns: what the columns of `values` are called.
+        times: of every step, in the unit of the file, or seconds since 1970 for dates; None: they are counted.
+        dated: whether times are dates.
+        filled: numbers that were missing and are those of the step before.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    values: Float64[np.ndarray, "steps columns"]
+    times: Float64[np.ndarray, "steps"] | None = None
+    dated: bool = False
+    filled: int = 0
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def of(self, columns: Sequence[str]) -> Float64[np.ndarray, "steps chosen"]:
+        """The numbers of these columns. Raises: DataError for one that it has not."""
+        for column in columns:
+            if column not in self.columns:
+                raise DataError(f"series '{self.name}': {unknown('column', column, self.columns)}; the model reads it")
+        if tuple(columns) == self.columns:
+            return self.values
+        return self.values[:, [self.columns.index(column) for column in columns]]
+
+    def even(self) -> bool:
+        """Whether times rise by the same everywhere, within rounding."""
+        if self.times is None or len(self.times) < 2:
+            return self.times is None
+        gaps = np.diff(self.times)
+        return bool(np.ptp(gaps) <= 1e-6 * gaps.max())
+
+    def next_times(self, steps: int) -> list[str]:
+        """The times after the last step, dates in UTC; where steps are not even or have no time, `+1`, `+2`, ...
+
+        >>> Series("", ("a",), np.zeros((2, 1)), np.array([0.0, 3600.0]), dated=True).next_times(2)
+        ['1970-01-01T02:00:00', '1970-01-01T03:00:00']
+        """
+        counted = [f"+{step}" for step in range(1, steps + 1)]
+        if self.times is None or len(self.times) < 2 or not self.even():
+            return counted
+        gap = (self.times[-1] - self.times[0]) / (len(self.times) - 1)
+        following = [float(self.times[-1] + step * gap) for step in range(1, steps + 1)]
+        if not self.dated:
+            return [f"{time:.12g}" for time in following]
+        days = bool((self.times % _DAY == 0).all())
+        try:
+            found = [_EPOCH + timedelta(seconds=round(time)) for time in following]
+        except OverflowError:
+            return counted
+        return [(time.date() if days and not gap % _DAY else time).isoformat() for time in found]
+
+
+def numeric_columns(path: str | os.PathLike[str], config: SeriesConfig) -> tuple[list[str], list[str]]:
+    """The columns of a file that hold numbers, and the others, by the first cell of each that is not empty.
+
+    Columns of series and time are among neither.
+
+    Raises:
+        DataError: the file cannot be read, has no line of names, or no numbers.
+    """
+    require_file(os.fspath(path))
+    names = heading(path, config.table())
+    if all(_is_number(name) for name in names):
+        raise DataError(f"{path}:1: numbers, where names of columns are expected; write a line of names above them")
+    free = [name for name in names if name and name not in (config.series, config.time)]
+    first: dict[str, Any] = {}
+    # of JSON lines, an object may lack a field that is none of the numbers
+    for row in islice(strict(scan_rows(path, config.table(), free[:1], free)), _LOOKED_AT):
+        first = {str(key): cell for key, cell in row.cells.items() if not _is_missing(cell)} | first
+    found = [name for name in free if name in first and _is_number(first[name])]
+    if not found:
+        raise DataError(f"{path}: no column of it holds numbers; write a heading, and a row of numbers for each step")
+    return found, [name for name in names if name not in found and name not in (config.series, config.time)]
+
+
+def scan_steps(path: str | os.PathLike[str], config: SeriesConfig, columns: Sequence[str]) -> Iterator[Step | BadLine]:
+    """The rows of a file, one after another, with the lines that are bad.
+
+    Args:
+        config: format and what the other columns are; its paths are not read.
+        columns: of the numbers.
+
+    Raises:
+        DataError: the file cannot be read any further, or lacks a column.
+    """
+    name = os.fspath(path)
+    keys = [*columns, *(key for key in (config.series, config.time) if key is not None)]
+    before: dict[str, Step] = {}
+    for row in scan_rows(name, config.table(), list(dict.fromkeys(keys))):
+        if isinstance(row, BadLine):
+            yield row
+            continue
+        try:
+            step = _step(name, row, config, columns, before)
+        except BadLine as fault:
+            yield fault
+        else:
+            before[step.series] = step
+            yield step
+
+
+def read_series(path: Path, config: SeriesConfig, columns: Sequence[str]) -> list[Series]:
+    """The series of a file, in the order in which they begin.
+
+    Raises:
+        DataError: `file:line: ...`, the first line that cannot be read, or a file without steps.
+    """
+    require_file(path)
+    found: dict[str, list[Step]] = {}
+    for step in strict(scan_steps(path, config, columns)):
+        found.setdefault(step.series, []).append(step)
+    if not found:
+        raise DataError(f"{path}: no time steps in it; write a row of numbers for each")
+    dated = config.time is not None and _dated(path, config)
+    return [_joined(name, tuple(columns), steps, dated) for name, steps in found.items()]
+
+
+def read_file(path: Path, config: SeriesConfig) -> list[Series]:
+    """The series of a file with the columns of a recipe, or with all that hold numbers; raises as `read_series`."""
+    return read_series(path, config, config.columns or numeric_columns(path, config)[0])
+
+
+def _joined(name: str, columns: tuple[str, ...], steps: list[Step], dated: bool) -> Series:
+    values = np.array([step.numbers for step in steps], np.float64)
+    given = [step.time for step in steps if step.time is not None]
+    times = np.array(given, np.float64) if len(given) == len(steps) else None
+    return Series(name, columns, values, times, dated, sum(step.filled for step in steps))
+
+
+def _dated(path: Path, config: SeriesConfig) -> bool:
+    """Whether the first time of a file is a date."""
+    assert config.time is not None
+    row = next(strict(scan_rows(path, config.table(), [config.time])))
+    return not _is_number(row.cells[config.time])
+
+
+def _step(name: str, row: Row, config: SeriesConfig, columns: Sequence[str], before: dict[str, Step]) -> Step:
+    """A row as a step. Raises: BadLine."""
+    series, time = "", None
+    if config.series is not None:
+        fault = partial(_placed, name, row.line, config.series)
+        series = name_of(row.cells[config.series], fault, what="name of the series")
+    last = before.get(series)
+    if config.time is not None:
+        fault = partial(_placed, name, row.line, config.time)
+        time = moment_of(row.cells[config.time], fault, "time")
+        if last is not None and last.time is not None and not time > last.time:
+            raise fault(f"the time is not later than that of line {last.line}; sort the rows, and leave one of a time")
+    numbers, filled = [], 0
+    for place, column in enumerate(columns):
+        cell, fault = row.cells[column], partial(_placed, name, row.line, column)
+        if _is_missing(cell) and config.missing == "previous" and last is not None:
+            numbers.append(last.numbers[place])
+            filled += 1
+        else:
+            numbers.append(_number(cell, fault))
+    return Step(series, tuple(numbers), time, filled, row.line)
+
+
+def _number(cell: Any, fault: Any) -> float:
+    if _is_missing(cell):
+        raise fault('there is no number; write one, or take that of the step before with data.missing = "previous"')
+    number = number_of(cell, fault, what="cell")
+    if abs(number) > _LARGEST:
+        raise fault(f"the number is beyond {_LARGEST:g}; give it in a larger unit")
+    return number
+
+
+def _placed(name: str, line: int, column: str, message: str) -> BadLine:
+    return BadLine(name, line, "cells", f"column '{column[:30]}': {message}")
+
+
+def _is_missing(cell: Any) -> bool:
+    if isinstance(cell, float):
+        return math.isnan(cell)
+    return cell is None or (isinstance(cell, str) and cell.strip().lower() in _MISSING)
+
+
+def _is_number(cell: Any) -> bool:
+    try:
+        number_of(cell, partial(_placed, "", 0, ""))
+    except BadLine:
+        return False
+    return True

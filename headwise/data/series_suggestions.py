@@ -1,0 +1,56 @@
+"""A recipe fitted to series of numbers, for the first one written for them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from headwise.config import build
+from headwise.data.corpus import resolve
+from headwise.data.series import SeriesConfig, read_file
+from headwise.data.series_parts import SeriesParts, read_parts
+from headwise.data.suggestions import Suggestion, held_out
+
+# steps of a history and of a forecast where nothing says otherwise; the shares of a series that they take at most
+_LENGTH, _HORIZON = 48, 12
+_OF_LENGTH, _OF_HORIZON = 5, 20
+
+
+def suggest_for_series(data: Mapping[str, Any]) -> Suggestion:
+    """An encoder of the latest steps for the series of these keys of `[data]`; two seasons of them if one is given.
+
+    Raises:
+        ConfigError: keys that there are not.
+        DataError: files that are not there or are wrong.
+    """
+    config = build(SeriesConfig, data, "data")
+    series = read_file(resolve(config.train), config)
+    steps, season = max(map(len, series)), config.season
+    horizon = max(1, min(season or _HORIZON, steps // _OF_HORIZON))
+    length = max(season or 1, min(2 * season if season else _LENGTH, steps // _OF_LENGTH))
+    values = {
+        "length": length,
+        "horizon": horizon,
+        "data": {**held_out(data, lambda *parts: _cut(config, parts, length, horizon)), **data},
+        "model": {
+            "kind": "attention",
+            "d_model": 64,
+            "d_ff": 128,
+            "num_heads": 4,
+            "encoder_layers": 2,
+            "dropout": 0.1,
+        },
+        "pooling": {"kind": "last"},
+        "training": {
+            "learning_rate": 1e-3,
+            "schedule": "budget",
+            "warmup_share": 0.05,
+            "batch_sentences": 64,
+            "max_epochs": 20,
+            "monitor": "mse",
+        },
+    }
+    return Suggestion(values, f"Forecasts, fitted to the {sum(map(len, series)):,} steps")
+
+
+def _cut(config: SeriesConfig, parts: tuple[float, ...], length: int, horizon: int) -> SeriesParts:
+    fractions = {"valid_fraction": parts[0], "test_fraction": parts[1]}
+    return read_parts(config.model_copy(update=fractions), length, horizon)

@@ -1,0 +1,60 @@
+"""Pictures of an explanation whose keys are steps of a series: its weights below the numbers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float
+
+from headwise.explain.values import Drawing
+
+if TYPE_CHECKING:
+    from headwise.explain.explanation import Explanation, Heads
+
+# rows of weights that a picture has room for
+_ROWS = 24
+
+
+@dataclass(frozen=True)
+class SeriesMap:
+    """Draws an explanation over the steps of a series.
+
+    Args:
+        names: of the columns that are told.
+        past: the history of these.
+        ahead: the forecast.
+        truth: what came instead; None: nobody knows.
+    """
+
+    names: Sequence[str]
+    past: Float[np.ndarray, "length targets"]
+    ahead: Float[np.ndarray, "horizon targets"]
+    truth: Float[np.ndarray, "horizon targets"] | None
+
+    def __call__(self, found: "Explanation", layer: str | int | None, heads: "Heads") -> Drawing:
+        """The numbers, and below them the weights: of each step of the forecast, or of all steps their mean.
+
+        A vector in front of the series is left out of the columns; where one collects the rest, its row is drawn.
+
+        Raises: ConfigError as `Explanation.save`.
+        """
+        # matplotlib is imported where something is drawn
+        from headwise.explain.series_pages import series_page
+
+        name = found.layer_name(-1 if layer is None else layer)
+        one = found.layers[name]
+        weights, labels = one.mean(heads), one.queries
+        front = one.kind != "cross" and len(one.keys) > len(self.past)
+        if one.kind == "self":
+            weights, labels = (weights[:1], labels[:1]) if front else (weights.mean(axis=0, keepdims=True), ["mean"])
+        title = f"{found.source}\n{found.caption(name, heads)}"
+        return series_page(
+            self.names,
+            self.past,
+            self.ahead,
+            self.truth,
+            weights[:_ROWS, int(front) :],
+            labels[:_ROWS],
+            title=title,
+        )

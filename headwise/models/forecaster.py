@@ -1,0 +1,243 @@
+"""Models that tell how series of numbers go on: an encoder that tells all steps at once, a decoder that tells the next.
+
+Numbers are standardised; both kinds read them through a linear layer in place of a table of embeddings.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Annotated, Literal
+
+import torch
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor, nn
+
+from headwise.attention import mechanisms
+from headwise.attention.dropout import Dropout
+from headwise.attention.precision import autocast_dtype
+from headwise.layers.initializers import initialize
+from headwise.layers.recurrent import initialize_cells
+from headwise.layers.sequence_pooling import SequencePooling
+from headwise.models.pooled_encoder import SequencePoolingConfig
+from headwise.models.token_encoders import (
+    AloneConfig,
+    AttentionConfig,
+    BidirectionalConfig,
+    ConvolutionConfig,
+    EncoderConfig,
+    TokenEncoder,
+    WindowConfig,
+)
+from headwise.models.transformer import TransformerCache, TransformerDecoder
+from headwise.models.transformer_config import StackConfig
+from headwise.models.transformer_parts import build_positions, closing_norm, decoder_block
+from headwise.positions import Position
+
+
+class StepwiseConfig(StackConfig):
+    """A stack that tells the next step, and reads what it has told to tell the one after it."""
+
+    kind: Literal["decoder"] = Field("decoder", description="the family of the model")
+    num_layers: int = Field(2, ge=1, le=1024, description="blocks of self-attention and feed-forward")
+
+    def model_post_init(self, context: object) -> None:
+        super().model_post_init(context)
+        self.check_steps("mechanism")
+
+    def places(self) -> int | None:
+        """The most steps that it reads, where it has a table of their places."""
+        tabled = self.position == "learned" or mechanisms.mechanism_type(self.mechanism).facts.steps == "own"
+        return self.max_len if tabled else None
+
+    def fewest_tensors(self) -> int:
+        """Tensors that the weights have at least, told without building: the norms and biases of every layer."""
+        return 4 * self.num_layers
+
+
+ForecasterConfig = Annotated[
+    AloneConfig | WindowConfig | ConvolutionConfig | BidirectionalConfig | AttentionConfig | StepwiseConfig,
+    Field(discriminator="kind"),
+]
+
+
+class Forecaster(nn.Module, ABC):
+    """Reads a history and tells the steps after it.
+
+    Args:
+        targets: the places of the columns that are told, among those that are read.
+        horizon: steps that are told.
+        change: what the network says is added to the latest numbers; else it is the number itself.
+    """
+
+    def __init__(self, targets: list[int], horizon: int, change: bool):
+        super().__init__()
+        self.targets, self.horizon, self.change = targets, horizon, change
+
+    @abstractmethod
+    def forward(self, history: Float[Tensor, "batch length columns"]) -> Float[Tensor, "batch horizon targets"]:
+        """The steps after each history."""
+
+    @abstractmethod
+    def taught(
+        self, window: Float[Tensor, "batch places columns"], count: int
+    ) -> tuple[Float[Tensor, "batch count told"], Float[Tensor, "batch count told"]]:
+        """What is said of the last `count` steps of windows, whose last `horizon` steps follow a history, and them."""
+
+
+class PooledForecaster(Forecaster):
+    """head(dropout(pooling(encoder(dropout(W x))))): all steps of the forecast at once.
+
+    Args:
+        entry: W, from the columns to the width of the encoder.
+        head: to horizon x targets numbers.
+        front: a learned vector before the first step, None: none.
+    """
+
+    def __init__(
+        self,
+        entry: nn.Linear,
+        encoder: TokenEncoder,
+        pooling: SequencePooling,
+        *,
+        front: nn.Parameter | None,
+        dropout: float,
+        targets: list[int],
+        horizon: int,
+        change: bool,
+    ):
+        super().__init__(targets, horizon, change)
+        self.entry, self.encoder, self.pooling = entry, encoder, pooling
+        self.head = nn.Linear(encoder.width, horizon * len(targets))
+        self.front, self.dropout = front, Dropout(dropout)
+
+    def states(self, history: Float[Tensor, "batch length columns"]) -> Float[Tensor, "batch places width"]:
+        """What the encoder says of every step, that of the front vector first."""
+        x = self.entry(history)
+        if self.front is not None:
+            x = torch.cat([self.front.to(x.dtype).expand(len(x), 1, -1), x], 1)
+        read: Tensor = self.encoder(self.dropout(x), whole(x))
+        return read
+
+    def forward(self, history: Float[Tensor, "batch length columns"]) -> Float[Tensor, "batch horizon targets"]:
+        states = self.states(history)
+        told: Tensor = self.head(self.dropout(self.pooling(states, whole(states))))
+        told = told.unflatten(1, (self.horizon, len(self.targets)))
+        return told + history[:, -1:, self.targets] if self.change else told
+
+    def taught(
+        self, window: Float[Tensor, "batch places columns"], count: int
+    ) -> tuple[Float[Tensor, "batch count told"], Float[Tensor, "batch count told"]]:
+        """`count` is the horizon: nothing else is told."""
+        return self(window[:, : -self.horizon]), window[:, -self.horizon :, self.targets]
+
+
+class Entry(nn.Module):
+    """dropout(position(W x)): numbers as the input of a stack that goes step by step."""
+
+    def __init__(self, columns: int, d_model: int, position: Position, dropout: float):
+        super().__init__()
+        self.linear, self.position, self.dropout = nn.Linear(columns, d_model), position, Dropout(dropout)
+
+    def forward(
+        self, x: Float[Tensor, "batch length columns"], start: int = 0
+    ) -> Float[Tensor, "batch length d_model"]:
+        """`start`: the place of the first step."""
+        entered: Tensor = self.dropout(self.position.embed(self.linear(x), start))
+        return entered.bfloat16() if autocast_dtype(entered.device) == torch.bfloat16 else entered
+
+
+class StepwiseForecaster(Forecaster):
+    """A causal stack that says all columns of the next step at every place; a forecast reads what it has told itself.
+
+    Args:
+        decoder: from numbers to numbers; it has no memory.
+    """
+
+    def __init__(self, decoder: TransformerDecoder, targets: list[int], horizon: int, change: bool):
+        super().__init__(targets, horizon, change)
+        self.decoder = decoder
+
+    def following(self, steps: Float[Tensor, "batch length columns"]) -> Float[Tensor, "batch length columns"]:
+        """The step after each place, told from the steps up to it."""
+        told: Tensor = self.decoder.output(self.decoder.hidden(steps, None, None))
+        return steps + told if self.change else told
+
+    def start(self, history: Float[Tensor, "batch length columns"]) -> TransformerCache:
+        """What the stack keeps of these steps, which are read in one pass; there may be none."""
+        cache = self.decoder.empty(history)
+        if history.shape[1]:
+            self.decoder.extend(history, cache)
+        return cache
+
+    def step(self, numbers: Float[Tensor, "batch columns"], cache: TransformerCache) -> Float[Tensor, "batch columns"]:
+        """The step after one more, which the cache takes in."""
+        told = self.decoder.step(numbers, cache)
+        return numbers + told if self.change else told
+
+    def rolled(self, history: Float[Tensor, "batch length columns"]) -> Float[Tensor, "batch horizon columns"]:
+        """All columns of the steps after each history."""
+        cache, numbers, told = self.start(history[:, :-1]), history[:, -1], []
+        for _ in range(self.horizon):
+            numbers = self.step(numbers, cache)
+            told.append(numbers)
+        return torch.stack(told, 1)
+
+    def forward(self, history: Float[Tensor, "batch length columns"]) -> Float[Tensor, "batch horizon targets"]:
+        return self.rolled(history)[..., self.targets]
+
+    def taught(
+        self, window: Float[Tensor, "batch places columns"], count: int
+    ) -> tuple[Float[Tensor, "batch count told"], Float[Tensor, "batch count told"]]:
+        """Of all columns, each step from the true ones before it."""
+        return self.following(window[:, :-1])[:, -count:], window[:, -count:]
+
+
+def whole(x: Float[Tensor, "batch length width"]) -> Tensor:
+    """The lengths of sequences that have all places."""
+    return torch.full((x.shape[0],), x.shape[1], dtype=torch.long, device=x.device)
+
+
+def build_forecaster(
+    config: EncoderConfig | StepwiseConfig,
+    pooling: SequencePoolingConfig,
+    columns: int,
+    targets: list[int],
+    *,
+    horizon: int,
+    change: bool,
+) -> Forecaster:
+    """The model of a configuration.
+
+    Args:
+        pooling: of an encoder; a decoder has none.
+        columns: numbers of a step.
+        targets, horizon, change: as of `Forecaster`.
+
+    >>> config, pooling = ConvolutionConfig(d_model=8), SequencePoolingConfig(kind="last")
+    >>> build_forecaster(config, pooling, 3, [0, 2], horizon=5, change=True)(torch.ones(2, 7, 3)).shape
+    torch.Size([2, 5, 2])
+    """
+    model: Forecaster
+    if isinstance(config, StepwiseConfig):
+        model = StepwiseForecaster(_stack(config, columns), targets, horizon, change)
+    else:
+        encoder = config.encoder()
+        model = PooledForecaster(
+            nn.Linear(columns, config.d_model),
+            encoder,
+            pooling.pooling(encoder.width, encoder.backward),
+            front=nn.Parameter(torch.randn(config.d_model)) if pooling.kind == "cls" else None,
+            dropout=config.dropout,
+            targets=targets,
+            horizon=horizon,
+            change=change,
+        )
+    initialize(model, config.initializer)
+    initialize_cells(model, config.initializer)
+    return model
+
+
+def _stack(config: StepwiseConfig, columns: int) -> TransformerDecoder:
+    position = build_positions(config)
+    blocks = [decoder_block(config, position, config.mechanism, cross=False) for _ in range(config.num_layers)]
+    entry = Entry(columns, config.d_model, position, config.dropout)
+    return TransformerDecoder(entry, blocks, closing_norm(config), nn.Linear(config.d_model, columns))

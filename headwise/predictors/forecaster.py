@@ -1,0 +1,224 @@
+"""A trained forecaster: reads series, tells how they go on, scores itself beside simple rules, shows where it looks."""
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float64
+
+from headwise.attention.precision import wide
+from headwise.data.bad_lines import BadLine
+from headwise.data.labelled import number_of
+from headwise.data.series import Series, SeriesConfig, read_series
+from headwise.data.series_parts import Scaling, Window
+from headwise.errors import ConfigError, DataError
+from headwise.explain.explanation import Explanation
+from headwise.explain.series_map import SeriesMap
+from headwise.labels import visible
+from headwise.models.forecaster import Forecaster
+from headwise.predictors.evaluating import evaluating
+from headwise.predictors.forecast_baselines import Baselines, error_scores, error_sums
+from headwise.predictors.forecast_looks import looked_at
+from headwise.predictors.predictor import Form, Predictor
+
+# histories that are read together
+_PORTION = 256
+
+
+class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
+    """A model with the scale of the numbers it was trained on; a forecast has a row for each step, in their units.
+
+    Args:
+        model: in `eval()` while it predicts.
+        length: steps of a history.
+        data: how files are read.
+    """
+
+    def __init__(self, model: Forecaster, scaling: Scaling, baselines: Baselines, length: int, data: SeriesConfig):
+        self.model, self.scaling, self.baselines = model, scaling, baselines
+        self.length, self.data = length, data
+
+    def parse(self, text: str) -> Series:
+        """A series from a file, as FILE, or FILE#NAME where it holds several; or from numbers.
+
+        Numbers stand between blanks or commas, the rows of several columns between semicolons: `1 2; 3 4`.
+
+        Raises:
+            ConfigError: what is neither.
+            DataError: the file cannot be read.
+        """
+        path, _, name = text.partition("#")
+        if not os.path.isfile(path):
+            return self._numbers(text)
+        found = {one.name: one for one in self.read(Path(path))}
+        if name in found or len(found) == 1:
+            return found.get(name) or next(iter(found.values()))
+        named = ", ".join(visible(one[:30]) for one in list(found)[:10])
+        raise ConfigError(f"{path} holds {len(found):,} series; say which one, as {path}#NAME: {named}")
+
+    def read(self, path: Path) -> Iterator[Series]:
+        """The series of a table with the columns of training. Raises: DataError naming file and line."""
+        return iter(read_series(path, self.data, self.scaling.columns))
+
+    def options(self, given: Mapping[str, Any]) -> int | None:
+        """`steps`: how many to tell. Raises: ConfigError for other options, or steps that cannot be told."""
+        steps = given.get("steps")
+        super().options({name: value for name, value in given.items() if name != "steps"})
+        if steps is not None:
+            self._check_steps(steps)
+        return steps
+
+    @torch.inference_mode()
+    def predict(self, items: Sequence[Series | str] | Series | str, options: int | None = None) -> list[np.ndarray]:
+        """The rows after each series, (steps, targets), in the units of the file.
+
+        Args:
+            options: how many steps; None: the horizon. Beyond the horizon the model reads what it has told itself.
+
+        Raises:
+            DataError: a series that is shorter than a history.
+        """
+        given = [self._series(item) for item in ([items] if isinstance(items, Series | str) else items)]
+        steps = self.model.horizon if options is None else options
+        self._check_steps(steps)
+        latest = [self._latest(one) for one in given]
+        history = np.stack(latest) if latest else np.zeros((0, self.length, len(self.scaling.columns)))
+        told = np.zeros((len(given), 0, len(self.scaling.targets)))
+        while told.shape[1] < steps:
+            made = self._told(history)
+            told = np.concatenate((told, made), axis=1)
+            if told.shape[1] < steps:
+                # the targets are all columns, in another order perhaps
+                rows = np.empty((*made.shape[:2], history.shape[2]))
+                rows[..., self.scaling.told] = made
+                history = np.concatenate((history, rows), axis=1)[:, -self.length :]
+        return list(self.scaling.restored(told[:, :steps]))
+
+    def write(self, item: Series, output: np.ndarray, form: Form, options: Any = None) -> list[str]:
+        """A line for each step: the name of the series if it has one, the time, the numbers; or one line of JSON."""
+        times = item.next_times(len(output))
+        if form == "json":
+            fields = {"series": item.name} if item.name else {}
+            rows = dict(zip(self.scaling.targets, output.T.tolist(), strict=True))
+            return [json.dumps({**fields, "time": times, "forecast": rows}, ensure_ascii=False)]
+        named = [visible(item.name)] if item.name else []
+        return [
+            "\t".join([*named, str(time), *(f"{number:.6g}" for number in row)])
+            for time, row in zip(times, output.tolist(), strict=True)
+        ]
+
+    def evaluate(self, examples: Sequence[Window], *, options: Any = None) -> dict[str, float | str]:
+        """MSE of standardised numbers and MAE in the units of the file, of each target too; the same of the baselines.
+
+        Raises:
+            DataError: no windows, or one without a whole history or horizon.
+        """
+        if not examples:
+            raise DataError("there is nothing to score: no windows")
+        rules = {"": self._told, **self.baselines.rules()}
+        sums: dict[str, Counter[str]] = {name: Counter() for name in rules}
+        scaled: dict[int, np.ndarray] = {}
+        for start in range(0, len(examples), _PORTION):
+            rows = np.stack([self._window(one, scaled) for one in examples[start : start + _PORTION]])
+            history, wanted = rows[:, : self.length], rows[:, self.length :][:, :, self.scaling.told]
+            for name, rule in rules.items():
+                sums[name].update(error_sums(rule(history), wanted, self.scaling))
+        found: dict[str, float | str] = {**error_scores(sums.pop(""), self.scaling)}
+        for name, one in sums.items():
+            beside = error_scores(one, self.scaling)
+            found |= {f"baseline_{name}_{key}": beside[key] for key in ("mse", "mae")}
+        return found
+
+    def explain(self, item: Series | str, target: str | None = None) -> Explanation:
+        """Which steps of the history the forecast attends to.
+
+        The last steps of a series that is long enough are held back, and drawn beside the forecast as the truth.
+
+        Raises:
+            ConfigError: a target.
+            Unsupported: a model without attention whose pooling takes all steps alike, or always the same one.
+        """
+        if target is not None:
+            raise ConfigError("the forecast of a series cannot be given here; leave the target out")
+        item, horizon = self._series(item), self.model.horizon
+        known = len(item) - horizon if len(item) >= self.length + horizon else len(item)
+        history = self._latest(item, known)[None]
+        told = self._told(history)
+        layers = looked_at(self.model, torch.from_numpy(history).to(next(self.model.parameters())))
+        ahead = self.scaling.restored(told)[0]
+        past = self.scaling.restored(history[..., self.scaling.told])[0]
+        truth = item.of(self.scaling.targets)[known:] if known < len(item) else None
+        source = f"{item.name or 'series'}, steps {known - self.length + 1:,} to {known:,}"
+        pairs = zip(self.scaling.targets, ahead[0], strict=True)
+        said = "next: " + ", ".join(f"{name} {number:.4g}" for name, number in pairs)
+        return Explanation(source, said, layers, SeriesMap(self.scaling.targets, past, ahead, truth))
+
+    @torch.inference_mode()
+    def _told(self, history: Float64[np.ndarray, "series length columns"]) -> Float64[np.ndarray, "series steps told"]:
+        """The forecast of standardised histories, standardised."""
+        weight = next(self.model.parameters())
+        found = [np.zeros((0, self.model.horizon, len(self.scaling.targets)))]
+        with evaluating(self.model):
+            for start in range(0, len(history), _PORTION):
+                given = torch.from_numpy(history[start : start + _PORTION]).to(weight)
+                found.append(wide(self.model(given)).double().cpu().numpy())
+        return np.concatenate(found)
+
+    def _window(self, one: Window, scaled: dict[int, np.ndarray]) -> np.ndarray:
+        if id(one.series) not in scaled:
+            scaled[id(one.series)] = self.scaling.standardised(one.series)
+        start, end = one.place - self.length, one.place + self.model.horizon
+        if start < 0 or end > len(one.series):
+            raise DataError(
+                f"series '{one.series.name}': place {one.place} has no {self.length} steps before it and"
+                f" {self.model.horizon} from it on; leave it out"
+            )
+        return scaled[id(one.series)][start:end]
+
+    def _latest(self, series: Series, known: int | None = None) -> Float64[np.ndarray, "length columns"]:
+        known = len(series) if known is None else known
+        if known < self.length:
+            raise DataError(
+                f"series '{visible(series.name)}' has {known:,} steps, but the model reads {self.length};"
+                " give it that many"
+            )
+        return self.scaling.standardised(series)[known - self.length : known]
+
+    def _check_steps(self, steps: int) -> None:
+        if steps < 1:
+            raise ConfigError(f"steps ({steps}) must be 1 or more")
+        if steps > self.model.horizon and set(self.scaling.targets) != set(self.scaling.columns):
+            raise ConfigError(
+                f"the model tells {self.model.horizon} steps, and not all columns that it reads, so it cannot read its"
+                f" own forecast to go on; ask for at most {self.model.horizon}, or train with data.targets = []"
+            )
+
+    def _series(self, item: Series | str) -> Series:
+        return self.parse(item) if isinstance(item, str) else item
+
+    def _numbers(self, text: str) -> Series:
+        columns = self.scaling.columns
+        rows = [re.split(r"[,\s]+", row.strip()) for row in text.strip().strip(";").split(";")]
+        if len(columns) == 1 and len(rows) == 1:
+            rows = [[number] for number in rows[0]]
+        for row in rows:
+            if len(row) != len(columns):
+                raise ConfigError(
+                    f"'{visible(' '.join(row)[:40])}': no such file, and no {len(columns)} numbers for"
+                    f" {', '.join(map(visible, columns[:5]))}; give a file, or rows such as '1 2; 3 4'"
+                )
+        try:
+            values = [[number_of(number, _unplaced) for number in row] for row in rows]
+        except BadLine as error:
+            raise ConfigError(f"{error.what} (or give the name of a file that is there)") from None
+        return Series("", columns, np.array(values, np.float64))
+
+
+def _unplaced(message: str) -> BadLine:
+    return BadLine("", 0, "numbers", message)

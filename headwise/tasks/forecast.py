@@ -1,0 +1,254 @@
+"""Forecasts: some steps of a series of numbers in, the steps after them out."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import PurePath
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor, nn
+
+from headwise.attention.precision import wide
+from headwise.config import Config
+from headwise.data.corpus import resolve
+from headwise.data.series import SeriesConfig, read_file
+from headwise.data.series_parts import Scaling, Span, Window, WindowTable, parted, read_parts, windows
+from headwise.data.series_suggestions import suggest_for_series
+from headwise.data.sources import Limits, Source, spread
+from headwise.data.suggestions import Suggestion
+from headwise.errors import CheckpointError, ConfigError, DataError
+from headwise.models.forecaster import Forecaster, ForecasterConfig, StepwiseConfig, build_forecaster
+from headwise.models.pooled_encoder import SequencePoolingConfig
+from headwise.predictors.forecast_baselines import Baselines, Linear, error_scores, error_sums, fitted, portions
+from headwise.predictors.forecaster import SeriesForecaster
+from headwise.tasks.task import Assets, Given, Metric, Stats, Task
+
+COLUMNS_FILE, LINEAR_FILE = "columns.json", "linear.npy"
+
+Tables = dict[str, WindowTable]
+
+
+class ForecastConfig(Config):
+    """Which series to tell, how far ahead, and with which model."""
+
+    data: SeriesConfig = Field(description="the series")
+    length: int = Field(48, ge=1, le=2**16, description="steps of history that the model reads")
+    horizon: int = Field(12, ge=1, le=2**16, description="steps after it that the model tells")
+    change: bool = Field(True, description="the model tells differences from the latest numbers; else the numbers")
+    model: ForecasterConfig = Field(description="an encoder that tells all steps at once, or a decoder, step by step")
+    pooling: SequencePoolingConfig = Field(
+        SequencePoolingConfig(kind="last"), description="how the steps become one vector; a decoder has none"
+    )
+    num_shown: int = Field(2, ge=0, description="how many forecasts are shown at each validation")
+
+    def model_post_init(self, context: object) -> None:
+        if self.data.season is not None and self.data.season > self.length:
+            raise ConfigError(
+                f"data.season ({self.data.season}) must be at most length ({self.length}): its baseline reads no more"
+                " than the model"
+            )
+        if not isinstance(self.model, StepwiseConfig):
+            self.pooling.check(self.model)
+            return
+        places = self.model.places()
+        if places is not None and places < self.length + self.horizon:
+            raise ConfigError(
+                f"model.max_len ({places}) must be at least length + horizon ({self.length + self.horizon}) for a model"
+                " with a table of places"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class WindowBatch:
+    """Windows side by side, standardised.
+
+    Args:
+        counted: steps of each that the loss counts, the last ones.
+        told: numbers of each such step that are told.
+        indices: which windows they are.
+    """
+
+    rows: Float[Tensor, "windows places columns"]
+    counted: int
+    told: int
+    indices: list[int]
+
+    @property
+    def num_tokens(self) -> int:
+        """Numbers that are told."""
+        return len(self.indices) * self.counted * self.told
+
+    def to(self, device: torch.device | str) -> "WindowBatch":
+        """The same on a device."""
+        return replace(self, rows=self.rows.to(device))
+
+
+class Forecast(Task[Tables]):
+    """Forecasts of series of real vectors."""
+
+    name: ClassVar[str] = "forecast"
+    config_type: ClassVar[type[Config]] = ForecastConfig
+    metrics: ClassVar[tuple[Metric, ...]] = (Metric("loss", "low"), Metric("mse", "low"), Metric("mae", "low"))
+    config: ForecastConfig
+
+    def __init__(self, config: ForecastConfig, assets: Assets[Tables]):
+        super().__init__(config, assets)
+        self.scaling = _scaling(assets.files)
+        length, columns, told = config.length, len(self.scaling.columns), config.horizon * len(self.scaling.targets)
+        try:
+            linear = Linear.of(assets.file(LINEAR_FILE), columns, length, told)
+        except DataError:
+            raise _damaged(LINEAR_FILE, "the linear baseline of this length and horizon") from None
+        self.baselines = Baselines(linear, config.data.season, self.scaling.told, config.horizon)
+
+    @classmethod
+    def prepare(cls, config: ForecastConfig) -> Assets[Tables]:
+        return cls.prepare_with(config, Given())
+
+    @classmethod
+    def prepare_with(cls, config: ForecastConfig, given: Given) -> Assets[Tables]:
+        parts = read_parts(config.data, config.length, config.horizon)
+        scaling = parts.scaling() if given.files is None else _scaling(given.files)
+        tables = {
+            part: WindowTable(spans, scaling, config.length, config.horizon) for part, spans in parts.spans.items()
+        }
+        notes = list(parts.notes)
+        if given.files is None:
+            linear, held = fitted(tables["train"], scaling, config.length)
+            files = {COLUMNS_FILE: scaling.to_bytes(), LINEAR_FILE: linear.to_bytes()}
+            told = "the windows of training do not determine the linear baseline; it is held towards zero (ridge)"
+            notes += [told] if held else []
+        else:
+            files = {name: given.files[name] for name in (COLUMNS_FILE, LINEAR_FILE) if name in given.files}
+        # the rules of the files alone: training and prediction have the same
+        rules = cls(config, Assets(files)).baselines
+        notes += [
+            f"{part}: {_beside(tables[part], rules, scaling, config.length)}" for part in tables if part != "train"
+        ]
+        return Assets(files, tables, parts.digests, tuple(notes))
+
+    @classmethod
+    def examples(cls, config: ForecastConfig, split: str) -> list[Window]:
+        data, length, horizon = config.data, config.length, config.horizon
+        path = None if split == "train" else getattr(data, split)
+        series = read_file(resolve(path or data.train), data)
+        if path is not None:
+            return windows([Span(one, 0, len(one)) for one in series], length, horizon)
+        given = {part for part in ("valid", "test") if getattr(data, part) is not None}
+        return windows(parted(series, data, given).get(split, []), length, horizon)
+
+    @classmethod
+    def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
+        return suggest_for_series(data)
+
+    def fewest_tensors(self) -> int:
+        return self.config.model.fewest_tensors()
+
+    def build(self) -> Forecaster:
+        config = self.config
+        return build_forecaster(
+            config.model,
+            config.pooling,
+            len(self.scaling.columns),
+            self.scaling.told,
+            horizon=config.horizon,
+            change=config.change,
+        )
+
+    def source(self, split: str, limits: Limits) -> Source[WindowBatch] | None:
+        table = (self.assets.data or {}).get(split)
+        if table is None or not len(table):
+            return None
+        size = limits.sentences or max(1, limits.tokens // table.places)
+        return spread(len(table), size, partial(self.collate, split), limits, shuffle=split == "train")
+
+    def collate(self, split: str, indices: list[int]) -> WindowBatch:
+        """These windows of a part; of a decoder, every step of a window of training counts but the first."""
+        assert self.assets.data is not None
+        stepwise = isinstance(self.config.model, StepwiseConfig)
+        every = stepwise and split == "train"
+        counted = self.config.horizon + (self.config.length - 1 if every else 0)
+        told = len(self.scaling.columns if stepwise else self.scaling.targets)
+        return WindowBatch(self.assets.data[split].rows(indices), counted, told, indices)
+
+    def loss(self, model: nn.Module, batch: WindowBatch) -> Float[Tensor, ""]:
+        """Sum of the squared errors of standardised numbers; of a decoder, of each step after the true ones."""
+        assert isinstance(model, Forecaster)
+        said, wanted = model.taught(batch.rows, batch.counted)
+        return (wide(said) - wanted).square().sum()
+
+    def measure(self, model: nn.Module, batches: Iterable[WindowBatch]) -> Stats:
+        """Sums of the errors of forecasts, and of what the loss counts."""
+        stats: Counter[str] = Counter()
+        for batch in batches:
+            history, wanted = batch.rows[:, : self.config.length], batch.rows[:, self.config.length :]
+            said = wide(model(history)).double().cpu().numpy()
+            stats.update(error_sums(said, wanted[..., self.scaling.told].double().cpu().numpy(), self.scaling))
+            stats.update({"loss": float(self.loss(model, batch)), "count": float(batch.num_tokens)})
+        return {name: float(value) for name, value in stats.items()}
+
+    def summarise(self, stats: Stats) -> dict[str, float]:
+        found = error_scores(stats, self.scaling)
+        loss = stats["loss"] / stats["count"] if stats.get("count") else float("nan")
+        return {"loss": loss, "mse": found["mse"], "mae": found["mae"]}
+
+    def samples(self, model: nn.Module) -> list[str]:
+        table = next((found for part in ("valid", "train") if (found := (self.assets.data or {}).get(part))), None)
+        if table is None:
+            return []
+        indices = range(0, len(table), max(1, len(table) // max(1, self.config.num_shown)))[: self.config.num_shown]
+        return [self._sample(model, table.rows([index])) for index in indices]
+
+    def predictor(self, model: nn.Module) -> SeriesForecaster:
+        assert isinstance(model, Forecaster)
+        return SeriesForecaster(model, self.scaling, self.baselines, self.config.length, self.config.data)
+
+    def card(self, metrics: Mapping[str, float]) -> str:
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        names = ", ".join(self.scaling.targets[:10]) + (", ..." if len(self.scaling.targets) > 10 else "")
+        return (
+            f"# Forecasts of {names}, trained on {PurePath(self.config.data.train).name}\n\n"
+            f"A model of kind {self.config.model.kind} that reads {self.config.length} steps and tells"
+            f" {self.config.horizon}, trained with Headwise. Validation: {scores or 'none'}.\n\n"
+            "    headwise predict RUN series.csv\n    headwise evaluate RUN --data series.csv\n\n"
+            "`RUN` is this folder. It is complete and can be moved.\n"
+        )
+
+    def _sample(self, model: nn.Module, rows: Tensor) -> str:
+        """The forecast of a window for the first target, and what came."""
+        length, target = self.config.length, self.scaling.targets[0]
+        with torch.no_grad():
+            told = wide(model(rows[:, :length].to(next(model.parameters())))).double().cpu().numpy()
+        wanted = rows[:, length:][..., self.scaling.told].double().numpy()
+        said, came = (self.scaling.restored(one)[0, :4, 0] for one in (told, wanted))
+        more = ", ..." if self.config.horizon > len(said) else ""
+        shown = (", ".join(f"{number:.4g}" for number in one) + more for one in (said, came))
+        return f"{target}: " + " is ".join(shown)
+
+
+def _beside(table: WindowTable, rules: Baselines, scaling: Scaling, length: int) -> str:
+    """What the baselines reach on a part."""
+    sums: dict[str, Counter[str]] = {name: Counter() for name in rules.rules()}
+    for rows in portions(table):
+        for name, rule in rules.rules().items():
+            sums[name].update(error_sums(rule(rows[:, :length]), rows[:, length:][:, :, scaling.told], scaling))
+    scores = {name: error_scores(one, scaling) for name, one in sums.items()}
+    told = ", ".join(f"{name} {one['mse']:.4g} and {one['mae']:.4g}" for name, one in scores.items())
+    return f"MSE (standardised) and MAE without a model: {told}"
+
+
+def _scaling(files: Mapping[str, bytes]) -> Scaling:
+    if COLUMNS_FILE not in files:
+        raise _damaged(COLUMNS_FILE, "the columns of the run")
+    try:
+        return Scaling.of(files[COLUMNS_FILE])
+    except DataError:
+        raise _damaged(COLUMNS_FILE, "the columns of the run") from None
+
+
+def _damaged(name: str, what: str) -> CheckpointError:
+    return CheckpointError(f"{name}: is not {what}; restore it from a copy of the run")
