@@ -27,7 +27,7 @@ def _group() -> None:
 def report(
     file: Annotated[str, typer.Argument(help="A data file, plain or gzip, or a recipe: a .toml file or a name.")],
     overrides: Annotated[list[str] | None, typer.Argument(help="Settings such as data.column=xpos.")] = None,
-    kind: Annotated[str, typer.Option(help="Kind of data: auto, pairs, tagged, labelled or text.")] = "auto",
+    kind: Annotated[str, typer.Option(help="Kind of data: auto, pairs, tagged, labelled, text or series.")] = "auto",
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
     held_out: Annotated[Path | None, typer.Option(help="Held-out pairs; reports what they share with these.")] = None,
     columns: Annotated[tuple[int, int] | None, typer.Option(help="Source and target or label column, from 0.")] = None,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headwise.data import grammar
+from headwise.data import drawn_series, grammar
 from headwise.errors import ConfigError, unknown
 
 # word of the grammar -> what stands in its place, so that some words have two kinds and only the others tell which
@@ -39,7 +39,7 @@ def make(task: str, folder: Path) -> tuple[Demo, Path]:
 
     >>> make("poems", Path("."))
     Traceback (most recent call last):
-    headwise.errors.ConfigError: unknown demo 'poems'; known: classify, graph-regress, regress, tag, translate
+    headwise.errors.ConfigError: unknown demo 'poems'; known: classify, forecast, graph-regress, regress, tag, translate
     """
     if task not in DEMOS:
         raise ConfigError(unknown("demo", task, ["translate", *DEMOS]))
@@ -83,6 +83,12 @@ def _molecules(folder: Path) -> None:
     _table(folder / "molecules.csv", [("smiles", "target"), *rows])
 
 
+def _waves(folder: Path) -> None:
+    """A series whose every number lies on a parabola over the one six steps before."""
+    rows = [(step, f"{echo:.4f}") for step, (_, echo) in enumerate(drawn_series.draw(2500))]
+    _table(folder / "series.csv", [("step", "echo"), *rows])
+
+
 def _table(path: Path, rows: Sequence[Sequence[object]]) -> None:
     """Writes rows as comma-separated values."""
     with path.open("w", newline="", encoding="utf-8") as stream:
@@ -101,12 +107,19 @@ _RECIPE = {
     f"{_WORDS}{_ENCODER}{_TRAINING}max_epochs = 12\n",
     "graph-regress": f'[data]\ntrain = "molecules.csv"\n{_PARTS}'
     f'[model]\nkind = "attention"\nd_model = 32\nnum_heads = 2\ndropout = 0.0\n{_TRAINING}max_epochs = 20\n',
+    "forecast": f'length = 12\nhorizon = 4\n[data]\ntrain = "series.csv"\ntime = "step"\n{_PARTS}'
+    '[model]\nkind = "decoder"\nposition = "rotary"\nd_model = 32\nd_ff = 64\nnum_heads = 2\nnum_layers = 2\n'
+    f'dropout = 0.0\n{_TRAINING}max_epochs = 10\n',
 }
+
+# a history by the rule of the demo's series and what comes after it; it begins with no minus, as an option would
+_GIVEN = " ".join(f"{echo:.3f}" for _, echo in drawn_series.draw(16, seed=3))
 
 # task -> its demo; a new one is one entry here and one recipe above
 DEMOS: Mapping[str, Demo] = {
     "tag": Demo("the kind of a word that has two kinds", _tagged, _RECIPE["tag"], "the fish hides behind the barn"),
     "classify": Demo("that `not` turns a review round", _reviews, _RECIPE["classify"], "the film is not very good"),
     "regress": Demo("how good a film is, from -2 to 2", _reviews, _RECIPE["regress"], "the film is not very good"),
+    "forecast": Demo("a number from the one six steps before", _waves, _RECIPE["forecast"], _GIVEN),
     "graph-regress": Demo("to count atoms of a molecule", _molecules, _RECIPE["graph-regress"], "CCONO"),
 }

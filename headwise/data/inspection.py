@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from math import fsum, isclose
 from pathlib import PurePath
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from headwise.data.labelled import Label, LabelledConfig, scan_labelled
 from headwise.data.plain import TextConfig, scan_texts
 from headwise.data.readers import is_jsonl, scan_pairs, take
 from headwise.data.report import measure, report
+from headwise.data.series import SeriesConfig, Step, numeric_columns, scan_steps
 from headwise.data.tagged import TaggedConfig, scan_tagged
 from headwise.errors import ConfigError, DataError
 
@@ -100,7 +102,7 @@ def inspect(data: Config, held_out: str | None = None) -> list[Inspection]:
 
 
 def config_type(kind: str) -> type[Config]:
-    """The `[data]` section of a kind: pairs, tagged, labelled or text."""
+    """The `[data]` section of a kind: pairs, tagged, labelled, text or series."""
     return _KINDS[kind][0]
 
 
@@ -202,6 +204,38 @@ def _text(data: TextConfig, part: str, held_out: str | None) -> Inspection:
     return Inspection(str(path), "lines", len(sizes), bad, odd, facts, tuple(told))
 
 
+def _series(data: SeriesConfig, part: str, held_out: str | None) -> Inspection:
+    bad, odd = BadLines(), Odd()
+    path = resolve(getattr(data, part))
+    columns, others = (data.columns, []) if data.columns else numeric_columns(path, data)
+    steps = list(bad.good(scan_steps(path, data, columns)))
+    known: dict[str, list[Step]] = {}
+    for step in steps:
+        if step.filled:
+            odd.add("missing numbers", step.line)
+        before = known.setdefault(step.series, [])
+        if len(before) > 1 and _uneven(before, step):
+            odd.add("uneven time", step.line)
+        before.append(step)
+    told = [f"series                   {len(known):,}", f"columns                  {len(columns):,}"]
+    told += [f"  not read: {', '.join(map(repr, others[:_SHOWN]))}"] if others else []
+    facts: dict[str, Any] = {"series": len(known), "columns": {}, "not_read": others}
+    for place, column in enumerate(columns if steps else ()):
+        numbers = [step.numbers[place] for step in steps]
+        found = {"least": min(numbers), "mean": fsum(numbers) / len(numbers), "greatest": max(numbers)}
+        facts["columns"][column] = found
+        told.append(f"  {column[:22]:<22} " + ", ".join(f"{name} {number:.4g}" for name, number in found.items()))
+    if steps:
+        facts["lengths"] = asdict(measure([len(found) for found in known.values()]))
+    return Inspection(str(path), "steps", len(steps), bad, odd, facts, tuple(told))
+
+
+def _uneven(before: Sequence[Step], step: Step) -> bool:
+    """Whether a step comes sooner or later than the second one came after the first."""
+    times = [one.time for one in (before[0], before[1], before[-1], step) if one.time is not None]
+    return len(times) == 4 and not isclose(times[3] - times[2], times[1] - times[0], rel_tol=1e-6)
+
+
 def _quoted(text: str) -> bool:
     """Whether a side looks like a piece of a CSV file: quoted as a whole, or with a quote that has no second."""
     return (len(text) > 1 and text[0] == text[-1] == '"') or text.count('"') % 2 == 1
@@ -226,4 +260,5 @@ _KINDS: dict[str, tuple[type[Any], Callable[..., Inspection]]] = {
     "tagged": (TaggedConfig, _tagged),
     "labelled": (LabelledConfig, _labelled),
     "text": (TextConfig, _text),
+    "series": (SeriesConfig, _series),
 }
