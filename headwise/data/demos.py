@@ -109,7 +109,7 @@ _RECIPE = {
     f'[model]\nkind = "attention"\nd_model = 32\nnum_heads = 2\ndropout = 0.0\n{_TRAINING}max_epochs = 20\n',
     "forecast": f'length = 12\nhorizon = 4\n[data]\ntrain = "series.csv"\ntime = "step"\n{_PARTS}'
     '[model]\nkind = "decoder"\nposition = "rotary"\nd_model = 32\nd_ff = 64\nnum_heads = 2\nnum_layers = 2\n'
-    f'dropout = 0.0\n{_TRAINING}max_epochs = 10\n',
+    f"dropout = 0.0\n{_TRAINING}max_epochs = 10\n",
 }
 
 # a history by the rule of the demo's series and what comes after it; it begins with no minus, as an option would

@@ -8,6 +8,7 @@ from headwise.data.corpus import resolve
 from headwise.data.series import SeriesConfig, read_file
 from headwise.data.series_parts import SeriesParts, read_parts
 from headwise.data.suggestions import Suggestion, held_out
+from headwise.errors import DataError
 
 # steps of a history and of a forecast where nothing says otherwise; the shares of a series that they take at most
 _LENGTH, _HORIZON = 48, 12
@@ -29,7 +30,7 @@ def suggest_for_series(data: Mapping[str, Any]) -> Suggestion:
     values = {
         "length": length,
         "horizon": horizon,
-        "data": {**held_out(data, lambda *parts: _cut(config, parts, length, horizon)), **data},
+        "data": {**_fractions(data, config, length, horizon), **data},
         "model": {
             "kind": "attention",
             "d_model": 64,
@@ -51,6 +52,15 @@ def suggest_for_series(data: Mapping[str, Any]) -> Suggestion:
     return Suggestion(values, f"Forecasts, fitted to the {sum(map(len, series)):,} steps")
 
 
-def _cut(config: SeriesConfig, parts: tuple[float, ...], length: int, horizon: int) -> SeriesParts:
-    fractions = {"valid_fraction": parts[0], "test_fraction": parts[1]}
-    return read_parts(config.model_copy(update=fractions), length, horizon)
+def _fractions(data: Mapping[str, Any], config: SeriesConfig, length: int, horizon: int) -> dict[str, float]:
+    """The usual fractions of parts without a file; where they leave one without a window, others that do not."""
+
+    def cut(valid: float, test: float) -> SeriesParts:
+        fractions = {"valid_fraction": valid, "test_fraction": test}
+        return read_parts(config.model_copy(update=fractions), length, horizon)
+
+    try:
+        cut(config.valid_fraction, config.test_fraction)
+    except DataError:
+        return held_out(data, cut)
+    return {f"{part}_fraction": getattr(config, f"{part}_fraction") for part in ("valid", "test") if part not in data}

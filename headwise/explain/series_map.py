@@ -25,17 +25,19 @@ class SeriesMap:
         past: the history of these.
         ahead: the forecast.
         truth: what came instead; None: nobody knows.
+        reads: the place from whose vector the forecast is made; None: from all of them.
     """
 
     names: Sequence[str]
     past: Float[np.ndarray, "length targets"]
     ahead: Float[np.ndarray, "horizon targets"]
     truth: Float[np.ndarray, "horizon targets"] | None
+    reads: int | None = None
 
     def __call__(self, found: "Explanation", layer: str | int | None, heads: "Heads") -> Drawing:
-        """The numbers, and below them the weights: of each step of the forecast, or of all steps their mean.
+        """The numbers, and below them the weights: of each step of the forecast, else of the place that is read.
 
-        A vector in front of the series is left out of the columns; where one collects the rest, its row is drawn.
+        Where all places are read, their mean. A vector in front of the series is left out of the columns.
 
         Raises: ConfigError as `Explanation.save`.
         """
@@ -46,8 +48,10 @@ class SeriesMap:
         one = found.layers[name]
         weights, labels = one.mean(heads), one.queries
         front = one.kind != "cross" and len(one.keys) > len(self.past)
-        if one.kind == "self":
-            weights, labels = (weights[:1], labels[:1]) if front else (weights.mean(axis=0, keepdims=True), ["mean"])
+        if one.kind == "self" and self.reads is not None:
+            weights, labels = weights[self.reads][None], [labels[self.reads]]
+        elif one.kind == "self":
+            weights, labels = weights.mean(axis=0, keepdims=True), ["mean"]
         title = f"{found.source}\n{found.caption(name, heads)}"
         return series_page(
             self.names,

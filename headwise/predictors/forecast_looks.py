@@ -4,7 +4,7 @@ from jaxtyping import Float
 from torch import Tensor, cat, inference_mode, nn
 
 from headwise.explain.explanation import Layer
-from headwise.layers.sequence_pooling import AttentionOverSequence, MaxOverSequence
+from headwise.layers.sequence_pooling import AttentionOverSequence, FirstOfSequence, LastOfSequence, MaxOverSequence
 from headwise.models.forecaster import Forecaster, PooledForecaster, StepwiseForecaster, whole
 from headwise.predictors import looking
 from headwise.predictors.evaluating import evaluating
@@ -35,6 +35,14 @@ def looked_at(model: Forecaster, history: Float[Tensor, "one length columns"]) -
         pooled = isinstance(model.pooling, AttentionOverSequence) and name.startswith("pooling.")
         layers[name] = Layer(one.weights[0], ["forecast"] if pooled else keys, keys, "pooled" if pooled else one.kind)
     return layers
+
+
+def read_place(model: Forecaster) -> int | None:
+    """The place from whose vector all of the forecast is made; None where it is made from several."""
+    pooling = model.pooling if isinstance(model, PooledForecaster) else None
+    if isinstance(pooling, FirstOfSequence):
+        return 0
+    return -1 if isinstance(pooling, LastOfSequence) and not pooling.backward else None
 
 
 def _stepped(model: StepwiseForecaster, history: Tensor) -> dict[str, Layer]:

@@ -24,7 +24,7 @@ from headwise.labels import visible
 from headwise.models.forecaster import Forecaster
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.forecast_baselines import Baselines, error_scores, error_sums
-from headwise.predictors.forecast_looks import looked_at
+from headwise.predictors.forecast_looks import looked_at, read_place
 from headwise.predictors.predictor import Form, Predictor
 
 # histories that are read together
@@ -157,7 +157,8 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         source = f"{item.name or 'series'}, steps {known - self.length + 1:,} to {known:,}"
         pairs = zip(self.scaling.targets, ahead[0], strict=True)
         said = "next: " + ", ".join(f"{name} {number:.4g}" for name, number in pairs)
-        return Explanation(source, said, layers, SeriesMap(self.scaling.targets, past, ahead, truth))
+        picture = SeriesMap(self.scaling.targets, past, ahead, truth, read_place(self.model))
+        return Explanation(source, said, layers, picture)
 
     @torch.inference_mode()
     def _told(self, history: Float64[np.ndarray, "series length columns"]) -> Float64[np.ndarray, "series steps told"]:
@@ -185,8 +186,8 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         known = len(series) if known is None else known
         if known < self.length:
             raise DataError(
-                f"series '{visible(series.name)}' has {known:,} steps, but the model reads {self.length};"
-                " give it that many"
+                f"series '{visible(series.name)}' is too short ({known:,}): the model reads {self.length} steps; give it"
+                " that many"
             )
         return self.scaling.standardised(series)[known - self.length : known]
 

@@ -253,7 +253,7 @@ def test_windows_of_a_span_that_begins_late():
 
 
 def test_report_of_series(table):
-    path, config = table("t,x,note\n1,2,a\n2,,b\n3,oops,c\n3,4,d\n9,6,e\n", time="t", missing="previous")
+    _path, config = table("t,x,note\n1,2,a\n2,,b\n3,oops,c\n3,4,d\n9,6,e\n", time="t", missing="previous")
     (found,) = inspect(config)
     assert (found.good, found.bad.total, dict(found.odd.counts)) == (4, 1, {"missing numbers": 1, "uneven time": 1})
     assert found.values()["columns"] == {"x": {"least": 2.0, "mean": 3.5, "greatest": 6.0}}

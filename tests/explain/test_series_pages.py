@@ -36,16 +36,18 @@ def test_many_columns_are_not_all_drawn():
 
 
 @pytest.mark.parametrize(
-    ("kind", "keys", "rows", "expected"),
+    ("kind", "keys", "rows", "reads", "expected"),
     [
-        ("self", 4, 4, [[0.25, 0.25, 0.25, 0.25]]),
-        ("self", 5, 5, [[0.0, 0.0, 0.0, 0.0]]),
-        ("pooled", 5, 1, [[0.0, 0.0, 0.0, 0.0]]),
-        ("cross", 5, 2, [[1.0, 0.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0, 0.0]]),
+        ("self", 4, 4, None, [[0.25, 0.25, 0.25, 0.25]]),
+        ("self", 4, 4, -1, [[0.0, 0.0, 0.0, 1.0]]),
+        ("self", 5, 5, 0, [[0.0, 0.0, 0.0, 0.0]]),
+        ("self", 5, 5, -1, [[0.0, 0.0, 0.0, 1.0]]),
+        ("pooled", 5, 1, -1, [[0.0, 0.0, 0.0, 0.0]]),
+        ("cross", 5, 2, None, [[1.0, 0.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0, 0.0]]),
     ],
 )
-def test_rows_of_a_map(kind, keys, rows, expected):
+def test_rows_of_a_map(kind, keys, rows, reads, expected):
     layer = Layer(np.eye(keys)[None, :rows], [str(n) for n in range(rows)], [str(n) for n in range(keys)], kind)
-    found = Explanation("s", "o", {"layer": layer}, SeriesMap(["a"], np.ones((4, 1)), np.ones((2, 1)), None))
+    found = Explanation("s", "o", {"layer": layer}, SeriesMap(["a"], np.ones((4, 1)), np.ones((2, 1)), None, reads))
     (image,) = found.page().axes[-1].images
     assert image.get_array().tolist() == expected

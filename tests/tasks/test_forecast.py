@@ -154,7 +154,7 @@ def test_numbers_files_and_names_are_read(make, tmp_path):
     predictor = task.predictor(built_of(task).eval())
     one = predictor.parse("1 2; 3,4 ;5, -6e-1;")
     assert one.values.tolist() == [[1.0, 2.0], [3.0, 4.0], [5.0, -0.6]]
-    with pytest.raises(DataError, match=r"series '' has 3 steps, but the model reads 6; give it that many"):
+    with pytest.raises(DataError, match=r"series '' is too short \(3\): the model reads 6 steps; give it that many"):
         predictor.predict(one)
     for text, message in [
         ("1 2; 3", r"'3': no such file, and no 2 numbers for x, y; give a file, or rows such as '1 2; 3 4'"),
@@ -213,6 +213,7 @@ def test_explain_shows_the_steps_of_the_history(make, pooling, names, tmp_path):
     assert found.row_error < 1e-6
     front = ["<cls>"] * (pooling["kind"] == "cls")
     assert all(layer.keys == [*front, "-5", "-4", "-3", "-2", "-1", "0"] for layer in found.layers.values())
+    assert found.draw.reads == {"cls": 0, "last": -1}.get(pooling["kind"])
     assert found.source == "series, steps 112 to 117"
     # the last three steps are held back, so that the forecast can be compared
     (told,) = predictor.predict(Series("", ("x", "y"), np.array(rows())[:117]))

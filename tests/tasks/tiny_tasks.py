@@ -136,6 +136,13 @@ def clicks(folder: Path) -> None:
     (folder / "clicks.csv").write_text("\n".join(rows) + "\n")
 
 
+def steps(folder: Path) -> None:
+    """Two zigzags, one after another, and their squares."""
+    rows = [f"{name},{place},{(place % period)},{(place % period) ** 2}" for name, period in (("a", 3), ("b", 4))
+            for place in range(40)]  # fmt: skip
+    (folder / "steps.csv").write_text("name,time,x,y\n" + "\n".join(rows) + "\n")
+
+
 _PARTS = {"valid_fraction": 0.2, "test_fraction": 0.1}
 _TRANSLATE = {
     "data": {"train": "pairs.tsv", **_PARTS},
@@ -321,6 +328,31 @@ CASES = {
         },
         ["CCO", "C", "c1ccccc1C"],
         {"monitor": "rmse"},
+    ),
+    "forecast": Tiny(
+        "forecast",
+        steps,
+        {
+            "data": {"train": "steps.csv", "series": "name", "time": "time", "targets": ["y"], "season": 4, **_PARTS},
+            "length": 5,
+            "horizon": 3,
+            "model": ATTENTION,
+            "pooling": {"kind": "attention"},
+        },
+        ["0 0; 1 1; 2 4; 3 9; 0 0", "2 4; 0 0; 1 1; 2 4; 0 0; 1 1; 2 4", "steps.csv#b"],
+        {"monitor": "mse"},
+    ),
+    "forecast, step by step": Tiny(
+        "forecast",
+        steps,
+        {
+            "data": {"train": "steps.csv", "series": "name", "columns": ["y", "x"], **_PARTS},
+            "length": 5,
+            "horizon": 3,
+            "change": False,
+            "model": {"kind": "decoder", **_SIZES, "num_layers": 1, "position": "rotary", "dropout": 0.1},
+        },
+        ["0 0; 1 1; 2 4; 3 9; 0 0", "4 2; 0 0; 1 1; 4 2; 0 0; 1 1; 4 2", "steps.csv#a"],
     ),
     "word-vectors": Tiny(
         "word-vectors",

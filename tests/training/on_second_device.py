@@ -38,7 +38,9 @@ def recipe_of(name, folder):
         return {**toy, "training": {**toy["training"], "ema_decay": 0.9, "accumulate": 2}}
     os.chdir(folder)
     recipe = _without_dropout(CASES[name].whole(folder, 6))
-    untied = {key: False for key in ("tie_output", "tie_embeddings") if recipe["model"]["kind"] in UNTIED[key]}
+    # numbers have no table of embeddings
+    kind = None if recipe["task"] == "forecast" else recipe["model"]["kind"]
+    untied = {key: False for key in ("tie_output", "tie_embeddings") if kind in UNTIED[key]}
     # what is nearly zero shall stay so: Adam divides it by its size
     training = {**recipe["training"], "ema_decay": 0.9, "device": "cpu", "epsilon": 1e-2}
     return {**recipe, "model": recipe["model"] | untied, "training": training}
