@@ -24,6 +24,7 @@ HERE = [
     "README.md",
     "docs/captions.md",
     "docs/extending.md",
+    "docs/forecasting.md",
     "docs/graphs.md",
     "docs/seeing.md",
     "docs/several_machines.md",

@@ -31,6 +31,7 @@ NAMES = [
     "sst2",
     "tatoeba-en-fr",
     "tiny-shakespeare",
+    "waves",
     "wikitext-2-vectors",
 ]
 
