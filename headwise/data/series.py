@@ -72,7 +72,9 @@ class SeriesConfig(Config):
 
     def table(self) -> Table:
         """How the files are read as rows. Raises: ConfigError for a delimiter that is none."""
-        return Table(self.format, self.delimiter, self.max_line_bytes, "data.columns, data.series and data.time")
+        return Table(
+            self.format, self.delimiter, self.max_line_bytes, "data.columns, data.series and data.time", numbered=False
+        )
 
 
 def check_targets(targets: Sequence[str], columns: Sequence[str]) -> None:
@@ -114,11 +116,16 @@ class Series:
     def __len__(self) -> int:
         return len(self.values)
 
+    @property
+    def called(self) -> str:
+        """What a message calls it."""
+        return f"series '{self.name[:30]}'" if self.name else "the series"
+
     def of(self, columns: Sequence[str]) -> Float64[np.ndarray, "steps chosen"]:
         """The numbers of these columns. Raises: DataError for one that it has not."""
         for column in columns:
             if column not in self.columns:
-                raise DataError(f"series '{self.name}': {unknown('column', column, self.columns)}; the model reads it")
+                raise DataError(f"{self.called}: {unknown('column', column, self.columns)}; the model reads it")
         if tuple(columns) == self.columns:
             return self.values
         return self.values[:, [self.columns.index(column) for column in columns]]
@@ -170,7 +177,10 @@ def numeric_columns(path: str | os.PathLike[str], config: SeriesConfig) -> tuple
         first = {str(key): cell for key, cell in row.cells.items() if not _is_missing(cell)} | first
     found = [name for name in free if name in first and _is_number(first[name])]
     if not found:
-        raise DataError(f"{path}: no column of it holds numbers; write a heading, and a row of numbers for each step")
+        raise DataError(
+            f"{path}: no column of it holds numbers, with digits and a point such as -0.5; write a heading, and a row"
+            " for each step"
+        )
     return found, [name for name in names if name not in found and name not in (config.series, config.time)]
 
 

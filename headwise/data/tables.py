@@ -31,6 +31,7 @@ class Table:
         delimiter: one character that parts the columns of a CSV file.
         max_line_bytes: a line, or a row of CSV over several lines, that is longer is refused.
         named_by: the keys that say what columns are called, for the error where one is missing.
+        numbered: whether they may be told by number too, in a file without a line of names.
 
     Raises: ConfigError for a delimiter that is none.
     """
@@ -39,6 +40,7 @@ class Table:
     delimiter: str = ","
     max_line_bytes: int = MAX_LINE_BYTES
     named_by: str = "their keys"
+    numbered: bool = True
 
     def __post_init__(self) -> None:
         if len(self.delimiter) != 1 or self.delimiter in '"\r\n':
@@ -253,7 +255,7 @@ def _missing(place: str, key: str, names: list[str], how: Table) -> DataError:
         return DataError(f"{place}: one column with {other} in it, no '{key}'; set data.delimiter or data.format")
     shown = ", ".join(f"'{name[:_SHOWN]}'" for name in names[:_COLUMNS]) + (", ..." if len(names) > _COLUMNS else "")
     told = f"{place}: no column is named '{key}', but {shown}; say with {how.named_by} what yours are called"
-    if len(names) == 1:
+    if len(names) == 1 or not how.numbered:
         return DataError(told)
     return DataError(f"{told}, or that there is no line of names", {"columns": (0, 1)})
 

@@ -50,7 +50,7 @@ class Linear:
         """What `to_bytes` wrote, for histories of this length and so much to tell. Raises: DataError for else."""
         try:
             weights = np.load(io.BytesIO(content), allow_pickle=False)
-        except (ValueError, OSError, EOFError):
+        except (ValueError, OSError, EOFError, MemoryError):
             raise DataError("not the weights of a linear rule") from None
         steps = _steps(length, columns)
         if not (

@@ -154,7 +154,7 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         ahead = self.scaling.restored(told)[0]
         past = self.scaling.restored(history[..., self.scaling.told])[0]
         truth = item.of(self.scaling.targets)[known:] if known < len(item) else None
-        source = f"{item.name or 'series'}, steps {known - self.length + 1:,} to {known:,}"
+        source = f"{item.called}, steps {known - self.length + 1:,} to {known:,}"
         pairs = zip(self.scaling.targets, ahead[0], strict=True)
         said = "next: " + ", ".join(f"{name} {number:.4g}" for name, number in pairs)
         picture = SeriesMap(self.scaling.targets, past, ahead, truth, read_place(self.model))
@@ -177,7 +177,7 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         start, end = one.place - self.length, one.place + self.model.horizon
         if start < 0 or end > len(one.series):
             raise DataError(
-                f"series '{one.series.name}': place {one.place} has no {self.length} steps before it and"
+                f"{one.series.called}: place {one.place} has no {self.length} steps before it and"
                 f" {self.model.horizon} from it on; leave it out"
             )
         return scaled[id(one.series)][start:end]
@@ -186,7 +186,7 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         known = len(series) if known is None else known
         if known < self.length:
             raise DataError(
-                f"series '{visible(series.name)}' is too short ({known:,}): the model reads {self.length} steps; give it"
+                f"{visible(series.called)} is too short ({known:,}): the model reads {self.length} steps; give it"
                 " that many"
             )
         return self.scaling.standardised(series)[known - self.length : known]

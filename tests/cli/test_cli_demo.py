@@ -13,6 +13,8 @@ SCORES = {
     "regress": ("r2", 0.8),
     "graph-regress": ("r2", 0.9),
 }
+# the task's share of the error of each of its baselines is at most this
+SHARES = {"forecast": ("mse", ("baseline_last_mse", "baseline_linear_mse"), 0.2)}
 
 
 def test_a_demo_goes_from_data_to_picture(headwise, tmp_path):
@@ -34,8 +36,13 @@ def test_an_unknown_demo_lists_the_known(headwise, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("task", DEMOS)
 def test_each_demo_learns(headwise, tmp_path, task):
-    name, least = SCORES[task]
     assert headwise("demo", task, "--run", tmp_path / "run")[0] == 0
     code, out, err = headwise("evaluate", tmp_path / "run", "--json")
     assert code == 0, err
-    assert json.loads(out)[name] > least
+    found = json.loads(out)
+    if task in SHARES:
+        name, baselines, most = SHARES[task]
+        assert all(found[name] < most * found[baseline] for baseline in baselines)
+    else:
+        name, least = SCORES[task]
+        assert found[name] > least

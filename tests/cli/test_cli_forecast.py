@@ -54,7 +54,7 @@ def test_series_go_through_every_verb(headwise, folder):
     assert headwise("evaluate", "run", "--data", "load.csv", "--json")[0] == 0
     code, out, err = headwise("explain", "run", "load.csv#a")
     assert (code, err) == (0, ""), err
-    assert "a, steps 181 to 228 → next: load " in out
+    assert "series 'a', steps 181 to 228 → next: load " in out
     assert (folder / "figures" / "attention.png").stat().st_size > 1000
 
 

@@ -30,7 +30,9 @@ def test_columns_of_numbers_are_found_and_read(table):
     assert (one.name, one.columns, one.times, len(one)) == ("", ("load", "temp"), None, 2)
     assert one.values.tolist() == [[1.0, -2.5], [10.0, 3.0]]
     assert one.of(["temp"]).tolist() == [[-2.5], [3.0]]
-    with pytest.raises(DataError, match=r"series '': unknown column 'tmep'; did you mean 'temp'\?; the model reads it"):
+    with pytest.raises(
+        DataError, match=r"the series: unknown column 'tmep'; did you mean 'temp'\?; the model reads it"
+    ):
         one.of(["tmep"])
 
 
@@ -67,7 +69,11 @@ def test_the_first_cell_that_is_not_empty_tells_what_a_column_is(table):
     [
         (b"", {}, r"s.csv: (the file )?is empty|s.csv: there is nothing in it"),
         ("\n \n", {}, r"s.csv: there is nothing in it; restore it or name another file"),
-        ("x,y\n", {}, r"s.csv: no column of it holds numbers; write a heading, and a row of numbers for each step"),
+        (
+            "x,y\n",
+            {},
+            r"s.csv: no column of it holds numbers, with digits and a point such as -0.5; write a heading, and a",
+        ),
         ("x\n", {"columns": ["x"]}, r"s.csv: no time steps in it; write a row of numbers for each"),
         ("a,b\nx,y\n", {}, r"s.csv: no column of it holds numbers"),
         ("1,2\n3,4\n", {}, r"s.csv:1: numbers, where names of columns are expected; write a line of names above them"),
@@ -86,7 +92,7 @@ def test_the_first_cell_that_is_not_empty_tells_what_a_column_is(table):
         (
             "x,y\n1,2\n",
             {"columns": ["x", "z"]},
-            r"s.csv:1: no column is named 'z', but 'x', 'y'; say with data.columns",
+            r"named 'z', but 'x', 'y'; say with data.columns, data.series and data.time what yours are called$",
         ),
         ("t,x\n2,1\n2,1\n", {"time": "t"}, r"s.csv:3: column 't': the time is not later than that of line 2; sort the"),
         (

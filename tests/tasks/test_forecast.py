@@ -86,7 +86,7 @@ def test_loss_and_scores_by_hand(make, model):
     assert list(scores) == [metric.name for metric in task.metrics]
     with pytest.raises(DataError, match="there is nothing to score: no windows"):
         predictor.evaluate([])
-    with pytest.raises(DataError, match=r"series '': place 5 has no 6 steps before it and 3 from it on; leave it out"):
+    with pytest.raises(DataError, match=r"the series: place 5 has no 6 steps before it and 3 from it on; leave it out"):
         predictor.evaluate([Window(examples[0].series, 5)])
 
 
@@ -154,7 +154,7 @@ def test_numbers_files_and_names_are_read(make, tmp_path):
     predictor = task.predictor(built_of(task).eval())
     one = predictor.parse("1 2; 3,4 ;5, -6e-1;")
     assert one.values.tolist() == [[1.0, 2.0], [3.0, 4.0], [5.0, -0.6]]
-    with pytest.raises(DataError, match=r"series '' is too short \(3\): the model reads 6 steps; give it that many"):
+    with pytest.raises(DataError, match=r"the series is too short \(3\): the model reads 6 steps; give it that many"):
         predictor.predict(one)
     for text, message in [
         ("1 2; 3", r"'3': no such file, and no 2 numbers for x, y; give a file, or rows such as '1 2; 3 4'"),
@@ -214,7 +214,7 @@ def test_explain_shows_the_steps_of_the_history(make, pooling, names, tmp_path):
     front = ["<cls>"] * (pooling["kind"] == "cls")
     assert all(layer.keys == [*front, "-5", "-4", "-3", "-2", "-1", "0"] for layer in found.layers.values())
     assert found.draw.reads == {"cls": 0, "last": -1}.get(pooling["kind"])
-    assert found.source == "series, steps 112 to 117"
+    assert found.source == "the series, steps 112 to 117"
     # the last three steps are held back, so that the forecast can be compared
     (told,) = predictor.predict(Series("", ("x", "y"), np.array(rows())[:117]))
     np.testing.assert_allclose(found.draw.ahead, told)
@@ -269,7 +269,7 @@ def test_files_of_a_run_go_on_with_other_data(make, tmp_path):
     assert Forecast.prepare(task.config).files != task.assets.files
     assert restored(task, built_of(task).eval()).predict(str(tmp_path / "s.csv"))[0].shape == (3, 2)
     write(tmp_path / "s.csv", rows(), "x,z")
-    with pytest.raises(DataError, match=r"series '': unknown column 'y'; .*; the model reads it"):
+    with pytest.raises(DataError, match=r"the series: unknown column 'y'; .*; the model reads it"):
         Forecast.prepare_with(task.config, Given(task.assets.files))
 
 
