@@ -68,7 +68,12 @@ def unknown_tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> Unknown:
 
 
 class Predictor(ABC, Generic[I, O, E]):
-    """Reads inputs of type I, predicts outputs of type O, and scores itself on labelled examples of type E."""
+    """Reads inputs of type I, predicts outputs of type O, and scores itself on labelled examples of type E.
+
+    `model` is the network that it applies.
+    """
+
+    model: Any
 
     @abstractmethod
     def parse(self, text: str) -> I:
