@@ -24,6 +24,7 @@ from headwise.cli import (
     init,
     predict,
     results,
+    serve,
     sweep,
     train,
 )
@@ -62,6 +63,7 @@ app.command("train")(train.train)
 app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("explain")(explain.explain)
+app.command("serve")(serve.serve)
 app.command("sweep")(sweep.sweep)
 app.add_typer(curve.app, name="curve")
 app.command("results")(results.results)
