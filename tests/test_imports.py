@@ -28,6 +28,7 @@ LEVELS = [
     {"tasks", "textbook"},
     {"training"},
     {"service"},
+    {"explorer"},
     {"cli"},
     {"__main__"},
 ]
@@ -75,7 +76,7 @@ THIRD_PARTY = {
     "trackio": {"runs.trackers"},
     "transformers": {"adoption"},
     "PIL": {"data.pixels"},
-    "fastapi": {"service"},
+    "fastapi": {"service", "explorer"},
     "uvicorn": {"service"},
     "prometheus_client": {"service"},
 }

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from headwise.errors import Diverged, HeadwiseError, MachineError
@@ -90,11 +91,13 @@ def create_app(
     runs: Mapping[str, Served],
     limits: Limits | None = None,
     hosts: Collection[str] = LOOPBACK,
+    more: Callable[[FastAPI, Service], None] = lambda app, service: None,
 ) -> App:
     """An ASGI application that answers for these runs.
 
     Args:
         hosts: names by which it may be called.
+        more: adds routes of its own.
     """
     bounds = limits or Limits()
     service = Service(runs, bounds)
@@ -116,9 +119,12 @@ def create_app(
     )
     _looks(app, service)
     for verb in (*VERBS, "predict"):
-        _route(app, service, verb, Ask, _predict)
-    _route(app, service, "trace", AskTrace, _trace)
+        route(app, service, verb, Ask, _predict)
+    route(app, service, "trace", AskTrace, _trace)
+    more(app, service)
     app.add_exception_handler(Problem, _told)
+    app.add_exception_handler(HeadwiseError, _of_headwise)
+    app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(404, _not_found)
     app.add_exception_handler(405, _no_method)
     return Guard(app, bounds, hosts)
@@ -130,7 +136,7 @@ def _looks(app: FastAPI, service: Service) -> None:
     @app.get("/health")
     async def health() -> Response:
         """Whether requests are answered, and how many wait."""
-        return _json({"status": "ok", "waiting": len(service.worker)})
+        return as_json({"status": "ok", "waiting": len(service.worker)})
 
     @app.get("/metrics")
     async def metrics() -> Response:
@@ -144,25 +150,23 @@ def _looks(app: FastAPI, service: Service) -> None:
             {"name": run.name, "task": run.task, "verb": run.verb, "model": type(run.predictor.model).__name__}
             for run in service.runs.values()
         ]
-        return _json({"models": runs, "limits": service.limits.model_dump()})
+        return as_json({"models": runs, "limits": service.limits.model_dump()})
 
 
 Handler = Callable[[Service, str, Any, Request], Any]
 
 
-def _route(app: FastAPI, service: Service, verb: str, kind: type[Any], handler: Handler) -> None:
+def route(app: FastAPI, service: Service, verb: str, kind: type[Any], handler: Handler) -> None:
     """A verb of the interface; bodies are read by `parsed`, so the document is told of them here."""
 
-    async def route(request: Request) -> Response:
+    async def answer(request: Request) -> Response:
         begun, status = time.perf_counter(), 500
         try:
             response: Response = await handler(service, verb, parsed(await request.body(), kind), request)
             status = response.status_code
             return response
         except HeadwiseError as error:
-            # what the machine lacks, or a model does, is not the request's fault
-            broken = isinstance(error, MachineError | Diverged)
-            problem = Problem(503 if broken else 422, str(error)[:500])
+            problem = _refused(error)
             status = problem.status
             raise problem from None
         except Problem as problem:
@@ -181,7 +185,7 @@ def _route(app: FastAPI, service: Service, verb: str, kind: type[Any], handler: 
     problems = {code: {"description": "a problem document"} for code in codes}
     app.add_api_route(
         f"/api/v1/{verb}",
-        route,
+        answer,
         methods=["POST"],
         name=verb,
         openapi_extra={"requestBody": body},
@@ -204,7 +208,7 @@ async def _predict(service: Service, verb: str, ask: Ask, request: Request) -> R
     if ask.attention:
         shown = service.submit(lambda texts: [run.attention(text, None) for text in texts], list(ask.texts))
         told["attention"] = await service.answer(shown, request)
-    return _json(told)
+    return as_json(told)
 
 
 def _answers(run: Served, options: Any, items: list[Any]) -> list[Any]:
@@ -224,12 +228,29 @@ async def _trace(service: Service, verb: str, ask: AskTrace, request: Request) -
     check_text(ask.text, service.limits)
     job = service.submit(lambda texts: [run.trace(text, ask.layer, ask.head) for text in texts], [ask.text])
     (told,) = await service.answer(job, request)
-    return _json(told)
+    return as_json(told)
 
 
-def _json(told: Any) -> Response:
-    # escapes keep what somebody sent from being anything but text
-    return Response(json.dumps(told), media_type="application/json", headers={"Cache-Control": "no-store"})
+def as_json(told: Any, status: int = 200) -> Response:
+    """An answer that nobody keeps; escapes keep what somebody sent from being anything but text."""
+    return Response(json.dumps(told), status, {"Cache-Control": "no-store"}, media_type="application/json")
+
+
+def _refused(error: HeadwiseError) -> Problem:
+    """What the machine lacks, or a model does, is not the request's fault."""
+    return Problem(503 if isinstance(error, MachineError | Diverged) else 422, str(error)[:500])
+
+
+async def _of_headwise(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HeadwiseError)
+    return await _told(request, _refused(error))
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    place = ".".join(str(part)[:40] for part in first["loc"][1:])
+    return await _told(request, Problem(422, f"{place}: {first['msg']}", "the keys are in /api/v1/openapi.json"))
 
 
 async def _told(request: Request, error: Exception) -> Response:

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headwise.data.files import digest
 from headwise.errors import ConfigError, Unsupported
 from headwise.explain.explanation import Explanation
 from headwise.explain.trace_formats import formatted
 from headwise.predictors.predictor import Predictor
 from headwise.predictors.stepping import steps
+from headwise.runs.publish import MODEL
 from headwise.training.loading import load, recipe_of
 
 # what a task is asked for, by the last part of the address
@@ -29,11 +31,13 @@ class Served:
 
     Args:
         name: by which requests call it.
+        identity: what tells its weights apart from others.
     """
 
     name: str
     task: str
     predictor: Predictor[Any, Any, Any]
+    identity: str = ""
 
     @property
     def verb(self) -> str:
@@ -88,5 +92,5 @@ def served(folders: Sequence[Path]) -> dict[str, Served]:
         predictor = load(folder)
         if predictor.reads == "file":
             raise ConfigError(f"{folder}: task {task} reads files, and a service takes no path from a request")
-        found[name] = Served(name, task, predictor)
+        found[name] = Served(name, task, predictor, digest(folder / MODEL))
     return found
