@@ -21,6 +21,7 @@ from headwise.cli import (
     doctor,
     evaluate,
     explain,
+    explore,
     init,
     predict,
     results,
@@ -63,6 +64,7 @@ app.command("train")(train.train)
 app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("explain")(explain.explain)
+app.command("explore")(explore.explore)
 app.command("serve")(serve.serve)
 app.command("sweep")(sweep.sweep)
 app.add_typer(curve.app, name="curve")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from headwise.layers.attention import MultiHeadAttention
 from headwise.records import RecordedCall, Trace, record
 from headwise.records.watching import chosen
 
+# what hooks see of the latest call alone
+_OF_LAYER = ("input", "joined", "layer output")
 # numbers of the weighted values, which are as many as pairs times the width of a value
 _AT_MOST = 1 << 22
 
@@ -72,7 +74,7 @@ def layer_trace(
     queries: Sequence[str] = (),
     keys: Sequence[str] = (),
 ) -> LayerTrace:
-    """The steps of one layer while `run` calls the model; the latest call of the layer, its first example.
+    """The steps of one layer while `run` calls the model; its calls of the layer, their first example.
 
     Nothing that the model computes changes. The steps are computed again from what the layer was given, so they are
     there whichever kernel ran; `output` is what the layer returned.
@@ -102,11 +104,28 @@ def layer_trace(
     one = trace[name]
     if not one.calls:
         raise Unsupported(f"{name} was not called for this input, so there is no step to show")
-    call = one.calls[-1]
     if not 0 <= head < one.num_heads:
         raise ConfigError(f"head {head} is not there; {name} has heads 0 to {one.num_heads - 1}")
-    steps = _steps(call, head, owner, seen)
-    return LayerTrace(name, head, list(queries), list(keys), steps, _shapes(trace))
+    # a decoder that goes step by step has a call for each query
+    rows = [_steps(call, head, owner, seen) for call in one.calls]
+    return LayerTrace(name, head, list(queries), list(keys), _joined(rows), _shapes(trace))
+
+
+def _joined(calls: list[list[TracedStep]]) -> list[TracedStep]:
+    """The steps of several calls as of one: queries follow each other, keys and values are those of the last.
+
+    Calls over other keys each, as with a cache, do not go together: then those of the last.
+    """
+    last = calls[-1]
+    sizes = {tuple(step.values.shape[1:] for step in steps) for steps in calls}
+    if len(calls) == 1 or len(sizes) > 1:
+        return last
+    return [
+        replace(step, values=np.concatenate([steps[place].values for steps in calls]))
+        if step.axes[0] == "queries" and step.name not in _OF_LAYER
+        else step
+        for place, step in enumerate(last)
+    ]
 
 
 def _owner(model: nn.Module, mechanism: str) -> MultiHeadAttention | None:

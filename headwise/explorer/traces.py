@@ -14,8 +14,8 @@ from jaxtyping import Float
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain.explanation import Explanation, Layer
 from headwise.explorer import heads as of_heads
-from headwise.records import LayerRecord, Trace, record
-from headwise.records.watching import layers as layers_of
+from headwise.predictors.looking import passes
+from headwise.records import LayerRecord, RecordedCall, Trace
 from headwise.service.served import Served
 
 Stage = Literal["scores", "masked", "weights"]
@@ -88,14 +88,13 @@ class Traced:
         """
         if stage == "weights":
             return self.weights(layer, [head])[0]
-        call = self._record(layer).calls[-1]
-        with torch.no_grad():
-            steps = {step.name: step.values for step in call.mechanism.stages(call.call)}
+        steps = [stages_of(call) for call in self._record(layer).calls]
         names = {"scores": ("products", "scores"), "masked": ("masked", "biased", "scaled", "scores")}[stage]
-        name = next((each for each in names if each in steps), None)
+        name = next((each for each in names if each in steps[0]), None)
         if name is None:
-            raise Unsupported(f"{layer} has no scores: {type(call.mechanism).__name__} makes its weights without any")
-        return steps[name][0, head].double().cpu().numpy()
+            raise Unsupported(f"{layer} has no scores: its mechanism makes its weights without any")
+        found = torch.cat([step[name] for step in steps], dim=2)[0, head]
+        return found.double().cpu().numpy()
 
     def summary(self, group: Group) -> list[list[dict[str, float]]]:
         """Of each layer and head what it does, in a few numbers."""
@@ -125,6 +124,12 @@ class Traced:
         return one
 
 
+def stages_of(call: RecordedCall) -> dict[str, torch.Tensor]:
+    """The steps of a call by name."""
+    with torch.no_grad():
+        return {step.name: step.values for step in call.mechanism.stages(call.call)}
+
+
 def traced(run: Served, text: str, target: str | None) -> Traced:
     """The trace of an input.
 
@@ -133,21 +138,12 @@ def traced(run: Served, text: str, target: str | None) -> Traced:
 
     Raises: Unsupported if the model has no attention.
     """
-    predictor = run.predictor
-    item = predictor.parse(text)
-    # what is watched decodes in the model itself, whose last bits may differ from those of its faster twin
-    found = predictor.explain(item, target)
-    if not isinstance(found, Explanation):
+    with passes() as made:
+        found = run.predictor.explain(run.predictor.parse(text), target)
+    if not isinstance(found, Explanation) or not made:
         raise Unsupported("this model has no attention to show")
-    with record(predictor.model) as trace:
-        again = predictor.explain(item, target)
-    if again.output != found.output:
-        with record(predictor.model) as trace:
-            predictor.explain(item, found.output)
-    for one in trace:
-        # what came before is the search; the last is the pass over all that was written
-        del one.calls[:-1]
-    known = [name for name in found.layers if name in layers_of(predictor.model) and trace[name].calls]
+    trace = made[-1].again()
+    known = [name for name in found.layers if name in trace.names() and trace[name].calls]
     if not known:
         raise Unsupported("this model has no attention to show")
     digest = hashlib.sha256(json.dumps([run.identity, text, target]).encode()).hexdigest()

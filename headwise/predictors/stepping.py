@@ -5,6 +5,7 @@ from typing import Any
 from headwise.errors import Unsupported
 from headwise.explain.explanation import Explanation
 from headwise.explain.layer_trace import LayerTrace, layer_trace
+from headwise.predictors.looking import passes
 from headwise.predictors.predictor import Predictor
 from headwise.records.watching import layers
 
@@ -22,19 +23,15 @@ def steps(
         ConfigError: for a layer or a head that is not there.
         Unsupported: if the model has no attention.
     """
-    item = predictor.parse(text)
-    found = predictor.explain(item, target)
-    if not isinstance(found, Explanation):
+    with passes() as made:
+        found = predictor.explain(predictor.parse(text), target)
+    if not isinstance(found, Explanation) or not made:
         raise Unsupported("this model has no attention, so there are no steps of it")
-    known = layers(predictor.model)
+    known = layers(made[-1].model)
     # a picture may be of something that is no attention, such as what places say
     name = layer if isinstance(layer, str) and layer in known else found.layer_name(layer)
     if layer is None and name not in known:
         name = next(iter(known))
     shown = found.layers.get(name)
     queries, keys = ([], []) if shown is None else (shown.queries, shown.keys)
-
-    def again() -> object:
-        return predictor.explain(item, target)
-
-    return layer_trace(predictor.model, again, name, head, queries=queries, keys=keys)
+    return layer_trace(made[-1].model, made[-1].run, name, head, queries=queries, keys=keys)

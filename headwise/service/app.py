@@ -91,13 +91,13 @@ def create_app(
     runs: Mapping[str, Served],
     limits: Limits | None = None,
     hosts: Collection[str] = LOOPBACK,
-    more: Callable[[FastAPI, Service], None] = lambda app, service: None,
+    more: Collection[Callable[[FastAPI, Service], None]] = (),
 ) -> App:
     """An ASGI application that answers for these runs.
 
     Args:
         hosts: names by which it may be called.
-        more: adds routes of its own.
+        more: each adds routes of its own.
     """
     bounds = limits or Limits()
     service = Service(runs, bounds)
@@ -121,7 +121,8 @@ def create_app(
     for verb in (*VERBS, "predict"):
         route(app, service, verb, Ask, _predict)
     route(app, service, "trace", AskTrace, _trace)
-    more(app, service)
+    for add in more:
+        add(app, service)
     app.add_exception_handler(Problem, _told)
     app.add_exception_handler(HeadwiseError, _of_headwise)
     app.add_exception_handler(RequestValidationError, _invalid)

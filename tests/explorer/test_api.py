@@ -23,7 +23,7 @@ def runs(tmp_path_factory):
 
 @pytest.fixture
 def client(runs):
-    app = create_app(runs, more=explored)
+    app = create_app(runs, more=[explored])
     with TestClient(app, base_url="http://127.0.0.1:8000") as found:
         yield found
 
