@@ -27,6 +27,8 @@ LEVELS = [
     {"predictors"},
     {"tasks", "textbook"},
     {"training"},
+    {"service"},
+    {"explorer"},
     {"cli"},
     {"__main__"},
 ]
@@ -74,11 +76,15 @@ THIRD_PARTY = {
     "trackio": {"runs.trackers"},
     "transformers": {"adoption"},
     "PIL": {"data.pixels"},
+    "fastapi": {"service", "explorer"},
+    "uvicorn": {"service"},
+    "prometheus_client": {"service"},
 }
 
 
 # asked for by name, with the extra to install in the message
 EXTRAS = {"tensorboard", "wandb", "mlflow", "trackio", "transformers", "PIL"}
+EXTRAS |= {"fastapi", "uvicorn", "prometheus_client"}
 
 
 def module_of(path: Path) -> str:

@@ -1,7 +1,7 @@
 """`headwise explain`: a picture and a table of where a model looks while it answers."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def explain(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
-    text: Annotated[str, typer.Argument(help="The input.")],
+    run: Annotated[Path | None, typer.Argument(help="Run folder.")] = None,
+    text: Annotated[str | None, typer.Argument(help="The input.")] = None,
     target: Annotated[str | None, typer.Option(help="The output to look at; default: the output of the model.")] = None,
     folder: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("figures"),
     formats: Annotated[str, typer.Option("--format", help="png, svg or pdf, or several separated by commas.")] = "png",
@@ -26,13 +26,30 @@ def explain(
     every: Annotated[bool, typer.Option("--all", help="Also draw a picture of each layer.")] = False,
     top: Annotated[int, typer.Option(min=1, help="Number of attended tokens to list for each token.")] = 3,
     table: Annotated[bool, typer.Option("--table", help="Print only the table; draw nothing.")] = False,
+    trace: Annotated[
+        str | None,
+        typer.Option(help="Print every step of one head with its numbers: json, csv, latex or markdown."),
+    ] = None,
+    example: Annotated[
+        str | None, typer.Option(help="The steps of a worked example, without a run: illustrated, illustrated-scaled.")
+    ] = None,
 ) -> None:
     """Draw what a model attends to, on one page, and list it for each token."""
     import headwise
     from headwise import runtime
 
+    if example is not None:
+        if run is not None or text is not None:
+            raise ConfigError("--example needs no run and no input; leave them out")
+        _print_example(example, trace or "markdown")
+        return
+    if run is None or text is None:
+        raise ConfigError("give a run folder and an input, or --example illustrated")
     runtime.apply(fast_products=False)
     predictor = headwise.load(run)
+    if trace is not None:
+        _print_trace(predictor, text, target, trace, layer, heads)
+        return
     found: Explained = predictor.explain(predictor.parse(text), target)
     chosen, only = numbered(layer), heads_of(heads)
     kinds = [kind.strip() for kind in formats.split(",")]
@@ -40,6 +57,26 @@ def explain(
     describe(found, chosen, only, top)
     for path in paths:
         typer.echo(str(path))
+
+
+def _print_example(name: str, form: str) -> None:
+    from headwise.explain.examples import example_trace
+    from headwise.explain.trace_formats import formatted
+
+    typer.echo(formatted(example_trace(name), form))
+
+
+def _print_trace(
+    predictor: Any, text: str, target: str | None, form: str, layer: str | None, heads: str | None
+) -> None:
+    from headwise.explain.trace_formats import check_form, formatted
+    from headwise.predictors.stepping import steps
+
+    check_form(form)
+    chosen = heads_of(heads) or (0,)
+    if len(chosen) > 1:
+        raise ConfigError("--trace shows one head: give --heads one number")
+    typer.echo(formatted(steps(predictor, text, target, numbered(layer), chosen[0]), form))
 
 
 def numbered(layer: str | None) -> str | int | None:

@@ -21,9 +21,11 @@ from headwise.cli import (
     doctor,
     evaluate,
     explain,
+    explore,
     init,
     predict,
     results,
+    serve,
     sweep,
     train,
 )
@@ -62,6 +64,8 @@ app.command("train")(train.train)
 app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("explain")(explain.explain)
+app.command("explore")(explore.explore)
+app.command("serve")(serve.serve)
 app.command("sweep")(sweep.sweep)
 app.add_typer(curve.app, name="curve")
 app.command("results")(results.results)

@@ -11,6 +11,7 @@ from headwise.decoding.constraints import Constraints, allowed_log_probs
 from headwise.decoding.hypotheses import Hypothesis, StepDecoder, length_norms
 from headwise.decoding.rows import device_of
 from headwise.decoding.top import continuations
+from headwise.decoding.watching import Searched, watcher
 from headwise.errors import ConfigError
 
 
@@ -69,7 +70,7 @@ def beam_search(
 
 @torch.inference_mode()
 def _search(decoder: StepDecoder, cache: Cache, beams: "_Beams") -> list[list[Hypothesis]]:
-    device = device_of(decoder)
+    device, told = device_of(decoder), watcher()
     while beams.open:
         # before the first step the hypotheses of a sentence are one: it takes a row, not `size` rows
         first = beams.step == 0
@@ -78,6 +79,8 @@ def _search(decoder: StepDecoder, cache: Cache, beams: "_Beams") -> list[list[Hy
         if first:
             beams.rules.check_logits(logits, beams.rules.sentences)
         parents, kept = beams.advance(allowed_log_probs(logits, beams.rules, beams.history[rows, : beams.step]))
+        if told is not None:
+            told(Searched(beams.step - 1, beams.places.repeat(beams.size), beams.tokens, beams.totals.reshape(-1)))
         if first and beams.size > 1:
             cache.expand(beams.size)
             parents = None

@@ -11,6 +11,7 @@ from torch import Tensor
 from headwise.caches import Cache
 from headwise.decoding.constraints import Constraints, allowed_log_probs
 from headwise.decoding.hypotheses import Hypothesis, StepDecoder, length_norms
+from headwise.decoding.watching import Searched, watcher
 
 Choose = Callable[
     [Float[Tensor, "rows vocab"], Int[np.ndarray, "rows"]],
@@ -41,7 +42,7 @@ def follow(
     device = device_of(decoder)
     rows = _Rows.start(rules, per_sentence)
     results: dict[int, Hypothesis] = {}
-    tokens = rules.bos_id.repeat(per_sentence)
+    tokens, told = rules.bos_id.repeat(per_sentence), watcher()
     if per_sentence > 1:
         cache.expand(per_sentence)
     for step in range(rules.longest):
@@ -51,6 +52,8 @@ def follow(
         chosen, gained = choose(allowed_log_probs(logits, rules, rows.history[:, :step]), rows.number)
         tokens = chosen.cpu().numpy()
         results.update(rows.extend(step, tokens, gained.double().cpu().numpy(), rules.eos_id, norms))
+        if told is not None:
+            told(Searched(step, rows.number // per_sentence, tokens, rows.total))
         stay = rows.open.reshape(-1, per_sentence).any(axis=1)
         if not stay.any():
             break

@@ -72,6 +72,8 @@ class Captioner(Predictor[Image, list[Translation], Image]):
         data: how pictures are read and made the size of the model's.
     """
 
+    reads = "file"
+
     def __init__(
         self,
         model: Seq2Seq,

@@ -37,7 +37,7 @@ class Classifier(Predictor[str, Verdict, Labelled]):
     """
 
     def __init__(self, reader: Reader, classes: Mapping[str, int], data: LabelledConfig):
-        self.reader, self.classes, self.data = reader, classes, data
+        self.model, self.reader, self.classes, self.data = reader.model, reader, classes, data
 
     def parse(self, text: str) -> str:
         return self.reader.tokenizer.clean(text)

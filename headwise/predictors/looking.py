@@ -1,6 +1,8 @@
 """Where a model looked while it read given tokens and wrote given tokens: the weights of its attention, in one pass."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +34,43 @@ def has_attention(model: nn.Module) -> bool:
     return any(isinstance(module, Mechanism) for module in model.modules())
 
 
+@dataclass(frozen=True)
+class Pass:
+    """A pass of a model over these inputs, which its attention was looked at in."""
+
+    model: nn.Module
+    inputs: tuple[Any, ...]
+
+    def run(self) -> None:
+        """The same pass once more, in `eval()`, without gradient."""
+        with evaluating(self.model), torch.no_grad():
+            self.model(*self.inputs)
+
+    def again(self) -> Trace:
+        """Its trace."""
+        with record(self.model) as trace:
+            self.run()
+        return trace
+
+
+_PASSES: ContextVar[list[Pass] | None] = ContextVar("passes", default=None)
+
+
+@contextmanager
+def passes() -> Iterator[list[Pass]]:
+    """While open, in this thread, every pass in which a model is looked at is added to the list.
+
+    A search before it is none: what is written is found first, by the fastest way, and looked at afterwards.
+    """
+    token = _PASSES.set([])
+    try:
+        found = _PASSES.get()
+        assert found is not None, "it was set"
+        yield found
+    finally:
+        _PASSES.reset(token)
+
+
 def traced(model: nn.Module, *inputs: Any) -> Trace:
     """The trace of one pass of a model in `eval()`, without gradient.
 
@@ -47,9 +86,9 @@ def traced(model: nn.Module, *inputs: Any) -> Trace:
             " max, a forecaster with these or with model.kind=decoder, an image classifier with model.kind=vit, a"
             " classifier of recordings with model.kind=conformer"
         )
-    with evaluating(model), torch.no_grad(), record(model) as trace:
-        model(*inputs)
-    return trace
+    if (found := _PASSES.get()) is not None:
+        found.append(Pass(model, inputs))
+    return Pass(model, inputs).again()
 
 
 def attended(model: nn.Module, *inputs: Any) -> dict[str, Attended]:

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import ConfigError, Unsupported
@@ -68,7 +68,13 @@ def unknown_tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> Unknown:
 
 
 class Predictor(ABC, Generic[I, O, E]):
-    """Reads inputs of type I, predicts outputs of type O, and scores itself on labelled examples of type E."""
+    """Reads inputs of type I, predicts outputs of type O, and scores itself on labelled examples of type E.
+
+    `model` is the network that it applies; `reads` says whether an argument is the input itself or names a file.
+    """
+
+    model: Any
+    reads: ClassVar[Literal["text", "file"]] = "text"
 
     @abstractmethod
     def parse(self, text: str) -> I:

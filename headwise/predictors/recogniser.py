@@ -63,6 +63,8 @@ class Recogniser(Predictor[Image, dict[str, float], Image]):
         data: how pictures are read and made the size of the model's.
     """
 
+    reads = "file"
+
     def __init__(self, model: ImageClassifier, known: Known, data: ImagesConfig):
         self.model, self.known, self.data = model, known, data
 

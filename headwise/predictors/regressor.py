@@ -31,7 +31,7 @@ class Regressor(Predictor[str, float, Labelled]):
     """
 
     def __init__(self, reader: Reader, scale: Scale, data: LabelledConfig):
-        self.reader, self.scale, self.data = reader, scale, data
+        self.model, self.reader, self.scale, self.data = reader.model, reader, scale, data
 
     def parse(self, text: str) -> str:
         return self.reader.tokenizer.clean(text)

@@ -29,6 +29,8 @@ class SpeechLabeller(Predictor[Recording, dict[str, float], Recording]):
         data: how files are read.
     """
 
+    reads = "file"
+
     def __init__(self, model: SpeechClassifier, known: Known, data: RecordingsConfig):
         self.model, self.known, self.ear = model, known, Ear(known, data)
 

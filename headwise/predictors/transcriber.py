@@ -66,6 +66,8 @@ class Transcriber(Predictor[Recording, str, Recording]):
         beam: prefixes that are followed; 1: the best path.
     """
 
+    reads = "file"
+
     def __init__(self, model: FrameLabeller, known: Known, units: Units, data: RecordingsConfig, beam: int):
         self.model, self.units, self.ear, self.beam = model, units, Ear(known, data), beam
 

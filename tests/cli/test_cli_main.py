@@ -19,6 +19,7 @@ VERBS = [
     "predict",
     "evaluate",
     "explain",
+    "serve",
     "sweep",
     "curve",
     "results",

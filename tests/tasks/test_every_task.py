@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pytest
 import torch
 from life import built_of, trained_and_resumed
@@ -15,7 +16,10 @@ from headwise.config import build
 from headwise.data.sources import Limits
 from headwise.errors import Unsupported
 from headwise.explain.explanation import Explained, Explanation
+from headwise.explain.trace_formats import FORMS, formatted
 from headwise.predictors.predictor import Predictor
+from headwise.predictors.stepping import steps
+from headwise.records.watching import layers
 from headwise.tasks import registry
 from headwise.tasks.task import Task
 
@@ -118,6 +122,29 @@ def test_what_is_shown_of_attention_sums_to_one(run, tmp_path):
     assert found.lines()
     (path,) = found.write(tmp_path)
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_steps_of_every_layer_end_in_the_weights_that_are_shown(run):
+    text = run.case.inputs[-1]
+    try:
+        found = run.one.explain(run.one.parse(text))
+    except Unsupported:
+        pytest.skip("there is no attention to look at")
+    if not isinstance(found, Explanation):
+        with pytest.raises(Unsupported, match="no attention"):
+            steps(run.one, text, None)
+        return
+    for name, layer in found.layers.items():
+        if name not in layers(run.one.model):
+            continue
+        for head in range(len(layer.weights)):
+            traced = steps(run.one, text, None, name, head)
+            weights = traced["weights"].values
+            assert traced["output"].values.shape[0] == len(weights)
+            if weights.shape == layer.weights[head].shape:
+                np.testing.assert_allclose(weights, layer.weights[head], atol=1e-6)
+            for form in FORMS:
+                assert formatted(traced, form)
 
 
 def of_examples(run):

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from headwise.attention.call import Call
 from headwise.attention.normalizers import Softmax
 from headwise.attention.scores import ScaledDot
+from headwise.attention.steps import PAIRS, Step
 from headwise.attention.weights import cut
 from headwise.errors import Unsupported
 
@@ -102,6 +103,11 @@ class Mechanism(nn.Module, ABC):
         identity = torch.eye(key_len, dtype=call.key.dtype, device=call.key.device)
         whole = self(replace(call, value=identity.expand(batch, kv_heads, key_len, key_len)))
         return cut(whole, heads, queries, keys)
+
+    def stages(self, call: Call) -> list[Step]:
+        """What lies between query, key and value and the output, each with formula and numbers; here the weights."""
+        text = "what each value counts for each query; this mechanism has no scores that a normalizer acts on"
+        return [Step("weights", "A", r"O = A V", PAIRS, self.weights(call), text)]
 
     def require(self, call: Call) -> None:
         """Raises: Unsupported for what the call asks and the facts exclude; masks are the mechanism's to check."""

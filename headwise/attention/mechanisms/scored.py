@@ -12,6 +12,7 @@ from headwise.attention.call import Call
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.attention.normalizers import Normalizer
 from headwise.attention.scores import Score
+from headwise.attention.steps import Step, definition
 from headwise.attention.weights import weights as exact_weights
 
 
@@ -70,6 +71,10 @@ class Scored(Mechanism):
     ) -> Float[Tensor, "batch heads queries keys"]:
         """The weights before dropout, which for this mechanism are the definition's own; only what is asked for."""
         return exact_weights(self._asked(call, 0.0), heads, queries, keys)
+
+    def stages(self, call: Call) -> list[Step]:
+        """Products, scale, what is added, mask, normalizer."""
+        return definition(self._asked(call, 0.0))
 
     def extra_repr(self) -> str:
         return f"dropout={self.dropout}, kernel={self.kernel}"

@@ -1,0 +1,39 @@
+"""`headwise explore`: trained runs in the browser."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def explore(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders; each is called by the name of its folder.")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any that is free.")] = 0,
+    threads: Annotated[int | None, typer.Option(min=1, help="Number of CPU threads.")] = None,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser.")] = True,
+) -> None:
+    """See what trained runs attend to, in the browser, at an address of this machine: docs/explorer.md."""
+    import webbrowser
+
+    from headwise import runtime
+    from headwise.errors import ConfigError
+
+    try:
+        from headwise.explorer.api import explored
+        from headwise.explorer.pages import paged
+        from headwise.service.app import create_app
+        from headwise.service.server import listen
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"{error.name} is not installed; pip install 'headwise[explore]'") from None
+    from headwise.service.limits import Limits
+    from headwise.service.served import served
+
+    runtime.apply(threads=threads, fast_products=False)
+    limits = Limits()
+
+    def ready(address: str) -> None:
+        typer.echo(f"exploring at {address}; end with Ctrl+C")
+        if browser:
+            webbrowser.open(address)
+
+    listen(create_app(served(runs), limits, more=(explored, paged)), limits, "127.0.0.1", port, ready)

@@ -1,0 +1,63 @@
+"""`headwise serve`: trained runs over HTTP."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from headwise.service.limits import Limits
+
+_LOCAL = ("127.0.0.1", "::1", "localhost")
+
+
+def serve(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders; each is called by the name of its folder.")],
+    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any that is free.")] = 8000,
+    allowed_host: Annotated[
+        list[str] | None, typer.Option(help="A name by which others call this service; may be given several times.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Number of CPU threads.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="A limit such as queue=128; may be given several times.")
+    ] = None,
+) -> None:
+    """Answer requests for trained runs over HTTP, as `headwise predict --json` does: docs/service.md."""
+    from headwise import runtime
+    from headwise.errors import ConfigError
+
+    try:
+        from headwise.service.app import create_app
+        from headwise.service.server import listen
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"{error.name} is not installed; pip install 'headwise[explore]'") from None
+    from headwise.service.guard import LOOPBACK
+    from headwise.service.served import served
+
+    runtime.apply(threads=threads, fast_products=False)
+    limits = _limits(settings or [])
+    found = served(runs)
+    for run in found.values():
+        typer.echo(f"{run.name}: task {run.task}, POST /api/v1/{run.verb}")
+    if host not in _LOCAL:
+        typer.echo(f"warning: {host} can be reached from other machines; there is no password", err=True)
+    hosts = {*LOOPBACK, *(allowed_host or []), *(() if host in ("0.0.0.0", "::") else (host,))}
+    listen(create_app(found, limits, hosts), limits, host, port, lambda address: typer.echo(f"listening at {address}"))
+
+
+def _limits(settings: list[str]) -> "Limits":
+    from headwise.config import build
+    from headwise.errors import ConfigError
+    from headwise.service.limits import Limits
+
+    values = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {setting}: write NAME=VALUE, such as queue=128")
+        try:
+            values[name] = float(value) if "." in value else int(value)
+        except ValueError:
+            raise ConfigError(f"--set {setting}: {value!r} is no number") from None
+    return build(Limits, values, "--set")

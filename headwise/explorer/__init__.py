@@ -1,0 +1,1 @@
+"""The browser explorer: traces of trained runs, and the pages that show them."""

@@ -1,0 +1,174 @@
+"""What the pages of the explorer ask for: traces of inputs, and parts of them as numbers."""
+
+import functools
+import json
+import warnings
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from fastapi import FastAPI, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from headwise.explain.trace_formats import formatted
+from headwise.explorer.traces import Group, Store, Traced, traced
+from headwise.explorer.wire import MEDIA_TYPE, npy
+from headwise.predictors.stepping import steps
+from headwise.service.app import Service, as_json, route
+from headwise.service.asking import check_text
+from headwise.service.problems import Problem
+from headwise.service.served import Served
+
+# a matrix that is larger has to be asked for in parts
+_MOST_BYTES = 1 << 22
+# a trace is named after all that it depends on, so its parts never change
+_KEPT = {"Cache-Control": "private, max-age=31536000, immutable"}
+Index = Annotated[int, Query(ge=0, le=1 << 20)]
+Name = Annotated[str, Query(max_length=200)]
+
+
+class AskTraced(BaseModel):
+    """An input whose attention is looked at."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    model: str | None = Field(None, max_length=200)
+    text: str = Field(min_length=1)
+    target: str | None = Field(None, min_length=1, description="the output that the model is made to give")
+
+
+class Explorer:
+    """Traces of the runs of a service."""
+
+    def __init__(self, service: Service, store: Store):
+        self.service, self.store = service, store
+
+    def trace(self, name: str) -> Traced:
+        """Raises: Problem 404 for a trace that is gone."""
+        found = self.store.get(name)
+        if found is None:
+            raise Problem(404, "this trace is not kept any more", "POST /api/v1/traces makes it again")
+        return found
+
+    async def numbers(self, request: Request, name: str, work: Callable[[Traced], np.ndarray]) -> Response:
+        """A part of a trace as a `.npy` file."""
+        one = self.trace(name)
+        job = self.service.submit(lambda _: [npy(work(one))], [None])
+        (body,) = await self.service.answer(job, request)
+        if len(body) > _MOST_BYTES + 1024:
+            raise Problem(413, f"the answer has {len(body):,} bytes", "ask for rows with q=, or for fewer layers")
+        return Response(body, media_type=MEDIA_TYPE, headers=_KEPT)
+
+
+def explored(app: FastAPI, service: Service, *, store_bytes: int = 1 << 28) -> None:
+    """Adds the routes of the explorer to a service."""
+    explorer = Explorer(service, Store(store_bytes))
+    route(app, service, "traces", AskTraced, functools.partial(_traced, explorer))
+    _parts(app, explorer)
+    _heads(app, explorer)
+
+
+def _parts(app: FastAPI, explorer: Explorer) -> None:
+    at = "/api/v1/traces/{name}"
+
+    @app.get(f"{at}/summary")
+    async def summary(request: Request, name: str, group: Name) -> Response:
+        """Of each layer and head of a group what it does, in a few numbers."""
+        one = explorer.trace(name)
+        found = one.group(group)
+        job = explorer.service.submit(lambda _: [one.summary(found)], [None])
+        (told,) = await explorer.service.answer(job, request)
+        return Response(
+            json.dumps({"layers": found.layers, "heads": told}), media_type="application/json", headers=_KEPT
+        )
+
+    @app.get(f"{at}/matrix")
+    async def matrix(
+        request: Request, name: str, layer: Name, head: Index, stage: Literal["scores", "masked", "weights"] = "weights"
+    ) -> Response:
+        """One head: (queries, keys), weights or scores."""
+        return await explorer.numbers(request, name, lambda one: one.stage(layer, head, stage))
+
+    @app.get(f"{at}/row")
+    async def row(request: Request, name: str, group: Name, q: Index | None = None, k: Index | None = None) -> Response:
+        """One query, or one key, through all layers and heads."""
+        found = explorer.trace(name).group(group)
+        if (q is None) == (k is None):
+            raise Problem(422, "give q or k")
+        _within("q", q, found.queries)
+        _within("k", k, found.keys)
+        return await explorer.numbers(request, name, lambda one: one.row(found, query=q, key=k))
+
+    @app.get(f"{at}/steps")
+    async def steps_of(request: Request, name: str, layer: Name, head: Index) -> Response:
+        """Every step of one head, with its numbers."""
+        one = explorer.trace(name)
+        run = explorer.service.runs[one.run]
+        work = functools.partial(_steps, run, one, layer, head)
+        (told,) = await explorer.service.answer(explorer.service.submit(work, [None]), request)
+        return Response(told, media_type="application/json", headers=_KEPT)
+
+
+def _heads(app: FastAPI, explorer: Explorer) -> None:
+    at = "/api/v1/traces/{name}"
+
+    @app.get(f"{at}/thumbs")
+    async def thumbs(
+        request: Request,
+        name: str,
+        group: Name,
+        first: Index = 0,
+        count: Annotated[int, Query(ge=1, le=64)] = 8,
+        size: Annotated[int, Query(ge=1, le=64)] = 32,
+    ) -> Response:
+        """Small pictures of all heads of some layers: (layers, heads, rows, columns), from 0 to 255."""
+        found = explorer.trace(name).group(group)
+        chosen = slice(first, first + count)
+        _within("first", first, found.layers)
+        return await explorer.numbers(request, name, lambda one: one.thumbnails(found, size, chosen))
+
+    @app.get(f"{at}/alike")
+    async def alike(request: Request, name: str, layer: Name) -> Response:
+        """How alike the heads of a layer are: (heads, heads)."""
+        return await explorer.numbers(request, name, lambda one: one.alike(layer))
+
+
+async def _traced(explorer: Explorer, service: Service, verb: str, ask: AskTraced, request: Request) -> Response:
+    run = service.find(ask.model, "trace")
+    for text in (ask.text, ask.target or ""):
+        check_text(text, service.limits)
+    job = service.submit(lambda _: [_looked(run, ask)], [None])
+    ((one, noted),) = await service.answer(job, request)
+    explorer.store.put(one)
+    groups = [_told(one, group) for group in one.groups]
+    told = {"trace_id": one.id, "model": run.name, "source": one.source, "output": one.output, "groups": groups}
+    return as_json({**told, "warnings": noted}, 201)
+
+
+def _looked(run: Served, ask: AskTraced) -> tuple[Traced, list[str]]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = traced(run, ask.text, ask.target)
+    return found, [str(one.message)[:500] for one in caught]
+
+
+def _steps(run: Served, one: Traced, layer: str, head: int, _: Any) -> list[str]:
+    return [formatted(steps(run.predictor, one.text, one.target, layer, head), "json")]
+
+
+def _told(one: Traced, group: Group) -> dict[str, Any]:
+    heads = len(one.explanation.layers[group.layers[0]].weights)
+    return {
+        "name": group.name,
+        "kind": group.kind,
+        "layers": group.layers,
+        "heads": heads,
+        "queries": group.queries,
+        "keys": group.keys,
+        "causal": group.causal,
+    }
+
+
+def _within(name: str, value: int | None, there: list[str]) -> None:
+    if value is not None and value >= len(there):
+        raise Problem(422, f"{name}: {value} is beyond the last, {len(there) - 1}")

@@ -1,0 +1,57 @@
+"""The files of the explorer's pages, by name: a list made at the start, so that no request reaches another file."""
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+from fastapi import FastAPI, Request, Response
+from matplotlib.colors import to_hex
+
+from headwise.explain.ramps import CONTROLS, ramp
+from headwise.service.app import Service, as_json
+
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+
+
+def paged(app: FastAPI, service: Service) -> None:
+    """Adds the pages to a service: `/` and what it loads from `/static`."""
+    found = _listed(files("headwise.explorer") / "static", "")
+
+    @app.get("/", include_in_schema=False)
+    async def index(request: Request) -> Response:
+        return _file(request, "index.html", found["index.html"])
+
+    for name, content in found.items():
+        app.add_api_route(f"/static/{name}", _served(name, content), include_in_schema=False)
+
+    @app.get("/api/v1/ramps")
+    async def ramps() -> Response:
+        """Colours of numbers, 256 from zero to the largest."""
+        return as_json({name: [to_hex(colour) for colour in ramp(name)] for name in CONTROLS})
+
+
+def _served(name: str, content: bytes) -> Callable[[Request], Awaitable[Response]]:
+    async def serve(request: Request) -> Response:
+        return _file(request, name, content)
+
+    return serve
+
+
+def _file(request: Request, name: str, content: bytes) -> Response:
+    tag = f'"{hashlib.sha256(content).hexdigest()[:20]}"'
+    headers = {"ETag": tag, "Cache-Control": "no-cache"}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    kind = _TYPES[name.rpartition(".")[2]]
+    return Response(content, headers=headers, media_type=f"{kind}; charset=utf-8")
+
+
+def _listed(folder: Traversable, front: str) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for one in folder.iterdir():
+        if one.is_dir():
+            found |= _listed(one, f"{front}{one.name}/")
+        elif one.name.rpartition(".")[2] in _TYPES:
+            found[front + one.name] = one.read_bytes()
+    return found

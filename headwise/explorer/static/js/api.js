@@ -1,0 +1,76 @@
+// @ts-check
+/** What the pages ask of the server, once each: answers are kept within a number of bytes. */
+
+import { parse } from "./core/npy.js";
+
+const LIMIT = 64 * 2 ** 20;
+/** @type {Map<string, { bytes: number, found: Promise<any> }>} */
+const kept = new Map();
+let bytes = 0;
+
+/** A request that was refused; `message` says why and what to do. */
+export class Refused extends Error {
+  /** @param {number} status @param {string} message */
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+/** @param {string} path @param {any} body */
+export async function post(path, body) {
+  const options = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  return (await asked(path, options)).json();
+}
+
+/** @param {string} path */
+export const getJson = (path) => once(path, async (answer) => answer.json());
+
+/** @param {string} path @returns {Promise<import("./core/npy.js").Numbers>} */
+export const getNumbers = (path) => once(path, async (answer) => parse(await answer.arrayBuffer()));
+
+/** @param {Record<string, string | number>} values */
+export const query = (values) => new URLSearchParams(/** @type {any} */ (values)).toString();
+
+/** @param {string} path @param {(answer: Response) => Promise<any>} read */
+function once(path, read) {
+  const known = kept.get(path);
+  if (known) {
+    kept.delete(path);
+    kept.set(path, known);
+    return known.found;
+  }
+  const entry = { bytes: 0, found: fetched(path, read) };
+  kept.set(path, entry);
+  entry.found.catch(() => kept.delete(path));
+  return entry.found;
+}
+
+/** @param {string} path @param {(answer: Response) => Promise<any>} read */
+async function fetched(path, read) {
+  const answer = await asked(path, {});
+  const size = Number(answer.headers.get("content-length") || 0);
+  const found = await read(answer);
+  const entry = kept.get(path);
+  if (entry) entry.bytes = size;
+  bytes += size;
+  for (const [name, one] of kept) {
+    if (bytes <= LIMIT || name === path) break;
+    kept.delete(name);
+    bytes -= one.bytes;
+  }
+  return found;
+}
+
+/** @param {string} path @param {RequestInit} options */
+async function asked(path, options) {
+  let answer;
+  try {
+    answer = await fetch(path, options);
+  } catch {
+    throw new Refused(0, "the server does not answer; is `headwise explore` still running?");
+  }
+  if (answer.ok) return answer;
+  const told = await answer.json().catch(() => ({}));
+  throw new Refused(answer.status, [told.detail || answer.statusText, told.hint].filter(Boolean).join("; "));
+}

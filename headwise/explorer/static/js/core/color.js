@@ -1,0 +1,42 @@
+// @ts-check
+/** Numbers as colours: ramps of 256 entries that the server makes, and scales from a number to an entry. */
+
+/** @type {Record<string, Uint8ClampedArray>} */
+const ramps = {};
+
+/** @param {Record<string, string[]>} given names and their 256 colours as #rrggbb */
+export function setRamps(given) {
+  for (const [name, colours] of Object.entries(given)) {
+    const table = new Uint8ClampedArray(256 * 4);
+    colours.forEach((colour, place) => {
+      const number = parseInt(colour.slice(1), 16);
+      table.set([number >> 16, (number >> 8) & 255, number & 255, 255], 4 * place);
+    });
+    ramps[name] = table;
+  }
+}
+
+/** @param {string} name */
+export const ramp = (name) => ramps[name];
+
+/** The share of the ramp, from 0 to 1, by scale. */
+export const SCALES = {
+  linear: (/** @type {number} */ share) => share,
+  sqrt: (/** @type {number} */ share) => Math.sqrt(share),
+  log: (/** @type {number} */ share) => (share <= 1e-4 ? 0 : 1 + Math.log10(share) / 4),
+};
+
+/**
+ * The entry of each number in a ramp; 255 steps from 0 to `top`. What is forbidden, minus infinity, is -1.
+ * @param {ArrayLike<number>} values @param {number} top @param {keyof typeof SCALES} scale
+ */
+export function entries(values, top, scale) {
+  const found = new Int16Array(values.length);
+  const turn = SCALES[scale];
+  for (let i = 0; i < values.length; i += 1) {
+    const value = values[i];
+    if (value === -Infinity) found[i] = -1;
+    else found[i] = Math.round(255 * turn(Math.min(1, Math.max(0, top > 0 ? value / top : 0))));
+  }
+  return found;
+}

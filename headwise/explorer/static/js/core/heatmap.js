@@ -1,0 +1,69 @@
+// @ts-check
+/** A matrix on a canvas: cells by entries of a ramp, forbidden ones hatched, a row, a column and a cell marked. */
+
+import { ramp } from "./color.js";
+
+/**
+ * Paints cells of one image pixel each into a canvas of their own, to be scaled without smoothing.
+ * @param {Int16Array} entries @param {number} rows @param {number} columns @param {string} name of the ramp
+ */
+export function painted(entries, rows, columns, name) {
+  const canvas = document.createElement("canvas");
+  canvas.width = Math.max(1, columns);
+  canvas.height = Math.max(1, rows);
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const image = context.createImageData(canvas.width, canvas.height);
+  const table = ramp(name);
+  for (let i = 0; i < rows * columns; i += 1) {
+    const entry = entries[i];
+    if (entry < 0) {
+      // hatched: a forbidden pair is not a weight of zero
+      const dark = (Math.floor(i / columns) + (i % columns)) % 2;
+      image.data.set([128, 128, 128, dark ? 70 : 25], 4 * i);
+    } else {
+      for (let part = 0; part < 4; part += 1) image.data[4 * i + part] = table[4 * entry + part];
+    }
+  }
+  context.putImageData(image, 0, 0);
+  return canvas;
+}
+
+/**
+ * Puts a painted matrix into a canvas that is seen, as large as it is.
+ * @param {HTMLCanvasElement} canvas @param {HTMLCanvasElement} cells
+ * @param {{ q: number, k: number, locked: boolean } | null} cell @param {number} rows @param {number} columns
+ */
+export function shown(canvas, cells, cell, rows, columns) {
+  const dots = window.devicePixelRatio || 1;
+  const width = Math.round(canvas.clientWidth * dots);
+  const height = Math.round(canvas.clientHeight * dots);
+  if (canvas.width !== width || canvas.height !== height) {
+    canvas.width = width;
+    canvas.height = height;
+  }
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  context.imageSmoothingEnabled = false;
+  context.clearRect(0, 0, width, height);
+  context.drawImage(cells, 0, 0, width, height);
+  if (!cell || cell.q < 0) return;
+  const colour = getComputedStyle(canvas).getPropertyValue("--mark").trim() || "#d55e00";
+  const [w, tall] = [width / columns, height / rows];
+  context.strokeStyle = colour;
+  context.lineWidth = dots;
+  context.strokeRect(0.5, cell.q * tall, width - 1, tall);
+  if (cell.k < 0) return;
+  context.strokeRect(cell.k * w, 0.5, w, height - 1);
+  context.lineWidth = 2 * dots;
+  context.strokeRect(cell.k * w, cell.q * tall, w, tall);
+}
+
+/**
+ * The cell under a pointer; null beside the matrix.
+ * @param {HTMLCanvasElement} canvas @param {MouseEvent} event @param {number} rows @param {number} columns
+ */
+export function under(canvas, event, rows, columns) {
+  const box = canvas.getBoundingClientRect();
+  const k = Math.floor(((event.clientX - box.left) / box.width) * columns);
+  const q = Math.floor(((event.clientY - box.top) / box.height) * rows);
+  return k >= 0 && k < columns && q >= 0 && q < rows ? { q, k } : null;
+}

@@ -1,0 +1,52 @@
+// @ts-check
+/** Elements from a tag, properties and children; functions among them follow the signals that they read. */
+
+import { effect } from "./store.js";
+
+/**
+ * @param {string} tag
+ * @param {Record<string, any>} [props] `on...` are listeners, `class` and attributes by name; functions are followed
+ * @param {...any} kids strings become text, never markup
+ * @returns {any}
+ */
+export function h(tag, props = {}, ...kids) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(props)) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (typeof value === "function") effect(() => put(node, name, value()));
+    else put(node, name, value);
+  }
+  for (const kid of kids.flat()) add(node, kid);
+  return node;
+}
+
+/**
+ * Everything in a node replaced.
+ * @param {Element} node
+ * @param {...any} kids
+ */
+export function fill(node, ...kids) {
+  node.replaceChildren();
+  for (const kid of kids.flat()) add(node, kid);
+}
+
+/** @param {any} node @param {string} name @param {any} value */
+function put(node, name, value) {
+  if (name === "value" || name === "checked") node[name] = value;
+  else if (value === false || value === null || value === undefined) node.removeAttribute(name);
+  else node.setAttribute(name, value === true ? "" : String(value));
+}
+
+/** @param {Element} node @param {any} kid */
+function add(node, kid) {
+  if (kid === null || kid === undefined || kid === false) return;
+  if (typeof kid !== "function") {
+    node.append(kid instanceof Node ? kid : String(kid));
+    return;
+  }
+  const text = document.createTextNode("");
+  node.append(text);
+  effect(() => {
+    text.data = String(kid() ?? "");
+  });
+}

@@ -1,0 +1,118 @@
+// @ts-check
+/** All heads as small pictures, one of them large: as a map, as links, over the text; all in a table. */
+
+import { getJson, getNumbers, query } from "../api.js";
+import { fill, h } from "../dom.js";
+import { effect } from "../store.js";
+import * as state from "../state.js";
+import { t } from "../strings.js";
+import * as headGrid from "../views/head_grid.js";
+import * as headTable from "../views/head_table.js";
+import * as heat from "../views/heat.js";
+import * as links from "../views/links.js";
+import * as textView from "../views/text.js";
+
+/** @type {Record<string, { mount: (place: HTMLElement, head: any) => () => void }>} */
+const LARGE = { heat, links, text: textView };
+const LAYERS = 64;
+
+/** @param {HTMLElement} place @returns {() => void} */
+export function mount(place) {
+  const grid = h("section", { class: "panel", "aria-label": () => t("heads") });
+  const large = h("section", { class: "panel wide" });
+  const tabs = h("div", { class: "tabs" });
+  place.append(tabs, h("div", { class: "panels" }, grid, large), h("p", { class: "note" }, () => t("note")));
+  const ends = [
+    effect(() => fill(tabs, groups(), views())),
+    drawn(grid, (trace, group, node, alive) => thumbs(trace, group, node, alive)),
+    drawn(large, (trace, group, node, alive) => chosen(trace, group, node, alive)),
+  ];
+  return () => ends.forEach((end) => end());
+}
+
+/** Buttons for the groups of layers. */
+function groups() {
+  const trace = state.trace.value;
+  const now = state.chosen();
+  return (trace ? trace.groups : []).map((one) =>
+    h("button", { class: now === one ? "tab chosen" : "tab", onclick: () => pick(one.name) }, one.name),
+  );
+}
+
+/** @param {string} name */
+function pick(name) {
+  state.layer.value = 0;
+  state.head.value = 0;
+  state.query.value = -1;
+  state.key.value = -1;
+  state.group.value = name;
+}
+
+/** Buttons for the ways to look. */
+function views() {
+  const buttons = state.VIEWS.map((name) =>
+    h("button", { class: state.view.value === name ? "tab chosen" : "tab", onclick: () => (state.view.value = name) }, t(name)),
+  );
+  return h("span", { class: "views" }, buttons);
+}
+
+/**
+ * Follows the trace and its group; what was drawn before is taken away first.
+ * @param {HTMLElement} node
+ * @param {(trace: state.Trace, group: state.Group, node: HTMLElement, alive: () => boolean) => void | (() => void)} work
+ */
+function drawn(node, work) {
+  return effect(() => {
+    const [trace, group] = [state.trace.value, state.chosen()];
+    fill(node);
+    if (!trace || !group) {
+      fill(node, h("p", {}, t("empty")));
+      return undefined;
+    }
+    let alive = true;
+    const end = work(trace, group, node, () => alive);
+    return () => {
+      alive = false;
+      if (end) end();
+    };
+  });
+}
+
+/** @param {state.Trace} trace @param {state.Group} group @param {HTMLElement} node @param {() => boolean} alive */
+function thumbs(trace, group, node, alive) {
+  const asked = query({ group: group.name, count: LAYERS, size: 32 });
+  let end = () => {};
+  getNumbers(`/api/v1/traces/${trace.trace_id}/thumbs?${asked}`).then((found) => {
+    if (alive()) end = headGrid.mount(node, group, found);
+  }, failed);
+  return () => end();
+}
+
+/** @param {state.Trace} trace @param {state.Group} group @param {HTMLElement} node @param {() => boolean} alive */
+function chosen(trace, group, node, alive) {
+  const layer = Math.min(Math.max(0, state.layer.value), group.layers.length - 1);
+  const head = Math.min(Math.max(0, state.head.value), group.heads - 1);
+  const view = state.view.value;
+  const at = `/api/v1/traces/${trace.trace_id}`;
+  let end = () => {};
+  if (view === "table") {
+    getJson(`${at}/summary?${query({ group: group.name })}`).then((found) => {
+      if (alive()) end = headTable.mount(node, group, found);
+    }, failed);
+    return () => end();
+  }
+  const asked = query({ layer: group.layers[layer], head });
+  getNumbers(`${at}/matrix?${asked}`).then((found) => {
+    if (!alive()) return;
+    const title = `${group.layers[layer]}, ${t("head")} ${head}`;
+    node.append(h("h2", {}, title));
+    end = LARGE[view].mount(node, { weights: found.data, group, title });
+    document.documentElement.dataset.ready = `${group.name}/${layer}/${head}/${view}`;
+  }, failed);
+  return () => end();
+}
+
+/** @param {Error} error */
+function failed(error) {
+  state.status.value = error.message;
+}

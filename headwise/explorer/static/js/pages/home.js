@@ -1,0 +1,39 @@
+// @ts-check
+/** What is served, and where to begin. */
+
+import { fill, h } from "../dom.js";
+import { effect } from "../store.js";
+import * as state from "../state.js";
+import { t } from "../strings.js";
+
+/** @param {HTMLElement} place @returns {() => void} */
+export function mount(place) {
+  return effect(() => {
+    const meta = state.meta.value;
+    if (!meta) return;
+    const cards = meta.models.map((/** @type {any} */ one) =>
+      h(
+        "li",
+        { class: "card" },
+        h("button", { class: "choose", onclick: () => choose(one.name) }, one.name),
+        h("p", {}, `${one.task} · ${one.model} · POST /api/v1/${one.verb}`),
+      ),
+    );
+    fill(
+      place,
+      h("h1", {}, () => t("welcome")),
+      h("p", {}, () => t("type")),
+      h("h2", {}, () => t("models")),
+      h("ul", { class: "cards" }, cards),
+      h("p", { class: "note" }, () => t("note")),
+      h("p", { class: "note" }, () => t("keys")),
+    );
+  });
+}
+
+/** @param {string} name */
+function choose(name) {
+  state.model.value = name;
+  const input = /** @type {HTMLInputElement | null} */ (document.querySelector("#input"));
+  if (input) input.focus();
+}

@@ -1,0 +1,82 @@
+// @ts-check
+/** What is shown: one selection that all views share, and its place in the address. */
+
+import { batch, effect, signal } from "./store.js";
+
+/** @typedef {{ name: string, kind: string, layers: string[], heads: number, queries: string[], keys: string[], causal: boolean }} Group */
+/** @typedef {{ trace_id: string, model: string, source: string, output: string, groups: Group[], warnings: string[] }} Trace */
+
+export const DEFAULTS = { page: "", m: "", x: "", g: "", l: 0, h: 0, q: -1, k: -1, sc: "sqrt", v: "heat", lang: "" };
+const NUMBERS = new Set(["l", "h", "q", "k"]);
+const SCALE_NAMES = ["linear", "sqrt", "log"];
+export const VIEWS = ["heat", "links", "text", "table"];
+
+export const page = signal("");
+export const model = signal("");
+export const text = signal("");
+export const group = signal("");
+export const layer = signal(0);
+export const head = signal(0);
+/** The cell that is locked: a query and a key, -1 for none. */
+export const query = signal(-1);
+export const key = signal(-1);
+export const scale = signal("sqrt");
+export const view = signal("heat");
+export const language = signal("");
+
+/** The cell under the pointer. */
+export const hovered = signal(/** @type {{ q: number, k: number } | null} */ (null));
+export const trace = signal(/** @type {Trace | null} */ (null));
+export const meta = signal(/** @type {any} */ (null));
+export const status = signal("");
+
+const PARTS = { m: model, x: text, g: group, l: layer, h: head, q: query, k: key, sc: scale, v: view, lang: language };
+
+/** The query that is looked at: under the pointer, else the locked one. */
+export const lookedAt = () => (hovered.value ? hovered.value.q : query.value);
+
+/** The group that is chosen, the first where there is no such one. @returns {Group | null} */
+export function chosen() {
+  const groups = trace.value ? trace.value.groups : [];
+  return groups.find((one) => one.name === group.value) || groups[0] || null;
+}
+
+/** Takes the selection from the address; what is out of range becomes the default. */
+export function readAddress() {
+  const [path, rest] = location.hash.replace(/^#\/?/, "").split("?");
+  const given = new URLSearchParams(rest || "");
+  batch(() => {
+    page.value = path;
+    for (const [name, part] of Object.entries(PARTS)) {
+      const fallback = /** @type {any} */ (DEFAULTS)[name];
+      const value = given.get(name);
+      const number = Number(value);
+      if (value === null) /** @type {any} */ (part).value = fallback;
+      else if (NUMBERS.has(name)) part.value = Number.isInteger(number) && number >= -1 ? number : fallback;
+      else if (name === "sc") part.value = SCALE_NAMES.includes(value) ? value : fallback;
+      else if (name === "v") part.value = VIEWS.includes(value) ? value : fallback;
+      else part.value = value.slice(0, 2000);
+    }
+  });
+}
+
+/** The address of what is shown, with a page of another name if one is given. @param {string} [other] */
+export function address(other) {
+  const values = new URLSearchParams();
+  for (const [name, part] of Object.entries(PARTS)) {
+    if (part.value !== /** @type {any} */ (DEFAULTS)[name]) values.set(name, String(part.value));
+  }
+  const rest = values.toString();
+  return `#/${other === undefined ? page.value : other}${rest ? `?${rest}` : ""}`;
+}
+
+/** Keeps the address and the selection equal from now on. */
+export function followAddress() {
+  readAddress();
+  window.addEventListener("popstate", readAddress);
+  effect(() => {
+    const next = address();
+    if (next === location.hash || (next === "#/" && !location.hash)) return;
+    history.pushState(null, "", next);
+  });
+}

@@ -1,0 +1,63 @@
+// @ts-check
+/** Every head of a group as a small picture, layer by layer; one is chosen. */
+
+import { h } from "../dom.js";
+import { effect } from "../store.js";
+import { painted } from "../core/heatmap.js";
+import { isDark } from "./heat.js";
+import * as state from "../state.js";
+import { t } from "../strings.js";
+
+/**
+ * @param {HTMLElement} place @param {state.Group} group @param {import("../core/npy.js").Numbers} thumbs
+ * @returns {() => void}
+ */
+export function mount(place, group, thumbs) {
+  const [layers, heads, rows, columns] = thumbs.shape;
+  const buttons = [];
+  const grid = h("div", { class: "grid", role: "grid", "aria-label": t("heads") });
+  for (let layer = 0; layer < layers; layer += 1) {
+    const row = h("div", { class: "gridrow", role: "row" }, h("span", { class: "name" }, `${layer}`));
+    for (let head = 0; head < heads; head += 1) {
+      const at = (layer * heads + head) * rows * columns;
+      const entries = Int16Array.from(thumbs.data.subarray(at, at + rows * columns));
+      const canvas = painted(entries, rows, columns, isDark() ? "ink dark" : "ink light");
+      canvas.className = "thumb";
+      const button = h(
+        "button",
+        {
+          class: () => (state.layer.value === layer && state.head.value === head ? "cell chosen" : "cell"),
+          role: "gridcell",
+          title: `${group.layers[layer]} · ${t("head")} ${head}`,
+          "aria-label": `${group.layers[layer]}, ${t("head")} ${head}`,
+          tabindex: () => (state.layer.value === layer && state.head.value === head ? 0 : -1),
+          onclick: () => {
+            state.layer.value = layer;
+            state.head.value = head;
+          },
+        },
+        canvas,
+      );
+      buttons.push(button);
+      row.append(button);
+    }
+    grid.append(row);
+  }
+  grid.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+    const moves = /** @type {Record<string, [number, number]>} */ ({
+      ArrowLeft: [0, -1],
+      ArrowRight: [0, 1],
+      ArrowUp: [-1, 0],
+      ArrowDown: [1, 0],
+    });
+    const move = moves[event.key];
+    if (!move) return;
+    event.preventDefault();
+    event.stopPropagation();
+    state.layer.value = (state.layer.peek() + move[0] + layers) % layers;
+    state.head.value = (state.head.peek() + move[1] + heads) % heads;
+    buttons[state.layer.peek() * heads + state.head.peek()].focus();
+  });
+  place.append(grid);
+  return effect(() => undefined);
+}

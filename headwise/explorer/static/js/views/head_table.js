@@ -1,0 +1,58 @@
+// @ts-check
+/** What every head does, in numbers; a click on a title sorts by it, on a row chooses its head. */
+
+import { fill, h } from "../dom.js";
+import { effect, signal } from "../store.js";
+import { number } from "../core/text.js";
+import * as state from "../state.js";
+import { t } from "../strings.js";
+
+const COLUMNS = ["entropy", "effective", "distance", "diagonal", "previous", "first", "largest"];
+
+/**
+ * @param {HTMLElement} place @param {state.Group} group @param {{ heads: Record<string, number>[][] }} summary
+ * @returns {() => void}
+ */
+export function mount(place, group, summary) {
+  const sorted = signal({ by: "", down: true });
+  const rows = summary.heads.flatMap((heads, layer) => heads.map((found, head) => ({ layer, head, found })));
+  const titles = ["layer", "head", ...COLUMNS].map((name) =>
+    h(
+      "th",
+      { scope: "col", "aria-sort": () => (sorted.value.by === name ? (sorted.value.down ? "descending" : "ascending") : "none") },
+      h(
+        "button",
+        {
+          onclick: () => {
+            const before = sorted.peek();
+            sorted.value = { by: name, down: before.by === name ? !before.down : true };
+          },
+        },
+        () => t(name),
+      ),
+    ),
+  );
+  const body = h("tbody");
+  place.append(h("div", { class: "scrolls", tabindex: 0 }, h("table", { class: "heads" }, h("thead", {}, h("tr", {}, titles)), body)));
+  return effect(() => {
+    const { by, down } = sorted.value;
+    const value = (/** @type {typeof rows[0]} */ row) => (by === "layer" || by === "head" ? row[by] : row.found[by]);
+    const order = by ? [...rows].sort((one, two) => (down ? -1 : 1) * (value(one) - value(two))) : rows;
+    fill(body, order.map((row) => line(row, group)));
+  });
+}
+
+/** @param {{ layer: number, head: number, found: Record<string, number> }} row @param {state.Group} group */
+function line(row, group) {
+  const choose = () => {
+    state.layer.value = row.layer;
+    state.head.value = row.head;
+  };
+  return h(
+    "tr",
+    { class: () => (state.layer.value === row.layer && state.head.value === row.head ? "chosen" : "") },
+    h("td", { title: group.layers[row.layer] }, row.layer),
+    h("td", {}, h("button", { onclick: choose }, row.head)),
+    COLUMNS.map((name) => h("td", {}, number(row.found[name]))),
+  );
+}

@@ -1,0 +1,142 @@
+// @ts-check
+/** The large map of one head: labels on both sides, the number under the pointer, a cell that can be locked. */
+
+import { h } from "../dom.js";
+import { effect } from "../store.js";
+import { entries } from "../core/color.js";
+import { painted, shown, under } from "../core/heatmap.js";
+import { cut, number, shown as visible } from "../core/text.js";
+import * as state from "../state.js";
+import { t } from "../strings.js";
+
+const LABELLED = 48;
+
+/**
+ * @param {HTMLElement} place
+ * @param {{ weights: Float32Array, group: state.Group, title: string }} shownHead
+ * @returns {() => void}
+ */
+export function mount(place, { weights, group, title }) {
+  const [rows, columns] = [group.queries.length, group.keys.length];
+  const canvas = h("canvas", { class: "heat", tabindex: 0, role: "img" });
+  const tip = h("div", { class: "tip", hidden: true });
+  const left = h("div", { class: "rows" }, labels(group.queries));
+  const top = h("div", { class: "columns" }, labels(group.keys));
+  const frame = h("div", { class: "frame" }, h("div", {}), top, left, h("div", { class: "cells" }, canvas, tip));
+  const bar = h("p", { class: "legend" });
+  place.append(frame, bar);
+  const cell = canvas.parentElement;
+  const side = Math.max(6, Math.min(28, Math.floor(560 / Math.max(rows, columns, 1))));
+  cell.style.width = `${side * columns}px`;
+  cell.style.height = `${side * rows}px`;
+  frame.style.setProperty("--side", `${side}px`);
+  let cells = document.createElement("canvas");
+  let frameAsked = 0;
+
+  const paint = () => {
+    frameAsked = 0;
+    const at = state.hovered.peek();
+    const q = at ? at.q : state.query.peek();
+    const k = at ? at.k : state.key.peek();
+    shown(canvas, cells, { q, k, locked: !at }, rows, columns);
+    told(tip, at, weights, group, side);
+  };
+  const soon = () => {
+    if (!frameAsked) frameAsked = requestAnimationFrame(paint);
+  };
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const ends = [
+    effect(() => {
+      const largest = top_of(weights);
+      const name = isDark() ? "ink dark" : "ink light";
+      cells = painted(entries(weights, largest, /** @type {any} */ (state.scale.value)), rows, columns, name);
+      bar.textContent = `${title} · 0 … ${number(largest)} · ${t("scale")}: ${state.scale.value} · ${t("from")} · ${t("to")}`;
+      canvas.setAttribute("aria-label", summary(weights, group, title));
+      soon();
+    }),
+    effect(() => {
+      void [state.hovered.value, state.query.value, state.key.value];
+      soon();
+    }),
+  ];
+  const repaint = () => state.scale.value && soon();
+  dark.addEventListener("change", repaint);
+  canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
+    state.hovered.value = same(state.hovered.peek(), under(canvas, event, rows, columns));
+  });
+  canvas.addEventListener("pointerleave", () => {
+    state.hovered.value = null;
+  });
+  canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => {
+    const found = under(canvas, event, rows, columns);
+    if (found) lock(found.q, found.k, weights, group);
+  });
+  return () => {
+    ends.forEach((end) => end());
+    cancelAnimationFrame(frameAsked);
+    dark.removeEventListener("change", repaint);
+    state.hovered.value = null;
+  };
+}
+
+/** Whether the page is dark. */
+export const isDark = () => {
+  const theme = document.documentElement.dataset.theme;
+  return theme ? theme === "dark" : window.matchMedia("(prefers-color-scheme: dark)").matches;
+};
+
+/**
+ * Locks a cell, and says what it holds.
+ * @param {number} q @param {number} k @param {ArrayLike<number>} weights @param {state.Group} group
+ */
+export function lock(q, k, weights, group) {
+  state.query.value = q;
+  state.key.value = k;
+  state.status.value = sentence(q, k, weights, group);
+}
+
+/** @param {number} q @param {number} k @param {ArrayLike<number>} weights @param {state.Group} group */
+function sentence(q, k, weights, group) {
+  const value = weights[q * group.keys.length + k];
+  const told = value === -Infinity ? t("forbidden") : number(value);
+  return `${visible(group.queries[q])} → ${visible(group.keys[k])} ${told}`;
+}
+
+/** @param {HTMLElement} tip @param {{ q: number, k: number } | null} at @param {Float32Array} weights @param {state.Group} group @param {number} side */
+function told(tip, at, weights, group, side) {
+  tip.hidden = !at;
+  if (!at) return;
+  tip.textContent = sentence(at.q, at.k, weights, group);
+  const box = /** @type {HTMLElement} */ (tip.parentElement);
+  const x = (at.k + 1) * side + 6;
+  // it flips where it would be cut
+  const flips = box.getBoundingClientRect().left + x + tip.offsetWidth > window.innerWidth - 8;
+  tip.style.left = `${flips ? Math.max(-box.offsetLeft, at.k * side - tip.offsetWidth - 6) : x}px`;
+  tip.style.top = `${at.q * side}px`;
+}
+
+/** @param {string[]} tokens */
+function labels(tokens) {
+  if (tokens.length > LABELLED) return [];
+  return tokens.map((token) => h("span", { title: visible(token) }, cut(token, 12)));
+}
+
+/** @param {Float32Array} values */
+function top_of(values) {
+  let found = 0;
+  for (const value of values) if (value > found && value < Infinity) found = value;
+  return found;
+}
+
+/** @param {Float32Array} weights @param {state.Group} group @param {string} title */
+function summary(weights, group, title) {
+  const order = Array.from(weights, (value, place) => [value, place]).sort((one, two) => two[0] - one[0]);
+  const pairs = order.slice(0, 3).map(([, place]) => {
+    const columns = group.keys.length;
+    return sentence(Math.floor(place / columns), place % columns, weights, group);
+  });
+  return `${title}: ${pairs.join("; ")}`;
+}
+
+/** The one before where nothing has changed, so that nothing is drawn again. @param {any} before @param {any} now */
+const same = (before, now) => (before && now && before.q === now.q && before.k === now.k ? before : now);

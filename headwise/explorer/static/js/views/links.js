@@ -1,0 +1,66 @@
+// @ts-check
+/** Queries on the left, keys on the right, a line for each strong weight; the looked-at query alone while there is one. */
+
+import { h } from "../dom.js";
+import { effect } from "../store.js";
+import { MOST, strongest } from "../core/links.js";
+import { shown } from "../core/text.js";
+import { lock } from "./heat.js";
+import * as state from "../state.js";
+
+const STEP = 24;
+const MASS = 0.9;
+
+/** @param {HTMLElement} place @param {{ weights: Float32Array, group: state.Group }} head @returns {() => void} */
+export function mount(place, { weights, group }) {
+  const [rows, columns] = [group.queries.length, group.keys.length];
+  const canvas = h("canvas", { class: "lines", "aria-hidden": "true" });
+  const height = STEP * Math.max(rows, columns);
+  const left = group.queries.map((token, q) =>
+    h(
+      "button",
+      {
+        class: () => (state.lookedAt() === q ? "token chosen" : "token"),
+        onclick: () => lock(q, 0, weights, group),
+        onpointerenter: () => {
+          state.hovered.value = { q, k: -1 };
+        },
+        onpointerleave: () => {
+          state.hovered.value = null;
+        },
+      },
+      shown(token),
+    ),
+  );
+  const right = group.keys.map((token) => h("span", { class: "token" }, shown(token)));
+  const note = h("p", { class: "legend" });
+  place.append(
+    h("div", { class: "linked" }, h("div", { class: "ends" }, left), canvas, h("div", { class: "ends" }, right)),
+    note,
+  );
+  canvas.style.height = `${height}px`;
+  return effect(() => {
+    const only = state.lookedAt();
+    const { links, cut } = strongest(weights, rows, columns, MASS, only);
+    draw(canvas, links);
+    note.textContent = cut ? `${MOST} …` : "";
+  });
+}
+
+/** @param {HTMLCanvasElement} canvas @param {{ q: number, k: number, weight: number }[]} links */
+function draw(canvas, links) {
+  const dots = window.devicePixelRatio || 1;
+  canvas.width = Math.round(canvas.clientWidth * dots);
+  canvas.height = Math.round(canvas.clientHeight * dots);
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  context.strokeStyle = getComputedStyle(canvas).getPropertyValue("--link").trim();
+  context.lineCap = "round";
+  for (const { q, k, weight } of links) {
+    context.globalAlpha = 0.15 + 0.85 * Math.min(1, weight);
+    context.lineWidth = dots * (0.5 + 4 * Math.min(1, weight));
+    context.beginPath();
+    context.moveTo(0, (q + 0.5) * STEP * dots);
+    context.lineTo(canvas.width, (k + 0.5) * STEP * dots);
+    context.stroke();
+  }
+}

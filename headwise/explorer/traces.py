@@ -1,0 +1,206 @@
+"""Traces of inputs through a run: what each attention layer was given is kept, weights are made from it on demand."""
+
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from headwise.errors import ConfigError, Unsupported, unknown
+from headwise.explain.explanation import Explanation, Layer
+from headwise.explorer import heads as of_heads
+from headwise.predictors.looking import passes
+from headwise.records import LayerRecord, RecordedCall, Trace
+from headwise.service.served import Served
+
+Stage = Literal["scores", "masked", "weights"]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Layers that are alike: the same part of the model, the same tokens as rows and as columns.
+
+    Args:
+        name: part and kind, such as "decoder cross".
+    """
+
+    name: str
+    kind: str
+    layers: list[str]
+    queries: list[str]
+    keys: list[str]
+    causal: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """What a model did with one input.
+
+    Args:
+        run: the name of its run.
+        target: the output that it was made to give; None: its own.
+    """
+
+    id: str
+    run: str
+    text: str
+    target: str | None
+    source: str
+    output: str
+    groups: list[Group]
+    trace: Trace
+    explanation: Explanation
+    summaries: dict[str, list[list[dict[str, float]]]] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        """Memory of the tensors that it keeps."""
+        return sum(_bytes(one) for one in self.trace if isinstance(one, LayerRecord))
+
+    def group(self, name: str) -> Group:
+        """Raises: ConfigError for a group that is not there."""
+        found = {group.name: group for group in self.groups}
+        if name not in found:
+            raise ConfigError(unknown("group", name, found))
+        return found[name]
+
+    def weights(
+        self,
+        layer: str,
+        heads: Sequence[int] | None = None,
+        queries: slice = slice(None),
+        keys: slice = slice(None),
+    ) -> Float[np.ndarray, "heads queries keys"]:
+        """Exact weights. Raises: ConfigError for a head or a layer that is not there."""
+        with torch.no_grad():
+            found = self._record(layer).weights(heads, queries, keys)
+        return found[0].double().cpu().numpy()
+
+    def stage(self, layer: str, head: int, stage: Stage) -> Float[np.ndarray, "queries keys"]:
+        """The scores as they were computed, with all that is added under the mask, or the weights.
+
+        Raises: Unsupported for a mechanism without scores.
+        """
+        if stage == "weights":
+            return self.weights(layer, [head])[0]
+        steps = [stages_of(call) for call in self._record(layer).calls]
+        names = {"scores": ("products", "scores"), "masked": ("masked", "biased", "scaled", "scores")}[stage]
+        name = next((each for each in names if each in steps[0]), None)
+        if name is None:
+            raise Unsupported(f"{layer} has no scores: its mechanism makes its weights without any")
+        found = torch.cat([step[name] for step in steps], dim=2)[0, head]
+        return found.double().cpu().numpy()
+
+    def summary(self, group: Group) -> list[list[dict[str, float]]]:
+        """Of each layer and head what it does, in a few numbers."""
+        if group.name not in self.summaries:
+            self.summaries[group.name] = [of_heads.described(self.weights(layer)) for layer in group.layers]
+        return self.summaries[group.name]
+
+    def thumbnails(self, group: Group, size: int, layers: slice) -> np.ndarray:
+        """Small pictures (layers, heads, rows, columns)."""
+        return np.stack([of_heads.thumbnails(self.weights(layer), size) for layer in group.layers[layers]])
+
+    def row(self, group: Group, *, query: int | None = None, key: int | None = None) -> np.ndarray:
+        """One token through all layers and heads: (layers, heads, the other side)."""
+        at_query = slice(None) if query is None else slice(query, query + 1)
+        at_key = slice(None) if key is None else slice(key, key + 1)
+        found = [self.weights(layer, None, at_query, at_key) for layer in group.layers]
+        return np.stack([one[:, 0] if query is not None else one[:, :, 0] for one in found])
+
+    def alike(self, layer: str) -> Float[np.ndarray, "heads heads"]:
+        """How alike the heads of a layer are, from 0 to 1."""
+        return of_heads.alike(self.weights(layer))
+
+    def _record(self, layer: str) -> LayerRecord:
+        if layer not in self.explanation.layers:
+            raise ConfigError(unknown("layer", layer, self.explanation.layers))
+        one: LayerRecord = self.trace[layer]
+        return one
+
+
+def stages_of(call: RecordedCall) -> dict[str, torch.Tensor]:
+    """The steps of a call by name."""
+    with torch.no_grad():
+        return {step.name: step.values for step in call.mechanism.stages(call.call)}
+
+
+def traced(run: Served, text: str, target: str | None) -> Traced:
+    """The trace of an input.
+
+    Args:
+        target: the output that the model is made to give; None: its own.
+
+    Raises: Unsupported if the model has no attention.
+    """
+    with passes() as made:
+        found = run.predictor.explain(run.predictor.parse(text), target)
+    if not isinstance(found, Explanation) or not made:
+        raise Unsupported("this model has no attention to show")
+    trace = made[-1].again()
+    known = [name for name in found.layers if name in trace.names() and trace[name].calls]
+    if not known:
+        raise Unsupported("this model has no attention to show")
+    digest = hashlib.sha256(json.dumps([run.identity, text, target]).encode()).hexdigest()
+    groups = _groups(found, known)
+    return Traced(digest[:20], run.name, text, target, found.source, found.output, groups, trace, found)
+
+
+class Store:
+    """The latest traces, within a number of bytes.
+
+    Args:
+        limit: bytes of all traces together; one that is larger is kept until the next comes.
+    """
+
+    def __init__(self, limit: int):
+        self._limit = limit
+        self._found: OrderedDict[str, Traced] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @property
+    def bytes(self) -> int:
+        """Memory of all of them."""
+        return sum(one.bytes for one in self._found.values())
+
+    def put(self, one: Traced) -> None:
+        """Keeps a trace, and lets the oldest go."""
+        self._found[one.id] = one
+        self._found.move_to_end(one.id)
+        while len(self._found) > 1 and self.bytes > self._limit:
+            self._found.popitem(last=False)
+
+    def get(self, name: str) -> Traced | None:
+        """A trace by its id; None where it is gone."""
+        if name in self._found:
+            self._found.move_to_end(name)
+        return self._found.get(name)
+
+
+def _groups(found: Explanation, names: Sequence[str]) -> list[Group]:
+    groups: dict[tuple[str, str, int, int, int], list[str]] = {}
+    for name in names:
+        layer = found.layers[name]
+        part = name.partition(".")[0]
+        groups.setdefault((part, layer.kind, *layer.weights.shape), []).append(name)
+    titles: dict[str, int] = {}
+    made = []
+    for (part, kind, *_), members in groups.items():
+        title = f"{part} {kind}"
+        titles[title] = titles.get(title, 0) + 1
+        name = title if titles[title] == 1 else f"{title} {titles[title]}"
+        one: Layer = found.layers[members[0]]
+        made.append(Group(name, kind, members, one.queries, one.keys, one.causal))
+    return made
+
+
+def _bytes(one: LayerRecord) -> int:
+    tensors = [tensor for each in one.calls for tensor in (*each.call.tensors, each.output)]
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)

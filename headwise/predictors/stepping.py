@@ -1,0 +1,37 @@
+"""The steps of one attention head while a trained model answers an input."""
+
+from typing import Any
+
+from headwise.errors import Unsupported
+from headwise.explain.explanation import Explanation
+from headwise.explain.layer_trace import LayerTrace, layer_trace
+from headwise.predictors.looking import passes
+from headwise.predictors.predictor import Predictor
+from headwise.records.watching import layers
+
+
+def steps(
+    predictor: Predictor[Any, Any, Any], text: str, target: str | None, layer: str | int | None = None, head: int = 0
+) -> LayerTrace:
+    """Every intermediate of a head, with the tokens of the input as its rows and columns.
+
+    Args:
+        target: the output that the model is made to give; None: its own.
+        layer: name, or number as in `Explanation.layer_name`; None: the layer that says most.
+
+    Raises:
+        ConfigError: for a layer or a head that is not there.
+        Unsupported: if the model has no attention.
+    """
+    with passes() as made:
+        found = predictor.explain(predictor.parse(text), target)
+    if not isinstance(found, Explanation) or not made:
+        raise Unsupported("this model has no attention, so there are no steps of it")
+    known = layers(made[-1].model)
+    # a picture may be of something that is no attention, such as what places say
+    name = layer if isinstance(layer, str) and layer in known else found.layer_name(layer)
+    if layer is None and name not in known:
+        name = next(iter(known))
+    shown = found.layers.get(name)
+    queries, keys = ([], []) if shown is None else (shown.queries, shown.keys)
+    return layer_trace(made[-1].model, made[-1].run, name, head, queries=queries, keys=keys)

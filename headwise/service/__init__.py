@@ -1,0 +1,1 @@
+"""Trained runs over HTTP: requests checked and bounded, queued, answered in batches by one thread."""

@@ -1,0 +1,269 @@
+"""The routes of a service: `create_app`."""
+
+import asyncio
+import json
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from headwise.errors import Diverged, HeadwiseError, MachineError
+from headwise.service.asking import Ask, AskTrace, check, check_text, parsed
+from headwise.service.guard import LOOPBACK, App, Guard
+from headwise.service.limits import Limits
+from headwise.service.meters import MEDIA_TYPE, Meters
+from headwise.service.problems import MEDIA_TYPE as PROBLEM
+from headwise.service.problems import Problem
+from headwise.service.served import VERBS, Served
+from headwise.service.streaming import streamed
+from headwise.service.worker import Expired, Full, Job, Worker
+
+_DRAIN_S = 6.0
+_log = logging.getLogger("headwise.service")
+
+
+class Service:
+    """Runs, a queue, and what is counted."""
+
+    def __init__(self, runs: Mapping[str, Served], limits: Limits):
+        self.runs, self.limits = dict(runs), limits
+        self.meters = Meters(lambda: len(self.worker))
+        self.worker = Worker(limits.queue, limits.batch, self.meters.together)
+
+    def find(self, name: str | None, verb: str) -> Served:
+        """The run that is meant. Raises: Problem 404, 422."""
+        fitting = [run for run in self.runs.values() if verb in (run.verb, "predict", "trace")]
+        if name is None:
+            if len(fitting) == 1:
+                return fitting[0]
+            names = ", ".join(run.name for run in fitting)
+            told = f"{len(fitting)} runs can {verb}: {names}" if fitting else f"no run here can {verb}"
+            raise Problem(422 if fitting else 404, told, 'say which with "model"' if fitting else "")
+        if name not in self.runs:
+            raise Problem(404, "there is no such model", "GET /api/v1/meta lists them")
+        if self.runs[name] not in fitting:
+            raise Problem(422, f"{name} cannot {verb}; its task is {self.runs[name].task}", "POST /api/v1/predict")
+        return self.runs[name]
+
+    def submit(self, run: Callable[[list[Any]], Sequence[Any]], items: list[Any], key: Any = None) -> Job:
+        """Puts work into the queue. Raises: Problem 429."""
+        job = Job(run, items, key, time.monotonic() + self.limits.deadline_s)
+        try:
+            self.worker.submit(job)
+        except Full:
+            retry = {"Retry-After": str(self.limits.retry_s)}
+            raise Problem(429, "too many requests wait", "come back later", retry) from None
+        return job
+
+    async def answer(self, job: Job, request: Request) -> Sequence[Any]:
+        """What a job comes to. Raises: Problem 503 when its time is over; whatever the work raises."""
+        waiting: asyncio.Future[Any] = asyncio.wrap_future(job.answer)
+        leaving: asyncio.Future[Any] = asyncio.ensure_future(_left(request))
+        left = max(0.0, job.deadline - time.monotonic())
+        try:
+            await asyncio.wait({waiting, leaving}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                raise Expired
+            return waiting.result()
+        except Expired:
+            retry = {"Retry-After": str(self.limits.retry_s)}
+            raise Problem(503, "the request took too long", "ask for less, or later", retry) from None
+        finally:
+            job.give_up()
+            leaving.cancel()
+            # nobody looks at what comes later
+            waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+
+async def _left(request: Request) -> None:
+    while not await request.is_disconnected():
+        await asyncio.sleep(0.2)
+
+
+def create_app(
+    runs: Mapping[str, Served],
+    limits: Limits | None = None,
+    hosts: Collection[str] = LOOPBACK,
+    more: Collection[Callable[[FastAPI, Service], None]] = (),
+) -> App:
+    """An ASGI application that answers for these runs.
+
+    Args:
+        hosts: names by which it may be called.
+        more: each adds routes of its own.
+    """
+    bounds = limits or Limits()
+    service = Service(runs, bounds)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await asyncio.to_thread(service.worker.close, _DRAIN_S)
+
+    # the pages that FastAPI would serve load scripts from elsewhere
+    app = FastAPI(
+        title="Headwise",
+        version="1",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/api/v1/openapi.json",
+        lifespan=lifespan,
+        redirect_slashes=False,
+    )
+    _looks(app, service)
+    for verb in (*VERBS, "predict"):
+        route(app, service, verb, Ask, _predict)
+    route(app, service, "trace", AskTrace, _trace)
+    for add in more:
+        add(app, service)
+    app.add_exception_handler(Problem, _told)
+    app.add_exception_handler(HeadwiseError, _of_headwise)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(404, _not_found)
+    app.add_exception_handler(405, _no_method)
+    return Guard(app, bounds, hosts)
+
+
+def _looks(app: FastAPI, service: Service) -> None:
+    """What costs nothing to ask."""
+
+    @app.get("/health")
+    async def health() -> Response:
+        """Whether requests are answered, and how many wait."""
+        return as_json({"status": "ok", "waiting": len(service.worker)})
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        """Counters, in Prometheus' text format."""
+        return Response(service.meters.text(), media_type=MEDIA_TYPE)
+
+    @app.get("/api/v1/meta")
+    async def meta() -> Response:
+        """The runs, what each is asked for, and the limits."""
+        runs = [
+            {"name": run.name, "task": run.task, "verb": run.verb, "model": type(run.predictor.model).__name__}
+            for run in service.runs.values()
+        ]
+        return as_json({"models": runs, "limits": service.limits.model_dump()})
+
+
+Handler = Callable[[Service, str, Any, Request], Any]
+
+
+def route(app: FastAPI, service: Service, verb: str, kind: type[Any], handler: Handler) -> None:
+    """A verb of the interface; bodies are read by `parsed`, so the document is told of them here."""
+
+    async def answer(request: Request) -> Response:
+        begun, status = time.perf_counter(), 500
+        try:
+            response: Response = await handler(service, verb, parsed(await request.body(), kind), request)
+            status = response.status_code
+            return response
+        except HeadwiseError as error:
+            problem = _refused(error)
+            status = problem.status
+            raise problem from None
+        except Problem as problem:
+            status = problem.status
+            raise
+        except Exception:
+            number = secrets.token_hex(4)
+            _log.exception("request %s failed", number)
+            raise Problem(500, f"something went wrong; the log has it under {number}") from None
+        finally:
+            service.meters.answered(verb, status, time.perf_counter() - begun)
+
+    schema = kind.model_json_schema()
+    body = {"required": True, "content": {"application/json": {"schema": schema}}}
+    codes = (400, 403, 404, 408, 413, 415, 422, 429, 431, 500, 503)
+    problems = {code: {"description": "a problem document"} for code in codes}
+    app.add_api_route(
+        f"/api/v1/{verb}",
+        answer,
+        methods=["POST"],
+        name=verb,
+        openapi_extra={"requestBody": body},
+        responses=problems,  # type: ignore[arg-type]
+        response_class=JSONResponse,
+    )
+
+
+async def _predict(service: Service, verb: str, ask: Ask, request: Request) -> Response:
+    run = service.find(ask.model, verb)
+    check(ask, service.limits)
+    given = ask.options.model_dump(exclude_none=True)
+    options = run.predictor.options(given)
+    items = run.items(ask.texts)
+    if ask.stream:
+        return _streamed(service, run, ask, items, options)
+    together = ("predict", run.name, json.dumps(given, sort_keys=True)) if given.get("method") != "sample" else None
+    job = service.submit(partial(_answers, run, options), items, together)
+    told: dict[str, Any] = {"model": run.name, "task": run.task, "outputs": await service.answer(job, request)}
+    if ask.attention:
+        shown = service.submit(lambda texts: [run.attention(text, None) for text in texts], list(ask.texts))
+        told["attention"] = await service.answer(shown, request)
+    return as_json(told)
+
+
+def _answers(run: Served, options: Any, items: list[Any]) -> list[Any]:
+    return run.answers(items, options)
+
+
+def _streamed(service: Service, run: Served, ask: Ask, items: list[Any], options: Any) -> Response:
+    if run.verb != "complete" or len(items) != 1 or ask.attention:
+        raise Problem(422, "stream is for one text of a language model, without attention")
+    if (ask.options.n_best or 1) > 1 or ask.options.method == "beam" or ask.options.beam_size:
+        raise Problem(422, "stream writes one continuation: use method greedy or sample")
+    return StreamingResponse(streamed(service.submit, run, items, options), media_type="application/x-ndjson")
+
+
+async def _trace(service: Service, verb: str, ask: AskTrace, request: Request) -> Response:
+    run = service.find(ask.model, verb)
+    check_text(ask.text, service.limits)
+    job = service.submit(lambda texts: [run.trace(text, ask.layer, ask.head) for text in texts], [ask.text])
+    (told,) = await service.answer(job, request)
+    return as_json(told)
+
+
+def as_json(told: Any, status: int = 200) -> Response:
+    """An answer that nobody keeps; escapes keep what somebody sent from being anything but text."""
+    return Response(json.dumps(told), status, {"Cache-Control": "no-store"}, media_type="application/json")
+
+
+def _refused(error: HeadwiseError) -> Problem:
+    """What the machine lacks, or a model does, is not the request's fault."""
+    return Problem(503 if isinstance(error, MachineError | Diverged) else 422, str(error)[:500])
+
+
+async def _of_headwise(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HeadwiseError)
+    return await _told(request, _refused(error))
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    place = ".".join(str(part)[:40] for part in first["loc"][1:])
+    return await _told(request, Problem(422, f"{place}: {first['msg']}", "the keys are in /api/v1/openapi.json"))
+
+
+async def _told(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Problem)
+    headers = {"Cache-Control": "no-store", **error.headers}
+    return Response(error.body(), error.status, headers, media_type=PROBLEM)
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    problem = Problem(404, "there is nothing at this address", "/api/v1/openapi.json lists what there is")
+    return await _told(request, problem)
+
+
+async def _no_method(request: Request, error: Exception) -> Response:
+    return await _told(request, Problem(405, "this address does not answer this method"))

@@ -1,0 +1,134 @@
+"""What a request may say, and how its body becomes it; whatever is wrong is told without repeating what was sent."""
+
+import json
+from typing import Any, Literal, NoReturn, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from headwise.service.limits import Limits
+from headwise.service.problems import Problem
+
+M = TypeVar("M", bound=BaseModel)
+
+# how deep a request may be nested, which none needs to be
+_DEEP = 8
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    model: str | None = Field(None, max_length=200, description="name of a run; may be left out where there is one")
+
+
+class Options(BaseModel):
+    """How outputs are searched for; what is left out is as the run's recipe says."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    method: Literal["beam", "greedy", "sample"] | None = None
+    beam_size: int | None = Field(None, ge=1)
+    n_best: int | None = Field(None, ge=1, description="outputs for each text")
+    length_penalty: float | None = Field(None, ge=0, le=10)
+    max_len: int | None = Field(None, ge=1, description="tokens of an output")
+    temperature: float | None = Field(None, gt=0, le=100)
+    top_k: int | None = Field(None, ge=0, le=1 << 20)
+    top_p: float | None = Field(None, gt=0, le=1)
+    stop: str | None = Field(None, min_length=1, max_length=100, description="text that ends a continuation")
+    alignments: Literal[True] | None = Field(None, description="word alignments of translations")
+
+
+class Ask(_Body):
+    """Texts to answer."""
+
+    texts: list[str] = Field(min_length=1, description="inputs, as arguments of `headwise predict`")
+    options: Options = Options()
+    attention: bool = Field(False, description="return the weights of every layer too")
+    stream: bool = Field(False, description="continuations of one text as they are written: JSON lines")
+
+
+class AskTrace(_Body):
+    """A text whose steps through one attention head are returned."""
+
+    text: str = Field(min_length=1)
+    layer: str | None = Field(None, max_length=200, description="name of a layer; the one that says most if left out")
+    head: int = Field(0, ge=0, le=1 << 16)
+
+
+def parsed(body: bytes, kind: type[M]) -> M:
+    """The request in a body. Raises: Problem 400 for what is no JSON, 422 for what says something else."""
+    try:
+        values = json.loads(body.decode("utf-8"), parse_constant=_constant, object_pairs_hook=_once)
+    except UnicodeDecodeError:
+        raise Problem(400, "the body is not UTF-8") from None
+    except RecursionError:
+        raise Problem(400, "the body is nested too deeply") from None
+    except ValueError as error:
+        raise Problem(400, f"the body is no JSON: {str(error)[:200]}") from None
+    _check(values, 0)
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        # names are of the model's keys or of a request's own, which are bounded
+        place = ".".join(str(part)[:40] for part in first["loc"]) or "the body"
+        raise Problem(422, f"{place}: {first['msg']}", "the keys are in /api/v1/openapi.json") from None
+
+
+def check(ask: Ask, limits: Limits) -> None:
+    """Raises: Problem 422 for more than the limits allow, before a model is asked."""
+    options = ask.options
+    _at_most("texts", len(ask.texts), limits.texts)
+    _texts(ask.texts, limits.chars)
+    hypotheses = max(options.beam_size or 1, options.n_best or 1)
+    _at_most("options.beam_size and n_best", hypotheses, limits.beam)
+    length = options.max_len or 1
+    _at_most("options.max_len", length, limits.max_len)
+    _at_most("texts x beam_size x max_len", len(ask.texts) * hypotheses * length, limits.work)
+    if ask.attention:
+        _at_most("texts with attention", len(ask.texts), limits.shown_texts)
+        _texts(ask.texts, limits.shown_chars)
+
+
+def check_text(text: str, limits: Limits) -> None:
+    """Raises: Problem 422 for a text that is too long to be looked at."""
+    _texts([text], limits.shown_chars)
+
+
+def _texts(texts: list[str], chars: int) -> None:
+    for place, text in enumerate(texts):
+        if len(text) > chars:
+            raise Problem(422, f"texts.{place}: has {len(text):,} characters; at most {chars:,} are read")
+
+
+def _at_most(name: str, value: int, limit: int) -> None:
+    if value > limit:
+        raise Problem(422, f"{name}: {value:,} is more than {limit:,}")
+
+
+def _constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key is there twice")
+    return found
+
+
+def _check(value: Any, depth: int) -> None:
+    """Raises: Problem 400 for surrogates without a partner, which no text has, and for deep nesting."""
+    if depth > _DEEP:
+        raise Problem(400, "the body is nested too deeply")
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise Problem(400, "a text holds half of a surrogate pair") from None
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            _check(key, depth + 1)
+            _check(each, depth + 1)
+    elif isinstance(value, list):
+        for each in value:
+            _check(each, depth + 1)

@@ -1,0 +1,151 @@
+"""What stands in front of the routes: who may ask, how much may come in how long, and headers of every answer."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from typing import Any
+
+from headwise.service.limits import Limits
+from headwise.service.problems import MEDIA_TYPE, Problem
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = [
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+]
+_log = logging.getLogger("headwise.service")
+
+
+class Guard:
+    """Refuses what is too large, too slow, from elsewhere or not JSON, before the routes see it.
+
+    Args:
+        hosts: names by which the service may be called, without a port.
+    """
+
+    def __init__(self, app: App, limits: Limits, hosts: Collection[str] = LOOPBACK):
+        self._app, self._limits, self._hosts = app, limits, {host.lower() for host in hosts}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            # nothing here speaks over sockets
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        started = False
+
+        async def with_headers(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                message = {**message, "headers": [*message.get("headers", []), *_HEADERS]}
+            await send(message)
+
+        try:
+            self._check(scope)
+            body = await self._body(scope, receive)
+            await self._app(scope, _replayed(body, receive), with_headers)
+        except Problem as problem:
+            await answer(problem, with_headers)
+        except Exception:
+            number = secrets.token_hex(4)
+            _log.exception("request %s failed", number)
+            if started:
+                raise
+            await answer(Problem(500, f"something went wrong; the log has it under {number}"), with_headers)
+
+    def _check(self, scope: Scope) -> None:
+        headers = scope["headers"]
+        size = sum(len(name) + len(value) for name, value in headers)
+        if len(headers) > self._limits.headers or size > self._limits.header_bytes:
+            raise Problem(431, "the headers are too many or too large")
+        hosts = [value for name, value in headers if name == b"host"]
+        if len(hosts) != 1 or _name_of(hosts[0]) not in self._hosts:
+            raise Problem(400, "the host is not one of this service", "start it with --allowed-host NAME")
+        if scope["method"] != "POST":
+            return
+        values = dict(headers)
+        if values.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none"):
+            raise Problem(403, "requests from pages of other sites are not answered")
+        origin = values.get(b"origin")
+        if origin is not None and origin.partition(b"://")[2] != hosts[0]:
+            raise Problem(403, "requests from pages of other sites are not answered")
+        kind = values.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        if kind != b"application/json":
+            raise Problem(415, "the body must be JSON", "send it with Content-Type: application/json")
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes:
+        declared = dict(scope["headers"]).get(b"content-length", b"0")
+        if declared.isdigit() and int(declared[:19]) > self._limits.body_bytes:
+            raise Problem(
+                413, f"the body is larger than {self._limits.body_bytes:,} bytes", headers={"Connection": "close"}
+            )
+        try:
+            return await asyncio.wait_for(self._read(receive), self._limits.receive_s)
+        except TimeoutError:
+            raise Problem(408, "the body did not arrive in time", headers={"Connection": "close"}) from None
+
+    async def _read(self, receive: Receive) -> bytes:
+        parts, size = [], 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Problem(400, "the client left")
+            part = message.get("body", b"")
+            size += len(part)
+            if size > self._limits.body_bytes:
+                raise Problem(
+                    413, f"the body is larger than {self._limits.body_bytes:,} bytes", headers={"Connection": "close"}
+                )
+            parts.append(part)
+            if not message.get("more_body"):
+                return b"".join(parts)
+
+
+async def answer(problem: Problem, send: Send) -> None:
+    """Sends a problem document."""
+    body = problem.body()
+    headers = {"content-type": MEDIA_TYPE, "content-length": str(len(body)), "cache-control": "no-store"}
+    headers |= {name.lower(): value for name, value in problem.headers.items()}
+    pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": problem.status, "headers": pairs})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """Gives the body that was read, then whatever else comes: that the client has left."""
+    given = False
+
+    async def again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
+
+
+def _name_of(host: bytes) -> str:
+    """The host without its port; empty for what is no host."""
+    text = host.decode("latin-1").lower()
+    name, bracket, port = text.rpartition("]") if text.startswith("[") else text.partition(":")
+    if bracket == "]":
+        name, port = f"{name}]", port.removeprefix(":") if port.startswith(":") else port and "?"
+    return name if not port or port.isdigit() else ""

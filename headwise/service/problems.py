@@ -1,0 +1,25 @@
+"""What goes wrong as an answer: problem documents (RFC 9457) that name what is wrong and what to do."""
+
+import json
+from http import HTTPStatus
+
+
+class Problem(Exception):
+    """A request that is refused, with the status and what to say.
+
+    Args:
+        hint: what to do.
+        headers: of the answer, such as Retry-After.
+    """
+
+    def __init__(self, status: int, detail: str, hint: str = "", headers: dict[str, str] | None = None):
+        super().__init__(detail)
+        self.status, self.detail, self.hint, self.headers = status, detail, hint, headers or {}
+
+    def body(self) -> bytes:
+        """The document, as JSON that is plain ASCII: it can hold what somebody sent."""
+        told = {"status": self.status, "title": HTTPStatus(self.status).phrase, "detail": self.detail}
+        return json.dumps(told | ({"hint": self.hint} if self.hint else {})).encode()
+
+
+MEDIA_TYPE = "application/problem+json"

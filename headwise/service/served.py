@@ -1,0 +1,96 @@
+"""A run as a service has it: its name, what it is asked for, and answers equal to those of the command line."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headwise.data.files import digest
+from headwise.errors import ConfigError, Unsupported
+from headwise.explain.explanation import Explanation
+from headwise.explain.trace_formats import formatted
+from headwise.predictors.predictor import Predictor
+from headwise.predictors.stepping import steps
+from headwise.runs.publish import MODEL
+from headwise.training.loading import load, recipe_of
+
+# what a task is asked for, by the last part of the address
+VERBS: Mapping[str, tuple[str, ...]] = {
+    "translate": ("translate", "summarise", "dialogue"),
+    "tag": ("tag",),
+    "classify": ("classify", "node-classify"),
+    "complete": ("language-model",),
+    "fill": ("masked-lm",),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Served:
+    """A loaded run.
+
+    Args:
+        name: by which requests call it.
+        identity: what tells its weights apart from others.
+    """
+
+    name: str
+    task: str
+    predictor: Predictor[Any, Any, Any]
+    identity: str = ""
+
+    @property
+    def verb(self) -> str:
+        """What it is asked for; "predict" where its task has no verb of its own."""
+        return next((verb for verb, tasks in VERBS.items() if self.task in tasks), "predict")
+
+    def items(self, texts: Sequence[str]) -> list[Any]:
+        """The inputs. Raises: HeadwiseError for a text that is none."""
+        return [self.predictor.parse(text) for text in texts]
+
+    def answers(self, items: Sequence[Any], options: Any) -> list[Any]:
+        """What `headwise predict --json` prints for each input, as an object."""
+        found = self.predictor.predict(items, options)
+        written = [self.predictor.write(item, one, "json", options) for item, one in zip(items, found, strict=True)]
+        return [json.loads(lines[0]) for lines in written]
+
+    def attention(self, text: str, target: str | None) -> dict[str, Any]:
+        """The weights of every layer while the model answers a text. Raises: Unsupported if it has no attention."""
+        found = self.predictor.explain(self.predictor.parse(text), target)
+        if not isinstance(found, Explanation):
+            raise Unsupported("this model has no attention to return")
+        layers = {
+            name: {
+                "kind": layer.kind,
+                "queries": layer.queries,
+                "keys": layer.keys,
+                "weights": layer.weights.round(6).tolist(),
+            }
+            for name, layer in found.layers.items()
+        }
+        return {"source": found.source, "output": found.output, "layers": layers}
+
+    def trace(self, text: str, layer: str | None, head: int) -> dict[str, Any]:
+        """Every step of one head while the model answers a text."""
+        told: dict[str, Any] = json.loads(formatted(steps(self.predictor, text, None, layer, head), "json"))
+        return told
+
+
+def served(folders: Sequence[Path]) -> dict[str, Served]:
+    """Loaded runs by name: that of the folder.
+
+    Raises:
+        CheckpointError: naming a folder without an intact run.
+        ConfigError: two folders of the same name, or a run whose inputs are files.
+    """
+    found: dict[str, Served] = {}
+    for folder in folders:
+        name = folder.resolve().name
+        if name in found:
+            raise ConfigError(f"two runs are called {name}; rename one of the folders")
+        task = str(recipe_of(folder).task)
+        predictor = load(folder)
+        if predictor.reads == "file":
+            raise ConfigError(f"{folder}: task {task} reads files, and a service takes no path from a request")
+        found[name] = Served(name, task, predictor, digest(folder / MODEL))
+    return found

@@ -1,0 +1,122 @@
+"""The process that listens: connections that are slow are closed, and a signal lets answers out before the end."""
+
+import asyncio
+import socket
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from headwise.errors import MachineError
+from headwise.service.guard import App
+from headwise.service.limits import Limits
+
+_IDLE_S = 5
+_DRAIN_S = 8
+
+
+def listen(app: App, limits: Limits, host: str, port: int, ready: Any = None) -> None:
+    """Answers until SIGINT or SIGTERM; then finishes what is asked, for a few seconds.
+
+    Args:
+        port: 0: one that is free.
+        ready: called with the address once requests are answered.
+
+    Raises: MachineError when the address cannot be had.
+    """
+    kind = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(kind, socket.SOCK_STREAM) as place:
+        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            place.bind((host, port))
+        except OSError as error:
+            raise MachineError(
+                f"{host}:{port} cannot be had: {error.strerror}; give another --port or --host"
+            ) from None
+        config = uvicorn.Config(
+            app,
+            http=_protocol(limits),
+            ws="none",
+            lifespan="on",
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=_IDLE_S,
+            timeout_graceful_shutdown=_DRAIN_S,
+            h11_max_incomplete_event_size=2 * limits.header_bytes,
+            backlog=2048,
+            proxy_headers=False,
+        )
+        shown = f"[{host}]" if ":" in host else host
+        _Server(config, ready, f"http://{shown}:{place.getsockname()[1]}/").run(sockets=[place])
+
+
+class _Server(uvicorn.Server):
+    """Says when it is ready."""
+
+    def __init__(self, config: uvicorn.Config, ready: Any, address: str):
+        super().__init__(config)
+        self._ready, self._address = ready, address
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started and self._ready is not None:
+            self._ready(self._address)
+
+
+def _protocol(limits: Limits) -> type[H11Protocol]:
+    class Impatient(_Impatient):
+        wait_s = limits.receive_s
+
+    return Impatient
+
+
+class _Impatient(H11Protocol):
+    """Closes a connection whose next request does not arrive, or whose answer is not taken, in time.
+
+    The time of the body is the guard's: here are the headers, which no application sees before they are whole.
+    """
+
+    wait_s: float
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        if self._timer is None and self._idle():
+            self._wait()
+        super().data_received(data)
+        if not self._idle():
+            self._stop()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stop()
+        self._timer = self.loop.call_later(self.wait_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._stop()
+        super().resume_writing()
+
+    def _idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _wait(self) -> None:
+        self._timer = self.loop.call_later(self.wait_s, self._late)
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _late(self) -> None:
+        self._timer = None
+        if self._idle():
+            self.transport.abort()

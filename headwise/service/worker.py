@@ -1,0 +1,151 @@
+"""One thread that does the work: jobs wait in a bounded queue, and those that go together are answered together."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from headwise.decoding.watching import Searched, watching
+
+
+class Full(Exception):
+    """As many jobs wait as may."""
+
+
+class Expired(Exception):
+    """The time of a job is over, or nobody waits for it any more."""
+
+
+@dataclass(eq=False)
+class Job:
+    """Work for some items.
+
+    Args:
+        run: from the items of several jobs, one after another, to an answer for each.
+        key: jobs with the same key and `run` may be done together; None: by itself.
+        deadline: on the clock `time.monotonic`.
+    """
+
+    run: Callable[[list[Any]], Sequence[Any]]
+    items: list[Any]
+    key: Hashable | None
+    deadline: float
+    answer: "Future[Sequence[Any]]" = field(default_factory=Future)
+    given_up: threading.Event = field(default_factory=threading.Event)
+
+    def give_up(self) -> None:
+        """Nobody waits for the answer any more."""
+        self.given_up.set()
+
+    def over(self) -> bool:
+        """Whether there is no use in an answer."""
+        return self.given_up.is_set() or time.monotonic() > self.deadline
+
+
+class Worker:
+    """Answers jobs in the order in which they came.
+
+    A search is ended between two of its steps when nobody waits for any of its jobs. What goes wrong with several jobs
+    together is tried again one by one, so that nobody pays for another's request.
+
+    Args:
+        waiting: jobs that may wait.
+        together: items that are answered in one go.
+        told: is told how many items were answered together.
+    """
+
+    def __init__(self, waiting: int, together: int, told: Callable[[int], None] = lambda _: None):
+        self._jobs: deque[Job] = deque()
+        self._waiting, self._together, self._told = waiting, together, told
+        self._changed = threading.Condition()
+        self._closing = False
+        self._thread = threading.Thread(target=self._work, name="headwise worker", daemon=True)
+        self._thread.start()
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def submit(self, job: Job) -> None:
+        """Puts a job at the end of the queue. Raises: Full."""
+        with self._changed:
+            if self._closing or len(self._jobs) >= self._waiting:
+                raise Full
+            self._jobs.append(job)
+            self._changed.notify()
+
+    def close(self, wait_s: float) -> None:
+        """Finishes what is begun and what waits, for at most so many seconds; then gives the rest up."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join(wait_s)
+        with self._changed:
+            for job in self._jobs:
+                job.give_up()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                while not self._jobs:
+                    if self._closing:
+                        return
+                    self._changed.wait()
+                jobs = self._take()
+            self._answer(jobs)
+
+    def _take(self) -> list[Job]:
+        """The first job, and those behind it that go with it."""
+        first = self._jobs.popleft()
+        jobs, count = [first], len(first.items)
+        if first.key is None:
+            return jobs
+        rest: deque[Job] = deque()
+        while self._jobs:
+            job = self._jobs.popleft()
+            if job.key == first.key and count + len(job.items) <= self._together:
+                jobs.append(job)
+                count += len(job.items)
+            else:
+                rest.append(job)
+        self._jobs = rest
+        return jobs
+
+    def _answer(self, jobs: list[Job]) -> None:
+        alive = []
+        for job in jobs:
+            if job.over():
+                job.answer.set_exception(Expired())
+            else:
+                alive.append(job)
+        if not alive:
+            return
+        try:
+            answers = self._run(alive)
+        except Expired as error:
+            for job in alive:
+                job.answer.set_exception(error)
+        except Exception as error:
+            # whatever a model raises is the request's answer, not the end of the service
+            if len(alive) == 1:
+                alive[0].answer.set_exception(error)
+            else:
+                for job in alive:
+                    self._answer([job])
+        else:
+            for job in alive:
+                count = len(job.items)
+                job.answer.set_result(answers[:count])
+                answers = answers[count:]
+
+    def _run(self, jobs: list[Job]) -> list[Any]:
+        def still_wanted(step: Searched) -> None:
+            if all(job.over() for job in jobs):
+                raise Expired
+
+        items = [item for job in jobs for item in job.items]
+        self._told(len(items))
+        with watching(still_wanted):
+            return list(jobs[0].run(items))

@@ -1,0 +1,188 @@
+"""What the explorer's pages ask for: numbers equal to the model's own, in NumPy's format, and refusals by name."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from serving_runs import TEXT, folder_of
+
+from headwise.explorer import heads
+from headwise.explorer.api import explored
+from headwise.explorer.traces import Store, traced
+from headwise.explorer.wire import npy
+from headwise.service.app import create_app
+from headwise.service.served import served
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return served([folder_of(tmp_path_factory.mktemp("explored"))])
+
+
+@pytest.fixture
+def client(runs):
+    app = create_app(runs, more=[explored])
+    with TestClient(app, base_url="http://127.0.0.1:8000") as found:
+        yield found
+
+
+@pytest.fixture
+def told(client):
+    answer = client.post("/api/v1/traces", json={"text": TEXT})
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+def part(client, told, name, **asked):
+    answer = client.get(f"/api/v1/traces/{told['trace_id']}/{name}", params=asked)
+    assert answer.status_code == 200, answer.text
+    assert "immutable" in answer.headers["cache-control"]
+    if answer.headers["content-type"] == "application/json":
+        return answer.json()
+    return np.load(io.BytesIO(answer.content), allow_pickle=False)
+
+
+def test_a_trace_tells_its_groups(told, runs):
+    explained = runs["run"].predictor.explain(TEXT)
+    assert (told["source"], told["output"]) == (explained.source, explained.output)
+    names = [group["name"] for group in told["groups"]]
+    assert names == ["encoder self", "decoder self", "decoder cross"]
+    cross = told["groups"][2]
+    assert (cross["heads"], cross["layers"]) == (2, ["decoder.blocks.0.cross_attention"])
+    assert cross["keys"] == explained.layers["decoder.blocks.0.cross_attention"].keys
+
+
+def test_matrices_rows_and_steps_are_the_weights_of_the_model(client, told, runs):
+    explained = runs["run"].predictor.explain(TEXT)
+    for group in told["groups"]:
+        for layer in group["layers"]:
+            exact = explained.layers[layer].weights
+            for head in range(group["heads"]):
+                found = part(client, told, "matrix", layer=layer, head=head)
+                assert found.dtype == np.float16
+                np.testing.assert_array_equal(found, exact[head].astype(np.float16))
+                steps = part(client, told, "steps", layer=layer, head=head)
+                (weights,) = [step["values"] for step in steps["steps"] if step["name"] == "weights"]
+                np.testing.assert_allclose(np.array(weights), exact[head], atol=1e-6)
+        rows = part(client, told, "row", group=group["name"], q=1)
+        assert rows.shape == (len(group["layers"]), group["heads"], len(group["keys"]))
+        np.testing.assert_array_equal(rows[0], explained.layers[group["layers"][0]].weights[:, 1].astype(np.float16))
+        columns = part(client, told, "row", group=group["name"], k=0)
+        np.testing.assert_array_equal(
+            columns[0], explained.layers[group["layers"][0]].weights[:, :, 0].astype(np.float16)
+        )
+
+
+def test_scores_keep_what_is_forbidden_as_minus_infinity(client, told):
+    layer = told["groups"][1]["layers"][0]
+    masked = part(client, told, "matrix", layer=layer, head=0, stage="masked")
+    assert np.isneginf(masked[0, 1:]).all()
+    assert np.isfinite(masked[-1]).all()
+    scores = part(client, told, "matrix", layer=layer, head=0, stage="scores")
+    assert np.isfinite(scores).all()
+
+
+def test_heads_are_described_and_drawn_small(client, told):
+    for group in told["groups"]:
+        summary = part(client, told, "summary", group=group["name"])
+        weights = part(client, told, "matrix", layer=group["layers"][0], head=1).astype(float)
+        found = summary["heads"][0][1]
+        assert found["largest"] == pytest.approx(weights.max(), rel=1e-3)
+        assert found["first"] == pytest.approx(weights[:, 0].mean(), rel=1e-2)
+        small = part(client, told, "thumbs", group=group["name"], size=3)
+        assert small.dtype == np.uint8
+        assert small.shape[:2] == (len(group["layers"]), group["heads"])
+        assert small.max(axis=(2, 3)).min() == 255
+        same = part(client, told, "alike", layer=group["layers"][0])
+        assert np.diagonal(same).min() == pytest.approx(1, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("nothing/summary?group=x", 404),
+        ("ID/summary", 422),
+        ("ID/summary?group=x", 422),
+        ("ID/matrix?layer=x&head=0", 422),
+        ("ID/matrix?layer=decoder.blocks.0.cross_attention&head=2", 422),
+        ("ID/matrix?layer=decoder.blocks.0.cross_attention&head=-1", 422),
+        ("ID/matrix?layer=decoder.blocks.0.cross_attention&head=0&stage=secret", 422),
+        ("ID/row?group=decoder+cross", 422),
+        ("ID/row?group=decoder+cross&q=1&k=1", 422),
+        ("ID/row?group=decoder+cross&q=99", 422),
+        ("ID/thumbs?group=decoder+cross&size=65", 422),
+        ("ID/thumbs?group=decoder+cross&first=7", 422),
+        ("ID/nothing", 404),
+        ("../../../etc/passwd", 404),
+    ],
+)
+def test_what_is_not_there_is_refused(client, told, path, status):
+    answer = client.get(f"/api/v1/traces/{path.replace('ID', told['trace_id'])}")
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert len(answer.json()["detail"]) < 400
+
+
+def test_the_same_input_is_the_same_trace(client, told):
+    assert client.post("/api/v1/traces", json={"text": TEXT}).json()["trace_id"] == told["trace_id"]
+    other = client.post("/api/v1/traces", json={"text": TEXT, "target": "b und g ."}).json()
+    assert other["trace_id"] != told["trace_id"]
+    assert other["output"] == "b und g ."
+    assert client.post("/api/v1/traces", json={"text": "a" * 501}).status_code == 422
+    assert client.post("/api/v1/traces", json={"text": ""}).status_code == 422
+
+
+def test_being_traced_changes_no_answer(runs):
+    predictor = runs["run"].predictor
+    texts = ["a and g .", "b and h .", "zebra ."]
+    before = [json.loads(predictor.write(text, predictor.predict([text])[0], "json")[0]) for text in texts]
+    for text in texts:
+        traced(runs["run"], text, None)
+    assert before == [json.loads(predictor.write(text, predictor.predict([text])[0], "json")[0]) for text in texts]
+
+
+def test_the_store_keeps_within_its_bytes(runs):
+    one = traced(runs["run"], "a and g .", None)
+    store = Store(int(2.5 * one.bytes))
+    for word in "abcdef":
+        store.put(traced(runs["run"], f"{word} and g .", None))
+    assert len(store) == 2
+    assert store.bytes <= 2.5 * one.bytes
+    assert store.get(one.id) is None
+
+
+def test_numbers_survive_the_wire():
+    for values, kind in (
+        (np.array([0.0, -np.inf, 65504 / 2]), np.float16),
+        (np.array([1e6, -np.inf]), np.float32),
+        (np.zeros((0, 3)), np.float16),
+        (np.arange(4, dtype=np.uint8), np.uint8),
+    ):
+        found = np.load(io.BytesIO(npy(values)), allow_pickle=False)
+        assert found.dtype == kind
+        np.testing.assert_allclose(found, values)
+
+
+def test_summaries_equal_loops():
+    weights = np.random.default_rng(0).dirichlet(np.ones(5), (3, 4))
+    for head, found in zip(weights, heads.described(weights), strict=True):
+        entropy = [-sum(w * np.log(w) for w in row) for row in head]
+        assert found["entropy"] == pytest.approx(np.mean(entropy))
+        apart = [sum(w * abs(i - j) for j, w in enumerate(row)) for i, row in enumerate(head)]
+        assert found["distance"] == pytest.approx(np.mean(apart))
+        assert found["diagonal"] == pytest.approx(sum(head[i, i] for i in range(4)) / 4)
+        assert found["previous"] == pytest.approx(sum(head[i, i - 1] for i in range(1, 4)) / 4)
+    assert heads.described(np.zeros((1, 0, 0)))[0]["entropy"] == 0
+    # a row without a key is no number
+    assert heads.described(np.zeros((1, 2, 3)))[0]["distance"] == 0
+
+
+def test_thumbnails_lose_no_strong_weight():
+    weights = np.zeros((1, 101, 77))
+    weights[0, 93, 5] = 1
+    small = heads.thumbnails(weights, 32)
+    assert small.shape == (1, 32, 32)
+    assert small.max() == 255
+    assert (small > 0).sum() == 1

@@ -1,0 +1,240 @@
+"""A service says what the command line says, alone and among others, with attention and steps on request."""
+
+import json
+import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from asking_client import client_of
+
+import headwise
+from headwise.errors import ConfigError
+from headwise.service.limits import Limits
+from headwise.service.served import Served, served
+from headwise.service.worker import Expired, Full, Job, Worker
+
+TEXTS = ["a and g .", "b and h and c .", "f .", "zebra and g ."]
+
+
+def said(run, texts, options=None):
+    predictor = headwise.load(run)
+    chosen = predictor.options(options or {})
+    items = [predictor.parse(text) for text in texts]
+    found = predictor.predict(items, chosen)
+    return [json.loads(predictor.write(*each, "json", chosen)[0]) for each in zip(items, found, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("verb", "place", "options"),
+    [
+        ("translate", 0, {}),
+        ("translate", 0, {"beam_size": 3, "n_best": 2}),
+        ("translate", 0, {"alignments": True}),
+        ("classify", 1, {}),
+        ("complete", 2, {"max_len": 5}),
+        ("predict", 1, {}),
+    ],
+)
+def test_answers_are_those_of_the_command_line(ask, folders, runs, verb, place, options):
+    name = folders[place].name
+    code, told = ask(verb, texts=TEXTS, model=name, options=options)
+    assert (code, told["model"], told["task"]) == (200, name, runs[name].task)
+    assert told["outputs"] == said(folders[place], TEXTS, options)
+
+
+def test_requests_together_are_answered_as_each_alone(runs, folders):
+    texts = [f"{a} and {b} ." for a in "abcdef" for b in "ghij"]
+    alone = [said(folders[0], [text])[0]["translations"][0]["text"] for text in texts]
+    sizes = []
+    with client_of(runs) as client:
+        with ThreadPoolExecutor(24) as many:
+            asked = many.map(lambda text: client.post("/api/v1/translate", json={"texts": [text]}).json(), texts)
+            found = [answer["outputs"][0]["translations"][0]["text"] for answer in asked]
+        sizes = [line for line in client.get("/metrics").text.splitlines() if "batch_texts_count" in line]
+    assert found == alone
+    # 24 requests at a time became fewer searches
+    assert float(sizes[0].split()[-1]) < len(texts)
+
+
+def test_attention_and_steps_come_on_request(ask, runs):
+    code, told = ask("translate", texts=["a and g ."], attention=True)
+    assert code == 200
+    (found,) = told["attention"]
+    assert set(found["layers"]) == set(runs["german"].predictor.explain("a and g .").layers)
+    for layer in found["layers"].values():
+        weights = np.array(layer["weights"])
+        assert weights.shape[1:] == (len(layer["queries"]), len(layer["keys"]))
+        np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-4)
+    code, told = ask("trace", model="mood", text="the film is good")
+    assert code == 200
+    assert [step["name"] for step in told["steps"]][:2] == ["input", "memory"]
+    assert ask("trace", model="mood", text="good", head=7)[0] == 422
+    code, told = ask("trace", model="mood", text="good", layer="nowhere")
+    assert code == 422
+    assert "unknown layer 'nowhere'" in told["detail"]
+
+
+def test_a_continuation_is_streamed_piece_by_piece(client, folders):
+    asked = {"texts": ["abc"], "stream": True, "options": {"max_len": 7}}
+    with client.stream("POST", "/api/v1/complete", json=asked) as answer:
+        lines = [json.loads(line) for line in answer.iter_lines()]
+    whole = said(folders[2], ["abc"], {"max_len": 7})[0]
+    assert lines[-1]["output"] == whole
+    assert len(lines) > 2
+    assert "".join(line["text"] for line in lines[:-1]) == whole["continuations"][0]["text"]
+
+
+def test_meta_health_and_metrics_tell_of_the_service(client, ask):
+    assert ask("classify", texts=["good"])[0] == 200
+    meta = client.get("/api/v1/meta").json()
+    assert {(run["name"], run["verb"]) for run in meta["models"]} == {
+        ("german", "translate"),
+        ("mood", "classify"),
+        ("text", "complete"),
+    }
+    assert client.get("/health").json() == {"status": "ok", "waiting": 0}
+    assert 'headwise_requests_total{status="200",verb="classify"} 1.0' in client.get("/metrics").text
+    schema = client.get("/api/v1/openapi.json").json()
+    assert "/api/v1/translate" in schema["paths"]
+    # no request names a file or an address to load from
+    assert not any(word in json.dumps(schema["paths"]) for word in ('path":', "upload", "pickle", 'url":'))
+
+
+def test_which_run_is_meant_must_be_clear(ask, runs):
+    assert ask("fill", texts=["a"])[0] == 404
+    code, told = ask("predict", texts=["a"])
+    assert code == 422
+    assert told["detail"] == "3 runs can predict: german, mood, text"
+    code, told = ask("translate", texts=["a"], model="mood")
+    assert (code, told["detail"]) == (422, "mood cannot translate; its task is classify")
+    assert ask("translate", texts=["a"], model="../german")[0] == 404
+
+
+def test_runs_that_cannot_be_served_are_refused(folders, tmp_path):
+    with pytest.raises(ConfigError, match="two runs are called german"):
+        served([folders[0], folders[0]])
+
+
+class Slow:
+    """Something that waits until it is told to go on."""
+
+    def __init__(self):
+        self.begun, self.go = threading.Event(), threading.Event()
+
+    def __call__(self, items):
+        self.begun.set()
+        self.go.wait(20)
+        return list(items)
+
+
+def job_of(run, items=(1,), key=None, seconds=20.0):
+    return Job(run, list(items), key, time.monotonic() + seconds)
+
+
+def test_a_full_queue_refuses_and_recovers():
+    worker, slow = Worker(2, 8), Slow()
+    first = job_of(slow)
+    worker.submit(first)
+    slow.begun.wait(20)
+    waiting = [job_of(list), job_of(list)]
+    for job in waiting:
+        worker.submit(job)
+    with pytest.raises(Full):
+        worker.submit(job_of(list))
+    slow.go.set()
+    assert [job.answer.result(20) for job in (first, *waiting)] == [[1]] * 3
+    worker.submit(job_of(list))
+    worker.close(20)
+    with pytest.raises(Full):
+        worker.submit(job_of(list))
+
+
+def test_jobs_of_one_key_are_answered_together_and_in_order():
+    sizes, slow = [], Slow()
+    worker = Worker(8, 5, sizes.append)
+    worker.submit(job_of(slow))
+    slow.begun.wait(20)
+    jobs = [job_of(list, items, key) for items, key in (([1, 2], "a"), ([3], "b"), ([4, 5], "a"), ([6, 7], "a"))]
+    for job in jobs:
+        worker.submit(job)
+    slow.go.set()
+    assert [job.answer.result(20) for job in jobs] == [[1, 2], [3], [4, 5], [6, 7]]
+    assert sizes == [1, 4, 1, 2]
+    worker.close(20)
+
+
+def test_one_bad_request_does_not_spoil_those_beside_it():
+    def run(items):
+        if 2 in items:
+            raise ConfigError("two")
+        return list(items)
+
+    slow, worker = Slow(), Worker(8, 8)
+    worker.submit(job_of(slow))
+    slow.begun.wait(20)
+    jobs = [job_of(run, [number], "same") for number in (1, 2, 3)]
+    for job in jobs:
+        worker.submit(job)
+    slow.go.set()
+    assert jobs[0].answer.result(20) == [1]
+    assert jobs[2].answer.result(20) == [3]
+    with pytest.raises(ConfigError, match="two"):
+        jobs[1].answer.result(20)
+    worker.close(20)
+
+
+def test_a_search_ends_between_steps_when_nobody_waits(runs):
+    run: Served = runs["text"]
+    worker = Worker(8, 8)
+    options = run.predictor.options({"max_len": 100_000})
+    job = Job(lambda items: run.answers(items, options), ["abc"], None, time.monotonic() + 600)
+    worker.submit(job)
+    time.sleep(0.05)
+    job.give_up()
+    with pytest.raises(Expired):
+        job.answer.result(60)
+    after = job_of(list)
+    worker.submit(after)
+    assert after.answer.result(20) == [1]
+    worker.close(20)
+
+
+def test_a_request_beyond_its_deadline_is_answered(runs):
+    with client_of(runs, deadline_s=0.3, max_len=100_000, work=1_000_000) as client:
+        asked = {"texts": ["abc"], "options": {"max_len": 90_000}, "model": "text"}
+        answer = client.post("/api/v1/complete", json=asked)
+        assert answer.status_code == 503
+        assert answer.headers["retry-after"] == "1"
+        assert client.post("/api/v1/complete", json={**asked, "options": {"max_len": 3}}).status_code == 200
+
+
+def test_what_a_model_raises_is_told_without_its_inside(runs, monkeypatch):
+    logged = []
+    monkeypatch.setattr(logging.getLogger("headwise.service"), "exception", lambda *told: logged.append(told))
+
+    class Broken:
+        reads = "text"
+        model = None
+
+        def parse(self, text):
+            return text
+
+        def options(self, given):
+            return None
+
+        def predict(self, items, options):
+            raise RuntimeError("secret /root/path")
+
+    with client_of({"bad": Served("bad", "classify", Broken())}) as client:
+        answer = client.post("/api/v1/classify", json={"texts": ["a"]})
+        assert answer.status_code == 500
+        assert "secret" not in answer.text
+        assert answer.json()["detail"].split()[-1] == logged[0][1]
+        assert client.get("/health").status_code == 200
+
+
+def test_limits_can_be_set():
+    assert Limits(queue=3).queue == 3
