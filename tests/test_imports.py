@@ -74,11 +74,12 @@ THIRD_PARTY = {
     "trackio": {"runs.trackers"},
     "transformers": {"adoption"},
     "PIL": {"data.pixels"},
+    "soundfile": {"data.sound_files"},
 }
 
 
 # asked for by name, with the extra to install in the message
-EXTRAS = {"tensorboard", "wandb", "mlflow", "trackio", "transformers", "PIL"}
+EXTRAS = {"tensorboard", "wandb", "mlflow", "trackio", "transformers", "PIL", "soundfile"}
 
 
 def module_of(path: Path) -> str:

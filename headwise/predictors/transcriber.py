@@ -70,16 +70,16 @@ class Transcriber(Predictor[Recording, str, Recording]):
         self.model, self.units, self.ear, self.beam = model, units, Ear(known, data), beam
 
     def parse(self, text: str) -> Recording:
-        """The WAV file at a path. Raises: DataError if it cannot be read."""
+        """The sound file at a path. Raises: DataError if it cannot be read."""
         return self.ear.parse(text)
 
     def read(self, path: Path) -> Iterator[Recording]:
-        """A WAV file, or those of a list or an .npz file; texts are not needed."""
+        """A sound file, or those of a list or an .npz file; texts are not needed."""
         return self.ear.read(path)
 
     @torch.inference_mode()
     def predict(self, items: Sequence[Recording | str] | str, options: int | None = None) -> list[str]:
-        """What is said in each recording; a text is the path of a WAV file.
+        """What is said in each recording; a text is the path of a sound file.
 
         Args:
             options: the beam; None: the recipe's.

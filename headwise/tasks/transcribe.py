@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -14,10 +14,11 @@ from headwise import metrics
 from headwise.attention.precision import wide
 from headwise.config import Config
 from headwise.data.log_mel import frame_count
-from headwise.data.recordings import Recording, RecordingsConfig, at_rate
+from headwise.data.recordings import Recording
 from headwise.data.sources import Limits, Source
+from headwise.data.strings import JoinedConfig
 from headwise.data.suggestions import Suggestion
-from headwise.data.utterances import SpeechBatch, Strings, joined, load_recordings, read_recordings
+from headwise.data.utterances import SpeechBatch, load_recordings
 from headwise.decoding import ctc
 from headwise.errors import DataError
 from headwise.models.speech_models import FrameLabeller, build_frame_labeller
@@ -27,31 +28,10 @@ from headwise.tasks import _speech
 from headwise.tasks.task import Assets, Metric, Stats, Task
 
 
-class TranscribedConfig(RecordingsConfig):
-    """Which recordings to read, the text of each, and whether several make one."""
-
-    concatenate: tuple[int, int] | None = Field(
-        None, description="the fewest and the most recordings of a part that are joined to one, drawn anew every pass"
-    )
-    held_out_passes: int = Field(1, ge=1, le=100, description="with concatenate: how often each held-out one is joined")
-
-    @model_validator(mode="after")
-    def _a_span_rises(self) -> "TranscribedConfig":
-        if self.concatenate is not None and not 1 <= self.concatenate[0] <= self.concatenate[1]:
-            raise ValueError(
-                f"concatenate {list(self.concatenate)} must be the fewest, from 1, and the most recordings"
-            )
-        return self
-
-    def strings(self, count: int, *, held_out: bool) -> Strings:
-        """How recordings of a part are joined."""
-        return Strings(count, self.concatenate, self.held_out_passes if held_out and self.concatenate else 1)
-
-
 class TranscribeConfig(_speech.SpeechConfig):
     """Which recordings to write down, in which units, and with which model."""
 
-    data: TranscribedConfig = Field(description="the recordings; data.label_key names their texts")
+    data: JoinedConfig = Field(description="the recordings; data.label_key names their texts")
     units: Literal["char", "word"] = Field("char", description="what the model writes: characters, or whole words")
     beam: int = Field(1, ge=1, le=1000, description="prefixes that are followed to find the text; 1: the best path")
 
@@ -93,13 +73,11 @@ class Transcribe(Task[Mapping[str, list[Recording]]]):
 
     @classmethod
     def examples(cls, config: TranscribeConfig, split: str) -> list[Recording]:
-        found = read_recordings(config.data, split)
-        strings = config.data.strings(len(found), held_out=split != "train")
-        return [joined([at_rate(found[at], found[0].rate) for at in string]) for string in strings.drawn(0, 0)]
+        return _speech.joined_examples(config.data, split)
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
-        return _speech.suggest(data, TranscribedConfig, "Transcription", {"units": "char"})
+        return _speech.suggest(data, JoinedConfig, "Transcription", {"units": "char"})
 
     def fewest_tensors(self) -> int:
         return self.config.model.fewest_tensors()
@@ -112,7 +90,7 @@ class Transcribe(Task[Mapping[str, list[Recording]]]):
         train = split == "train"
         return _speech.source_of(
             (self.assets.data or {}).get(split),
-            self.units.encode,
+            lambda one: self.units.encode(one.label or ""),
             lambda count: self.config.data.strings(count, held_out=not train),
             self.config.frames.bands,
             limits,
