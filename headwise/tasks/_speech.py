@@ -22,21 +22,20 @@ from headwise.data.utterances import (
     read_recordings,
 )
 from headwise.errors import CheckpointError
-from headwise.models.conformer import SpeechEncoderConfig
+from headwise.models.frame_windows import FrameEncoderConfig
 from headwise.models.speech_models import FramesConfig
 from headwise.predictors.listening import Known
 from headwise.tasks.task import Assets
 
 SPEECH_FILE = "speech.json"
+ENCODERS = "the encoder: conformer, attention, rnn, cnn, window (neighbouring places)"
 
 
 class SpeechConfig(Config):
     """What is heard, and by which model."""
 
     frames: FramesConfig = Field(FramesConfig(), description="what the model hears of a recording")
-    model: SpeechEncoderConfig = Field(
-        description="the encoder: conformer, attention, rnn, cnn, window (neighbouring frames) or token (each alone)"
-    )
+    model: FrameEncoderConfig = Field(description=f"{ENCODERS} or token (each alone)")
     num_shown: int = Field(4, ge=0, description="how many recordings are named at each validation, with what is said")
 
 

@@ -20,6 +20,7 @@ from headwise.data.suggestions import Suggestion
 from headwise.data.utterances import SpeechBatch, load_recordings, read_recordings
 from headwise.data.words import NO_TAG
 from headwise.errors import ConfigError
+from headwise.models.conformer import SpeechEncoderConfig
 from headwise.models.pooled_encoder import SequencePoolingConfig
 from headwise.models.speech_models import SpeechClassifier, build_speech_classifier
 from headwise.predictors.classes import count_scores, counted, mean
@@ -33,6 +34,7 @@ class SpeechClassifyConfig(_speech.SpeechConfig):
     """Which recordings to tell apart, and with which model."""
 
     data: RecordingsConfig = Field(description="the recordings")
+    model: SpeechEncoderConfig = Field(description=f"{_speech.ENCODERS} or token (each alone)")
     pooling: SequencePoolingConfig = Field(
         SequencePoolingConfig(), description="from the states of a recording to one vector: any kind but cls"
     )

@@ -21,6 +21,7 @@ from headwise.data.suggestions import Suggestion
 from headwise.data.utterances import SpeechBatch, load_recordings
 from headwise.decoding import ctc
 from headwise.errors import DataError
+from headwise.models.conformer import SpeechEncoderConfig
 from headwise.models.speech_models import FrameLabeller, build_frame_labeller
 from headwise.predictors.classes import mean
 from headwise.predictors.transcriber import Transcriber, Units
@@ -32,6 +33,7 @@ class TranscribeConfig(_speech.SpeechConfig):
     """Which recordings to write down, in which units, and with which model."""
 
     data: JoinedConfig = Field(description="the recordings; data.label_key names their texts")
+    model: SpeechEncoderConfig = Field(description=f"{_speech.ENCODERS} or token (each alone)")
     units: Literal["char", "word"] = Field("char", description="what the model writes: characters, or whole words")
     beam: int = Field(1, ge=1, le=1000, description="prefixes that are followed to find the text; 1: the best path")
 
