@@ -10,7 +10,7 @@ from headwise.data.bad_lines import strict
 from headwise.data.recording_files import scan_recordings
 from headwise.data.recordings import RecordingsConfig
 from headwise.data.sound_files import parse_sound
-from headwise.data.utterances import load_recordings
+from headwise.data.utterances import load_recordings, read_recordings
 from headwise.errors import ConfigError, DataError
 
 TAKES = {"group_key": "take", "valid_groups": ["1"], "test_groups": ["0"]}
@@ -138,3 +138,36 @@ def test_long_ones_and_strange_labels_are_refused(folder):
         list(scan_recordings(folder / "0.wav", config()))
     (one,) = scan_recordings(folder / "0.wav", config(), labelled=False)
     assert one.label is None
+
+
+def test_what_cannot_be_read_is_skipped_and_counted_where_asked(folder):
+    (folder / "1.wav").write_bytes(b"RIFF")
+    text = (folder / "list.csv").read_text().replace("2.wav,low", "2.wav,").replace("3.wav", "no.wav")
+    (folder / "list.csv").write_text(text + "6.wav,low,1,more\n")
+    parts = {"valid_fraction": 0.0, "test_fraction": 0.0}
+    with pytest.raises(DataError, match=r'list.csv:3: .*no WAV file.*; or skip .* with data.bad_lines = "skip"'):
+        load_recordings(config(**parts))
+    loaded = load_recordings(config(bad_lines="skip", **parts))
+    assert [one.name for one in loaded.parts["train"]] == [f"list.csv:{line}" for line in (2, 6, 7, 8, 9)]
+    assert loaded.notes[0].startswith("train: 4 bad recordings skipped; the first: list.csv:3: ")
+    # of another file too, which a run is scored on
+    with pytest.warns(UserWarning, match="4 bad recordings skipped"):
+        assert len(read_recordings(config(bad_lines="skip", valid="list.csv"), "valid")) == 5
+    with pytest.raises(DataError, match=r"list.csv: no recordings in it; 9 bad recordings skipped"):
+        load_recordings(config(bad_lines="skip", max_seconds=0.01, **parts))
+    (folder / "tones.npz").write_bytes(archive(label=np.arange(8) % 3))
+    loaded = load_recordings(config(train="tones.npz", bad_lines="skip", classes=["a", "b"], **parts))
+    assert (len(loaded.parts["train"]), loaded.notes[0][:32]) == (6, "train: 2 bad recordings skipped;")
+
+
+def test_a_broken_file_of_many_parts_is_read_once(folder, monkeypatch):
+    read = []
+    monkeypatch.setattr(recording_files, "parse_sound", lambda data, name, how: read.append(name) or _broken(name))
+    (folder / "cut.csv").write_text("path,label,start,end\n" + "".join(f"0.wav,a,0,0.0{n}\n" for n in range(1, 5)))
+    found = list(scan_recordings(folder / "cut.csv", config()))
+    assert [str(fault) for fault in found] == [f"{folder / 'cut.csv'}:{line}: broken" for line in range(2, 6)]
+    assert len(read) == 1
+
+
+def _broken(name):
+    raise DataError("broken")
