@@ -1,6 +1,6 @@
 """What every predictor of recordings does: reads them, and hands them to a model, many at a time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,15 +73,20 @@ class Ear:
         """At the rate of the model; a text is the path of a sound file."""
         return at_rate(self.parse(item) if isinstance(item, str) else item, self.known.rate)
 
-    def batches(self, items: Sequence[Recording | str] | str, device: torch.device) -> Iterator[SpeechBatch]:
-        """Recordings of similar length together; `indices` say which."""
+    def batches(
+        self,
+        items: Sequence[Recording | str] | str,
+        device: torch.device,
+        encode: Callable[[Recording], list[int]] = lambda one: [],
+    ) -> Iterator[SpeechBatch]:
+        """Recordings of similar length together; `indices` say which, `encode` what each is to give."""
         found = [self.heard(item) for item in ([items] if isinstance(items, str) else items)]
         lengths = np.array([[frame_count(len(one.samples), one.rate)] for one in found], np.int64).reshape(-1, 1)
         if not found:
             return
         most = max(PREDICTION_FRAMES, int(lengths.max()))
         for batch in token_batches(lengths, max_tokens=most, shuffle=False):
-            made = collate([found[at] for at in batch], lambda one: [], len(self.known.mean), batch)
+            made = collate([found[at] for at in batch], encode, len(self.known.mean), batch)
             yield made.to(device)
 
     def spectrogram(self, one: Recording) -> np.ndarray:

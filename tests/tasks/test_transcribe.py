@@ -100,7 +100,7 @@ def test_texts_too_short_are_told(make, tmp_path):
     (tmp_path / "list.csv").write_text(
         "path,label\n" + "\n".join(f"{n}.wav,' '" for n in range(40)).replace("' '", '"."')
     )
-    assert make(units="char").units.names == ["."]
+    assert make(units="char").known.outputs == ["."]
 
 
 def test_scores_are_those_of_the_predictor(make):
