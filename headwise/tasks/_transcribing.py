@@ -27,7 +27,7 @@ from headwise.models.transformer_config import DecoderConfig
 from headwise.predictors.listening import Known
 from headwise.predictors.speech_writer import SpeechWriter, paired
 from headwise.predictors.transcriber import Transcriber, Units
-from headwise.predictors.writing import text_of
+from headwise.predictors.writing import Writing, text_of
 from headwise.tasks.task import required
 
 TOKENIZER_FILE = "tokenizer.json"
