@@ -392,4 +392,20 @@ CASES = {
         },
         ["0.wav", "3.wav", "5.wav"],
     ),
+    "transcribe, a decoder with attention": Tiny(
+        "transcribe",
+        sounds,
+        {
+            "data": {"train": "list.csv", **_PARTS, "concatenate": [1, 2]},
+            "frames": {"bands": 6, "subsampling": 4, "time_masks": 1},
+            "model": {"kind": "rnn", "d_model": 8, "hidden_dim": 5},
+            "units": "char",
+            "output": {
+                "kind": "attention",
+                "decoder": {**_SIZES, "num_layers": 1, "position": "rotary"},
+                "decoding": {"beam_size": 2, "max_len": 9},
+            },
+        },
+        ["0.wav", "3.wav", "5.wav"],
+    ),
 }
