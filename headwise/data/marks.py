@@ -48,7 +48,7 @@ class Marking:
         return {"seconds": 1, "samples": rate, "htk": _HTK}[self.unit]
 
 
-def parse_marks(data: bytes, name: str, per_second: float) -> tuple[Mark, ...]:
+def parse_marks(data: bytes, name: str, per_second: int) -> tuple[Mark, ...]:
     r"""The stretches of a label file in their order: `start end label` a line, between tabs or blanks.
 
     A label between tabs may hold blanks. Lines that begin with a backslash, by which Audacity adds frequencies, are
@@ -78,7 +78,7 @@ def parse_marks(data: bytes, name: str, per_second: float) -> tuple[Mark, ...]:
     return tuple(mark for mark, _ in found)
 
 
-def _mark(text: str, place: str, per_second: float) -> Mark:
+def _mark(text: str, place: str, per_second: int) -> Mark:
     cells = text.split("\t") if "\t" in text else text.split(None, 2)
     if len(cells) != 3 or not cells[2].strip():
         raise DataError(f"{place}: '{text[:40]}' is not start, end and label; put tabs between them")

@@ -1,7 +1,6 @@
 """Sound files as samples, whatever their format: WAV files are read here, FLAC files by the library soundfile."""
 
 import io
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -57,7 +56,7 @@ def _blocks(file: Any, name: str) -> np.ndarray:
     return np.concatenate(parts) if parts else np.zeros((0, 1), np.float32)
 
 
-def _soundfile() -> ModuleType:
+def _soundfile() -> Any:
     try:
         import soundfile
     except (ModuleNotFoundError, OSError):
