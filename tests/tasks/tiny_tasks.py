@@ -403,7 +403,7 @@ CASES = {
             "output": {
                 "kind": "attention",
                 "decoder": {**_SIZES, "num_layers": 1, "position": "rotary"},
-                "decoding": {"beam_size": 2, "max_len": 9},
+                "decoding": {"method": "greedy", "max_len": 9},
             },
         },
         ["0.wav", "3.wav", "5.wav"],
