@@ -398,11 +398,11 @@ CASES = {
         {
             "data": {"train": "list.csv", **_PARTS, "concatenate": [1, 2]},
             "frames": {"bands": 6, "subsampling": 4, "time_masks": 1},
-            "model": {"kind": "rnn", "d_model": 8, "hidden_dim": 5},
+            "model": {"kind": "cnn", "d_model": 6},
             "units": "char",
             "output": {
                 "kind": "attention",
-                "decoder": {**_SIZES, "num_layers": 1, "position": "rotary"},
+                "decoder": {**_SIZES, "num_layers": 1, "position": "rotary", "tie_output": False},
                 "decoding": {"method": "greedy", "max_len": 9},
             },
         },
