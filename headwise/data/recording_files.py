@@ -67,7 +67,8 @@ class _Listed:
     def scanned(self) -> Scanned:
         config = self.config
         optional = [config.start_key, config.end_key, *([config.group_key] if config.group_key else [])]
-        how = Table(config.format, named_by="data.path_key and data.label_key")
+        keys = "data.path_key and data.label_key" + (", or data.marks_key" if self.marking is not None else "")
+        how = Table(config.format, named_by=keys)
         for row in scan_rows(self.path, how, self._wanted(), optional):
             if isinstance(row, BadLine):
                 yield row

@@ -144,6 +144,8 @@ def test_arrays_label_samples_or_frames(folder):
 
 def test_without_labels_in_time_a_recording_has_its_own(folder):
     (folder / "plain.csv").write_text("path,label\ntwo0.wav,x\ntwo1.wav,y\n")
+    with pytest.raises(DataError, match=r"timed.csv:1: no column is named 'label'.*data.label_key, or data.marks_key"):
+        read(folder / "timed.csv", marks_key=None)
     one, two = read(folder / "plain.csv", marks_key=None)
     assert (one.label, one.marks) == ("x", (Mark(0.0, 0.11, "x"),))
     both = joined([one, two])
