@@ -79,11 +79,12 @@ THIRD_PARTY = {
     "fastapi": {"service", "explorer"},
     "uvicorn": {"service"},
     "prometheus_client": {"service"},
+    "soundfile": {"data.sound_files"},
 }
 
 
 # asked for by name, with the extra to install in the message
-EXTRAS = {"tensorboard", "wandb", "mlflow", "trackio", "transformers", "PIL"}
+EXTRAS = {"tensorboard", "wandb", "mlflow", "trackio", "transformers", "PIL", "soundfile"}
 EXTRAS |= {"fastapi", "uvicorn", "prometheus_client"}
 
 

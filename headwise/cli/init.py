@@ -132,13 +132,22 @@ def commented(recipe: "Recipe", values: Mapping[str, Any], output: Path, files: 
     sections = {key: value for key, value in values.items() if isinstance(value, Mapping)}
     lines = [_line(key, value, recipe, beside.get(key)) for key, value in values.items() if key not in sections]
     for name, section in sections.items():
-        described = type(recipe).model_fields[name].description
-        lines += ["", f"[{name}]" + (f"  # {described}" if described else "")]
-        made = getattr(recipe, name)
-        lines += [
-            _line(key, value, made, beside.get(f"{name}.{key}")) for key, value in section.items() if value is not None
-        ]
+        lines += _table(name, section, recipe, beside)
     return "\n".join(lines) + "\n"
+
+
+def _table(name: str, values: Mapping[str, Any], around: Any, beside: Mapping[str, str]) -> list[str]:
+    """A section as lines, and after its keys the sections inside it; `around` is what it is a part of."""
+    key = name.rpartition(".")[2]
+    made, described = getattr(around, key), type(around).model_fields[key].description
+    inner = [inside for inside, value in values.items() if isinstance(value, Mapping)]
+    lines = ["", f"[{name}]" + (f"  # {described}" if described else "")]
+    for inside, value in values.items():
+        if inside not in inner and value is not None:
+            lines.append(_line(inside, value, made, beside.get(f"{name}.{inside}")))
+    for inside in inner:
+        lines += _table(f"{name}.{inside}", values[inside], made, beside)
+    return lines
 
 
 def _line(key: str, value: Any, made: Any, beside: str | None) -> str:

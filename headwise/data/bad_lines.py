@@ -37,12 +37,50 @@ class Fault(Exception):
     """What makes a line bad, where the file is not known: the number of the line, the kind of fault, what it is."""
 
 
-def strict(found: Iterable[T | BadLine]) -> Iterator[T]:
-    """What was read, as long as it is good. Raises: BadLine, the first one."""
+def strict(found: Iterable[T | DataError]) -> Iterator[T]:
+    """What was read, as long as it is good. Raises: DataError, such as a BadLine, the first one."""
     for item in found:
-        if isinstance(item, BadLine):
+        if isinstance(item, DataError):
             raise item
         yield item
+
+
+class Unreadable:
+    """Counts what cannot be read, such as pictures or recordings, and keeps why the first cannot.
+
+    Args:
+        noun: what they are, such as "image".
+        key: of a recipe, which says whether to stop or to skip.
+
+    >>> bad = Unreadable("skip", "image", "data.bad_images")
+    >>> list(bad.good([1, DataError("a.png: is empty"), 2]))
+    [1, 2]
+    >>> bad.note()
+    '1 bad image skipped; the first: a.png: is empty'
+    """
+
+    def __init__(self, rule: BadRule, noun: str, key: str) -> None:
+        self._rule, self._noun, self._key = rule, noun, key
+        self._count, self._first = 0, ""
+
+    def good(self, found: Iterable[T | DataError]) -> Iterator[T]:
+        """What could be read. Raises: DataError, the first fault, unless the rule is skip."""
+        for item in found:
+            if isinstance(item, DataError):
+                self.add(item)
+            else:
+                yield item
+
+    def add(self, error: DataError) -> None:
+        """Counts a fault. Raises: DataError, the same with advice, unless the rule is skip."""
+        if self._rule == "stop":
+            raise DataError(f'{error.message}; or skip what cannot be read with {self._key} = "skip"')
+        self._count, self._first = self._count + 1, self._first or error.message
+
+    def note(self) -> str:
+        """How many were skipped, and why the first was; empty if none were."""
+        plural = "s" if self._count > 1 else ""
+        return f"{self._count:,} bad {self._noun}{plural} skipped; the first: {self._first}" if self._count else ""
 
 
 class BadLines:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
-from jaxtyping import Int, UInt8
+from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
 from headwise.data.buckets import padding_waste, token_batches
@@ -112,12 +112,16 @@ _TENSORS = ("src", "src_lens", "tgt_in", "tgt_out", "tgt_lens")
 class PairBatch:
     """Padded sentence pairs: the decoder reads `tgt_in` (begin, then the target), learns `tgt_out` (target, then end).
 
-    The source ends in the end token, unless `collate` was told otherwise; it may be an image in place of tokens, whose
-    length is the number of places that are attended to. Lengths count begin or end. `references` are the texts with
-    which outputs are compared, for each example; of one that is not scored, none.
+    The source ends in the end token, unless `collate` was told otherwise; it may be an image or a sound in place of
+    tokens, whose length is the number of places that are attended to. Lengths count begin or end. `references` are the
+    texts with which outputs are compared, for each example; of one that is not scored, none.
     """
 
-    src: Int[Tensor, "batch src_len"] | UInt8[Tensor, "batch channels height width"]
+    src: (
+        Int[Tensor, "batch src_len"]
+        | UInt8[Tensor, "batch channels height width"]
+        | Float[Tensor, "batch frames bands"]
+    )
     src_lens: Int[Tensor, "batch"]
     tgt_in: Int[Tensor, "batch tgt_len"]
     tgt_out: Int[Tensor, "batch tgt_len"]

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor
 
-from headwise.data.bad_lines import BadRule
+from headwise.data.bad_lines import Unreadable
 from headwise.data.buckets import permutation
 from headwise.data.corpus import resolve
 from headwise.data.images import Bytes, Scanned
@@ -111,13 +111,10 @@ def load_parts(config: PicturesConfig, scan: Scan) -> Loaded:
 
 def images_of(config: PicturesConfig, scan: Scan, part: str) -> Iterator[Image]:
     """The images of a part that has files of its own, as they are. Raises: DataError, as `load_parts`."""
-    count, bad = 0, _Bad(config.bad_images)
-    for image in scan(part, Bytes()):
-        if isinstance(image, DataError):
-            bad.add(image)
-        else:
-            count += 1
-            yield image
+    count, bad = 0, Unreadable(config.bad_images, "image", "data.bad_images")
+    for image in bad.good(scan(part, Bytes())):
+        count += 1
+        yield image
     if not count:
         raise DataError(f"{resolve(getattr(config, part))}: no images in it")
 
@@ -137,33 +134,14 @@ def constants(pixels: UInt8[np.ndarray, "images height width channels"]) -> tupl
     return mean, deviation
 
 
-class _Bad:
-    """Counts the images that cannot be read, and keeps the first."""
-
-    def __init__(self, rule: BadRule) -> None:
-        self._rule, self._count, self._first = rule, 0, ""
-
-    def add(self, error: DataError) -> None:
-        if self._rule == "stop":
-            raise DataError(f'{error.message}; or skip what cannot be read with data.bad_images = "skip"')
-        self._count, self._first = self._count + 1, self._first or error.message
-
-    def note(self) -> str:
-        plural = "s" if self._count > 1 else ""
-        return f"{self._count:,} bad image{plural} skipped; the first: {self._first}" if self._count else ""
-
-
 def _read(
     config: PicturesConfig, scan: Scan, part: str, shape: Shape | None, digests: dict[str, str], notes: list[str]
 ) -> tuple[ImageSet, Shape]:
     """The images of one part, made those of the shape; without one, it follows from the first and the recipe."""
     path = resolve(getattr(config, part))
-    read, bad = Bytes(), _Bad(config.bad_images)
+    read, bad = Bytes(), Unreadable(config.bad_images, "image", "data.bad_images")
     pixels, labels, names, changed = [], [], [], 0
-    for image in scan(part, read):
-        if isinstance(image, DataError):
-            bad.add(image)
-            continue
+    for image in bad.good(scan(part, read)):
         shape = _shape(config, image) if shape is None else shape
         if part == "train" and config.size is None and image.shape[:2] != shape[:2]:
             raise DataError(

@@ -23,6 +23,15 @@ def frame_count(samples: int, rate: int) -> int:
     return max(1, samples // _hop(rate))
 
 
+def frame_seconds(rate: int) -> float:
+    """Seconds from a frame to the next: 10 ms, as nearly as whole samples allow.
+
+    >>> frame_seconds(8000), round(frame_seconds(11025), 6)
+    (0.01, 0.009977)
+    """
+    return _hop(rate) / rate
+
+
 def log_mel(samples: Float[Tensor, "samples"], rate: int, bands: int) -> Float[Tensor, "frames bands"]:
     """log(FLOOR + M |rfft(hann * x_t)|^2), where x_t are the 25 ms around the middle of the t-th 10 ms.
 

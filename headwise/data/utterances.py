@@ -11,14 +11,18 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from headwise.data.bad_lines import Unreadable, warn_skipped
 from headwise.data.buckets import permutation, token_batches
 from headwise.data.corpus import resolve
 from headwise.data.images import Bytes
 from headwise.data.log_mel import constants, frame_count, log_mel
+from headwise.data.marks import Mark
 from headwise.data.parts import PARTS
-from headwise.data.recordings import Recording, RecordingsConfig, at_rate, scan_recordings
+from headwise.data.recording_files import scan_recordings
+from headwise.data.recordings import Recording, RecordingsConfig, at_rate
 from headwise.data.sources import Drawn, Limits
 from headwise.data.splits import split_by
+from headwise.data.strings import Strings
 from headwise.errors import DataError
 
 
@@ -26,7 +30,8 @@ from headwise.errors import DataError
 class SpeechBatch:
     """Frames of utterances, padded by zeros, and the numbers that each is to give.
 
-    `targets` are padded by -1; an utterance has as many as `target_lens` says. `labels` are the same as text.
+    `targets` are padded by -1, which also stands for a frame without a label; an utterance has as many as `target_lens`
+    says. `labels` are the same as text.
     """
 
     indices: list[int]
@@ -39,7 +44,7 @@ class SpeechBatch:
     @property
     def num_tokens(self) -> int:
         """Real targets, by which the loss is divided."""
-        return int(self.target_lens.sum())
+        return int((self.targets >= 0).sum())
 
     def to(self, device: torch.device | str) -> "SpeechBatch":
         """The same on a device."""
@@ -71,9 +76,13 @@ def load_recordings(config: RecordingsConfig) -> Recordings:
     rate = config.sample_rate
     for part in PARTS:
         if getattr(config, part) is not None:
-            found = Bytes()
-            read[part] = list(scan_recordings(resolve(getattr(config, part)), config, found))
+            found, bad = Bytes(), Unreadable(config.bad_lines, "recording", "data.bad_lines")
+            path = resolve(getattr(config, part))
+            read[part] = list(bad.good(scan_recordings(path, config, found)))
+            if not read[part]:
+                raise DataError(f"{path}: no recordings in it" + (f"; {bad.note()}" if bad.note() else ""))
             digests |= found.digests(part)
+            notes += [f"{part}: {bad.note()}"] if bad.note() else []
             rate = rate or read[part][0].rate
             if changed := sum(one.rate != rate for one in read[part]):
                 notes.append(f"{part}: {changed:,} of {len(read[part]):,} recordings resampled to {rate:,} Hz")
@@ -97,7 +106,10 @@ def read_recordings(config: RecordingsConfig, part: str) -> list[Recording]:
     """
     if part == "train" or getattr(config, part) is None:
         return load_recordings(config).parts[part]
-    return list(scan_recordings(resolve(getattr(config, part)), config))
+    path, bad = resolve(getattr(config, part)), Unreadable(config.bad_lines, "recording", "data.bad_lines")
+    found = list(bad.good(scan_recordings(path, config)))
+    warn_skipped(str(path), bad.note())
+    return found
 
 
 def _split(train: list[Recording], config: RecordingsConfig, given: set[str]) -> dict[str, list[Recording]]:
@@ -129,56 +141,18 @@ def measured(recordings: Iterable[Recording], bands: int) -> tuple[list[float], 
 
 
 @dataclass(frozen=True)
-class Strings:
-    """Which recordings are heard one after another: each alone, or several drawn together anew in every pass.
-
-    Args:
-        count: recordings that there are.
-        span: the fewest and the most of a string; None: every recording alone.
-        passes: how often a pass over the data hears each.
-    """
-
-    count: int
-    span: tuple[int, int] | None = None
-    passes: int = 1
-
-    def drawn(self, seed: int, epoch: int) -> list[list[int]]:
-        """The strings of a pass, by seed and pass alone.
-
-        >>> [len(string) for string in Strings(10, (2, 3)).drawn(seed=0, epoch=0)]
-        [2, 2, 2, 3]
-        """
-        if self.span is None:
-            return [[place] for place in range(self.count)]
-        made: list[list[int]] = []
-        fewest, most = self.span
-        for number in range(self.passes):
-            stream = 2 * (epoch * self.passes + number)
-            order = permutation(self.count, seed, stream).tolist()
-            # sizes in equal shares, in an order of their own
-            sizes = [fewest + at % (most - fewest + 1) for at in permutation(self.count, seed, stream + 1).tolist()]
-            start = 0
-            for size in sizes:
-                if start + size > self.count:
-                    break
-                made.append(order[start : start + size])
-                start += size
-        return made
-
-
-@dataclass(frozen=True)
 class Utterances:
     """A part of the data as a model hears it.
 
     Args:
         recordings: all of one rate.
-        encode: the numbers that a label is to give.
+        encode: the numbers that a recording is to give.
         strings: which are heard together.
         bands: of a frame.
     """
 
     recordings: list[Recording]
-    encode: Callable[[str], list[int]]
+    encode: Callable[[Recording], list[int]]
     strings: Strings
     bands: int
 
@@ -224,21 +198,25 @@ class Utterances:
 
 
 def joined(parts: list[Recording]) -> Recording:
-    """Recordings of one rate, one after another, with their labels between spaces."""
+    """Recordings of one rate, one after another, with their labels between spaces, and those in time."""
     if len(parts) == 1:
         return parts[0]
     samples = np.concatenate([one.samples for one in parts])
     names, labels = (" ".join(map(str, found)) for found in zip(*((one.name, one.label) for one in parts), strict=True))
-    return Recording(names, samples, parts[0].rate, labels)
+    marks, start = [], 0.0
+    for one in parts:
+        marks += [Mark(start + mark.start, start + mark.end, mark.label) for mark in one.marks or ()]
+        start += one.seconds
+    return Recording(names, samples, parts[0].rate, labels, marks=None if parts[0].marks is None else tuple(marks))
 
 
 def collate(
-    recordings: list[Recording], encode: Callable[[str], list[int]], bands: int, indices: list[int]
+    recordings: list[Recording], encode: Callable[[Recording], list[int]], bands: int, indices: list[int]
 ) -> SpeechBatch:
     """A batch of these recordings."""
     frames = [log_mel(torch.from_numpy(one.samples), one.rate, bands) for one in recordings]
     labels = [one.label or "" for one in recordings]
-    rows = [torch.tensor(encode(label), dtype=torch.int64) for label in labels]
+    rows = [torch.tensor(encode(one), dtype=torch.int64) for one in recordings]
     return SpeechBatch(
         list(indices),
         pad_sequence(frames, batch_first=True),

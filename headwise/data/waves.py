@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float32
+from jaxtyping import Float32, Shaped
 from torch.nn import functional as F
 
 from headwise.errors import DataError
@@ -15,7 +15,7 @@ Channels = Literal["mix", "refuse"]
 
 MAX_RATE = 384_000
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
-_OTHERS = {b"fLaC": "a FLAC file", b"OggS": "an Ogg file", b"ID3": "an MP3 file", b"\xff\xfb": "an MP3 file"}
+_OTHERS = {b"OggS": "an Ogg file", b"ID3": "an MP3 file", b"\xff\xfb": "an MP3 file"}
 _OTHERS |= {b"FORM": "an AIFF file", b"RIFX": "a WAV file of big-endian numbers", b"RF64": "a WAV file of 64 bits"}
 # zero crossings of the windowed sinc on each side, and the part of the lower rate's band that passes
 _CROSSINGS, _ROLLOFF = 16, 0.95
@@ -43,8 +43,8 @@ def parse_wave(data: bytes, name: str, channels: Channels = "mix") -> Sound:
         channels: several channels are averaged ("mix") or refused.
 
     Raises:
-        DataError: `name: ...` for other formats, headers that do not fit the content, no samples, samples that are no
-            numbers.
+        DataError: `name: ...` for other formats, headers that do not fit the content, no samples, and as
+            `one_channel`.
 
     >>> body = struct.pack("<4sI4s4sIHHIIHH4sI2h", b"RIFF", 40, b"WAVE", b"fmt ", 16, 1, 1, 8000, 16000, 2, 16,
     ...                    b"data", 4, 16384, -32768)
@@ -57,12 +57,35 @@ def parse_wave(data: bytes, name: str, channels: Channels = "mix") -> Sound:
         raise DataError(f"{name}: has no samples; record it again or leave it out")
     if len(body) % size:
         raise DataError(f"{name}: its {len(body):,} bytes of samples are no multiple of {size}; write it again")
-    if form.channels > 1 and channels == "refuse":
-        raise DataError(f'{name}: has {form.channels} channels; give one, or set data.channels = "mix"')
-    values = _numbers(body, form).reshape(-1, form.channels).mean(axis=1, dtype=np.float64)
-    if not np.isfinite(values).all():
-        raise DataError(f"{name}: sample {int((~np.isfinite(values)).argmax()):,} is no finite number; write it again")
-    return Sound(values.astype(np.float32), form.rate)
+    return Sound(one_channel(_numbers(body, form).reshape(-1, form.channels), name, channels), form.rate)
+
+
+def one_channel(
+    samples: Shaped[np.ndarray, "samples channels"], name: str, channels: Channels
+) -> Float32[np.ndarray, "samples"]:
+    """Samples of several channels as those of one.
+
+    Args:
+        name: of the file, for errors.
+        channels: as in `parse_wave`.
+
+    Raises:
+        DataError: `name: ...` for channels that are refused, and for samples that are no numbers from -1 to 1: how
+            loud they were meant to be is not known, and one file changed by itself would differ from the others.
+    """
+    if samples.shape[1] > 1 and channels == "refuse":
+        raise DataError(f'{name}: has {samples.shape[1]} channels; give one, or set data.channels = "mix"')
+    if not (peaks := np.abs(samples).max(axis=1) <= 1).all():
+        at = int((~peaks).argmax())
+        value = samples[at][np.abs(samples[at]).argmax()]
+        if not np.isfinite(samples[at]).all():
+            raise DataError(f"{name}: sample {at:,} is no finite number; write it again")
+        raise DataError(
+            f"{name}: sample {at:,} is {value:g}, and floats go from -1 to 1; divide all recordings by the same number,"
+            " or write them as whole numbers of 16 bits"
+        )
+    mixed: np.ndarray = samples.mean(axis=1, dtype=np.float64).astype(np.float32)
+    return mixed
 
 
 def resampled(sound: Sound, rate: int) -> Sound:
@@ -101,7 +124,7 @@ def _chunks(data: bytes, name: str) -> tuple[_Format, bytes]:
         raise DataError(f"{name}: is empty (0 bytes); restore it or leave it out")
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
         what = next((told for magic, told in _OTHERS.items() if data.startswith(magic)), "no WAV file")
-        raise DataError(f"{name}: is {what}; convert it to WAV, for example with ffmpeg")
+        raise DataError(f"{name}: is {what}; convert it to WAV or FLAC, for example with ffmpeg")
     form, place = None, 12
     while place + 8 <= len(data):
         kind, size = struct.unpack_from("<4sI", data, place)

@@ -38,7 +38,7 @@ class Layer:
     @property
     def heading(self) -> str:
         """What a table of it lists."""
-        return "the likeliest tags of each word" if self.kind == "tags" else "what each token looks at"
+        return "the likeliest tags" if self.kind == "tags" else "what each token looks at"
 
     def mean(self, heads: Heads = None) -> Float[np.ndarray, "queries keys"]:
         """The mean of these heads, or of all. Raises: ConfigError for a head that is not there."""

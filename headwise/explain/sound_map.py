@@ -1,15 +1,40 @@
 """Pictures of an explanation whose keys are places in time: its weights below the spectrogram."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
+from headwise.data.marks import Mark
 from headwise.explain.values import Drawing
 
 if TYPE_CHECKING:
     from headwise.explain.explanation import Explanation, Heads
+
+
+# of many labels those are drawn that come nearest to being said
+_DRAWN = 20
+
+
+class Track(NamedTuple):
+    """What is said of every frame.
+
+    Args:
+        marks: the labels in time.
+        names: of all labels.
+        odds: the probability of each label at each frame.
+    """
+
+    marks: Sequence[Mark]
+    names: Sequence[str]
+    odds: Float[np.ndarray, "labels frames"]
+
+    def likely(self) -> tuple[Float[np.ndarray, "labels frames"], list[str]]:
+        """The probabilities of the labels that come nearest to being said, in their order, and their names."""
+        chosen = np.sort(np.argsort(-self.odds.max(axis=1), kind="stable")[:_DRAWN])
+        return self.odds[chosen], [self.names[at] for at in chosen.tolist()]
 
 
 @dataclass(frozen=True)
@@ -19,10 +44,12 @@ class SoundMap:
     Args:
         spectrogram: as the model hears it, the lowest band first.
         seconds: how long the recording is.
+        track: labels of frames, which are drawn between the two; their probabilities stand for weights of tags.
     """
 
     spectrogram: Float[np.ndarray, "bands frames"]
     seconds: float
+    track: Track | None = None
 
     def __call__(self, found: "Explanation", layer: str | int | None, heads: "Heads") -> Drawing:
         """The spectrogram, and below it each query's weights over time; where frames look at frames, their mean.
@@ -37,5 +64,8 @@ class SoundMap:
         weights, labels = one.mean(heads), one.queries
         if one.kind == "self":
             weights, labels = weights.mean(axis=0, keepdims=True), ["mean"]
+        if one.kind == "tags" and self.track is not None:
+            weights, labels = self.track.likely()
         title = f"{found.source} → {found.output}\n{found.caption(name, heads)}"
-        return sound_page(self.spectrogram, self.seconds, weights, labels, title=title)
+        marks = () if self.track is None else self.track.marks
+        return sound_page(self.spectrogram, self.seconds, weights, labels, title=title, marks=marks)

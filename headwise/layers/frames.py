@@ -65,6 +65,15 @@ class Subsampling(nn.Module):
         return self.linear(x), valid_lens
 
 
+class EveryFrame(nn.Module):
+    """Frames as they are, in place of `Subsampling`: each is a place."""
+
+    def forward(
+        self, x: Float[Tensor, "batch length bands"], valid_lens: Int[Tensor, "batch"]
+    ) -> tuple[Float[Tensor, "batch length bands"], Int[Tensor, "batch"]]:
+        return x, valid_lens
+
+
 def _outside(batch: int, length: int, count: int, widest: int, device: torch.device) -> Tensor:
     """(batch, length), False inside `count` stretches."""
     widths = torch.randint(0, widest + 1, (batch, count, 1), device=device)

@@ -8,6 +8,11 @@ from torch import Tensor, nn
 
 from headwise.caches import Cache
 
+# tokens, images or frames of sound
+Source = (
+    Int[Tensor, "batch src_len"] | UInt8[Tensor, "batch channels height width"] | Float[Tensor, "batch frames bands"]
+)
+
 
 class Memory(NamedTuple):
     """What an encoder hands to a decoder: a state per source token and, if it is recurrent, its final states."""
@@ -22,10 +27,10 @@ class Encoder(nn.Module, ABC):
     @abstractmethod
     def forward(
         self,
-        inputs: Int[Tensor, "batch src_len"] | UInt8[Tensor, "batch channels height width"],
+        inputs: Source,
         valid_lens: Int[Tensor, "batch"],
     ) -> Memory:
-        """States of every source token, or place of an image; those beyond `valid_lens` mean nothing: padding."""
+        """States of every source token, or place of an image or a sound; those beyond `valid_lens` are padding."""
 
 
 class Decoder(nn.Module, ABC):
@@ -65,7 +70,7 @@ class Seq2Seq(nn.Module):
 
     def forward(
         self,
-        src: Int[Tensor, "batch src_len"] | UInt8[Tensor, "batch channels height width"],
+        src: Source,
         src_lens: Int[Tensor, "batch"],
         tgt_in: Int[Tensor, "batch tgt_len"],
     ) -> Float[Tensor, "batch tgt_len vocab"]:

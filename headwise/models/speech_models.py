@@ -3,17 +3,19 @@
 from collections.abc import Sequence
 from typing import Literal
 
+import torch
 from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
 from headwise.attention.dropout import Dropout
 from headwise.config import Config
-from headwise.layers.frames import SpectrogramMasks, Subsampling
+from headwise.layers.frames import EveryFrame, SpectrogramMasks, Subsampling
 from headwise.layers.initializers import initialize
 from headwise.layers.recurrent import initialize_cells
 from headwise.layers.sequence_pooling import SequencePooling
 from headwise.models.conformer import SpeechEncoderConfig
+from headwise.models.frame_windows import FrameEncoderConfig, FrameWindowConfig
 from headwise.models.pooled_encoder import SequencePoolingConfig
 from headwise.models.token_encoders import TokenEncoder
 
@@ -33,6 +35,14 @@ class FramesConfig(Config):
         return -(-frames // self.subsampling)
 
 
+class EveryFrameConfig(FramesConfig):
+    """The same where every frame counts by itself."""
+
+    subsampling: Literal[1, 2, 4] = Field(
+        1, description="frames that become one place of the encoder; they get the same label"
+    )
+
+
 class SpeechEncoder(nn.Module):
     """encoder(dropout(subsampling(masks((frames - mean) / deviation)))).
 
@@ -40,24 +50,29 @@ class SpeechEncoder(nn.Module):
         constants: mean and standard deviation of every band.
     """
 
+    mean: Tensor
+    deviation: Tensor
+
     def __init__(
         self,
         constants: tuple[Sequence[float], Sequence[float]],
         masks: SpectrogramMasks,
-        subsampling: Subsampling,
+        subsampling: Subsampling | EveryFrame,
         encoder: TokenEncoder,
         dropout: float,
     ):
         super().__init__()
         # numbers of the data, not weights: they stand in the run's own file
-        self.mean, self.deviation = (tuple(values) for values in constants)
+        for name, values in zip(("mean", "deviation"), constants, strict=True):
+            held = torch.tensor(values, dtype=torch.get_default_dtype())
+            self.register_buffer(name, held, persistent=False)
         self.masks, self.subsampling, self.encoder, self.dropout = masks, subsampling, encoder, Dropout(dropout)
 
     def forward(
         self, frames: Float[Tensor, "batch length bands"], valid_lens: Int[Tensor, "batch"]
     ) -> tuple[Float[Tensor, "batch places width"], Int[Tensor, "batch"]]:
         """States, and how many of them each recording has."""
-        x = self.masks((frames - frames.new_tensor(self.mean)) / frames.new_tensor(self.deviation))
+        x = self.masks((frames - self.mean) / self.deviation)
         x, valid_lens = self.subsampling(x, valid_lens)
         return self.encoder(self.dropout(x), valid_lens), valid_lens
 
@@ -90,8 +105,26 @@ class FrameLabeller(nn.Module):
         return self.head(self.dropout(states)), lens
 
 
+class FrameTagger(nn.Module):
+    """The logits of a labeller for every frame: those of a place for each of the frames that it was made of.
+
+    Args:
+        factor: frames of a place.
+    """
+
+    def __init__(self, labeller: FrameLabeller, factor: int):
+        super().__init__()
+        self.labeller, self.factor = labeller, factor
+
+    def forward(
+        self, frames: Float[Tensor, "batch length bands"], valid_lens: Int[Tensor, "batch"]
+    ) -> Float[Tensor, "batch length outputs"]:
+        logits, _ = self.labeller(frames, valid_lens)
+        return logits.repeat_interleave(self.factor, 1)[:, : frames.shape[1]]
+
+
 def build_speech_encoder(
-    config: SpeechEncoderConfig, frames: FramesConfig, constants: tuple[Sequence[float], Sequence[float]]
+    config: FrameEncoderConfig, frames: FramesConfig, constants: tuple[Sequence[float], Sequence[float]]
 ) -> SpeechEncoder:
     """The listening part of a configuration, its weights not yet initialised.
 
@@ -101,6 +134,8 @@ def build_speech_encoder(
     masks = SpectrogramMasks(
         frames.time_masks, frames.longest_time_mask, frames.band_masks, min(frames.widest_band_mask, frames.bands)
     )
+    if isinstance(config, FrameWindowConfig):
+        return SpeechEncoder(constants, masks, EveryFrame(), config.encoder(frames.bands), config.dropout)
     subsampling = Subsampling(frames.bands, config.d_model, frames.subsampling)
     return SpeechEncoder(constants, masks, subsampling, config.encoder(), config.dropout)
 
@@ -132,7 +167,7 @@ def build_speech_classifier(
 
 
 def build_frame_labeller(
-    config: SpeechEncoderConfig,
+    config: FrameEncoderConfig,
     frames: FramesConfig,
     constants: tuple[Sequence[float], Sequence[float]],
     outputs: int,
@@ -143,3 +178,20 @@ def build_frame_labeller(
     initialize(model, config.initializer)
     initialize_cells(model, config.initializer)
     return model
+
+
+def build_frame_tagger(
+    config: FrameEncoderConfig,
+    frames: FramesConfig,
+    constants: tuple[Sequence[float], Sequence[float]],
+    outputs: int,
+) -> FrameTagger:
+    """A model that says something of every frame of 10 ms; arguments as of `build_speech_encoder`.
+
+    >>> config, constants = FrameWindowConfig(hidden=[]), ([0.0] * 39, [1.0] * 39)
+    >>> model = build_frame_tagger(config, FramesConfig(bands=39, subsampling=1), constants, 48)
+    >>> model(torch.zeros(2, 500, 39), torch.tensor([500, 100])).shape, model.labeller.head.weight.numel()
+    (torch.Size([2, 500, 48]), 20592)
+    """
+    factor = 1 if isinstance(config, FrameWindowConfig) else frames.subsampling
+    return FrameTagger(build_frame_labeller(config, frames, constants, outputs), factor)

@@ -64,6 +64,21 @@ class AloneEncoder(TokenEncoder):
         return joined
 
 
+def side_by_side(
+    x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"], radius: int
+) -> Float[Tensor, "batch length window"]:
+    """[x_{i-r}; ...; x_{i+r}] for every place i; beyond the ends of a sequence stand zeros.
+
+    >>> import torch
+    >>> side_by_side(torch.tensor([[[1.0], [2.0], [9.0]]]), torch.tensor([2]), 1)[0, :2].tolist()
+    [[0.0, 1.0, 2.0], [1.0, 2.0, 0.0]]
+    """
+    # a place more than there are, so that there is a window to cut off where there is no token
+    framed = F.pad(zeroed_beyond(x, valid_lens), (0, 0, radius, radius + 1))
+    # (batch, length, d_model, window), the window before the vectors it is made of
+    return framed.unfold(1, 2 * radius + 1, 1).narrow(1, 0, x.shape[1]).mT.flatten(2)
+
+
 class WindowEncoder(TokenEncoder):
     """W [x_{i-r}; ...; x_{i+r}] through a feed-forward network; beyond the ends of a sequence stand zeros.
 
@@ -81,11 +96,7 @@ class WindowEncoder(TokenEncoder):
     def forward(
         self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
     ) -> Float[Tensor, "batch length width"]:
-        # a place more than there are, so that there is a window to cut off where there is no token
-        framed = F.pad(zeroed_beyond(x, valid_lens), (0, 0, self.radius, self.radius + 1))
-        # (batch, length, d_model, window), the window before the vectors it is made of
-        windows = framed.unfold(1, 2 * self.radius + 1, 1).narrow(1, 0, x.shape[1]).mT
-        read: Tensor = self.alone(self.join(windows.flatten(2)), valid_lens)
+        read: Tensor = self.alone(self.join(side_by_side(x, valid_lens, self.radius)), valid_lens)
         return read
 
 

@@ -1,18 +1,20 @@
 """What every predictor of recordings does: reads them, and hands them to a model, many at a time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from headwise.data.bad_lines import strict
 from headwise.data.batches import token_batches
 from headwise.data.images import Bytes
 from headwise.data.log_mel import frame_count, log_mel
-from headwise.data.recordings import Recording, RecordingsConfig, at_rate, scan_recordings
+from headwise.data.recording_files import scan_recordings
+from headwise.data.recordings import Recording, RecordingsConfig, at_rate
+from headwise.data.sound_files import parse_sound
 from headwise.data.utterances import SpeechBatch, collate
-from headwise.data.waves import parse_wave
 
 # frames that are heard together, padding included
 PREDICTION_FRAMES = 8192
@@ -60,26 +62,31 @@ class Ear:
         self.known, self.data = known, data
 
     def parse(self, text: str) -> Recording:
-        """The WAV file at a path. Raises: DataError if it cannot be read."""
-        return Recording(text, *parse_wave(Bytes().read(Path(text)), text, self.data.channels))
+        """The sound file at a path. Raises: DataError if it cannot be read."""
+        return Recording(text, *parse_sound(Bytes().read(Path(text)), text, self.data.channels))
 
     def read(self, path: Path) -> Iterator[Recording]:
-        """A WAV file, or those of a list or an .npz file; labels are not needed."""
-        return scan_recordings(path, self.data.model_copy(update={"format": "auto"}), labelled=False)
+        """A sound file, or those of a list or an .npz file; labels are not needed."""
+        return strict(scan_recordings(path, self.data.model_copy(update={"format": "auto"}), labelled=False))
 
     def heard(self, item: Recording | str) -> Recording:
-        """At the rate of the model; a text is the path of a WAV file."""
+        """At the rate of the model; a text is the path of a sound file."""
         return at_rate(self.parse(item) if isinstance(item, str) else item, self.known.rate)
 
-    def batches(self, items: Sequence[Recording | str] | str, device: torch.device) -> Iterator[SpeechBatch]:
-        """Recordings of similar length together; `indices` say which."""
+    def batches(
+        self,
+        items: Sequence[Recording | str] | str,
+        device: torch.device,
+        encode: Callable[[Recording], list[int]] = lambda one: [],
+    ) -> Iterator[SpeechBatch]:
+        """Recordings of similar length together; `indices` say which, `encode` what each is to give."""
         found = [self.heard(item) for item in ([items] if isinstance(items, str) else items)]
         lengths = np.array([[frame_count(len(one.samples), one.rate)] for one in found], np.int64).reshape(-1, 1)
         if not found:
             return
         most = max(PREDICTION_FRAMES, int(lengths.max()))
         for batch in token_batches(lengths, max_tokens=most, shuffle=False):
-            made = collate([found[at] for at in batch], lambda label: [], len(self.known.mean), batch)
+            made = collate([found[at] for at in batch], encode, len(self.known.mean), batch)
             yield made.to(device)
 
     def spectrogram(self, one: Recording) -> np.ndarray:

@@ -35,16 +35,16 @@ class SpeechLabeller(Predictor[Recording, dict[str, float], Recording]):
         self.model, self.known, self.ear = model, known, Ear(known, data)
 
     def parse(self, text: str) -> Recording:
-        """The WAV file at a path. Raises: DataError if it cannot be read."""
+        """The sound file at a path. Raises: DataError if it cannot be read."""
         return self.ear.parse(text)
 
     def read(self, path: Path) -> Iterator[Recording]:
-        """A WAV file, or those of a list or an .npz file; labels are not needed."""
+        """A sound file, or those of a list or an .npz file; labels are not needed."""
         return self.ear.read(path)
 
     @torch.inference_mode()
     def predict(self, items: Sequence[Recording | str] | str, options: Any = None) -> list[dict[str, float]]:
-        """The probability of every class for each recording, the likeliest first; a text is the path of a WAV file.
+        """The probability of every class for each recording, the likeliest first; a text is the path of a sound file.
 
         Raises: DataError for a file that cannot be read.
         """

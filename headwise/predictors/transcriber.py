@@ -1,7 +1,7 @@
 """A trained transcriber: writes what is said in a recording, scores itself, shows where each unit was heard."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,16 +72,16 @@ class Transcriber(Predictor[Recording, str, Recording]):
         self.model, self.units, self.ear, self.beam = model, units, Ear(known, data), beam
 
     def parse(self, text: str) -> Recording:
-        """The WAV file at a path. Raises: DataError if it cannot be read."""
+        """The sound file at a path. Raises: DataError if it cannot be read."""
         return self.ear.parse(text)
 
     def read(self, path: Path) -> Iterator[Recording]:
-        """A WAV file, or those of a list or an .npz file; texts are not needed."""
+        """A sound file, or those of a list or an .npz file; texts are not needed."""
         return self.ear.read(path)
 
     @torch.inference_mode()
     def predict(self, items: Sequence[Recording | str] | str, options: int | None = None) -> list[str]:
-        """What is said in each recording; a text is the path of a WAV file.
+        """What is said in each recording; a text is the path of a sound file.
 
         Args:
             options: the beam; None: the recipe's.
@@ -95,16 +95,14 @@ class Transcriber(Predictor[Recording, str, Recording]):
         return [found[at] for at in range(len(found))]
 
     def options(self, given: Mapping[str, Any]) -> int | None:
-        """`beam`: how many prefixes are followed. Raises: ConfigError for any other option."""
-        others = {name: value for name, value in given.items() if name != "beam"}
+        """`beam_size`: how many prefixes are followed. Raises: ConfigError for any other option."""
+        others = {name: value for name, value in given.items() if name != "beam_size"}
         super().options(others)
-        return given.get("beam")
+        return given.get("beam_size")
 
     def write(self, item: Recording, output: str, form: Form, options: Any = None) -> list[str]:
         """The text; or JSON with the name of the recording."""
-        if form == "text":
-            return [visible(output)]
-        return [json.dumps({"path": item.name, "text": output}, ensure_ascii=False)]
+        return written(item, output, form)
 
     def evaluate(self, examples: Sequence[Recording], *, options: int | None = None) -> dict[str, float | str]:
         """Errors of words and of characters in percent, and the share of recordings without an error.
@@ -112,12 +110,7 @@ class Transcriber(Predictor[Recording, str, Recording]):
         Raises:
             DataError: no recordings, or some without a text.
         """
-        gold, said = gold_of(examples), self.predict(examples, options)
-        return {
-            "wer": metrics.error_rate([text.split() for text in said], [text.split() for text in gold]),
-            "cer": metrics.error_rate(said, gold),
-            "exact": sum(one.split() == other.split() for one, other in zip(said, gold, strict=True)) / len(gold),
-        }
+        return transcription_scores(examples, lambda: self.predict(examples, options))
 
     def explain(self, item: Recording | str, target: str | None = None) -> Explanation:
         """Where each unit of the text was heard: its share of every place, over all paths that read the text.
@@ -142,6 +135,31 @@ class Transcriber(Predictor[Recording, str, Recording]):
         layer = Layer(weights, self.units.split(said), times(len(log_probs), one.seconds), "cross")
         picture = SoundMap(self.ear.spectrogram(one), one.seconds)
         return Explanation(Path(one.name).name, said, {"output": layer}, picture)
+
+
+def written(item: Recording, text: str, form: Form) -> list[str]:
+    """A text as a line; or JSON with the name of the recording."""
+    if form == "text":
+        return [visible(text)]
+    return [json.dumps({"path": item.name, "text": text}, ensure_ascii=False)]
+
+
+def transcription_scores(examples: Sequence[Recording], say: Callable[[], list[str]]) -> dict[str, float | str]:
+    """Errors of words and of characters in percent, and the share of recordings without an error.
+
+    Args:
+        say: gives the texts of these examples.
+
+    Raises:
+        DataError: no recordings, or some without a text.
+    """
+    gold = gold_of(examples)
+    said = say()
+    return {
+        "wer": metrics.error_rate([text.split() for text in said], [text.split() for text in gold]),
+        "cer": metrics.error_rate(said, gold),
+        "exact": sum(one.split() == other.split() for one, other in zip(said, gold, strict=True)) / len(gold),
+    }
 
 
 def read_places(model: FrameLabeller, frames: Tensor, lens: Tensor) -> list[Tensor]:

@@ -8,26 +8,34 @@ from typing import Any
 from pydantic import Field
 
 from headwise.config import Config, build
-from headwise.data.recordings import Recording, RecordingsConfig
+from headwise.data.recordings import Recording, RecordingsConfig, at_rate
 from headwise.data.sources import Limits, Source
+from headwise.data.strings import JoinedConfig, Strings
 from headwise.data.suggestions import Suggestion, held_out
-from headwise.data.utterances import Recordings, SpeechBatch, Strings, Utterances, load_recordings, measured
+from headwise.data.utterances import (
+    Recordings,
+    SpeechBatch,
+    Utterances,
+    joined,
+    load_recordings,
+    measured,
+    read_recordings,
+)
 from headwise.errors import CheckpointError
-from headwise.models.conformer import SpeechEncoderConfig
+from headwise.models.frame_windows import FrameEncoderConfig
 from headwise.models.speech_models import FramesConfig
 from headwise.predictors.listening import Known
 from headwise.tasks.task import Assets
 
 SPEECH_FILE = "speech.json"
+ENCODERS = "the encoder: conformer, attention, rnn, cnn, window (neighbouring places)"
 
 
 class SpeechConfig(Config):
     """What is heard, and by which model."""
 
     frames: FramesConfig = Field(FramesConfig(), description="what the model hears of a recording")
-    model: SpeechEncoderConfig = Field(
-        description="the encoder: conformer, attention, rnn, cnn, window (neighbouring frames) or token (each alone)"
-    )
+    model: FrameEncoderConfig = Field(description=f"{ENCODERS} or token (each alone)")
     num_shown: int = Field(4, ge=0, description="how many recordings are named at each validation, with what is said")
 
 
@@ -56,7 +64,7 @@ def known_of(assets: Assets[Any], bands: int) -> Known:
 
 def source_of(
     found: list[Recording] | None,
-    encode: Callable[[str], list[int]],
+    encode: Callable[[Recording], list[int]],
     strings: Callable[[int], Strings],
     bands: int,
     limits: Limits,
@@ -67,6 +75,13 @@ def source_of(
     if not found:
         return None
     return Utterances(found, encode, strings(len(found)), bands).source(limits, shuffle=shuffle)
+
+
+def joined_examples(data: JoinedConfig, split: str) -> list[Recording]:
+    """The recordings of a part, joined as validation hears them."""
+    found = read_recordings(data, split)
+    strings = data.strings(len(found), held_out=split != "train")
+    return [joined([at_rate(found[at], found[0].rate) for at in string]) for string in strings.drawn(0, 0)]
 
 
 def suggest(data: Mapping[str, Any], kind: type[RecordingsConfig], about: str, more: Mapping[str, Any]) -> Suggestion:

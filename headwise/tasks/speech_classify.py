@@ -15,10 +15,12 @@ from headwise.config import Config
 from headwise.data.image_classes import class_names
 from headwise.data.recordings import Recording, RecordingsConfig
 from headwise.data.sources import Limits, Source
+from headwise.data.strings import Strings
 from headwise.data.suggestions import Suggestion
-from headwise.data.utterances import SpeechBatch, Strings, load_recordings, read_recordings
+from headwise.data.utterances import SpeechBatch, load_recordings, read_recordings
 from headwise.data.words import NO_TAG
 from headwise.errors import ConfigError
+from headwise.models.conformer import SpeechEncoderConfig
 from headwise.models.pooled_encoder import SequencePoolingConfig
 from headwise.models.speech_models import SpeechClassifier, build_speech_classifier
 from headwise.predictors.classes import count_scores, counted, mean
@@ -32,6 +34,7 @@ class SpeechClassifyConfig(_speech.SpeechConfig):
     """Which recordings to tell apart, and with which model."""
 
     data: RecordingsConfig = Field(description="the recordings")
+    model: SpeechEncoderConfig = Field(description=f"{_speech.ENCODERS} or token (each alone)")
     pooling: SequencePoolingConfig = Field(
         SequencePoolingConfig(), description="from the states of a recording to one vector: any kind but cls"
     )
@@ -132,8 +135,8 @@ class SpeechClassify(Task[Mapping[str, list[Recording]]]):
         answer = f"tells {len(self.known.outputs)} classes apart"
         return _speech.card(self.config, self.config.data, self.assets, "Classifier of recordings", answer, metrics)
 
-    def _encode(self, label: str) -> list[int]:
-        return [self._numbers.get(label, len(self._numbers))]
+    def _encode(self, one: Recording) -> list[int]:
+        return [self._numbers.get(one.label or "", len(self._numbers))]
 
     def _loss(self, logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
         # a class that training lacks has no logit; there is none in training itself

@@ -1,59 +1,59 @@
-"""Transcription: a recording in, the text that is said in it out; connectionist temporal classification (CTC)."""
+"""Transcription: a recording in, the text that is said in it out; by CTC, or by a decoder with attention."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, ClassVar, Literal
 
-import torch
 from jaxtyping import Float
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from headwise import metrics
-from headwise.attention.precision import wide
 from headwise.config import Config
-from headwise.data.log_mel import frame_count
-from headwise.data.recordings import Recording, RecordingsConfig, at_rate
+from headwise.data.recordings import Recording
 from headwise.data.sources import Limits, Source
+from headwise.data.strings import JoinedConfig
 from headwise.data.suggestions import Suggestion
-from headwise.data.utterances import SpeechBatch, Strings, joined, load_recordings, read_recordings
-from headwise.decoding import ctc
-from headwise.errors import DataError
-from headwise.models.speech_models import FrameLabeller, build_frame_labeller
+from headwise.data.utterances import SpeechBatch, load_recordings
+from headwise.errors import ConfigError, DataError
+from headwise.models.conformer import SpeechEncoderConfig
 from headwise.predictors.classes import mean
+from headwise.predictors.listening import Known
+from headwise.predictors.speech_writer import SpeechWriter
 from headwise.predictors.transcriber import Transcriber, Units
 from headwise.tasks import _speech
+from headwise.tasks._transcribing import (
+    TOKENIZER_FILE,
+    AttentionOutputConfig,
+    ByAttention,
+    ByCtc,
+    CtcConfig,
+    OutputConfig,
+    Sizes,
+    Way,
+    kept_tokenizer,
+    new_tokenizer,
+)
 from headwise.tasks.task import Assets, Metric, Stats, Task
-
-
-class TranscribedConfig(RecordingsConfig):
-    """Which recordings to read, the text of each, and whether several make one."""
-
-    concatenate: tuple[int, int] | None = Field(
-        None, description="the fewest and the most recordings of a part that are joined to one, drawn anew every pass"
-    )
-    held_out_passes: int = Field(1, ge=1, le=100, description="with concatenate: how often each held-out one is joined")
-
-    @model_validator(mode="after")
-    def _a_span_rises(self) -> "TranscribedConfig":
-        if self.concatenate is not None and not 1 <= self.concatenate[0] <= self.concatenate[1]:
-            raise ValueError(
-                f"concatenate {list(self.concatenate)} must be the fewest, from 1, and the most recordings"
-            )
-        return self
-
-    def strings(self, count: int, *, held_out: bool) -> Strings:
-        """How recordings of a part are joined."""
-        return Strings(count, self.concatenate, self.held_out_passes if held_out and self.concatenate else 1)
 
 
 class TranscribeConfig(_speech.SpeechConfig):
     """Which recordings to write down, in which units, and with which model."""
 
-    data: TranscribedConfig = Field(description="the recordings; data.label_key names their texts")
+    data: JoinedConfig = Field(description="the recordings; data.label_key names their texts")
+    model: SpeechEncoderConfig = Field(description=f"{_speech.ENCODERS} or token (each alone)")
     units: Literal["char", "word"] = Field("char", description="what the model writes: characters, or whole words")
-    beam: int = Field(1, ge=1, le=1000, description="prefixes that are followed to find the text; 1: the best path")
+    output: OutputConfig = Field(CtcConfig(), description="how it writes them: by ctc, or by a decoder with attention")
+    beam: int = Field(
+        1, ge=1, le=1000, description="of CTC: prefixes that are followed to find the text; 1: the best path"
+    )
+
+    def model_post_init(self, context: object) -> None:
+        if self.output.kind == "attention" and self.beam != 1:
+            raise ConfigError(
+                f"beam ({self.beam}) is for output.kind ctc; set output.decoding.beam_size to {self.beam} instead"
+            )
 
 
 class Transcribe(Task[Mapping[str, list[Recording]]]):
@@ -67,52 +67,51 @@ class Transcribe(Task[Mapping[str, list[Recording]]]):
     def __init__(self, config: TranscribeConfig, assets: Assets[Mapping[str, list[Recording]]]):
         super().__init__(config, assets)
         self.known = _speech.known_of(assets, config.frames.bands)
-        self.units = Units(self.known.outputs, words=config.units == "word")
+        self.way = _way(config, self.known, assets)
 
     @classmethod
     def prepare(cls, config: TranscribeConfig) -> Assets[Mapping[str, list[Recording]]]:
-        loaded = load_recordings(config.data)
-        splitter = Units([], words=config.units == "word")
-        found = {unit for one in loaded.parts["train"] for unit in splitter.split(one.label or "")}
-        if config.data.concatenate is not None and config.units == "char":
+        loaded, words = load_recordings(config.data), config.units == "word"
+        texts = [one.label or "" for one in loaded.parts["train"]]
+        found = {unit for text in texts for unit in Units([], words=words).split(text)}
+        if config.data.concatenate is not None and not words:
             found.add(" ")
         if not found:
             raise DataError(f"{config.data.train}: every text is empty: there is nothing to learn")
-        units = Units(sorted(found), words=splitter.words)
+        units = Units(sorted(found), words=words)
         notes = []
         for part, recordings in loaded.parts.items():
-            codes = [units.encode(one.label or "") for one in recordings]
-            if strange := sum(len(units) in code for code in codes):
-                notes.append(
-                    f"{part}: {strange:,} texts have {config.units}s that training lacks; they are not in the loss"
-                )
-            short = sum(not _fits(one, code, config) for one, code in zip(recordings, codes, strict=True))
-            if short and config.data.concatenate is None:
-                notes.append(f"{part}: {short:,} recordings are too short for their texts; they are not in the loss")
-        return _speech.made_assets(config, loaded, units.names, notes=tuple(notes))
+            lost = "they are not in the loss" if config.output.kind == "ctc" else "they cannot be written"
+            if strange := sum(len(units) in units.encode(one.label or "") for one in recordings):
+                notes.append(f"{part}: {strange:,} texts have {config.units}s that training lacks; {lost}")
+        assets = _speech.made_assets(config, loaded, units.names, notes=tuple(notes))
+        if config.output.kind == "attention":
+            # what stands between two texts is a unit too
+            joined = [" ".join(texts[:2])] if config.data.concatenate is not None else []
+            tokens = new_tokenizer(texts + joined, config.units).to_bytes()
+            assets = replace(assets, files={**assets.files, TOKENIZER_FILE: tokens})
+        way = _way(config, _speech.known_of(assets, config.frames.bands), assets)
+        return replace(assets, notes=assets.notes + tuple(_too_long(config, way, loaded.parts)))
 
     @classmethod
     def examples(cls, config: TranscribeConfig, split: str) -> list[Recording]:
-        found = read_recordings(config.data, split)
-        strings = config.data.strings(len(found), held_out=split != "train")
-        return [joined([at_rate(found[at], found[0].rate) for at in string]) for string in strings.drawn(0, 0)]
+        return _speech.joined_examples(config.data, split)
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
-        return _speech.suggest(data, TranscribedConfig, "Transcription", {"units": "char"})
+        return _speech.suggest(data, JoinedConfig, "Transcription", {"units": "char"})
 
     def fewest_tensors(self) -> int:
         return self.config.model.fewest_tensors()
 
-    def build(self) -> FrameLabeller:
-        constants = self.known.mean, self.known.deviation
-        return build_frame_labeller(self.config.model, self.config.frames, constants, len(self.units))
+    def build(self) -> nn.Module:
+        return self.way.build()
 
     def source(self, split: str, limits: Limits) -> Source[SpeechBatch] | None:
         train = split == "train"
         return _speech.source_of(
             (self.assets.data or {}).get(split),
-            self.units.encode,
+            self.way.encode,
             lambda count: self.config.data.strings(count, held_out=not train),
             self.config.frames.bands,
             limits,
@@ -120,25 +119,16 @@ class Transcribe(Task[Mapping[str, list[Recording]]]):
         )
 
     def loss(self, model: nn.Module, batch: SpeechBatch) -> Float[Tensor, ""]:
-        """Of texts that fit in their recordings and whose units training has; others give nothing."""
-        logits, places = model(batch.frames, batch.lens)
-        return self._loss(logits, places, batch)[0]
+        """By CTC, of texts that fit in their recordings and whose units training has; others give nothing."""
+        return self.way.loss(model, batch)
 
     def measure(self, model: nn.Module, batches: Iterable[SpeechBatch]) -> Stats:
         """Log-likelihood of the texts, edits of words and characters, and how many of each there are."""
         names = ("nll", "units", "word_edits", "words", "char_edits", "chars")
         stats = dict.fromkeys(names, 0.0)
-        assert isinstance(model, FrameLabeller)
-        for batch in batches:
-            logits, places = model(batch.frames, batch.lens)
-            loss, units = self._loss(logits, places, batch)
-            found = wide(logits).log_softmax(-1).cpu()
-            said = [
-                self.units.read(row[:count], self.config.beam)
-                for row, count in zip(found, places.tolist(), strict=True)
-            ]
-            stats["nll"], stats["units"] = stats["nll"] + float(loss), stats["units"] + units
-            for text, gold in zip(said, batch.labels, strict=True):
+        for batch, found in self.way.heard(model, batches):
+            stats["nll"], stats["units"] = stats["nll"] + found.nll, stats["units"] + found.units
+            for text, gold in zip(found.texts, batch.labels, strict=True):
                 stats["word_edits"] += metrics.edit_distance(text.split(), gold.split())
                 stats["char_edits"] += metrics.edit_distance(text, gold)
                 stats["words"], stats["chars"] = stats["words"] + len(gold.split()), stats["chars"] + len(gold)
@@ -155,24 +145,33 @@ class Transcribe(Task[Mapping[str, list[Recording]]]):
         said = self.predictor(model).predict(chosen)
         return [f"{PurePath(one.name).name} ({one.label}) → {text}" for one, text in zip(chosen, said, strict=True)]
 
-    def predictor(self, model: nn.Module) -> Transcriber:
-        assert isinstance(model, FrameLabeller)
-        return Transcriber(model, self.known, self.units, self.config.data, self.config.beam)
+    def predictor(self, model: nn.Module) -> Transcriber | SpeechWriter:
+        return self.way.predictor(model, self.config.data)
 
     def card(self, metrics: Mapping[str, float]) -> str:
         answer = f"writes them down in {len(self.known.outputs)} {self.config.units}s"
         return _speech.card(self.config, self.config.data, self.assets, "Transcriber", answer, metrics)
 
-    def _loss(self, logits: Tensor, places: Tensor, batch: SpeechBatch) -> tuple[Tensor, int]:
-        """Summed over the texts that can be written, and how many units these have."""
-        repeated = (batch.targets[:, 1:] == batch.targets[:, :-1]) & (batch.targets[:, 1:] >= 0)
-        fits = (batch.target_lens + repeated.sum(1) <= places) & (batch.targets < len(self.units)).all(1)
-        lens = torch.where(fits, batch.target_lens, 0)
-        targets = torch.where(fits[:, None], batch.targets.clamp(min=0), 0)
-        odds = wide(logits).log_softmax(-1).transpose(0, 1)
-        each = F.ctc_loss(odds, targets, places, lens, blank=ctc.BLANK, reduction="none")
-        return torch.where(fits, each, 0.0).sum(), int(lens.sum())
+
+def _way(config: TranscribeConfig, known: Known, assets: Assets[Any]) -> Way:
+    sizes = Sizes(config.model, config.frames)
+    if isinstance(config.output, AttentionOutputConfig):
+        return ByAttention(sizes, known, kept_tokenizer(assets.files, config.units), config.output)
+    return ByCtc(sizes, known, Units(known.outputs, words=config.units == "word"), config.beam)
 
 
-def _fits(one: Recording, code: list[int], config: TranscribeConfig) -> bool:
-    return ctc.fewest_places(code) <= config.frames.places(frame_count(len(one.samples), one.rate))
+def _too_long(config: TranscribeConfig, way: Way, parts: Mapping[str, list[Recording]]) -> Iterator[str]:
+    """Notes on texts that CTC cannot write. Raises: ConfigError for texts longer than a decoder's table."""
+    if isinstance(way, ByCtc) and config.data.concatenate is None:
+        for part, recordings in parts.items():
+            if short := sum(not way.fits(one) for one in recordings):
+                yield f"{part}: {short:,} recordings are too short for their texts; they are not in the loss"
+    if isinstance(way, ByAttention) and (places := way.config.decoder.places()) is not None:
+        most = (config.data.concatenate or (1, 1))[1]
+        # with what stands between the texts of a string
+        longest = most * max(len(way.encode(one)) for found in parts.values() for one in found)
+        if (needed := max(longest, way.config.decoding.max_len + 1)) > places:
+            raise ConfigError(
+                f"texts of up to {needed} units need as many places, but the decoder has a table of {places}: set"
+                f" output.decoder.max_len to at least {needed}, or output.decoding.max_len lower"
+            )

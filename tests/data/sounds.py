@@ -68,3 +68,18 @@ def archive(count=8, **others):
     stream = io.BytesIO()
     np.savez(stream, **{key: value for key, value in (arrays | others).items() if value is not None})
     return stream.getvalue()
+
+
+def timed(folder: Path, count: int) -> None:
+    """`timed.csv`: recordings of two tones one after another, low first in every second, and a label file for each."""
+    lines = ["path,marks"]
+    for number in range(count):
+        names = list(TONES) if number % 2 else list(TONES)[::-1]
+        seconds = [0.06 + 0.01 * (number % 4), 0.05 + 0.02 * (number % 3)]
+        parts = [tone(TONES[name], length, seed=number) for name, length in zip(names, seconds, strict=True)]
+        (folder / f"two{number}.wav").write_bytes(wave(np.concatenate(parts)))
+        times = [0.0, seconds[0], sum(seconds)]
+        rows = (f"{times[at]:.4f}\t{times[at + 1]:.4f}\t{name}\n" for at, name in enumerate(names))
+        (folder / f"two{number}.txt").write_text("".join(rows))
+        lines.append(f"two{number}.wav,two{number}.txt")
+    (folder / "timed.csv").write_text("\n".join(lines) + "\n")

@@ -5,10 +5,12 @@ import pytest
 from sounds import RATE, archive, listed, tones, wave
 
 from headwise.config import build
-from headwise.data import recordings
-from headwise.data.recordings import RecordingsConfig, scan_recordings
-from headwise.data.utterances import load_recordings
-from headwise.data.waves import parse_wave
+from headwise.data import recording_files
+from headwise.data.bad_lines import strict
+from headwise.data.recording_files import scan_recordings
+from headwise.data.recordings import RecordingsConfig
+from headwise.data.sound_files import parse_sound
+from headwise.data.utterances import load_recordings, read_recordings
 from headwise.errors import ConfigError, DataError
 
 TAKES = {"group_key": "take", "valid_groups": ["1"], "test_groups": ["0"]}
@@ -27,8 +29,8 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_a_list_and_an_archive_hold_the_same(folder):
-    one = list(scan_recordings(folder / "list.csv", config()))
-    two = list(scan_recordings(folder / "tones.npz", config()))
+    one = list(strict(scan_recordings(folder / "list.csv", config())))
+    two = list(strict(scan_recordings(folder / "tones.npz", config())))
     samples, names = tones(8)
     assert [found.label for found in one] == [found.label for found in two] == names
     for first, second, wanted in zip(one, two, samples, strict=True):
@@ -46,7 +48,9 @@ def test_start_and_end_cut(folder):
 
 def test_parts_of_a_file_read_it_once_and_do_not_keep_it(folder, monkeypatch):
     read = []
-    monkeypatch.setattr(recordings, "parse_wave", lambda data, name, how: read.append(name) or parse_wave(data, name))
+    monkeypatch.setattr(
+        recording_files, "parse_sound", lambda data, name, how: read.append(name) or parse_sound(data, name)
+    )
     row = '{{"path": "3.wav", "label": "x", "start": {}, "end": {}}}\n'
     (folder / "cut.jsonl").write_text("".join(row.format(at / 100, at / 100 + 0.01) for at in range(3)))
     found = list(scan_recordings(folder / "cut.jsonl", config()))
@@ -98,7 +102,7 @@ def test_another_rate_is_made_that_of_the_first(folder):
 def test_hostile_lists_are_refused_by_line(folder, text, message):
     (folder / "list.csv").write_text(text)
     with pytest.raises(DataError, match=message):
-        list(scan_recordings(folder / "list.csv", config()))
+        list(strict(scan_recordings(folder / "list.csv", config())))
 
 
 @pytest.mark.parametrize(
@@ -119,14 +123,14 @@ def test_hostile_lists_are_refused_by_line(folder, text, message):
 def test_hostile_archives_are_refused(folder, others, message):
     (folder / "tones.npz").write_bytes(archive(**others))
     with pytest.raises(DataError, match=rf"tones.npz: {message}"):
-        list(scan_recordings(folder / "tones.npz", config()))
+        list(strict(scan_recordings(folder / "tones.npz", config())))
 
 
 def test_long_ones_and_strange_labels_are_refused(folder):
     with pytest.raises(DataError, match=r"list.csv:3: is 0.1 s long, more than 0.11; cut it, or set data.max_seconds"):
-        list(scan_recordings(folder / "list.csv", config(max_seconds=0.11)))
+        list(strict(scan_recordings(folder / "list.csv", config(max_seconds=0.11))))
     with pytest.raises(DataError, match=r"npz\[0\]: label 'low', but data.classes names 1, from 0"):
-        list(scan_recordings(folder / "tones.npz", config(classes=["one"])))
+        list(strict(scan_recordings(folder / "tones.npz", config(classes=["one"]))))
     (folder / "tones.npz").write_bytes(archive(label=np.arange(8) % 2))
     found = list(scan_recordings(folder / "tones.npz", config(classes=["zero", "one"])))
     assert [one.label for one in found][:3] == ["zero", "one", "zero"]
@@ -134,3 +138,36 @@ def test_long_ones_and_strange_labels_are_refused(folder):
         list(scan_recordings(folder / "0.wav", config()))
     (one,) = scan_recordings(folder / "0.wav", config(), labelled=False)
     assert one.label is None
+
+
+def test_what_cannot_be_read_is_skipped_and_counted_where_asked(folder):
+    (folder / "1.wav").write_bytes(b"RIFF")
+    text = (folder / "list.csv").read_text().replace("2.wav,low", "2.wav,").replace("3.wav", "no.wav")
+    (folder / "list.csv").write_text(text + "6.wav,low,1,more\n")
+    parts = {"valid_fraction": 0.0, "test_fraction": 0.0}
+    with pytest.raises(DataError, match=r'list.csv:3: .*no WAV file.*; or skip .* with data.bad_lines = "skip"'):
+        load_recordings(config(**parts))
+    loaded = load_recordings(config(bad_lines="skip", **parts))
+    assert [one.name for one in loaded.parts["train"]] == [f"list.csv:{line}" for line in (2, 6, 7, 8, 9)]
+    assert loaded.notes[0].startswith("train: 4 bad recordings skipped; the first: list.csv:3: ")
+    # of another file too, which a run is scored on
+    with pytest.warns(UserWarning, match="4 bad recordings skipped"):
+        assert len(read_recordings(config(bad_lines="skip", valid="list.csv"), "valid")) == 5
+    with pytest.raises(DataError, match=r"list.csv: no recordings in it; 9 bad recordings skipped"):
+        load_recordings(config(bad_lines="skip", max_seconds=0.01, **parts))
+    (folder / "tones.npz").write_bytes(archive(label=np.arange(8) % 3))
+    loaded = load_recordings(config(train="tones.npz", bad_lines="skip", classes=["a", "b"], **parts))
+    assert (len(loaded.parts["train"]), loaded.notes[0][:32]) == (6, "train: 2 bad recordings skipped;")
+
+
+def test_a_broken_file_of_many_parts_is_read_once(folder, monkeypatch):
+    read = []
+    monkeypatch.setattr(recording_files, "parse_sound", lambda data, name, how: read.append(name) or _broken(name))
+    (folder / "cut.csv").write_text("path,label,start,end\n" + "".join(f"0.wav,a,0,0.0{n}\n" for n in range(1, 5)))
+    found = list(scan_recordings(folder / "cut.csv", config()))
+    assert [str(fault) for fault in found] == [f"{folder / 'cut.csv'}:{line}: broken" for line in range(2, 6)]
+    assert len(read) == 1
+
+
+def _broken(name):
+    raise DataError("broken")

@@ -6,7 +6,8 @@ import torch
 from headwise.data.log_mel import log_mel
 from headwise.data.recordings import Recording
 from headwise.data.sources import Limits
-from headwise.data.utterances import Strings, Utterances, joined
+from headwise.data.strings import Strings
+from headwise.data.utterances import Utterances, joined
 
 
 def recordings(count=11):
@@ -19,7 +20,11 @@ def recordings(count=11):
 
 def utterances(span=(2, 3), passes=1):
     found = recordings()
-    return Utterances(found, lambda text: ["ab".index(unit) + 1 for unit in text.split()], Strings(11, span, passes), 5)
+    return Utterances(found, encoded, Strings(11, span, passes), 5)
+
+
+def encoded(one):
+    return ["ab".index(unit) + 1 for unit in one.label.split()]
 
 
 def test_a_string_is_its_recordings_one_after_another():
@@ -58,7 +63,7 @@ def test_batches_hold_the_frames_and_targets_of_their_strings():
                 assert torch.equal(batch.frames[row, : len(frames)], frames)
                 assert not batch.frames[row, len(frames) :].any()
                 assert batch.labels[row] == wanted.label
-                assert batch.targets[row, : batch.target_lens[row]].tolist() == part.encode(wanted.label)
+                assert batch.targets[row, : batch.target_lens[row]].tolist() == encoded(wanted)
             assert batch.num_tokens == int((batch.targets >= 0).sum())
 
 

@@ -44,7 +44,7 @@ def changed(place, form, *values):
     ("data", "message"),
     [
         (b"", "is empty"),
-        (b"fLaC" + GOOD, "is a FLAC file; convert it to WAV"),
+        (b"OggS" + GOOD, "is an Ogg file; convert it to WAV or FLAC"),
         (b"ID3\x04", "is an MP3 file"),
         (b"some text", "is no WAV file"),
         (GOOD[:12], "ends before its format"),
@@ -61,6 +61,10 @@ def changed(place, form, *values):
         (changed(len(GOOD) - 14, "<I", 0xFFFFFFFF), "header says 4,294,967,295 bytes of data, but only 10"),
         (wave([]), "has no samples"),
         (wave([0.5, np.nan], bits=32, code=3), "sample 1 is no finite number"),
+        (wave([0.5, -np.inf], bits=64, code=3), "sample 1 is no finite number"),
+        (wave([0.5, 1.0, -1.5, 2.0], bits=32, code=3), "sample 2 is -1.5, and floats go from -1 to 1; divide all"),
+        # two channels may be too loud and their mean not
+        (wave([3.0, -3.0], bits=64, code=3, channels=2), "sample 0 is 3, and floats go from -1 to 1"),
     ],
 )
 def test_hostile_files_are_refused_by_name(data, message):

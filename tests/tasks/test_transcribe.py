@@ -100,7 +100,7 @@ def test_texts_too_short_are_told(make, tmp_path):
     (tmp_path / "list.csv").write_text(
         "path,label\n" + "\n".join(f"{n}.wav,' '" for n in range(40)).replace("' '", '"."')
     )
-    assert make(units="char").units.names == ["."]
+    assert make(units="char").known.outputs == ["."]
 
 
 def test_scores_are_those_of_the_predictor(make):
@@ -113,6 +113,10 @@ def test_scores_are_those_of_the_predictor(make):
         {name: told[name] for name in ("wer", "cer")}
     )
     assert 2 <= len(examples[0].label.split()) <= 3
+    # as the command line calls it
+    assert task.predictor(model).options({"beam_size": 7}) == 7
+    with pytest.raises(ConfigError, match="--method means nothing to this model"):
+        task.predictor(model).options({"method": "greedy"})
     assert len(task.samples(model)) == 4
     assert "writes them down in 2 words" in task.card(scores)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import life
 from pictures import folder_of, stripes
-from sounds import listed
+from sounds import listed, timed
 
 from headwise.data import grammar
 
@@ -125,6 +125,11 @@ def sentences(folder: Path) -> None:
 def sounds(folder: Path) -> None:
     """Tones, high and low."""
     listed(folder, 40)
+
+
+def labels_in_time(folder: Path) -> None:
+    """A low tone and a high one after another, or the other way round."""
+    timed(folder, 40)
 
 
 def clicks(folder: Path) -> None:
@@ -387,6 +392,27 @@ CASES = {
         ["0.wav", "3.wav", "5.wav"],
         {"monitor": "accuracy"},
     ),
+    "speech-tag": Tiny(
+        "speech-tag",
+        labels_in_time,
+        {
+            "data": {"train": "timed.csv", "marks_key": "marks", **_PARTS, "concatenate": [1, 2]},
+            "frames": {"bands": 6, "subsampling": 2, "time_masks": 1, "longest_time_mask": 3},
+            "model": {**ATTENTION, "kind": "conformer", "kernel": 3, "window": 4},
+        },
+        ["two0.wav", "two3.wav", "two5.wav"],
+        {"monitor": "accuracy"},
+    ),
+    "speech-tag, neighbouring frames": Tiny(
+        "speech-tag",
+        labels_in_time,
+        {
+            "data": {"train": "timed.csv", "marks_key": "marks", **_PARTS},
+            "frames": {"bands": 6},
+            "model": {"kind": "mlp", "radius": 2, "hidden": [7]},
+        },
+        ["two0.wav", "two3.wav", "two5.wav"],
+    ),
     "transcribe": Tiny(
         "transcribe",
         sounds,
@@ -395,6 +421,22 @@ CASES = {
             "frames": {"bands": 6, "band_masks": 1, "widest_band_mask": 2},
             "model": {**ATTENTION, "kind": "conformer", "kernel": 3, "window": 4},
             "units": "word",
+        },
+        ["0.wav", "3.wav", "5.wav"],
+    ),
+    "transcribe, a decoder with attention": Tiny(
+        "transcribe",
+        sounds,
+        {
+            "data": {"train": "list.csv", **_PARTS, "concatenate": [1, 2]},
+            "frames": {"bands": 6, "subsampling": 4, "time_masks": 1},
+            "model": {"kind": "cnn", "d_model": 6},
+            "units": "char",
+            "output": {
+                "kind": "attention",
+                "decoder": {**_SIZES, "num_layers": 1, "position": "rotary", "tie_output": False},
+                "decoding": {"method": "greedy", "max_len": 9},
+            },
         },
         ["0.wav", "3.wav", "5.wav"],
     ),

@@ -1,0 +1,146 @@
+"""Recordings from files: lists of sound files (CSV, TSV, JSON lines), .npz archives, single files."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from headwise.data.bad_lines import BadLine
+from headwise.data.images import Bytes
+from headwise.data.marks import Mark, Marking, checked, parse_marks, within
+from headwise.data.recording_archives import scan_archive
+from headwise.data.recordings import Recording, RecordingsConfig, Scanned, marked, named
+from headwise.data.sound_files import FLAC, parse_sound
+from headwise.data.tables import Row, Table, scan_rows
+from headwise.errors import DataError
+
+_SOUNDS = (".wav", ".flac", ".mp3", ".ogg")
+
+
+def scan_recordings(
+    path: Path, config: RecordingsConfig, read: Bytes | None = None, *, labelled: bool = True
+) -> Scanned:
+    """The recordings of a list, an .npz file or a single sound file; of one that cannot be read, the error says why.
+
+    Args:
+        config: format, keys, classes and limits; its paths are not read.
+        read: collects what was read.
+        labelled: whether a recording without a label is a fault.
+
+    Raises:
+        DataError: `file: ...`, the file cannot be read any further.
+    """
+    read = Bytes() if read is None else read
+    data = read.read(path)
+    if not data:
+        raise DataError(f"{path}: is empty (0 bytes); restore it or name another file")
+    if config.format == "npz" or (config.format == "auto" and path.suffix.lower() == ".npz"):
+        found = scan_archive(path, data, config, labelled)
+    elif config.format == "auto" and (data.startswith((b"RIFF", FLAC)) or path.suffix.lower() in _SOUNDS):
+        if labelled:
+            raise DataError(f"{path}: is one recording without a label; name a list of recordings or an .npz file")
+        found = iter([_heard(path, data, config)])
+    else:
+        found = _Listed(path, config, read, labelled).scanned()
+    for one in found:
+        if isinstance(one, Recording) and one.seconds > config.max_seconds:
+            yield DataError(
+                f"{one.name}: is {one.seconds:.1f} s long, more than {config.max_seconds:g}; cut it, or set"
+                " data.max_seconds"
+            )
+        else:
+            yield one
+
+
+def _heard(path: Path, data: bytes, config: RecordingsConfig) -> Recording:
+    return Recording(str(path), *parse_sound(data, str(path), config.channels))
+
+
+class _Listed:
+    """The rows of a list; the sound file of the row before is kept, since parts of one file follow one another."""
+
+    def __init__(self, path: Path, config: RecordingsConfig, read: Bytes, labelled: bool):
+        self.path, self.config, self.read, self.labelled = path, config, read, labelled
+        self.marking = config.marking() if labelled else None
+        self._file: tuple[str, Recording | DataError] | None = None
+
+    def scanned(self) -> Scanned:
+        config = self.config
+        optional = [config.start_key, config.end_key, *([config.group_key] if config.group_key else [])]
+        keys = "data.path_key and data.label_key" + (", or data.marks_key" if self.marking is not None else "")
+        how = Table(config.format, named_by=keys)
+        for row in scan_rows(self.path, how, self._wanted(), optional):
+            if isinstance(row, BadLine):
+                yield row
+                continue
+            try:
+                yield self._recording(row)
+            except DataError as error:
+                yield error
+
+    def _wanted(self) -> list[str]:
+        label = self.config.label_key if self.marking is None else self.marking.key or self.config.label_key
+        return [self.config.path_key, *([label] if self.labelled else [])]
+
+    def _recording(self, row: Row) -> Recording:
+        place, cells = f"{self.path}:{row.line}", {str(key): str(cell).strip() for key, cell in row.cells.items()}
+        if empty := next((key for key in self._wanted() if not cells[key]), None):
+            raise DataError(f"{place}: '{empty}' is empty; fill it or remove the line")
+        config = self.config
+        whole = self._whole(cells[config.path_key], place)
+        start, end = _times(cells, whole, place, config)
+        group = cells.get(config.group_key, "") if config.group_key else ""
+        one = Recording(place, _cut(whole, start, end, place), whole.rate, None, group)
+        if self.marking is not None and self.marking.key is not None:
+            return marked(one, within(self._marks(cells[self.marking.key], whole, self.marking, place), start, end))
+        label = named(cells[config.label_key], place, config) if self.labelled else None
+        one = replace(one, label=label)
+        return one if self.marking is None else marked(one)
+
+    def _whole(self, name: str, place: str) -> Recording:
+        """The recording of a file."""
+        if self._file is None or self._file[0] != name:
+            file = self.path.parent / name
+            try:
+                self._file = name, _heard(file, self.read.read(file, ".recordings", name), self.config)
+            except DataError as error:
+                self._file = name, error
+        found = self._file[1]
+        if isinstance(found, DataError):
+            raise DataError(f"{place}: {found.message}")
+        return found
+
+    def _marks(self, name: str, whole: Recording, marking: Marking, place: str) -> tuple[Mark, ...]:
+        """The labels in time of a whole file."""
+        file = self.path.parent / name
+        try:
+            marks = parse_marks(self.read.read(file, ".marks", name), str(file), marking.per_second(whole.rate))
+            marks = checked(marks, whole.seconds, str(file))
+            return tuple(mark._replace(label=named(mark.label, str(file), self.config)) for mark in marks)
+        except DataError as error:
+            raise DataError(f"{place}: {error.message}") from None
+
+
+def _times(cells: dict[str, str], whole: Recording, place: str, config: RecordingsConfig) -> tuple[float, float]:
+    """From when to when a row's recording lasts, in seconds of its file."""
+    times = []
+    for key, default in ((config.start_key, 0.0), (config.end_key, whole.seconds)):
+        text = cells.get(key, "")
+        try:
+            times.append(float(text) if text not in ("", "None") else default)
+        except ValueError:
+            raise DataError(f"{place}: {key} '{text[:20]}' is no number of seconds; correct it") from None
+    start, end = times
+    if not 0 <= start < end <= whole.seconds + 0.5 / whole.rate:
+        raise DataError(
+            f"{place}: from {start:g} to {end:g} s is not within its {whole.seconds:.3f} s; correct start and end"
+        )
+    return start, end
+
+
+def _cut(whole: Recording, start: float, end: float, place: str) -> np.ndarray:
+    found = whole.samples[round(start * whole.rate) : round(end * whole.rate)]
+    if not len(found):
+        raise DataError(f"{place}: from {start:g} to {end:g} s is shorter than a sample; correct start and end")
+    # a view would keep the whole file in memory
+    return found if len(found) == len(whole.samples) else found.copy()
