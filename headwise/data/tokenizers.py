@@ -21,6 +21,8 @@ from headwise.errors import DataError
 
 # A space inside keeps the special pieces apart from every text: no word or character sequence of a text has one.
 _SPECIALS = (" <pad>", " <bos>", " <eos>", " <unk>")
+# where a token may be a whole word with the space before it, one space more: a text may well hold " <unk>"
+_WIDER_SPECIALS = ("  <pad>", "  <bos>", "  <eos>", "  <unk>")
 # in no text, so in no vocabulary
 _NO_CHARACTER = "\U0010fffd"
 _FORMAT = "headwise-tokenizer"
@@ -127,7 +129,7 @@ class Tokenizer:
             backend = Backend.from_str(json.dumps(document["tokenizer"]))
             if backend.num_special_tokens_to_add(False) or backend.get_added_tokens_decoder():
                 raise ValueError("it has added tokens")
-            if tuple(backend.id_to_token(token) for token in range(4)) != _SPECIALS:
+            if tuple(backend.id_to_token(token) for token in range(4)) != _specials(config):
                 raise ValueError("tokens 0 to 3 are not pad, bos, eos, unk")
             if any(backend.id_to_token(token) is None for token in range(backend.get_vocab_size())):
                 raise ValueError("the token numbers have gaps")
@@ -227,19 +229,26 @@ def _cleaned(text: str, config: TokenizerConfig) -> str:
     return normalized(text, config.normalize) if config.spaces == "kept" else clean(text, config.normalize)
 
 
+def _specials(config: TokenizerConfig) -> tuple[str, ...]:
+    """The entries of numbers 0 to 3: what no piece of a text can be."""
+    whole_words = config.spaces == "kept" and config.kind != "char" and not config.split_punctuation
+    return _WIDER_SPECIALS if whole_words else _SPECIALS
+
+
 def _is_spaced(config: TokenizerConfig) -> bool:
     """Whether the spaces of decoded text are learned, not read."""
     return config.kind == "word" and config.spaces == "joined"
 
 
 def _untrained(config: TokenizerConfig) -> Any:
-    unknown = _SPECIALS[3]
+    specials = _specials(config)
+    unknown = specials[3]
     if config.kind == "bpe":
         backend = Backend(models.BPE(unk_token=unknown, fuse_unk=True))
     elif config.kind == "unigram":
-        backend = Backend(models.Unigram([(piece, 0.0) for piece in _SPECIALS], unk_id=3))
+        backend = Backend(models.Unigram([(piece, 0.0) for piece in specials], unk_id=3))
     else:
-        backend = Backend(models.WordLevel({piece: token for token, piece in enumerate(_SPECIALS)}, unk_token=unknown))
+        backend = Backend(models.WordLevel({piece: token for token, piece in enumerate(specials)}, unk_token=unknown))
     if config.lowercase:
         backend.normalizer = normalizers.Lowercase()
     backend.pre_tokenizer = _cutter(config)
@@ -260,7 +269,7 @@ def _cutter(config: TokenizerConfig) -> Any:
 
 
 def _train(backend: Any, texts: list[str], config: TokenizerConfig) -> None:
-    specials, size = list(_SPECIALS), config.vocab_size - len(_SPECIALS)
+    specials, size = list(_specials(config)), config.vocab_size - len(_SPECIALS)
     if config.kind == "unigram":
         learned = train_unigram(_word_counts(backend, texts, config), size)
         backend.model = models.Unigram([(piece, 0.0) for piece in specials] + learned, unk_id=3)
