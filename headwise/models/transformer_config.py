@@ -124,8 +124,7 @@ class BlocksConfig(StackConfig):
         if not fits(self.mechanism):
             what = "let an encoder see later tokens" if ahead else "hide later tokens from an encoder"
             raise ConfigError(
-                f"mechanism '{self.mechanism}' cannot {what}; these can:"
-                f" {', '.join(filter(fits, mechanisms.names()))}"
+                f"mechanism '{self.mechanism}' cannot {what}; these can: {', '.join(filter(fits, mechanisms.names()))}"
             )
 
     def looks_ahead(self) -> bool:

@@ -56,6 +56,11 @@ def read(config: TextConfig, tokens: TokenizerConfig, given: Given, length: int)
     return Read(data, tokenizer, digests, notes)
 
 
+def part_of(config: TextConfig, split: str, tokenizer: Tokenizer) -> Text:
+    """The tokens of a part."""
+    return encode(portions(config)[split], tokenizer)
+
+
 def lines_of(config: TextConfig, split: str) -> list[str]:
     """The lines of a part; of one that has a file of its own without the text that was trained on."""
     own = None if split == "train" else getattr(config, split)

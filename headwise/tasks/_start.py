@@ -103,7 +103,9 @@ class _Trained(NamedTuple):
         before = f"{name}."
         tensors = {one.removeprefix(before): held for one, held in self.tensors.items() if one.startswith(before)}
         ties = {one: first for one, first in self.ties.items() if one.startswith(before) and first.startswith(before)}
-        return tensors, metadata_of({one.removeprefix(before): first.removeprefix(before) for one, first in ties.items()})
+        return tensors, metadata_of(
+            {one.removeprefix(before): first.removeprefix(before) for one, first in ties.items()}
+        )
 
 
 def _trained(saved: Saved) -> _Trained:
@@ -122,9 +124,7 @@ def _trained(saved: Saved) -> _Trained:
     return _Trained(encoder_weights(tensors), named, model, advice)
 
 
-def _refuse_others(
-    section: str, theirs: Mapping[str, Any], ours: Mapping[str, Any], path: str, advice: str
-) -> None:
+def _refuse_others(section: str, theirs: Mapping[str, Any], ours: Mapping[str, Any], path: str, advice: str) -> None:
     """Raises: ConfigError naming the keys of a section of the recipe that differ from those of the run."""
     if others := [key for key, value in ours.items() if theirs[key] != value]:
         told = "; ".join(f"{section}.{key} is {theirs[key]!r} there and {ours[key]!r} here" for key in others)

@@ -104,7 +104,9 @@ def test_nan_in_padding_reaches_neither_output_nor_gradient(name):
 @pytest.mark.parametrize("fields", [{}, {"reversible": True}, {"position": "t5"}, {"mechanism": "linear"}])
 def test_a_causal_encoder_says_of_a_place_what_it_said_before_there_were_more(fields):
     torch.manual_seed(1)
-    encoder, free = (config_of("attention", causal=causal, **fields).encoder().double().eval() for causal in (True, False))
+    encoder, free = (
+        config_of("attention", causal=causal, **fields).encoder().double().eval() for causal in (True, False)
+    )
     free.load_state_dict(encoder.state_dict())
     x, lens = torch.randn(3, 7, 10).double(), torch.tensor([7, 1, 4])
     whole = encoder(x, lens)
