@@ -150,9 +150,9 @@ class Tag(Task[dict[str, Sentences]]):
 
     def initialise(self, model: nn.Module, seed: int) -> list[str]:
         start = self.config.start
-        return (
-            [] if start.weights is None else [take_over(model, start.weights, self.config.model, frozen=start.frozen)]
-        )
+        if start.weights is None:
+            return []
+        return [take_over(model, start.weights, self.config.model, frozen=start.frozen)]
 
     def _tagging(self) -> Tagging:
         output, scheme = self.config.output, self.learned.scheme
