@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
-from tokenizers import models, normalizers, trainers
 from tokenizers import Tokenizer as Backend
+from tokenizers import models, normalizers, trainers
 
 from headwise.config import Config
 from headwise.data.cutting import NUM_SPECIALS, cutter, specials

@@ -28,10 +28,13 @@ NAMES = [
     "reverse",
     "shapes",
     "sort",
+    "sst2-1000",
+    "sst2-masked",
     "sst2",
     "tatoeba-en-fr",
     "tiny-shakespeare",
     "wikitext-2-vectors",
+    "wikitext-2",
 ]
 
 

@@ -2,20 +2,16 @@
 
 import json
 import math
-import shutil
 from pathlib import Path
 
-import life
 import pytest
 import tiny_tasks
 import torch
 from life import batch_of, built_of, task_of
 
-import headwise
 from headwise.data.sources import Limits
-from headwise.errors import CheckpointError, ConfigError, DataError
+from headwise.errors import ConfigError, DataError
 from headwise.predictors.filler import masked_loss
-from headwise.training.train import train
 
 CASE = tiny_tasks.CASES["masked-lm"]
 TOKENIZER = {"kind": "word", "vocab_size": 60}
