@@ -97,7 +97,7 @@ def _section(name: str, accounts: list[Account], figures: list[Figure]) -> str:
     baselines = {value for one in accounts if (value := one.scores.get("baseline")) is not None}
     lines += [f"| baseline: knowing nothing of the input | {value:.4f} | | | | | | |" for value in sorted(baselines)]
     counted = {value for one in accounts if (value := one.scores.get(f"ngram_{metric}")) is not None}
-    lines += [f"| n-gram model of the training tokens | {value:.4f} | | | | | | |" for value in sorted(counted)]
+    lines += [f"| n-gram model of the training tokens | {Mean.of([value])} | | | | | | |" for value in sorted(counted)]
     lines += [
         f"| {figure.system}: {figure.source} | {figure.value:g} | | | | | | |"
         for figure in figures
