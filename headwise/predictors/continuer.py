@@ -134,7 +134,7 @@ class Continuer(Predictor[str, list[Continuation], str]):
         lines = [piece for example in examples for piece in _lines(example)]
         text = text_of(lines, self.tokenizer)
         told, words = nll(text), sum(len(line.split()) + 1 for line in lines)
-        scores = likelihood_scores({"nll": told, "tokens": len(text), "chars": text.chars})
+        scores = likelihood_scores({"nll": told, "tokens": float(len(text)), "chars": float(text.chars)})
         return {**scores, "word_perplexity": metrics.perplexity(told, words)}
 
     def _nll(self, text: Text) -> float:

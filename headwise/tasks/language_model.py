@@ -174,7 +174,7 @@ def _counted(data: Mapping[str, Text], vocab_size: int, order: int) -> list[str]
         return []
     counts, notes = NGrams(data["train"].tokens, order, vocab_size), []
     for part, text in held_out.items():
-        told = likelihood_scores({"nll": counts.nll(text), "tokens": len(text), "chars": text.chars})
+        told = likelihood_scores({"nll": counts.nll(text), "tokens": float(len(text)), "chars": float(text.chars)})
         notes.append(
             f"{part}: an n-gram model of order {order} (interpolated Kneser-Ney) has a perplexity of"
             f" {told['perplexity']:.4g}, {told['bits_per_char']:.4g} bits per character"

@@ -1,6 +1,7 @@
 """Runs that start from a language model of their own: what is taken over and refused, states that stay the same."""
 
 import shutil
+from dataclasses import replace
 
 import life
 import pytest
@@ -12,6 +13,7 @@ import headwise
 from headwise.data.batches import padded
 from headwise.data.words import SpellingConfig, WordTokenizer, encode_words
 from headwise.errors import CheckpointError, ConfigError
+from headwise.tasks import _start
 from headwise.training.train import train
 
 MASKED = {"kind": "word", "vocab_size": 60}
@@ -48,9 +50,13 @@ def started(task="classify", parent="masked-lm", **fields):
     return {**values, "task": task, "training": life.steps(2, **case.training)}
 
 
+def untrained(values):
+    return {name: value for name, value in values.items() if name not in ("task", "training", "start")}
+
+
 def begun(values):
     """The task and its model, started and in eval mode, and what is told of it."""
-    task = task_of(values["task"], {name: value for name, value in values.items() if name not in ("task", "training")})
+    task = task_of(values["task"], {**untrained(values), "start": values["start"]})
     model = built_of(task)
     (told,) = task.initialise(model, 0)
     return task, model.eval(), told
@@ -190,6 +196,21 @@ def test_a_damaged_start_is_refused(folder):
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(CheckpointError, match=r"model\.safetensors"):
         train(started(), folder / "child")
+
+
+@pytest.mark.parametrize("config", [b"", b"task = 'x'", b"model = 3", b"\xff", b"[model"])
+def test_a_run_that_says_nothing_of_its_model_is_refused(folder, config, monkeypatch):
+    pretrained(folder, "masked-lm")
+    model = begun(started())[1]
+    whole = _start.read_folder
+
+    def read(path):
+        saved = whole(path)
+        return replace(saved, files={**saved.files, "config.toml": config})
+
+    monkeypatch.setattr(_start, "read_folder", read)
+    with pytest.raises(CheckpointError, match=r"parent/config\.toml: says nothing of a model; restore it from a copy"):
+        _start.take_over(model, WEIGHTS, task_of("classify", untrained(started())).config.model, frozen=False)
 
 
 def test_a_run_without_an_encoder_is_no_start(folder):
