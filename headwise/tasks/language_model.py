@@ -101,7 +101,7 @@ class LanguageModel(Task[dict[str, Text]]):
     @classmethod
     def beside(cls, config: LanguageModelConfig, predictor: Continuer, examples: Sequence[str]) -> dict[str, float]:
         """Scores of an n-gram model of the training tokens."""
-        train = _plain_text.part_of(config.data, "train", predictor.tokenizer)
+        train = _plain_text.trained_on(config.data, predictor.tokenizer)
         if not config.ngram or not len(train):
             return {}
         counts = NGrams(train.tokens, config.ngram, predictor.tokenizer.vocab_size)

@@ -174,11 +174,17 @@ def test_what_is_not_counted_is_told(make, monkeypatch):
     assert make().assets.notes[-1] == "the n-gram model counts the first 9 tokens of the text"
 
 
-def test_the_n_gram_model_stands_beside_the_scores_while_its_text_is_there(values, path, tmp_path):
-    recipe = values | {"task": "language-model", "ngram": 2, "training": {"max_steps": 1, "warmup_steps": 0}}
+def test_the_n_gram_model_stands_beside_the_scores_while_its_text_is_there(values, path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("other.txt").write_text(TEXT)
+    data = values["data"] | {"valid": "other.txt"}
+    recipe = values | {"data": data, "task": "language-model", "ngram": 2, "training": {"max_steps": 1}}
     train(recipe, tmp_path / "run")
     predictor, lines = headwise.load(tmp_path / "run"), examples(tmp_path / "run", "test")
     found = scores(tmp_path / "run", predictor, lines)
+    Path("other.txt").unlink()
+    assert scores(tmp_path / "run", predictor, lines) == found
+    Path("other.txt").write_text(TEXT)
     config = recipe_of(tmp_path / "run")
     task = LanguageModel(config, LanguageModel.prepare(config))
     text = task.assets.data["test"]
