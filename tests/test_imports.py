@@ -64,7 +64,7 @@ THIRD_PARTY = {
     "tomli_w": {"config", "cli.init", "runs.migration"},
     "typer": {"cli"},
     "rich": {"cli", "runs.display", "labels"},
-    "tokenizers": {"data.tokenizers", "data.unigram"},
+    "tokenizers": {"data.cutting", "data.tokenizers", "data.unigram"},
     "safetensors": {"runs.tensors"},
     "filelock": {"runs.lock"},
     "sacrebleu": {"metrics"},

@@ -57,15 +57,14 @@ def scores_of(run: Path, against: Path | None, found: Sequence[Any], tokenize: s
     """The scores of a run on these examples, or how they differ from those of another run. Raises: ConfigError."""
     import headwise
     from headwise.predictors.intervals import compared
+    from headwise.training.loading import scores
 
     predictor = headwise.load(run)
     if against is not None:
         if tokenize is not None:
             raise ConfigError("--tokenize means nothing beside --against; leave it out")
         return compared(predictor.resampled(found), headwise.load(against).resampled(found))
-    asked = {} if tokenize is None else {"options": predictor.options({"tokenize": tokenize})}
-    scores: Mapping[str, float | str] = predictor.evaluate(found, **asked)
-    return scores
+    return scores(run, predictor, found, None if tokenize is None else predictor.options({"tokenize": tokenize}))
 
 
 def show(scores: Mapping[str, float | str], title: str) -> None:

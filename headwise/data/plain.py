@@ -73,7 +73,7 @@ def portions(config: TextConfig) -> dict[str, Portion]:
     Raises: DataError where a file cannot be read, or leaves nothing to train on.
     """
     given = {"valid": config.valid, "test": config.test}
-    shares = [0.0 if config.valid else config.valid_fraction, 0.0 if config.test else config.test_fraction]
+    shares = _shares(config)
     if sum(shares) >= 1:
         raise DataError(f"valid_fraction and test_fraction ({sum(shares):g}) leave nothing of {config.train}")
     train, valid, test = _cut(config.train, shares, config)
@@ -86,6 +86,15 @@ def portions(config: TextConfig) -> dict[str, Portion]:
         advice = "give valid and test files, or set valid_fraction and test_fraction to 0"
         raise DataError(f"{config.train}: too few lines to hold out a part; {advice}")
     return found
+
+
+def training_portion(config: TextConfig) -> Portion:
+    """The part that is trained on; the files of other parts need not be there."""
+    return _cut(config.train, _shares(config), config)[0]
+
+
+def _shares(config: TextConfig) -> list[float]:
+    return [0.0 if config.valid else config.valid_fraction, 0.0 if config.test else config.test_fraction]
 
 
 def whole(path: str, config: TextConfig) -> Portion:

@@ -10,28 +10,21 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
-from tokenizers import Regex, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Backend
+from tokenizers import models, normalizers, trainers
 
 from headwise.config import Config
+from headwise.data.cutting import NUM_SPECIALS, cutter, specials
 from headwise.data.spacing import Spacing
 from headwise.data.text import SPACE_MARK, Normalize, clean, normalized
 from headwise.data.unigram import train_unigram
 from headwise.errors import DataError
 
-# A space inside keeps the special pieces apart from every text: no word or character sequence of a text has one.
-_SPECIALS = (" <pad>", " <bos>", " <eos>", " <unk>")
 # in no text, so in no vocabulary
 _NO_CHARACTER = "\U0010fffd"
 _FORMAT = "headwise-tokenizer"
 _MAX_FILE_BYTES = 1 << 28
 _SPACING_EXAMPLES = 20_000
-
-# One mark of punctuation, but not within "i'm", "chez-moi", "e.g", "10.5" or "10:30".
-_MARK = r"(?:(?<!\w)['’.\-]|['’.\-](?!\w)|(?<!\d)[,:]|[,:](?!\d)|[^\w\s'’.,:\-▁]|_)"
-
-# with spaces kept: words with the one space before them, other white space by itself, so none reaches over a line end
-_KEPT, _KEPT_MARKS = r" ?\S+|\s", r" ?\w+| ?[^\w\s]|\s"
 
 
 class TokenizerConfig(Config):
@@ -127,7 +120,9 @@ class Tokenizer:
             backend = Backend.from_str(json.dumps(document["tokenizer"]))
             if backend.num_special_tokens_to_add(False) or backend.get_added_tokens_decoder():
                 raise ValueError("it has added tokens")
-            if tuple(backend.id_to_token(token) for token in range(4)) != _SPECIALS:
+            if tuple(backend.id_to_token(token) for token in range(4)) != specials(
+                config.kind, config.spaces, config.split_punctuation
+            ):
                 raise ValueError("tokens 0 to 3 are not pad, bos, eos, unk")
             if any(backend.id_to_token(token) is None for token in range(backend.get_vocab_size())):
                 raise ValueError("the token numbers have gaps")
@@ -212,7 +207,7 @@ class Tokenizer:
         """The vocabulary entry of a token number, such as "▁home" or "<eos>"; `DataError` outside the vocabulary."""
         if not 0 <= token < self.vocab_size:
             raise DataError(f"token {token} is not in the vocabulary of {self.vocab_size} tokens")
-        return self._pieces[token].strip() if token < len(_SPECIALS) else self._pieces[token]
+        return self._pieces[token].strip() if token < NUM_SPECIALS else self._pieces[token]
 
     def shown(self, token: int) -> str:
         """A token as figures show it: without the mark of a space, unless it is nothing else."""
@@ -233,39 +228,28 @@ def _is_spaced(config: TokenizerConfig) -> bool:
 
 
 def _untrained(config: TokenizerConfig) -> Any:
-    unknown = _SPECIALS[3]
+    entries = specials(config.kind, config.spaces, config.split_punctuation)
+    unknown = entries[3]
     if config.kind == "bpe":
         backend = Backend(models.BPE(unk_token=unknown, fuse_unk=True))
     elif config.kind == "unigram":
-        backend = Backend(models.Unigram([(piece, 0.0) for piece in _SPECIALS], unk_id=3))
+        backend = Backend(models.Unigram([(piece, 0.0) for piece in entries], unk_id=3))
     else:
-        backend = Backend(models.WordLevel({piece: token for token, piece in enumerate(_SPECIALS)}, unk_token=unknown))
+        backend = Backend(models.WordLevel({piece: token for token, piece in enumerate(entries)}, unk_token=unknown))
     if config.lowercase:
         backend.normalizer = normalizers.Lowercase()
-    backend.pre_tokenizer = _cutter(config)
+    backend.pre_tokenizer = cutter(config.kind, config.spaces, config.split_punctuation)
     return backend
 
 
-def _cutter(config: TokenizerConfig) -> Any:
-    """Cuts text into what tokens may not cross: characters, or words with or without their punctuation."""
-    if config.kind == "char":
-        return pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-    if config.spaces == "kept":
-        return pre_tokenizers.Split(Regex(_KEPT_MARKS if config.split_punctuation else _KEPT), "isolated")
-    words = pre_tokenizers.WhitespaceSplit() if config.kind == "word" else pre_tokenizers.Metaspace()
-    if not config.split_punctuation:
-        return words
-    pattern = _MARK if config.kind == "word" else f"{SPACE_MARK}?{_MARK}"
-    return pre_tokenizers.Sequence([words, pre_tokenizers.Split(Regex(pattern), "isolated")])
-
-
 def _train(backend: Any, texts: list[str], config: TokenizerConfig) -> None:
-    specials, size = list(_SPECIALS), config.vocab_size - len(_SPECIALS)
+    entries = list(specials(config.kind, config.spaces, config.split_punctuation))
+    size = config.vocab_size - NUM_SPECIALS
     if config.kind == "unigram":
         learned = train_unigram(_word_counts(backend, texts, config), size)
-        backend.model = models.Unigram([(piece, 0.0) for piece in specials] + learned, unk_id=3)
+        backend.model = models.Unigram([(piece, 0.0) for piece in entries] + learned, unk_id=3)
         return
-    options: dict[str, Any] = {"special_tokens": specials, "show_progress": False}
+    options: dict[str, Any] = {"special_tokens": entries, "show_progress": False}
     options |= {"vocab_size": config.vocab_size, "min_frequency": config.min_frequency}
     if config.kind == "bpe":
         # the most frequent characters, so that a large script cannot exceed the size

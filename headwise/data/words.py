@@ -30,6 +30,8 @@ class SpellingConfig(Config):
 class WordTokenizer:
     """Words to token numbers: their pieces, and behind these their spelling.
 
+    Where the pieces keep spaces, a word is read with the space before it, as it stands within a text.
+
     Args:
         pieces: cuts a word into subwords.
         spelling: knows beginnings, endings, words and shapes; None: pieces only.
@@ -43,7 +45,7 @@ class WordTokenizer:
     @classmethod
     def train(cls, words: Sequence[str], pieces: TokenizerConfig, spelling: SpellingConfig) -> "WordTokenizer":
         """Learns from the words of the training data, each as often as it occurs."""
-        learned = Tokenizer.train(words, pieces)
+        learned = Tokenizer.train(_as_text(words, pieces), pieces)
         if not spelling.longest:
             return cls(learned, None, 0)
         config = TokenizerConfig(
@@ -59,7 +61,7 @@ class WordTokenizer:
     def encode(self, words: Iterable[str]) -> list[list[int]]:
         """The token numbers of each word; a word that gives none becomes the unknown token."""
         known = list(words)
-        found = [ids or [self.pieces.unk_id] for ids in self.pieces.encode_batch(known)]
+        found = [ids or [self.pieces.unk_id] for ids in self.pieces.encode_batch(_as_text(known, self.pieces.config))]
         if self.spelling is None:
             return found
         spelled = self.spelling.encode_batch(spelling_of(word, self.longest) for word in known)
@@ -69,6 +71,11 @@ class WordTokenizer:
     def clean(self, text: str) -> str:
         """The text as it is read."""
         return self.pieces.clean(text)
+
+
+def _as_text(words: Iterable[str], config: TokenizerConfig) -> Iterable[str]:
+    """The words as they stand within a text: with the space before them, where spaces are part of tokens."""
+    return (f" {word}" for word in words) if config.spaces == "kept" else words
 
 
 def spelling_of(word: str, longest: int) -> str:

@@ -1,6 +1,7 @@
 """The decoder-only Transformer: tokens in, the next token out; a language model."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -80,6 +81,24 @@ class DecoderOnly(nn.Module):
     def step(self, tokens: Int[Tensor, "rows"], cache: Cache) -> Float[Tensor, "rows vocab"]:
         """Logits of the next token after one more token per row."""
         return self.decoder.step(tokens, cache)
+
+
+def encoder_name(name: str) -> str:
+    """What a weight of this model is called in a model that reads with its blocks: `embedding`, and an `encoder`.
+
+    >>> encoder_name("decoder.blocks.0.self_residual.before.weight")
+    'encoder.encoder.blocks.0.attention_residual.before.weight'
+    """
+    inside = name.removeprefix("decoder.")
+    if inside == "embedding.weight" or inside.startswith("output."):
+        return inside
+    return f"encoder.encoder.{inside.replace('.self_residual.', '.attention_residual.')}"
+
+
+def encoder_weights(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights of this model for one that reads with its blocks, whose embeddings are multiplied by nothing."""
+    scale = {"decoder.embedding.weight": math.sqrt(tensors["decoder.embedding.weight"].shape[1])}
+    return {encoder_name(name): tensor * scale.get(name, 1) for name, tensor in tensors.items()}
 
 
 def build_decoder(config: DecoderConfig, vocab_size: int) -> DecoderOnly:

@@ -24,7 +24,7 @@ from headwise.layers.sequence_pooling import (
     MeanOverSequence,
     SequencePooling,
 )
-from headwise.models.token_encoders import BidirectionalConfig, EncoderConfig, TokenEncoder
+from headwise.models.token_encoders import AttentionConfig, BidirectionalConfig, EncoderConfig, TokenEncoder
 from headwise.models.transformer_config import BlocksConfig
 
 
@@ -51,6 +51,11 @@ class SequencePoolingConfig(Config):
             raise ConfigError(
                 f'pooling.kind = "cls" needs a first place that reads the whole text, which model.kind ='
                 f' "{encoder.kind}" has not; set model.kind to "attention" or "rnn", or another pooling.kind'
+            )
+        if self.kind == "cls" and isinstance(encoder, AttentionConfig) and encoder.causal:
+            raise ConfigError(
+                'pooling.kind = "cls" needs a first place that reads the whole text, and with model.causal it sees'
+                ' itself alone; set pooling.kind to "last" or another one'
             )
         if self.kind == "attention":
             check_heads(_width(encoder), self.num_heads, None)

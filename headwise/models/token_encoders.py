@@ -10,9 +10,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.attention.dropout import drop
+from headwise.attention.masks import Causal
 from headwise.attention.precision import uncast
 from headwise.attention.zeros import zeroed_beyond
 from headwise.config import Config
+from headwise.errors import ConfigError
 from headwise.layers.blocks import Residual
 from headwise.layers.embeddings import Placed
 from headwise.layers.feed_forward import FeedForward
@@ -162,7 +164,7 @@ class BidirectionalEncoder(TokenEncoder):
 
 
 class AttentionEncoder(TokenEncoder):
-    """The encoder of a Transformer over vectors: each place attends to all."""
+    """The encoder of a Transformer over vectors: each place attends to all that the encoder's mask lets it see."""
 
     def __init__(self, encoder: TransformerEncoder, width: int):
         super().__init__()
@@ -261,12 +263,24 @@ class AttentionConfig(BlocksConfig):
     """The encoder of a Transformer."""
 
     kind: Literal["attention"] = Field("attention", description="the family of the encoder")
+    causal: bool = Field(
+        False, description="each place attends to itself and those before it alone, as in a language model"
+    )
+
+    def model_post_init(self, context: object) -> None:
+        super().model_post_init(context)
+        if self.causal and (self.segment is not None or self.convolution_heads):
+            raise ConfigError("causal says what each place sees: leave out segment and convolution_heads")
+
+    def looks_ahead(self) -> bool:
+        return not self.causal
 
     def encoder(self) -> TokenEncoder:
         """A new encoder, its weights not yet initialised."""
         head_dim = self.d_model // self.num_heads
         position = build_position(self.position, self.d_model, head_dim, self.num_heads, self.max_len)
-        return AttentionEncoder(build_encoder(self, Placed(position), position), self.d_model)
+        stack = build_encoder(self, Placed(position), position, Causal() if self.causal else None)
+        return AttentionEncoder(stack, self.d_model)
 
 
 EncoderConfig = Annotated[

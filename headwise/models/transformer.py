@@ -31,7 +31,8 @@ class TransformerEncoder(Encoder):
     Args:
         embedding: makes vectors of what is read: of token numbers, or of vectors that do not know their places yet.
         norm: closes a pre-norm stack.
-        mask: which pairs may meet besides what the lengths say; None: all.
+        mask: which pairs may meet besides what the lengths say; None: all. With a causal one the lengths have nothing
+            to say, since what stands behind a text comes after it.
         segment: tokens that are read at once, each seeing the inputs of the segment before too; None: all.
     """
 
@@ -58,11 +59,16 @@ class TransformerEncoder(Encoder):
         return Memory(normed(self.norm, x, valid_lens))
 
     def _read(self, x: Tensor, valid_lens: Tensor) -> Tensor:
-        padding = Padding(valid_lens)
-        mask = (padding if self.mask is None else padding & self.mask).shared()
+        mask = self._visible(valid_lens).shared()
         for block in self.blocks:
             x = block(x, mask, valid_lens=valid_lens)
         return x
+
+    def _visible(self, valid_lens: Tensor) -> Mask:
+        if self.mask is not None and self.mask.is_causal():
+            return self.mask
+        padding = Padding(valid_lens)
+        return padding if self.mask is None else padding & self.mask
 
     def _extended(self, x: Tensor, valid_lens: Tensor) -> Tensor:
         """Segment by segment, as Transformer-XL reads (Dai et al. 2019, arXiv:1901.02860, section 3.2)."""
@@ -228,11 +234,18 @@ def build_transformer(config: TransformerConfig, src_vocab: int, tgt_vocab: int,
     return finished(model, model.decoder, config.initializer, config.tie_output)
 
 
-def build_encoder(config: BlocksConfig, embedding: nn.Module, position: Position) -> TransformerEncoder:
-    """The encoder of a configuration, its weights not yet initialised; `position` acts inside its attention."""
+def build_encoder(
+    config: BlocksConfig, embedding: nn.Module, position: Position, mask: Mask | None = None
+) -> TransformerEncoder:
+    """The encoder of a configuration, its weights not yet initialised.
+
+    Args:
+        position: acts inside its attention.
+        mask: which pairs may meet, where heads are not those of a convolution; None: all.
+    """
     blocks = [encoder_block(config, position) for _ in range(config.encoder_layers)]
     steps = tuple(head - config.num_heads // 2 for head in range(config.num_heads))
-    mask = Shifts(steps) if config.convolution_heads else None
+    mask = Shifts(steps) if config.convolution_heads else mask
     stack = [ReversibleEncoder(blocks)] if config.reversible else blocks
     return TransformerEncoder(embedding, stack, closing_norm(config), mask, config.segment)
 

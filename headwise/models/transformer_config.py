@@ -119,11 +119,17 @@ class BlocksConfig(StackConfig):
         super().model_post_init(context)
         if self.segment is not None and (self.reversible or self.convolution_heads):
             raise ConfigError("segment reads the source piece by piece: leave out reversible and convolution_heads")
-        if not _reads(self.mechanism):
+        ahead = self.looks_ahead()
+        fits = _reads if ahead else _hides
+        if not fits(self.mechanism):
+            what = "let an encoder see later tokens" if ahead else "hide later tokens from an encoder"
             raise ConfigError(
-                f"mechanism '{self.mechanism}' cannot let an encoder see later tokens; these can:"
-                f" {', '.join(filter(_reads, mechanisms.names()))}"
+                f"mechanism '{self.mechanism}' cannot {what}; these can: {', '.join(filter(fits, mechanisms.names()))}"
             )
+
+    def looks_ahead(self) -> bool:
+        """Whether a place sees those that come after it."""
+        return True
 
     def fewest_tensors(self) -> int:
         """Tensors that the weights have at least, told without building: the norms and biases of every layer."""
@@ -195,6 +201,10 @@ def _is_relative(name: str) -> bool:
 
 def _reads(name: str) -> bool:
     return mechanisms.mechanism_type(name).facts.bidirectional
+
+
+def _hides(name: str) -> bool:
+    return mechanisms.mechanism_type(name).facts.causal
 
 
 def _writes(name: str) -> bool:

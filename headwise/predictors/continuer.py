@@ -3,7 +3,7 @@
 import json
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -117,17 +117,30 @@ class Continuer(Predictor[str, list[Continuation], str]):
 
     @torch.inference_mode()
     def evaluate(self, examples: Sequence[str], *, options: DecodingConfig | None = None) -> dict[str, float | str]:
-        """Loss in nats per token, perplexity, and bits per character of a text.
+        """Loss in nats per token, perplexity, bits per character, and perplexity per word of a text.
 
         Args:
             examples: its lines or longer pieces; what has no line end gets one.
             options: not used, since nothing is searched for.
         """
-        text = text_of((piece for example in examples for piece in _lines(example)), self.tokenizer)
+        return {**self.scores(examples, self._nll), "unseen": self.unknown(examples).share}
+
+    def scores(self, examples: Sequence[str], nll: Callable[[Text], float]) -> dict[str, float]:
+        """The same of any way to tell how likely a text is: `nll` gives its negative log-likelihood in nats.
+
+        Words stand between white space, and a line end counts as one: the perplexity per word compares models whatever
+        their tokens are, and is that of tables where the words of the data are the tokens.
+        """
+        lines = [piece for example in examples for piece in _lines(example)]
+        text = text_of(lines, self.tokenizer)
+        told, words = nll(text), sum(len(line.split()) + 1 for line in lines)
+        scores = likelihood_scores({"nll": told, "tokens": float(len(text)), "chars": float(text.chars)})
+        return {**scores, "word_perplexity": metrics.perplexity(told, words)}
+
+    def _nll(self, text: Text) -> float:
         batches = scored(text, self.length, _SCORED_ROWS, memory=self.model.memory_len > 0).once()
         device = self.model.output.weight.device
-        scores = likelihood_scores(likelihood(self.model, (batch.to(device) for batch in batches)))
-        return {**scores, "unseen": self.unknown(examples).share}
+        return likelihood(self.model, (batch.to(device) for batch in batches))["nll"]
 
     def options(self, given: Mapping[str, Any]) -> Writing | None:
         if shown := [name for name in ("scores", "alignments") if name in given]:

@@ -20,7 +20,7 @@ def weights_file(model: nn.Module) -> TensorFile:
 
 def weights_as_file(tensors: Mapping[str, Tensor], tied: Mapping[str, str]) -> TensorFile:
     """Named tensors, without those that `tied` says are others, as the content of a safetensors file."""
-    return TensorFile({name: tensor for name, tensor in tensors.items() if name not in tied}, _metadata(tied))
+    return TensorFile({name: tensor for name, tensor in tensors.items() if name not in tied}, metadata_of(tied))
 
 
 def ties(model: nn.Module) -> dict[str, str]:
@@ -62,7 +62,7 @@ def fitting(
     problems += [f"'{key}' is not in this model" for key in tensors if key not in expected]
     problems += [_mismatch(key, tensors[key], value) for key, value in expected.items() if key in tensors]
     problems = [problem for problem in problems if problem]
-    if not problems and _read_ties(metadata, name) != tied:
+    if not problems and read_ties(metadata, name) != tied:
         problems = ["other weights are tied to each other"]
     if problems:
         more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
@@ -70,7 +70,8 @@ def fitting(
     return [(value, tensors[key]) for key, value in expected.items()]
 
 
-def _metadata(tied: Mapping[str, str]) -> dict[str, str]:
+def metadata_of(tied: Mapping[str, str]) -> dict[str, str]:
+    """The metadata of a file of weights that are tied in this way."""
     return {"format": "pt", _TIED: json.dumps(dict(tied), sort_keys=True)}
 
 
@@ -82,7 +83,8 @@ def _mismatch(key: str, given: Tensor, wanted: Tensor) -> str:
     return ""
 
 
-def _read_ties(metadata: Mapping[str, str], name: str) -> dict[str, str]:
+def read_ties(metadata: Mapping[str, str], name: str) -> dict[str, str]:
+    """What `ties` said of the model whose weights file `name` has this metadata. Raises: CheckpointError if damaged."""
     try:
         tied = json.loads(metadata.get(_TIED, "{}"))
     except ValueError:

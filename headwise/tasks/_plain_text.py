@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from headwise.data.bad_lines import warn_skipped
 from headwise.data.corpus import resolve
 from headwise.data.files import digested, require_file
-from headwise.data.plain import TRAINED_CHARS, TextConfig, encode, portions, train_tokenizer, whole
+from headwise.data.plain import TRAINED_CHARS, TextConfig, encode, portions, train_tokenizer, training_portion, whole
 from headwise.data.sources import Limits
 from headwise.data.streams import Text
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
@@ -54,6 +54,11 @@ def read(config: TextConfig, tokens: TokenizerConfig, given: Given, length: int)
     if len(data["train"]) < length:
         notes.append(f"train: the text has {len(data['train']):,} tokens, less than one window ({length})")
     return Read(data, tokenizer, digests, notes)
+
+
+def trained_on(config: TextConfig, tokenizer: Tokenizer) -> Text:
+    """The tokens of the training part, whatever became of the files of the others."""
+    return encode(training_portion(config), tokenizer)
 
 
 def lines_of(config: TextConfig, split: str) -> list[str]:

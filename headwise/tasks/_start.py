@@ -1,26 +1,33 @@
 """A run that the encoder of a new one starts from: its tokenizer, its embeddings and the weights of its encoder."""
 
+import tomllib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 
 from headwise.config import Config, StartFile
 from headwise.data.corpus import resolve
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import CheckpointError, ConfigError
+from headwise.models.decoder_only import encoder_name, encoder_weights
+from headwise.runs.migration import CONFIG
 from headwise.runs.publish import MODEL
 from headwise.runs.reading import Saved, read_folder
-from headwise.runs.weights import load_weights
+from headwise.runs.weights import load_weights, metadata_of, read_ties
 
 PARTS = ("embedding", "encoder")
+# keys of [model] that change nothing of what trained weights compute; another table of places has another shape
+_FREE = {"dropout", "attention_dropout", "activation_dropout", "initializer", "max_len"}
 
 
 class StartRunConfig(Config):
     """A trained encoder to start from, such as that of a masked language model."""
 
     weights: StartFile | None = Field(
-        None, description="model.safetensors in the folder of a run of masked-lm, or of another task of texts"
+        None, description="model.safetensors in the folder of a run: masked-lm, language-model, classify, regress, tag"
     )
     frozen: bool = Field(False, description="keep what is taken over fixed instead of training it")
 
@@ -38,33 +45,34 @@ def tokenizer_of_run(path: str, wanted: TokenizerConfig) -> Tokenizer:
         raise ConfigError(f"start.weights: {path}: the run has {len(names)} tokenizers; {_ADVICE}")
     found = Tokenizer.from_bytes(saved.files[names[0]], str(saved.folder / names[0]))
     theirs, ours = found.config.model_dump(), wanted.model_dump()
-    if others := [
-        f"tokenizer.{key} is {theirs[key]!r} there and {ours[key]!r} here" for key in ours if theirs[key] != ours[key]
-    ]:
-        told = "; ".join(others)
-        raise ConfigError(f"start.weights: {path}: {told}; write [tokenizer] as in {saved.folder / 'config.toml'}")
+    advice = f"write [tokenizer] as in {saved.folder / CONFIG}"
+    _refuse_others("tokenizer", theirs, ours, path, advice)
     return found
 
 
-def take_over(model: nn.Module, path: str, *, frozen: bool) -> str:
+def take_over(model: nn.Module, path: str, config: Config, *, frozen: bool) -> str:
     """Puts the embeddings and the encoder of a run into a new model, and tells what is taken over and what is new.
+
+    Args:
+        config: of the new model's encoder.
 
     Raises:
         CheckpointError: no run, or a damaged one.
-        ConfigError: naming the weights that differ in name, shape or type.
+        ConfigError: naming the keys, or the weights, that differ.
     """
     saved = _saved(path)
-    tensors = saved.file(MODEL)[0]
-    count = 0
-    for part in PARTS:
-        given = {name.removeprefix(f"{part}."): one for name, one in tensors.items() if name.startswith(f"{part}.")}
-        if not given:
-            raise ConfigError(f"start.weights: {path}: the model of this run has no {part}; {_ADVICE}")
+    trained = _trained(saved)
+    parts = {part: trained.part(part) for part in PARTS}
+    if missing := [part for part, (tensors, _) in parts.items() if not tensors]:
+        raise ConfigError(f"start.weights: {path}: the model of this run has no {missing[0]}; {_ADVICE}")
+    advice = f"write [model] as in {saved.folder / CONFIG}{trained.advice}"
+    _refuse_others("model", {**_defaults(config), **trained.model}, _deciding(config), path, advice)
+    for part, (tensors, metadata) in parts.items():
         try:
-            load_weights(model.get_submodule(part), given, {}, f"start.weights: {path}, {part}")
+            load_weights(model.get_submodule(part), tensors, metadata, f"start.weights: {path}, {part}")
         except CheckpointError as error:
-            raise ConfigError(f"{error}; write [model] as in {saved.folder / 'config.toml'}") from None
-        count += len(given)
+            raise ConfigError(f"{error}; {advice}") from None
+    count = sum(len(tensors) for tensors, _ in parts.values())
     new = sorted({name.partition(".")[0] for name, _ in model.named_parameters()} - set(PARTS))
     stays = ", which stay as they are" if frozen else ""
     return f"{path}: {count} tensors of {' and '.join(PARTS)} are taken over{stays}; new: {', '.join(new)}"
@@ -76,7 +84,60 @@ def freeze(model: nn.Module) -> None:
         model.get_submodule(part).requires_grad_(False)
 
 
-_ADVICE = "start from a run of masked-lm, classify or regress"
+_ADVICE = "start from a run of masked-lm, language-model, classify, regress or tag"
+
+
+class _Trained(NamedTuple):
+    """The weights of a run by the names of a model that has an encoder, their ties, and its [model].
+
+    `advice` says how [model] of a run is written for such a model, where it differs.
+    """
+
+    tensors: Mapping[str, Tensor]
+    ties: Mapping[str, str]
+    model: Mapping[str, Any]
+    advice: str = ""
+
+    def part(self, name: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+        """The weights below a name, and as their metadata which of them are tied to each other."""
+        before = f"{name}."
+        tensors = {one.removeprefix(before): held for one, held in self.tensors.items() if one.startswith(before)}
+        ties = {one: first for one, first in self.ties.items() if one.startswith(before) and first.startswith(before)}
+        return tensors, metadata_of(
+            {one.removeprefix(before): first.removeprefix(before) for one, first in ties.items()}
+        )
+
+
+def _trained(saved: Saved) -> _Trained:
+    tensors, metadata = saved.file(MODEL)
+    ties = read_ties(metadata, str(saved.folder / MODEL))
+    try:
+        model = dict(tomllib.loads(saved.files[CONFIG].decode())["model"])
+    except (KeyError, ValueError, TypeError):
+        raise CheckpointError(f"{saved.folder / CONFIG}: says nothing of a model; restore it from a copy") from None
+    if model.get("kind") != "decoder" or "decoder.embedding.weight" not in tensors:
+        return _Trained(tensors, ties, model)
+    # a language model: its blocks read as those of an encoder in which no place sees a later one
+    model |= {"kind": "attention", "encoder_layers": model.get("num_layers"), "causal": True}
+    named = {encoder_name(one): encoder_name(first) for one, first in ties.items()}
+    advice = ', but kind = "attention", causal = true, and num_layers as encoder_layers'
+    return _Trained(encoder_weights(tensors), named, model, advice)
+
+
+def _refuse_others(section: str, theirs: Mapping[str, Any], ours: Mapping[str, Any], path: str, advice: str) -> None:
+    """Raises: ConfigError naming the keys of a section of the recipe that differ from those of the run."""
+    if others := [key for key, value in ours.items() if theirs[key] != value]:
+        told = "; ".join(f"{section}.{key} is {theirs[key]!r} there and {ours[key]!r} here" for key in others)
+        raise ConfigError(f"start.weights: {path}: {told}; {advice}")
+
+
+def _deciding(config: Config) -> dict[str, Any]:
+    return {key: value for key, value in config.model_dump(mode="json").items() if key not in _FREE}
+
+
+def _defaults(config: Config) -> dict[str, Any]:
+    # keys that an older run, or a language model, does not have, and those that are None
+    return {key: field.default for key, field in type(config).model_fields.items()}
 
 
 def _saved(path: str) -> Saved:

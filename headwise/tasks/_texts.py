@@ -168,7 +168,7 @@ def started(model: nn.Module, tokenizer: Tokenizer, config: TextsConfig, seed: i
     """Puts the recipe's word vectors or trained encoder, if any, into a new model, and tells what it starts from."""
     assert isinstance(model, PooledEncoder)
     if config.start.weights is not None:
-        return [take_over(model, config.start.weights, frozen=config.start.frozen)]
+        return [take_over(model, config.start.weights, config.model, frozen=config.start.frozen)]
     path = config.vectors.file
     return [] if path is None else [f"{path}: {filled(model.embedding, path, tokenizer, seed)}"]
 

@@ -1,6 +1,6 @@
 """Language modelling: plain text in, a decoder-only model that writes on from any beginning."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, ClassVar
 
@@ -26,6 +26,7 @@ from headwise.predictors.continuer import (
     scored,
     text_loss,
 )
+from headwise.predictors.ngram import COUNTED, NGrams
 from headwise.tasks import _plain_text
 from headwise.tasks._plain_text import TOKENIZER_FILE
 from headwise.tasks.task import Assets, Given, Metric, Stats, Task
@@ -38,6 +39,9 @@ class LanguageModelConfig(Config):
     tokenizer: TokenizerConfig = Field(TokenizerConfig(spaces="kept"), description="how the text becomes tokens")
     model: DecoderConfig = Field(description="the network")
     length: int = Field(256, ge=1, description="length of a training window, in tokens")
+    ngram: int = Field(
+        5, ge=0, le=9, description="tokens that the n-gram model looks at beside which the scores are told; 0: none"
+    )
     decoding: DecodingConfig = Field(DecodingConfig(method="sample"), description="how a prompt is continued")
     show: list[str] = Field(default=[""], description="prompts that are continued at each validation")
     show_len: int = Field(80, ge=1, description="length of the continuations shown, in tokens")
@@ -84,6 +88,7 @@ class LanguageModel(Task[dict[str, Text]]):
     def prepare_with(cls, config: LanguageModelConfig, given: Given) -> Assets[dict[str, Text]]:
         read = _plain_text.read(config.data, config.tokenizer, given, config.length)
         notes = list(read.notes)
+        notes += _counted(read.data, read.tokenizer.vocab_size, config.ngram)
         for part, text in read.data.items():
             if lost := unknown_tokens(text, read.tokenizer):
                 notes.append(f"{part}: {lost:,} tokens are unknown; bits_per_char takes them for cheaper than they are")
@@ -92,6 +97,15 @@ class LanguageModel(Task[dict[str, Text]]):
     @classmethod
     def examples(cls, config: LanguageModelConfig, split: str) -> list[str]:
         return _plain_text.lines_of(config.data, split)
+
+    @classmethod
+    def beside(cls, config: LanguageModelConfig, predictor: Continuer, examples: Sequence[str]) -> dict[str, float]:
+        """Scores of an n-gram model of the training tokens."""
+        train = _plain_text.trained_on(config.data, predictor.tokenizer)
+        if not config.ngram or not len(train):
+            return {}
+        counts = NGrams(train.tokens, config.ngram, predictor.tokenizer.vocab_size)
+        return {f"ngram_{name}": score for name, score in predictor.scores(examples, counts.nll).items()}
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
@@ -151,3 +165,20 @@ class LanguageModel(Task[dict[str, Text]]):
             '    headwise predict RUN "the beginning of a text"\n    headwise evaluate RUN --data text.txt\n\n'
             "`RUN` is this folder. It is complete and can be moved.\n"
         )
+
+
+def _counted(data: Mapping[str, Text], vocab_size: int, order: int) -> list[str]:
+    """What an n-gram model of the training tokens says of the other parts."""
+    held_out = {part: text for part, text in data.items() if part != "train"}
+    if not order or not held_out:
+        return []
+    counts, notes = NGrams(data["train"].tokens, order, vocab_size), []
+    for part, text in held_out.items():
+        told = likelihood_scores({"nll": counts.nll(text), "tokens": float(len(text)), "chars": float(text.chars)})
+        notes.append(
+            f"{part}: an n-gram model of order {order} (interpolated Kneser-Ney) has a perplexity of"
+            f" {told['perplexity']:.4g}, {told['bits_per_char']:.4g} bits per character"
+        )
+    if len(data["train"]) > COUNTED:
+        notes.append(f"the n-gram model counts the first {COUNTED:,} tokens of the text")
+    return notes

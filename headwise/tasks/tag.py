@@ -30,6 +30,7 @@ from headwise.models.token_tagger import OutputConfig, PoolingConfig, TokenTagge
 from headwise.predictors.classes import count_scores, counted, mean
 from headwise.predictors.tag_scores import tag_count_scores, tag_counts
 from headwise.predictors.tagger import Tagger, most_frequent
+from headwise.tasks._start import StartRunConfig, freeze, take_over, tokenizer_of_run
 from headwise.tasks._tag_files import Learned, lacking, left_out
 from headwise.tasks.task import Assets, Given, Metric, Stats, Task
 
@@ -45,6 +46,7 @@ class TagConfig(Config):
     model: EncoderConfig = Field(description="the encoder: token, window, cnn, rnn or attention")
     pooling: PoolingConfig = Field(PoolingConfig(), description="how the tokens of a word become one vector")
     output: OutputConfig = Field(OutputConfig(), description="how tags are chosen by the scores of words")
+    start: StartRunConfig = Field(StartRunConfig(), description="a trained encoder to start from")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the target spread over the tags")
     show: list[str] = Field(
         default=[], description="sentences, words between spaces, tagged at each validation; the first ones if empty"
@@ -55,6 +57,8 @@ class TagConfig(Config):
     def _spelling_is_pooled_first(self) -> "TagConfig":
         if self.spelling.longest and (self.pooling.place, self.pooling.kind) != ("before", "mean"):
             raise ValueError('spelling has no order to read: set pooling.place = "before" and pooling.kind = "mean"')
+        if self.spelling.longest and self.start.weights is not None:
+            raise ValueError("start.weights knows no tokens of spelling: leave out spelling.longest")
         return self
 
 
@@ -137,9 +141,18 @@ class Tag(Task[dict[str, Sentences]]):
 
     def build(self) -> TokenTagger:
         config, tagging = self.config, self._tagging()
-        return build_token_tagger(
+        model = build_token_tagger(
             config.model, config.pooling, self.learned.tokenizer.vocab_size, len(self.tags), tagging
         )
+        if config.start.weights is not None and config.start.frozen:
+            freeze(model)
+        return model
+
+    def initialise(self, model: nn.Module, seed: int) -> list[str]:
+        start = self.config.start
+        if start.weights is None:
+            return []
+        return [take_over(model, start.weights, self.config.model, frozen=start.frozen)]
 
     def _tagging(self) -> Tagging:
         output, scheme = self.config.output, self.learned.scheme
@@ -235,7 +248,11 @@ def _pair(sentence: Tagged) -> Pair:
 def _learned(train: list[Tagged], config: TagConfig) -> Learned:
     words = [word for sentence in train for word in sentence.words]
     tags = sorted({tag for sentence in train for tag in sentence.tags or ()})
-    tokenizer = WordTokenizer.train(words, config.tokenizer, config.spelling)
+    start = config.start.weights
+    if start is None:
+        tokenizer = WordTokenizer.train(words, config.tokenizer, config.spelling)
+    else:
+        tokenizer = WordTokenizer(tokenizer_of_run(start, config.tokenizer), None, 0)
     return Learned(tokenizer, tags, most_frequent(train), scheme_of(train, config.data))
 
 

@@ -4,7 +4,7 @@ A task of one's own stays where it is and is named `my_package.module:MyTask` in
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -127,6 +127,16 @@ class Task(ABC, Generic[D]):
     @abstractmethod
     def examples(cls, config: Any, split: str) -> list[Any]:
         """The labelled examples of a split as its files have them, for the predictor's `evaluate`."""
+
+    @classmethod
+    def beside(cls, config: Any, predictor: Any, examples: Sequence[Any]) -> dict[str, float]:
+        """Scores, by other names than the model's, of simpler ways to answer that need the training data; here none.
+
+        Args:
+            predictor: of a run of this configuration, as `predictor` made it.
+            examples: what the model is scored on.
+        """
+        return {}
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:

@@ -8,7 +8,7 @@ from typing import Any
 
 from headwise.errors import CheckpointError
 from headwise.runs.checkpoints import Checkpoints
-from headwise.training.loading import examples, load, recipe_of
+from headwise.training.loading import examples, load, recipe_of, scores
 from headwise.training.recipe import Recipe
 
 
@@ -59,11 +59,11 @@ def account(run: Path, split: str = "test", limit: int | None = None) -> Account
     if facts is None:
         raise CheckpointError(f"{run}: has not ended; go on with it: headwise train RECIPE --run {run}")
     found = examples(run, split)[:limit]
-    scores = load(run).evaluate(found)
+    told = scores(run, load(run), found)
     return Account(
         run,
         recipe,
-        {name: float(value) for name, value in scores.items() if not isinstance(value, str)},
+        {name: float(value) for name, value in told.items() if not isinstance(value, str)},
         len(found),
         facts["step"],
         facts["cpu_s"],

@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -99,6 +99,29 @@ def examples(folder: str | os.PathLike[str], split: str = "test", data: Mapping[
     for note in _changes(recipe, split, of_recipe):
         warned(note)
     return found
+
+
+def scores(
+    folder: str | os.PathLike[str], predictor: Predictor[Any, Any, Any], found: Sequence[Any], options: Any = None
+) -> dict[str, float | str]:
+    """What `evaluate` says of a run's predictor, and behind it how simpler ways to answer score on the same examples.
+
+    These learn from the training data, and are left out where it is not as it was when the run was trained.
+
+    Args:
+        folder: the run folder.
+        options: as for `evaluate`.
+
+    Raises: CheckpointError: no recipe in the folder, or none of this program.
+    """
+    recipe, before = read_run(Path(folder), warned, _recipe_and_data)
+    told = predictor.evaluate(found, options=options)
+    try:
+        path = named_files(recipe).get("train")
+        same = path is not None and digest(path) == before.get("train")
+    except DataError:
+        same = False
+    return {**told, **registry.task_type(recipe.task).beside(recipe, predictor, found)} if same else told
 
 
 def _changes(recipe: Recipe, split: str, before: Mapping[str, str]) -> list[str]:

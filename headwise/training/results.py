@@ -96,6 +96,8 @@ def _section(name: str, accounts: list[Account], figures: list[Figure]) -> str:
         lines.append(_row(group, metric))
     baselines = {value for one in accounts if (value := one.scores.get("baseline")) is not None}
     lines += [f"| baseline: knowing nothing of the input | {value:.4f} | | | | | | |" for value in sorted(baselines)]
+    counted = {value for one in accounts if (value := one.scores.get(f"ngram_{metric}")) is not None}
+    lines += [f"| n-gram model of the training tokens | {Mean.of([value])} | | | | | | |" for value in sorted(counted)]
     lines += [
         f"| {figure.system}: {figure.source} | {figure.value:g} | | | | | | |"
         for figure in figures

@@ -31,11 +31,14 @@ NAMES = [
     "reverse",
     "shapes",
     "sort",
+    "sst2-1000",
+    "sst2-masked",
     "sst2",
     "tatoeba-en-fr",
     "tiny-shakespeare",
     "waves",
     "wikitext-2-vectors",
+    "wikitext-2",
 ]
 
 

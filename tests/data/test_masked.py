@@ -75,6 +75,13 @@ def test_a_source_that_goes_on_masks_as_one_that_never_stopped(text):
     assert any(a.inputs.tolist() != b.inputs.tolist() for a, b in zip(seen[:steps], seen[steps:], strict=False))
 
 
+def test_masks_are_drawn_anew_in_every_pass(text):
+    # a single window, which is the same in every pass
+    source = masked_windows(text.first(13), 13, 1, masking(), shuffle=True)
+    passes = {tuple(batch.places.tolist()) for _ in range(8) for batch in source.take(1)}
+    assert len(passes) > 1
+
+
 def test_evaluation_masks_the_same_in_every_pass(text):
     source = masked_windows(text.first(50), 13, 2, masking(0), shuffle=False)
     passes = [[batch.inputs.tolist() for batch in source.take(source.size())] for _ in range(2)]

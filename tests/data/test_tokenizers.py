@@ -49,13 +49,20 @@ def test_special_tokens_come_first(tokenizers, kind):
     assert tokenizer.pieces() == [tokenizer.piece(token) for token in range(tokenizer.vocab_size)]
 
 
+@pytest.mark.parametrize("spaces", ["joined", "kept"])
+@pytest.mark.parametrize("split", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_text_makes_a_special_token(kind):
-    texts = ["<eos> <pad> <bos> <unk>", " <eos>"] * 50
-    tokenizer = Tokenizer.train(texts, TokenizerConfig(kind=kind, vocab_size=300, split_punctuation=False))
+def test_no_text_makes_a_special_token(kind, split, spaces):
+    # where spaces are kept, a word may be a token with the space before it
+    texts = ["<eos> <pad> <bos> <unk>", " <eos> <unk>"] * 50
+    config = TokenizerConfig(kind=kind, vocab_size=300, split_punctuation=split, spaces=spaces)
+    tokenizer = Tokenizer.train(texts, config)
+    assert [tokenizer.piece(token) for token in range(4)] == ["<pad>", "<bos>", "<eos>", "<unk>"]
     for text in [*texts, "<bos>", " <pad>", "a <eos>b"]:
         assert not {0, 1, 2}.intersection(tokenizer.encode(text))
-    assert tokenizer.decode(tokenizer.encode("<eos> <pad>")) == "<eos> <pad>"
+    assert tokenizer.decode(tokenizer.encode(" <unk> <pad>")).split() == ["<unk>", "<pad>"]
+    assert tokenizer.unk_id not in tokenizer.encode(" <unk>")
+    assert Tokenizer.from_bytes(tokenizer.to_bytes(), "t", config).encode(texts[0]) == tokenizer.encode(texts[0])
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -162,6 +162,8 @@ def test_what_does_not_fit_is_refused():
         ConfigError, match=r'pooling.kind = "cls" needs a first place .* model.kind = "cnn" has not; set'
     ):
         SequencePoolingConfig(kind="cls").check(config_of("cnn"))
+    with pytest.raises(ConfigError, match=r'with model.causal it sees itself alone; set pooling.kind to "last"'):
+        SequencePoolingConfig(kind="cls").check(config_of("attention").model_copy(update={"causal": True}))
     SequencePoolingConfig(kind="cls").check(config_of("gru"))
     with pytest.raises(ConfigError, match=r"num_heads \(3\) must divide d_model \(14\)"):
         SequencePoolingConfig(kind="attention", num_heads=3).check(config_of("gru"))

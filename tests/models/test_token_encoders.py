@@ -47,6 +47,8 @@ MODELS["batch norm"] = MODELS["relative"] | {"norm": "batch", "norm_order": "pre
 MODELS["cnn batch norm"] = MODELS["cnn"] | {"norm": "batch"}
 MODELS["bare"] = MODELS["learned"] | {"norm": "none", "residual": False, "d_ff": 0}
 MODELS["shaw"] = MODELS["learned"] | {"position": "shaw"}
+MODELS["causal"] = MODELS["attention"] | {"causal": True}
+MODELS["causal alone"] = MODELS["learned"] | {"causal": True, "mechanism": "retention", "position": "none"}
 # reads piece by piece, so places beyond a piece are not those of the whole
 SEGMENTED = MODELS["shaw"] | {"segment": 4}
 POOLINGS = [(kind, place) for kind in ("mean", "first") for place in ("before", "after")]
@@ -97,6 +99,38 @@ def test_nan_in_padding_reaches_neither_output_nor_gradient(name):
         for key, parameter in model.named_parameters():
             gradient = parameter.grad[torch.arange(23) != 3] if key == "embedding.weight" else parameter.grad
             assert gradient.isfinite().all(), key
+
+
+@pytest.mark.parametrize("fields", [{}, {"reversible": True}, {"position": "t5"}, {"mechanism": "linear"}])
+def test_a_causal_encoder_says_of_a_place_what_it_said_before_there_were_more(fields):
+    torch.manual_seed(1)
+    encoder, free = (
+        config_of("attention", causal=causal, **fields).encoder().double().eval() for causal in (True, False)
+    )
+    free.load_state_dict(encoder.state_dict())
+    x, lens = torch.randn(3, 7, 10).double(), torch.tensor([7, 1, 4])
+    whole = encoder(x, lens)
+    for count in (1, 3, 4):
+        part = encoder(x[:, :count], lens.clamp(max=count))
+        torch.testing.assert_close(part[0], whole[0, :count], rtol=0, atol=1e-12)
+        torch.testing.assert_close(part[2], whole[2, :count], rtol=0, atol=1e-12)
+    # the last place sees all, as without the mask, in the first of the layers alone
+    assert not torch.allclose(free(x, lens)[0, 0], whole[0, 0])
+    torch.testing.assert_close(free(x, lens)[1, :1], whole[1, :1], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"causal": True, "segment": 3}, "causal says what each place sees: leave out segment"),
+        ({"causal": True, "convolution_heads": True}, "leave out segment and convolution_heads"),
+        ({"causal": True, "mechanism": "sinkhorn"}, "'sinkhorn' cannot hide later tokens from an encoder; these can: "),
+        ({"mechanism": "retention"}, "'retention' cannot let an encoder see later tokens; these can: "),
+    ],
+)
+def test_what_a_causal_encoder_cannot_be_is_refused(fields, message):
+    with pytest.raises(ConfigError, match=message):
+        config_of("attention", **fields)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -2,6 +2,7 @@
 
 import math
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,9 +13,12 @@ from headwise.data.sources import Limits
 from headwise.data.streams import Stream
 from headwise.errors import CheckpointError, ConfigError
 from headwise.predictors.continuer import Continuer
-from headwise.tasks import registry
+from headwise.predictors.ngram import NGrams
+from headwise.tasks import language_model, registry
 from headwise.tasks.language_model import LanguageModel, LanguageModelConfig
 from headwise.tasks.task import Assets
+from headwise.training.accounts import account
+from headwise.training.loading import examples, recipe_of, scores
 from headwise.training.train import train
 
 TEXT = "".join(f"{'abc' * (1 + line % 3)} has  {line % 7}.\n" for line in range(60))
@@ -145,14 +149,77 @@ def test_what_is_shown_and_told(make, path):
     assert "loss 1.235" in card
     assert "over char tokens" in card
     short = make(length=5000)
-    assert "less than one window (5000)" in short.assets.notes[-1]
+    assert any("less than one window (5000)" in note for note in short.assets.notes)
     lost = make(tokenizer={"kind": "char", "vocab_size": 10})
     assert any("tokens are unknown" in note for note in lost.assets.notes)
+
+
+@pytest.mark.parametrize("order", [1, 3])
+def test_an_n_gram_model_of_the_training_tokens_is_told(make, path, order):
+    task = make(ngram=order)
+    data = task.assets.data
+    counts = NGrams(data["train"].tokens, order, task.tokenizer.vocab_size)
+    for part in ("valid", "test"):
+        (note,) = [note for note in task.assets.notes if note.startswith(f"{part}: an n-gram model of order {order} ")]
+        nll = counts.nll(data[part])
+        assert f"perplexity of {math.exp(nll / len(data[part])):.4g}," in note
+        assert f" {nll / math.log(2) / data[part].chars:.4g} bits per character" in note
+    assert not any("n-gram" in note for note in make(ngram=0).assets.notes)
+    whole = make(data={"train": path, "valid_fraction": 0, "test_fraction": 0})
+    assert not any("n-gram" in note for note in whole.assets.notes)
+
+
+def test_what_is_not_counted_is_told(make, monkeypatch):
+    monkeypatch.setattr(language_model, "COUNTED", 9)
+    assert make().assets.notes[-1] == "the n-gram model counts the first 9 tokens of the text"
+
+
+def test_the_n_gram_model_stands_beside_the_scores_while_its_text_is_there(values, path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("other.txt").write_text(TEXT)
+    data = values["data"] | {"valid": "other.txt"}
+    recipe = values | {"data": data, "task": "language-model", "ngram": 2, "training": {"max_steps": 1}}
+    train(recipe, tmp_path / "run")
+    predictor, lines = headwise.load(tmp_path / "run"), examples(tmp_path / "run", "test")
+    found = scores(tmp_path / "run", predictor, lines)
+    Path("other.txt").unlink()
+    assert scores(tmp_path / "run", predictor, lines) == found
+    Path("other.txt").write_text(TEXT)
+    config = recipe_of(tmp_path / "run")
+    task = LanguageModel(config, LanguageModel.prepare(config))
+    text = task.assets.data["test"]
+    nll = NGrams(task.assets.data["train"].tokens, 2, task.tokenizer.vocab_size).nll(text)
+    words = sum(len(line.split()) + 1 for line in lines)
+    wanted = {
+        "loss": nll / len(text),
+        "perplexity": math.exp(nll / len(text)),
+        "word_perplexity": math.exp(nll / words),
+    }
+    assert {name: found[f"ngram_{name}"] for name in wanted} == pytest.approx(wanted)
+    own = predictor.evaluate(lines)
+    assert {name: found[name] for name in own} == own
+    assert own["word_perplexity"] == pytest.approx(math.exp(own["loss"] * len(text) / words))
+    assert account(tmp_path / "run").scores["ngram_perplexity"] == found["ngram_perplexity"]
+    # another text than that of the run tells nothing of the run
+    Path(path).write_text(TEXT + "more\n", encoding="utf-8")
+    assert scores(tmp_path / "run", predictor, lines) == own
+    Path(path).unlink()
+    assert scores(tmp_path / "run", predictor, lines) == own
+
+
+def test_the_unknown_word_of_a_text_is_a_word(make, path):
+    text = "".join(f" the <unk> is {number % 3} <unk> . \n" for number in range(60))
+    Path(path).write_text(text, encoding="utf-8")
+    task = make(tokenizer={"kind": "word", "split_punctuation": False})
+    tokens = task.assets.data["valid"].tokens
+    assert task.tokenizer.unk_id not in tokens
+    assert task.tokenizer.decode(tokens[1:].tolist()) in text
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
+        ({"ngram": -1}, "ngram"),
         ({"tokenizer": {"spaces": "joined"}}, 'set tokenizer.spaces to "kept"'),
         ({"decoding": {"max_len_b": 5.0}}, "max_len_b is for outputs with a source"),
         ({"model": MODEL | {"position": "learned", "max_len": 7}}, r"length \(11\) is above the 7 places"),

@@ -1,21 +1,17 @@
-"""The task masked-lm on a tiny text: its loss, scores, baselines, what it fills, and runs that start from it."""
+"""The task masked-lm on a tiny text: its loss, scores, baselines, and what it fills."""
 
 import json
 import math
-import shutil
 from pathlib import Path
 
-import life
 import pytest
 import tiny_tasks
 import torch
 from life import batch_of, built_of, task_of
 
-import headwise
 from headwise.data.sources import Limits
-from headwise.errors import CheckpointError, ConfigError, DataError
+from headwise.errors import ConfigError, DataError
 from headwise.predictors.filler import masked_loss
-from headwise.training.train import train
 
 CASE = tiny_tasks.CASES["masked-lm"]
 TOKENIZER = {"kind": "word", "vocab_size": 60}
@@ -131,85 +127,6 @@ def test_a_text_without_a_known_token_is_refused(make):
 def test_a_window_more_than_a_batch_is_refused(make):
     with pytest.raises(ConfigError, match="less than one window"):
         make().source("train", Limits(12))
-
-
-@pytest.fixture
-def parent(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    tiny_tasks.reviews(tmp_path)
-    lines = (tmp_path / "reviews.csv").read_text().split("\n")[1:]
-    (tmp_path / "text.txt").write_text("\n".join(line.split(",")[0] for line in lines))
-    recipe = {**CASE.recipe, "tokenizer": TOKENIZER, "model": tiny_tasks.ATTENTION, "show": []}
-    train({**recipe, "task": "masked-lm", "training": life.steps(2)}, tmp_path / "parent")
-    return tmp_path / "parent"
-
-
-def started(task="classify", **fields):
-    case = tiny_tasks.CASES[task]
-    start = {"weights": "parent/model.safetensors", **fields.pop("start", {})}
-    values = {**case.recipe, "tokenizer": TOKENIZER, "model": tiny_tasks.ATTENTION, **fields, "start": start}
-    return {**values, "task": task, "training": life.steps(2, **case.training)}
-
-
-@pytest.mark.parametrize("task", ["classify", "regress"])
-def test_a_run_starts_from_another_and_then_needs_it_no_more(parent, tmp_path, task, capsys):
-    values = started(task)
-    one = task_of(task, {name: value for name, value in values.items() if name not in ("task", "training")})
-    model = built_of(one)
-    (told,) = one.initialise(model, 0)
-    assert "tensors of embedding and encoder are taken over; new: head" in told
-    theirs = headwise.load(parent).model.state_dict()
-    ours = {name: value for name, value in model.state_dict().items() if name.startswith(("embedding", "encoder"))}
-    assert ours
-    assert all(torch.equal(theirs[name], value) for name, value in ours.items())
-    assert one.assets.files["tokenizer.json"] == (parent / "text.tokenizer.json").read_bytes()
-    whole = {**values, "training": life.steps(4, **values["training"])}
-    train(values, tmp_path / "child")
-    shutil.rmtree(parent)
-    train(whole, tmp_path / "child")
-    assert headwise.load(tmp_path / "child").predict(["the film is dull"])
-
-
-def test_what_is_frozen_stays(parent, tmp_path):
-    train(started(start={"frozen": True}), tmp_path / "child")
-    before, after = headwise.load(parent).model, headwise.load(tmp_path / "child").reader.model
-    assert torch.equal(before.embedding.weight, after.embedding.weight)
-    assert all(map(torch.equal, before.encoder.state_dict().values(), after.encoder.state_dict().values()))
-
-
-@pytest.mark.parametrize(
-    ("fields", "error", "message"),
-    [
-        ({"tokenizer": {"kind": "char"}}, ConfigError, r"tokenizer.kind is 'word' there and 'char' here.*vocab_size"),
-        ({"model": {**tiny_tasks.ATTENTION, "d_model": 6}}, ConfigError, r"'weight' has shape .*\[model\] as in"),
-        ({"model": {"kind": "cnn", "d_model": 8}}, ConfigError, r"encoder: the weights do not fit the model"),
-        ({"vectors": {"file": "v.txt"}}, ConfigError, "both give the embeddings"),
-        ({"start": {"weights": "parent"}}, ConfigError, r"name the file model.safetensors .*parent/model.safetensors"),
-        ({"start": {"weights": "away/model.safetensors"}}, CheckpointError, "away/manifest.json: missing"),
-        ({"start": {"weights": "parent/config.toml"}}, ConfigError, "name the file model.safetensors"),
-    ],
-)
-def test_a_start_that_does_not_fit_is_refused(parent, tmp_path, fields, error, message):
-    with pytest.raises(error, match=message):
-        train(started(**fields), tmp_path / "child")
-
-
-def test_a_damaged_start_is_refused(parent, tmp_path):
-    path = parent / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:-1] + b"x")
-    with pytest.raises(CheckpointError, match=r"model\.safetensors"):
-        train(started(), tmp_path / "child")
-
-
-def test_a_run_without_an_encoder_is_no_start(parent, tmp_path):
-    case = tiny_tasks.CASES["language-model"]
-    tiny_tasks.text(tmp_path)
-    train({**case.recipe, "task": "language-model", "training": life.steps(1)}, tmp_path / "decoder")
-    with pytest.raises(ConfigError, match="has no embedding; start from a run of masked-lm"):
-        train(
-            started(start={"weights": "decoder/model.safetensors"}, tokenizer={"kind": "char", "spaces": "kept"}),
-            tmp_path / "child",
-        )
 
 
 def test_lines_of_json_hold_what_is_told(make):

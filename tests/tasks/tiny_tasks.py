@@ -272,6 +272,13 @@ CASES = {
         ["the film is dull", "fine", "the film is really really great 3"],
         {"monitor": "accuracy"},
     ),
+    "classify, as a language model reads": Tiny(
+        "classify",
+        reviews,
+        {**_TEXTS, "model": {**ATTENTION, "causal": True, "position": "rotary"}, "pooling": {"kind": "last"}},
+        ["the film is dull", "fine", "the film is really really great 3"],
+        {"monitor": "accuracy"},
+    ),
     "regress": Tiny(
         "regress",
         reviews,

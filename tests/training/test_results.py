@@ -43,6 +43,13 @@ def test_seeds_of_a_recipe_are_a_row_and_other_settings_another():
     assert data_of(runs[0]) == "odd"
 
 
+def test_an_n_gram_model_stands_beside_the_runs_by_the_metric_of_the_table():
+    runs = [account("odd", 0, 0.5, ngram_accuracy=0.125, ngram_loss=7.5), account("dot", 0, 0.4, "model.score=dot")]
+    text = page(runs, FIGURES, "headwise results odd")
+    assert "| n-gram model of the training tokens | 0.1250 | | | | | | |\n| theirs" in text
+    assert "7.5" not in text
+
+
 def test_a_run_counts_once():
     runs = [account("odd", 0, 0.5), account("copy", 0, 0.5, "training.max_epochs=9")]
     with pytest.raises(
