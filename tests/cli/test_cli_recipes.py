@@ -23,6 +23,7 @@ NAMES = [
     "fsdd-strings",
     "lookup",
     "multi30k-base",
+    "multi30k-recurrent",
     "multi30k-tiny",
     "odd",
     "parity",
