@@ -19,6 +19,7 @@ VERBS = [
     "predict",
     "evaluate",
     "explain",
+    "explore",
     "serve",
     "sweep",
     "curve",

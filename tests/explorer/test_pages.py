@@ -1,0 +1,163 @@
+"""The pages in a browser: numbers under the pointer, the address, the keyboard, nothing from elsewhere."""
+
+import io
+import re
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from serving_runs import TEXT, folder_of
+
+from headwise.explain.ramps import ramp
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")]
+LAYER = "decoder.blocks.0.cross_attention"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    run = folder_of(tmp_path_factory.mktemp("shown"))
+    command = [sys.executable, "-m", "headwise", "explore", str(run), "--no-browser", "--threads", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        line = process.stdout.readline()
+        yield line.split()[2].rstrip(";")
+        process.terminate()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as started:
+        flags = ["--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"]
+        found = started.chromium.launch(executable_path=CHROMIUM, args=flags)
+        yield found
+        found.close()
+
+
+@pytest.fixture(params=[("light", 1280), ("dark", 390)], ids=lambda how: f"{how[0]}-{how[1]}")
+def page(request, browser, site):
+    scheme, width = request.param
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    made = context.new_page()
+    told, asked = [], []
+    made.on("console", lambda message: told.append(message.text))
+    made.on("pageerror", lambda error: told.append(str(error)))
+    made.on("request", lambda one: asked.append(one.url))
+    made.scheme = scheme
+    yield made
+    context.close()
+    assert told == []
+    assert all(url.startswith((site, "data:", "blob:")) for url in asked)
+
+
+def opened(page, site, path):
+    page.goto(site + path)
+    page.wait_for_selector("html[data-ready]" if "?" in path else "html[data-shell]")
+
+
+def number_of(client, site, name, **asked):
+    told = client.request.post(f"{site}api/v1/traces", data={"text": TEXT}).json()
+    answer = client.request.get(f"{site}api/v1/traces/{told['trace_id']}/{name}", params=asked)
+    return np.load(io.BytesIO(answer.body()), allow_pickle=False).astype(float)
+
+
+def test_the_number_under_the_pointer_is_the_weight(page, site):
+    opened(page, site, "#/attend?x=a+and+g+.&g=decoder+cross&h=1")
+    exact = number_of(page, site, "matrix", layer=LAYER, head=1)
+    canvas = page.locator("canvas.heat")
+    box = canvas.bounding_box()
+    rows, columns = exact.shape
+    for q in range(0, rows, 2):
+        for k in range(columns):
+            place = {"x": (k + 0.5) * box["width"] / columns, "y": (q + 0.5) * box["height"] / rows}
+            canvas.hover(position=place)
+            shown = page.locator(".tip").inner_text()
+            assert float(shown.split()[-1]) == pytest.approx(exact[q, k], rel=6e-3)
+
+
+def test_cells_have_the_colours_of_the_ramp(page, site):
+    opened(page, site, "#/attend?x=a+and+g+.&g=decoder+cross&sc=linear")
+    exact = number_of(page, site, "matrix", layer=LAYER, head=0)
+    page.wait_for_timeout(100)
+    read = """(canvas) => { const c = canvas.getContext('2d'), n = [canvas.height, canvas.width];
+        return [n, Array.from(c.getImageData(0, 0, n[1], n[0]).data)]; }"""
+    (height, width), pixels = page.locator("canvas.heat").evaluate(read)
+    image = np.array(pixels, dtype=float).reshape(height, width, 4)
+    colours = ramp(f"ink {page.scheme}") * 255
+    for q, k in ((0, 0), (1, 3), (exact.shape[0] - 1, exact.shape[1] - 1)):
+        entry = round(255 * exact[q, k] / exact.max())
+        seen = image[int((q + 0.5) * height / exact.shape[0]), int((k + 0.5) * width / exact.shape[1]), :3]
+        near = colours[max(0, entry - 1) : entry + 2]
+        assert np.abs(near - seen).max(axis=1).min() <= 2
+
+
+def test_the_address_holds_what_is_shown(page, site):
+    opened(page, site, "#/attend?x=a+and+g+.&g=decoder+cross")
+    page.locator("canvas.heat").click(position={"x": 5, "y": 5})
+    page.keyboard.press(".")
+    page.wait_for_selector("html[data-ready='decoder cross/0/1/heat']")
+    assert re.search(r"h=1&q=0&k=0", page.url)
+    page.reload()
+    page.wait_for_selector("html[data-ready='decoder cross/0/1/heat']")
+    page.keyboard.press("v")
+    page.wait_for_selector("html[data-ready='decoder cross/0/1/links']")
+    page.go_back()
+    page.wait_for_selector("html[data-ready='decoder cross/0/1/heat']")
+
+
+def test_the_keyboard_is_enough(page, site):
+    opened(page, site, "#/")
+    page.keyboard.press("/")
+    page.keyboard.type(TEXT)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("html[data-ready]")
+    page.locator("body").focus()
+    page.keyboard.press("Tab")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("ArrowDown")
+    page.wait_for_selector("p.status:has-text('→')")
+    for view in ("links", "text"):
+        page.keyboard.press("v")
+        page.wait_for_selector(f"html[data-ready$='{view}']")
+
+
+@pytest.mark.parametrize("path", ["#/", "#/attend?x=a+and+g+.", "#/attend?x=a+and+g+.&v=links", "#/trace?x=a+and+g+."])
+def test_no_page_is_wider_than_the_screen(page, site, path):
+    opened(page, site, path)
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_what_is_typed_is_text(page, site):
+    opened(page, site, "#/")
+    evil = "<img src=x onerror=window.hurt=1> <b>g</b> .  𝔘 العربية"
+    page.fill("#input", evil)
+    page.press("#input", "Enter")
+    page.wait_for_selector("html[data-ready]")
+    for view in "vvv":
+        page.keyboard.press(view)
+        page.wait_for_timeout(100)
+    assert page.evaluate("window.hurt") is None
+    assert page.locator("main img, main b").count() == 0
+
+
+def test_steps_and_tables_show_the_same_numbers(page, site):
+    opened(page, site, "#/trace?x=a+and+g+.&g=decoder+cross&h=1")
+    exact = number_of(page, site, "matrix", layer=LAYER, head=1)
+    section = page.locator("section.step", has=page.locator("h2", has_text=re.compile("^weights")))
+    rows = section.locator("tbody tr")
+    for q in range(exact.shape[0]):
+        cells = [float(text) for text in rows.nth(q).locator("td").all_inner_texts()]
+        np.testing.assert_allclose(cells, exact[q], rtol=6e-3)
+
+
+def test_both_languages_have_every_word(page, site):
+    opened(page, site, "#/attend?x=a+and+g+.&lang=zh")
+    assert page.locator("nav a").all_inner_texts() == ["首页", "注意力", "逐步计算"]
+    assert page.locator("html").get_attribute("lang") == "zh-Hans"
+    missing = page.evaluate("""async () => { const text = await (await fetch('/static/js/strings.js')).text();
+        return [...text.matchAll(/^  (\\w+): \\[/gm)].length }""")
+    assert missing > 30

@@ -1,0 +1,36 @@
+"""The scripts of the explorer keep the rules that keep a browser safe and the code readable."""
+
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+STATIC = Path(str(files("headwise.explorer") / "static"))
+SCRIPTS = sorted(STATIC.rglob("*.js"))
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.relative_to(STATIC).as_posix())
+def test_a_script_is_typed_short_and_puts_no_markup(path):
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("// @ts-check\n/** ")
+    assert len(text.splitlines()) <= 300
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|srcdoc", text)
+
+
+def test_nothing_is_loaded_from_elsewhere():
+    for path in STATIC.rglob("*"):
+        if path.is_file():
+            assert not re.search(r"https?://|@import|url\((?!data:)", path.read_text(encoding="utf-8")), path
+
+
+def test_signals_and_elements_stay_small():
+    lines = sum(len((STATIC / "js" / name).read_text().splitlines()) for name in ("store.js", "dom.js"))
+    assert lines <= 190
+
+
+def test_every_name_of_a_text_is_in_the_table():
+    table = (STATIC / "js" / "strings.js").read_text(encoding="utf-8")
+    known = set(re.findall(r"^  (\w+): \[", table, re.M))
+    used = {name for path in SCRIPTS for name in re.findall(r"\bt\(\"(\w+)\"\)", path.read_text(encoding="utf-8"))}
+    assert used <= known, used - known
