@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headwise.cli.files import files_of, in_folder
 from headwise.cli.output import opened
 from headwise.errors import ConfigError, DataError
 
@@ -29,7 +30,9 @@ def predict(
     ] = None,
     file: Annotated[list[Path] | None, typer.Option(help="A file of inputs; may be given several times.")] = None,
     text: Annotated[list[str] | None, typer.Option(help="A text, even if it looks like a file name.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Write to this file instead of standard output.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Write to this file instead of standard output; pictures, to this folder.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per input.")] = False,
     batch: Annotated[int, typer.Option(min=1, help="Number of inputs read at a time.")] = 256,
     method: Annotated[str | None, typer.Option(help="beam, greedy or sample.")] = None,
@@ -61,6 +64,10 @@ def predict(
     options = predictor.options({name: value for name, value in given.items() if value is not None})
     items = items_of(predictor, places) if places else predictor.everything()
     chunk = 1 if inputs == [STDIN] and sys.stdin.isatty() else batch
+    if output is not None and predictor.ending and in_folder(output):
+        for path in files_of(predictor, items, options, chunk, output):
+            typer.echo(str(path))
+        return
     unknown: list[Unknown] = []
     written = answers(predictor, items, options, chunk, "json" if as_json else "text", unknown)
     numbered = (n_best or 1) > 1 and not as_json

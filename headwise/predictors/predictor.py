@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import ConfigError, Unsupported
@@ -68,7 +68,12 @@ def unknown_tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> Unknown:
 
 
 class Predictor(ABC, Generic[I, O, E]):
-    """Reads inputs of type I, predicts outputs of type O, and scores itself on labelled examples of type E."""
+    """Reads inputs of type I, predicts outputs of type O, and scores itself on labelled examples of type E.
+
+    `ending` is that of the files that outputs are written to, one each, in a folder; empty: outputs are lines alone.
+    """
+
+    ending: ClassVar[str] = ""
 
     @abstractmethod
     def parse(self, text: str) -> I:
@@ -89,6 +94,10 @@ class Predictor(ABC, Generic[I, O, E]):
     @abstractmethod
     def write(self, item: I, output: O, form: Form, options: Any = None) -> list[str]:
         """An output as lines of text, or as one line of JSON with the input beside it; without line ends."""
+
+    def file_of(self, item: I, output: O) -> bytes:
+        """An output as the content of a file of its own. Raises: Unsupported if outputs are lines alone."""
+        raise Unsupported("what this model says is written as lines; name a file with --output")
 
     @abstractmethod
     def evaluate(self, examples: Sequence[E], *, options: Any = None) -> dict[str, float | str]:

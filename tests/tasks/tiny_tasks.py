@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import life
-from pictures import folder_of, stripes
+import numpy as np
+from pictures import encoded, folder_of, stripes
 from sounds import listed
 
 from headwise.data import grammar
@@ -96,6 +97,19 @@ def captioned(folder: Path) -> None:
         rows.append(f"{name},light in {path.parent.name}")
         rows += [f"{name},{path.parent.name} of light at night"] * (number % 2)
     (folder / "captions.csv").write_text("\n".join(rows) + "\n")
+
+
+def masked(folder: Path) -> None:
+    """Stripes, of which the light pixels are of one label and the others of another; a corner counts nowhere."""
+    pixels, _ = stripes(40)
+    masks = (pixels > 150).astype(np.uint8)
+    masks[:, 0, 0] = 9
+    rows = ["path,mask"]
+    for number, found in enumerate(zip(pixels, masks, strict=True)):
+        for kind, picture in zip(("picture", "mask"), found, strict=True):
+            (folder / f"{kind}-{number}.png").write_bytes(encoded(picture))
+        rows.append(f"picture-{number}.png,mask-{number}.png")
+    (folder / "masks.csv").write_text("\n".join(rows) + "\n")
 
 
 def graph(folder: Path) -> None:
@@ -289,6 +303,36 @@ CASES = {
         {"data": {"train": "images", **_PARTS}, "model": {**ATTENTION, "kind": "vit", "patch": 4}},
         ["images/rows/001.png", "images/columns/000.png"],
         {"monitor": "accuracy", "batch_sentences": 7, "ema_decay": 0.5},
+    ),
+    "image-segment": Tiny(
+        "image-segment",
+        masked,
+        {
+            "data": {"train": "masks.csv", "ignore": 9, **_PARTS},
+            "shift": 1,
+            "flip": True,
+            "model": {"kind": "cnn", "width": 4, "stages": 2, "dropout": 0.1},
+        },
+        ["picture-1.png", "picture-2.png"],
+        {"monitor": "mean_iou", "batch_sentences": 7},
+    ),
+    "image-segment, attention over a map": Tiny(
+        "image-segment",
+        masked,
+        {
+            "data": {"train": "masks.csv", "ignore": 9, **_PARTS},
+            "skips": False,
+            "model": {"kind": "attention_cnn", "width": 8, "stages": 2, "attention_after": 2, "dropout": 0.1},
+        },
+        ["picture-1.png", '{"path": "picture-2.png", "mask": "mask-2.png"}'],
+        {"batch_sentences": 7, "ema_decay": 0.5},
+    ),
+    "image-segment, patches": Tiny(
+        "image-segment",
+        masked,
+        {"data": {"train": "masks.csv", "ignore": 9, **_PARTS}, "model": {**ATTENTION, "kind": "vit", "patch": 4}},
+        ["picture-1.png", "picture-2.png"],
+        {"monitor": "pixel_accuracy", "batch_sentences": 7},
     ),
     "node-classify": Tiny(
         "node-classify",
