@@ -21,7 +21,15 @@ PAGES = {
 }
 # the tasks' page is one story with files of its own, told in test_pages.py; these others are told in cli/, that of
 # experiments in test_cli_make.py and test_cli_sweep.py, since it needs data that is made and minutes
-ELSEWHERE = {"tasks.md", "images.md", "captions.md", "speech.md", "ranking.md", "experiments.md"}
+ELSEWHERE = {
+    "tasks.md",
+    "images.md",
+    "captions.md",
+    "segmentation.md",
+    "speech.md",
+    "ranking.md",
+    "experiments.md",
+}
 
 # a run of a few steps in place of a minute
 TINY = {

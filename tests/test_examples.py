@@ -26,6 +26,7 @@ HERE = [
     "docs/extending.md",
     "docs/graphs.md",
     "docs/seeing.md",
+    "docs/segmentation.md",
     "docs/several_machines.md",
     "docs/transforms.md",
     "docs/word_vectors.md",

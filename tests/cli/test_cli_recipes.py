@@ -26,6 +26,7 @@ NAMES = [
     "phrasebook",
     "recall",
     "reverse",
+    "shapes-pixels",
     "shapes",
     "sort",
     "sst2",
