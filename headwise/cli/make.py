@@ -10,7 +10,7 @@ from headwise.errors import ConfigError
 
 def make(
     problem: Annotated[
-        str, typer.Argument(help="copy, reverse, sort, recall, lookup, odd, parity, brackets or shapes.")
+        str, typer.Argument(help="copy, reverse, sort, recall, lookup, odd, parity, brackets, shapes or dialogues.")
     ],
     folder: Annotated[
         Path | None, typer.Option(help="Folder to write; default: synthetic/PROBLEM in the folder of data.")
@@ -27,16 +27,20 @@ def make(
 
     The files are the same for the same seed and sizes. The recipe of the problem's name trains on them.
     """
-    from headwise.data import shapes, synthetic
+    from headwise.data import shapes, synthetic, talk
     from headwise.data.corpus import data_cache
     from headwise.training import recipes
 
     sizes = synthetic.Sizes(count, symbols, shortest, longest)
     place = folder or data_cache() / "synthetic" / problem
-    if problem == "shapes" and sizes != synthetic.Sizes(count):
-        raise ConfigError("--symbols, --shortest and --longest mean nothing to pictures of shapes; leave them out")
-    drawn = problem == "shapes"
-    made = shapes.make(place, seed, count) if drawn else synthetic.make(problem, place, seed, sizes)
+    others = {"shapes": ("pictures of shapes", shapes.make), "dialogues": ("dialogues", talk.make)}
+    if problem in others:
+        what, drawn = others[problem]
+        if sizes != synthetic.Sizes(count):
+            raise ConfigError(f"--symbols, --shortest and --longest mean nothing to {what}; leave them out")
+        made = drawn(place, seed, count)
+    else:
+        made = synthetic.make(problem, place, seed, sizes)
     for path, number in made.items():
         typer.echo(f"{path}: {number:,} examples")
     if problem in recipes.shipped() and folder is None:

@@ -130,7 +130,7 @@ def make(problem: str, folder: Path, seed: int = 1, sizes: Sizes | None = None) 
 
 def _problem(name: str) -> Problem:
     if name not in PROBLEMS:
-        raise ConfigError(unknown("problem", name, [*PROBLEMS, "shapes"]))
+        raise ConfigError(unknown("problem", name, [*PROBLEMS, "shapes", "dialogues"]))
     return PROBLEMS[name]
 
 

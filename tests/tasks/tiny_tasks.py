@@ -16,6 +16,7 @@ from pictures import encoded, folder_of, stripes
 from sounds import listed
 
 from headwise.data import grammar
+from headwise.data.talk import dialogue
 
 Values = dict[str, Any]
 ATTENTION = {"kind": "attention", "d_model": 8, "d_ff": 8, "num_heads": 2, "encoder_layers": 1, "dropout": 0.1}
@@ -112,6 +113,11 @@ def masked(folder: Path) -> None:
     (folder / "masks.csv").write_text("\n".join(rows) + "\n")
 
 
+def talks(folder: Path) -> None:
+    """Dialogues in which something is told, and asked for later."""
+    (folder / "talks.jsonl").write_text("".join(json.dumps({"turns": dialogue(n)}) + "\n" for n in range(30)))
+
+
 def graph(folder: Path) -> None:
     """Two rings, whose nodes differ by their features."""
     nodes, edges = ["id,f,g,label,split"], ["source,target"]
@@ -182,6 +188,18 @@ CASES = {
         },
         ["a g", "f k", "b"],
         {"monitor": "rougeL"},
+    ),
+    "dialogue": Tiny(
+        "dialogue",
+        talks,
+        {
+            "data": {"train": "talks.jsonl", "max_source_len": 13, **_PARTS},
+            "tokenizer": {"kind": "word"},
+            "decoding": {"method": "greedy", "max_len": 6},
+            "model": {"kind": "transformer", **_SIZES, "encoder_layers": 1, "decoder_layers": 1},
+        },
+        ["my name is ben ||| hello ben ||| what is my name ?", '{"turns": ["i like tea"]}', "hello"],
+        {"monitor": "accuracy"},
     ),
     "caption": Tiny(
         "caption",
