@@ -25,6 +25,7 @@ ELSEWHERE = {
     "tasks.md",
     "images.md",
     "captions.md",
+    "dialogue.md",
     "segmentation.md",
     "speech.md",
     "ranking.md",

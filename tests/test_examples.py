@@ -23,6 +23,7 @@ ELSEWHERE = {
 HERE = [
     "README.md",
     "docs/captions.md",
+    "docs/dialogue.md",
     "docs/extending.md",
     "docs/graphs.md",
     "docs/seeing.md",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headwise.data import grammar, shapes
+from headwise.data import grammar, shapes, talk
 from headwise.errors import ConfigError, unknown
 
 # word of the grammar -> what stands in its place, so that some words have two kinds and only the others tell which
@@ -39,8 +39,8 @@ def make(task: str, folder: Path) -> tuple[Demo, Path]:
 
     >>> make("poems", Path("."))
     Traceback (most recent call last):
-    headwise.errors.ConfigError: unknown demo 'poems'; known: classify, graph-regress, image-classify, image-segment, \
-language-model, regress, tag, translate
+    headwise.errors.ConfigError: unknown demo 'poems'; known: classify, dialogue, graph-regress, \
+image-classify, image-segment, language-model, regress, tag, translate
     """
     if task not in DEMOS:
         raise ConfigError(unknown("demo", task, ["translate", *DEMOS]))
@@ -88,6 +88,11 @@ def _text(folder: Path) -> None:
     """Lines of the grammar."""
     text = "".join(f"{sentence}\n" for sentence in grammar.sentences(3000))
     (folder / "sentences.txt").write_text(text, encoding="utf-8")
+
+
+def _talks(folder: Path) -> None:
+    """Dialogues in which a name, a town or a dish is told, and asked for later."""
+    talk.make(folder, count=2000)
 
 
 def _shapes(folder: Path) -> None:
@@ -161,6 +166,39 @@ max_len = 12
 {_TRAINING}max_epochs = 8
 """
 
+_RECIPE["dialogue"] = """label_smoothing = 0.0
+[data]
+train = "train.jsonl"
+valid = "valid.jsonl"
+test = "test.jsonl"
+[tokenizer]
+kind = "word"
+[model]
+kind = "transformer"
+d_model = 32
+d_ff = 64
+num_heads = 4
+encoder_layers = 2
+decoder_layers = 1
+norm_order = "pre"
+dropout = 0.0
+attention_dropout = 0.0
+activation_dropout = 0.0
+[decoding]
+method = "greedy"
+max_len = 7
+[training]
+learning_rate = 4e-3
+schedule = "budget"
+warmup_share = 0.1
+batch_tokens = 1024
+max_steps = 1300
+max_epochs = 0
+validate_every = 650
+validate_every_epochs = 0
+monitor = "accuracy"
+"""
+
 # task -> its demo; a new one is one entry here and one recipe above
 DEMOS: Mapping[str, Demo] = {
     "tag": Demo("the kind of a word that has two kinds", _tagged, _RECIPE["tag"], "the fish hides behind the barn"),
@@ -175,6 +213,12 @@ DEMOS: Mapping[str, Demo] = {
         _shapes,
         _RECIPE["image-segment"],
         f'{{"path": "FOLDER/{_SHOWN}", "mask": "FOLDER/{_SHOWN.replace("pictures", "masks")}"}}',
+    ),
+    "dialogue": Demo(
+        "to answer by what was told some turns before",
+        _talks,
+        _RECIPE["dialogue"],
+        "my name is anna ||| hello anna ||| i like tea ||| tea is good ||| what is my name ?",
     ),
     "language-model": Demo(
         "which kinds of words follow each other", _text, _RECIPE["language-model"], "the horse waits near"

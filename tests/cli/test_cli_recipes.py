@@ -10,6 +10,7 @@ NAMES = [
     "brackets",
     "copy",
     "cora",
+    "dialogues",
     "eshop-mean",
     "eshop",
     "esol",
