@@ -106,7 +106,10 @@ def test_attention_begins_as_nothing_and_changes_the_map_of_its_stage():
     torch.testing.assert_close(model(given), plain(given))
     block = model.encoder.stages[1]
     block.gate.gamma.data.fill_(1.0)
-    # at its own size the attention is the only difference, on the map that the ladder gets too
+    # the map that the ladder gets is the one after the attention
+    x = model.standardized(given)
+    before = model.encoder.stages[0](model.encoder.stem(x).relu())
+    torch.testing.assert_close(model.encoder.maps(x)[0], block(before))
     assert not torch.allclose(model(given), plain(given))
     assert [found.shape[1] for found in model.encoder.maps(model.standardized(given))] == [8, 16]
     model(given).square().sum().backward()
