@@ -4,14 +4,18 @@ import json
 
 import pytest
 import torch
-from life import batch_of, built_of, fitted, scores_of, task_of
+from life import batch_of, built_of, scores_of, task_of
 
+import headwise
+from headwise.data import demos
 from headwise.data.dialogues import BETWEEN
-from headwise.data.sources import Limits
 from headwise.data.talk import UNKNOWN, dialogue
 from headwise.errors import ConfigError
 from headwise.predictors.diversity import distinct
 from headwise.tasks.dialogue import Dialogue
+from headwise.training import recipes
+from headwise.training.loading import examples
+from headwise.training.train import train
 
 SIZES = {"d_model": 32, "d_ff": 48, "num_heads": 2, "dropout": 0.0, "attention_dropout": 0.0, "norm_order": "pre"}
 MODEL = {"kind": "transformer", **SIZES, "encoder_layers": 1, "decoder_layers": 1}
@@ -115,17 +119,18 @@ def test_a_recurrent_model_answers_too(make):
 
 
 @pytest.mark.slow
-def test_answers_come_from_earlier_turns(make):
-    task = make()
-    model = fitted(task, 900, Limits(1024))
-    answerer = task.predictor(model)
-    asked = [pair for pair in task.split("valid").pairs if pair.source.endswith("?") and pair.target != UNKNOWN]
-    assert len(asked) > 30
+def test_answers_come_from_earlier_turns(tmp_path):
+    _, path = demos.make("dialogue", tmp_path)
+    train(recipes.read(str(path), []), tmp_path / "run")
+    answerer = headwise.load(tmp_path / "run")
+    pairs = examples(tmp_path / "run", "test", {})
+    asked = [pair for pair in pairs if pair.source.endswith("?") and pair.target != UNKNOWN]
+    assert len(asked) > 100
 
     def right(contexts):
         said = answerer.answer(contexts)
         return sum(one == pair.target for one, pair in zip(said, asked, strict=True)) / len(asked)
 
-    assert right([pair.source for pair in asked]) > 0.85
+    assert right([pair.source for pair in asked]) > 0.9
     # the question alone does not say what was told
-    assert right([pair.source.rpartition("||| ")[2] for pair in asked]) < 0.4
+    assert right([pair.source.rpartition("||| ")[2] for pair in asked]) < 0.3
