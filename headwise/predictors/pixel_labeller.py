@@ -261,7 +261,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
                 " data.size for all to be made one size, or with a model.position that is not learned"
             )
         made.load_state_dict(weights, assign=True)
-        return made.to(next(self.model.parameters()).device).eval()
+        return made.to(next(self.model.parameters()).device).train(False)
 
     def _classes(self, labels: np.ndarray) -> np.ndarray:
         return classes_of(labels, self.known.labels).astype(np.int64)
