@@ -23,10 +23,12 @@ ELSEWHERE = {
 HERE = [
     "README.md",
     "docs/captions.md",
+    "docs/dialogue.md",
     "docs/extending.md",
     "docs/forecasting.md",
     "docs/graphs.md",
     "docs/seeing.md",
+    "docs/segmentation.md",
     "docs/several_machines.md",
     "docs/transforms.md",
     "docs/word_vectors.md",

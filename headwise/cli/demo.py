@@ -1,5 +1,6 @@
 """`headwise demo`: the whole way on data that ships or is made: train, score, answer, look."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,9 +49,9 @@ def _made(task: str, run: Path, overrides: list[str]) -> None:
     show(predictor.evaluate(held_out), f"{len(held_out):,} held-out examples")
     typer.echo()
     _draw(predictor, found.given, run)
-    typer.echo(f'next:    headwise predict {run} "{found.given}"')
+    typer.echo(f"next:    headwise predict {run} {shlex.quote(found.given)}")
     typer.echo(f"next:    headwise evaluate {run}")
-    typer.echo(f"next:    headwise train {path} model.num_heads=4")
+    typer.echo(f"next:    headwise train {path} training.max_epochs=9")
 
 
 def _phrasebook(run: Path, overrides: list[str]) -> None:

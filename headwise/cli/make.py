@@ -8,7 +8,8 @@ import typer
 
 def make(
     problem: Annotated[
-        str, typer.Argument(help="copy, reverse, sort, recall, lookup, odd, parity, brackets, shapes or waves.")
+        str,
+        typer.Argument(help="copy, reverse, sort, recall, lookup, odd, parity, brackets, shapes, dialogues or waves."),
     ],
     folder: Annotated[
         Path | None, typer.Option(help="Folder to write; default: synthetic/PROBLEM in the folder of data.")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headwise.cli.files import files_of, in_folder
 from headwise.cli.output import opened
 from headwise.errors import ConfigError, DataError
 
@@ -29,7 +30,7 @@ def predict(
     ] = None,
     file: Annotated[list[Path] | None, typer.Option(help="A file of inputs; may be given several times.")] = None,
     text: Annotated[list[str] | None, typer.Option(help="A text, even if it looks like a file name.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Write to this file instead of standard output.")] = None,
+    output: Annotated[Path | None, typer.Option(help="File for the answers; a folder for pictures.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per input.")] = False,
     batch: Annotated[int, typer.Option(min=1, help="Number of inputs read at a time.")] = 256,
     method: Annotated[str | None, typer.Option(help="beam, greedy or sample.")] = None,
@@ -62,11 +63,18 @@ def predict(
     options = predictor.options({name: value for name, value in given.items() if value is not None})
     items = items_of(predictor, places) if places else predictor.everything()
     chunk = 1 if inputs == [STDIN] and sys.stdin.isatty() else batch
+    if output is not None and predictor.ending and in_folder(output):
+        return _list(files_of(predictor, items, options, chunk, output))
     unknown: list[Unknown] = []
     written = answers(predictor, items, options, chunk, "json" if as_json else "text", unknown)
-    numbered = (n_best or 1) > 1 and not as_json
-    _write(written, output, chunk, numbered)
+    _write(written, output, chunk, (n_best or 1) > 1 and not as_json)
     warn(unknown)
+
+
+def _list(paths: Iterable[Path]) -> None:
+    """The path of each file as soon as it is written."""
+    for path in paths:
+        typer.echo(str(path))
 
 
 def _refuse_own(output: Path | None, places: list[tuple[str, bool]]) -> None:

@@ -4,10 +4,10 @@ import csv
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headwise.data import drawn_series, grammar
+from headwise.data import drawn_series, grammar, shapes, talk
 from headwise.errors import ConfigError, unknown
 
 # word of the grammar -> what stands in its place, so that some words have two kinds and only the others tell which
@@ -22,7 +22,7 @@ class Demo:
         shows: what there is to learn, in one line.
         write: writes the data into a folder.
         recipe: the recipe, as TOML; its files stand in that folder.
-        given: an input to look at, as on the command line.
+        given: an input to look at, as on the command line; FOLDER stands for the folder of the data.
     """
 
     shows: str
@@ -39,7 +39,8 @@ def make(task: str, folder: Path) -> tuple[Demo, Path]:
 
     >>> make("poems", Path("."))
     Traceback (most recent call last):
-    headwise.errors.ConfigError: unknown demo 'poems'; known: classify, forecast, graph-regress, regress, tag, translate
+    headwise.errors.ConfigError: unknown demo 'poems'; known: classify, dialogue, forecast, graph-regress, \
+image-classify, image-segment, language-model, regress, tag, translate
     """
     if task not in DEMOS:
         raise ConfigError(unknown("demo", task, ["translate", *DEMOS]))
@@ -48,7 +49,7 @@ def make(task: str, folder: Path) -> tuple[Demo, Path]:
     demo.write(folder)
     path = folder / "recipe.toml"
     path.write_text(f'task = "{task}"\n{demo.recipe}', encoding="utf-8")
-    return demo, path
+    return replace(demo, given=demo.given.replace("FOLDER", str(folder))), path
 
 
 def _tagged(folder: Path) -> None:
@@ -89,12 +90,36 @@ def _waves(folder: Path) -> None:
     _table(folder / "series.csv", [("step", "echo"), *rows])
 
 
+def _text(folder: Path) -> None:
+    """Lines of the grammar."""
+    text = "".join(f"{sentence}\n" for sentence in grammar.sentences(3000))
+    (folder / "sentences.txt").write_text(text, encoding="utf-8")
+
+
+def _talks(folder: Path) -> None:
+    """Dialogues in which a name, a town or a dish is told, and asked for later."""
+    talk.make(folder, count=2000)
+
+
+def _shapes(folder: Path) -> None:
+    """Pictures of two shapes with masks; the kind of a picture is the form that stands above or on the left."""
+    for table in shapes.make(folder, count=_PICTURES):
+        lines = table.read_text(encoding="utf-8").splitlines()[1:]
+        rows = [(path, caption.split()[2]) for path, caption, _ in (line.split(",") for line in lines)]
+        _table(folder / f"first-{table.name}", [("path", "label"), *rows])
+
+
 def _table(path: Path, rows: Sequence[Sequence[object]]) -> None:
     """Writes rows as comma-separated values."""
     with path.open("w", newline="", encoding="utf-8") as stream:
         csv.writer(stream, lineterminator="\n").writerows(rows)
 
 
+_PICTURES = 1500
+_SHOWN = "pictures/01502.png"
+_PICTURED = (
+    'dropout = 0.0\n[training]\nlearning_rate = 4e-3\nschedule = "budget"\nwarmup_share = 0.1\nbatch_sentences = 32\n'
+)
 _PARTS = "valid_fraction = 0.1\ntest_fraction = 0.1\n"
 _ENCODER = '[model]\nkind = "attention"\nd_model = 32\nd_ff = 64\nnum_heads = 2\nencoder_layers = 1\ndropout = 0.0\n'
 _TRAINING = "[training]\nlearning_rate = 5e-3\nwarmup_steps = 20\nbatch_sentences = 32\n"
@@ -115,6 +140,77 @@ _RECIPE = {
 # a history by the rule of the demo's series and what comes after it; it begins with no minus, as an option would
 _GIVEN = " ".join(f"{echo:.3f}" for _, echo in drawn_series.draw(16, seed=3))
 
+_DRAWN = 'train = "{0}train.csv"\nvalid = "{0}valid.csv"\ntest = "{0}test.csv"\n'
+_RECIPE["image-classify"] = f"""[data]
+{_DRAWN.format("first-")}[model]
+kind = "attention_cnn"
+width = 16
+stages = 3
+attention_after = 3
+{_PICTURED}max_epochs = 8
+"""
+_RECIPE["image-segment"] = f"""[data]
+{_DRAWN.format("")}classes = ["background", "square", "circle", "triangle"]
+[model]
+kind = "attention_cnn"
+width = 16
+stages = 3
+attention_after = 3
+{_PICTURED}max_epochs = 5
+"""
+_RECIPE["language-model"] = f"""length = 32
+show_len = 12
+[data]
+train = "sentences.txt"
+{_PARTS}[tokenizer]
+kind = "word"
+spaces = "kept"
+[model]
+d_model = 64
+d_ff = 128
+num_heads = 2
+num_layers = 2
+position = "rotary"
+dropout = 0.0
+[decoding]
+method = "greedy"
+max_len = 12
+{_TRAINING}max_epochs = 8
+"""
+
+_RECIPE["dialogue"] = """label_smoothing = 0.0
+[data]
+train = "train.jsonl"
+valid = "valid.jsonl"
+test = "test.jsonl"
+[tokenizer]
+kind = "word"
+[model]
+kind = "transformer"
+d_model = 32
+d_ff = 64
+num_heads = 4
+encoder_layers = 2
+decoder_layers = 1
+norm_order = "pre"
+dropout = 0.0
+attention_dropout = 0.0
+activation_dropout = 0.0
+[decoding]
+method = "greedy"
+max_len = 7
+[training]
+learning_rate = 4e-3
+schedule = "budget"
+warmup_share = 0.1
+batch_tokens = 1024
+max_steps = 1300
+max_epochs = 0
+validate_every = 650
+validate_every_epochs = 0
+monitor = "accuracy"
+"""
+
 # task -> its demo; a new one is one entry here and one recipe above
 DEMOS: Mapping[str, Demo] = {
     "tag": Demo("the kind of a word that has two kinds", _tagged, _RECIPE["tag"], "the fish hides behind the barn"),
@@ -122,4 +218,22 @@ DEMOS: Mapping[str, Demo] = {
     "regress": Demo("how good a film is, from -2 to 2", _reviews, _RECIPE["regress"], "the film is not very good"),
     "forecast": Demo("a number from the one six steps before", _waves, _RECIPE["forecast"], _GIVEN),
     "graph-regress": Demo("to count atoms of a molecule", _molecules, _RECIPE["graph-regress"], "CCONO"),
+    "image-classify": Demo(
+        "the form that is above or on the left", _shapes, _RECIPE["image-classify"], f"FOLDER/{_SHOWN}"
+    ),
+    "image-segment": Demo(
+        "which form each pixel belongs to",
+        _shapes,
+        _RECIPE["image-segment"],
+        f'{{"path": "FOLDER/{_SHOWN}", "mask": "FOLDER/{_SHOWN.replace("pictures", "masks")}"}}',
+    ),
+    "dialogue": Demo(
+        "to answer by what was told some turns before",
+        _talks,
+        _RECIPE["dialogue"],
+        "my name is anna ||| hello anna ||| i like tea ||| tea is good ||| what is my name ?",
+    ),
+    "language-model": Demo(
+        "which kinds of words follow each other", _text, _RECIPE["language-model"], "the horse waits near"
+    ),
 }

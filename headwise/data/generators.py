@@ -3,11 +3,15 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from headwise.data import drawn_series, shapes, synthetic
+from headwise.data import drawn_series, shapes, synthetic, talk
 from headwise.errors import ConfigError, unknown
 
 # what is drawn but is no problem of symbols: (folder, seed, count) -> the files, and how many examples each has
-OTHERS: dict[str, Callable[[Path, int, int], dict[Path, int]]] = {"shapes": shapes.make, "waves": drawn_series.make}
+OTHERS: dict[str, Callable[[Path, int, int], dict[Path, int]]] = {
+    "shapes": shapes.make,
+    "dialogues": talk.make,
+    "waves": drawn_series.make,
+}
 
 
 def make(name: str, folder: Path, seed: int, sizes: synthetic.Sizes) -> dict[Path, int]:
@@ -19,8 +23,8 @@ def make(name: str, folder: Path, seed: int, sizes: synthetic.Sizes) -> dict[Pat
 
     >>> make("poems", Path("."), 1, synthetic.Sizes())
     Traceback (most recent call last):
-    headwise.errors.ConfigError: unknown problem 'poems'; known: brackets, copy, lookup, odd, parity, recall, reverse, \
-shapes, sort, waves
+    headwise.errors.ConfigError: unknown problem 'poems'; known: brackets, copy, dialogues, lookup, odd, parity, \
+recall, reverse, shapes, sort, waves
     """
     if name in synthetic.PROBLEMS:
         return synthetic.make(name, folder, seed, sizes)

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Int64, UInt8
+from jaxtyping import Int16, Int64, UInt8
 from torch import Tensor
 
 from headwise.data.bad_lines import Unreadable
 from headwise.data.buckets import permutation
 from headwise.data.corpus import resolve
 from headwise.data.images import Bytes, Scanned
+from headwise.data.mask_pictures import fitted
 from headwise.data.pixels import Image, PicturesConfig, Shape, adapted
 from headwise.data.splits import split_by
 from headwise.errors import DataError
@@ -27,23 +28,31 @@ Scan = Callable[[str, Bytes], Scanned]
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Images of one shape, a byte a channel, with the class of each and its name; `labels` are texts."""
+    """Images of one shape, a byte a channel, with the class of each and its name; `labels` are texts.
+
+    `masks` are the labels of pixels, where there are any.
+    """
 
     pixels: UInt8[np.ndarray, "images height width channels"]
     labels: list[str]
     names: list[str]
+    masks: Int16[np.ndarray, "images height width"] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def take(self, places: list[int]) -> "ImageSet":
         """The images at these places."""
-        return ImageSet(self.pixels[places], [self.labels[at] for at in places], [self.names[at] for at in places])
+        masks = None if self.masks is None else self.masks[places]
+        return ImageSet(
+            self.pixels[places], [self.labels[at] for at in places], [self.names[at] for at in places], masks
+        )
 
     def images(self) -> Iterator[Image]:
         """One after another."""
-        for pixels, label, name in zip(self.pixels, self.labels, self.names, strict=True):
-            yield Image(name, pixels, label)
+        masks = [None] * len(self) if self.masks is None else self.masks
+        for pixels, label, name, mask in zip(self.pixels, self.labels, self.names, masks, strict=True):
+            yield Image(name, pixels, label, mask=mask)
 
 
 @dataclass(frozen=True)
@@ -140,7 +149,7 @@ def _read(
     """The images of one part, made those of the shape; without one, it follows from the first and the recipe."""
     path = resolve(getattr(config, part))
     read, bad = Bytes(), Unreadable(config.bad_images, "image", "data.bad_images")
-    pixels, labels, names, changed = [], [], [], 0
+    pixels, labels, names, masks, changed = [], [], [], [], 0
     for image in bad.good(scan(part, read)):
         shape = _shape(config, image) if shape is None else shape
         if part == "train" and config.size is None and image.shape[:2] != shape[:2]:
@@ -155,13 +164,14 @@ def _read(
             continue
         labels.append(image.label or "")
         names.append(image.name)
+        masks += [] if image.mask is None else [fitted(image.mask, shape, config.fit)]
         changed += image.shape != shape
     if shape is None or not pixels:
         raise DataError(f"{path}: no images in it" + (f"; {bad.note()}" if bad.note() else ""))
     digests |= read.digests(part)
     notes += [f"{part}: {bad.note()}"] if bad.note() else []
     notes += [f"{part}: {changed:,} of {len(pixels):,} images made {shape}"] if changed else []
-    return ImageSet(np.stack(pixels), labels, names), shape
+    return ImageSet(np.stack(pixels), labels, names, np.stack(masks) if masks else None), shape
 
 
 def _shape(config: PicturesConfig, first: Image) -> Shape:

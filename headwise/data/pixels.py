@@ -2,13 +2,14 @@
 
 import io
 import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import UInt8
+from jaxtyping import Int16, UInt8
 from pydantic import Field, model_validator
 from torch.nn import functional as F
 
@@ -17,6 +18,8 @@ from headwise.data.bad_lines import BadRule
 from headwise.errors import ConfigError, DataError
 
 Fit = Literal["resize", "pad"]
+T = TypeVar("T")
+Colour = tuple[int, int, int]
 
 MAX_PIXELS = 1 << 26
 MAX_CHANNELS = 16
@@ -89,12 +92,14 @@ class Image:
         pixels: from 0 to 255, rows from the top.
         label: the class, where it is known.
         alpha: the last of the four channels says how opaque a pixel is.
+        mask: the label of each pixel, where they are known; -1 where none counts.
     """
 
     name: str
     pixels: UInt8[np.ndarray, "height width channels"]
     label: str | None = None
     alpha: bool = False
+    mask: Int16[np.ndarray, "height width"] | None = None
 
     @property
     def shape(self) -> Shape:
@@ -111,6 +116,11 @@ def decode(data: bytes, name: str, max_pixels: int = MAX_PIXELS, label: str | No
         ConfigError: Pillow is not installed.
         DataError: `name: ...` for another format, more than `max_pixels`, an animation, damaged or missing bytes.
     """
+    return decoded(data, name, max_pixels, lambda picture: _image(picture, name, label))
+
+
+def decoded(data: bytes, name: str, max_pixels: int, made: Callable[[Any], T]) -> T:
+    """What `made` makes of a picture of Pillow, upright, in the bytes of a PNG or JPEG file. Raises: as `decode`."""
     if not data:
         raise DataError(f"{name}: is empty (0 bytes); restore it or remove it")
     pillow, turned = _pillow()
@@ -121,7 +131,7 @@ def decode(data: bytes, name: str, max_pixels: int = MAX_PIXELS, label: str | No
             with pillow.open(io.BytesIO(data), formats=("PNG", "JPEG")) as picture:
                 # the header alone has been read so far
                 _check(picture, name, max_pixels)
-                return _image(turned(picture), name, label)
+                return made(turned(picture))
     except (DataError, KeyboardInterrupt):
         raise
     except pillow.UnidentifiedImageError:
@@ -152,14 +162,24 @@ def adapted(image: Image, shape: Shape, fit: Fit) -> UInt8[np.ndarray, "height w
     height, width = pixels.shape[:2]
     if (height, width) == (shape.height, shape.width):
         return pixels
-    if fit == "resize":
-        return _resized(pixels, shape.height, shape.width)
-    scale = min(shape.height / height, shape.width / width)
-    inner = _resized(pixels, *(max(1, round(side * scale)) for side in (height, width)))
     whole = np.zeros(shape, np.uint8)
-    top, left = (shape.height - inner.shape[0]) // 2, (shape.width - inner.shape[1]) // 2
-    whole[top : top + inner.shape[0], left : left + inner.shape[1]] = inner
+    rows, columns = place(image.shape, shape, fit)
+    whole[rows, columns] = _resized(pixels, rows.stop - rows.start, columns.stop - columns.start)
     return whole
+
+
+def place(image: Shape, shape: Shape, fit: Fit) -> tuple[slice, slice]:
+    """The rows and columns that an image takes in another shape; all of them unless it is padded.
+
+    >>> place(Shape(1, 1, 3), Shape(2, 5, 3), "pad")
+    (slice(0, 2, None), slice(1, 3, None))
+    """
+    scale = min(shape.height / image.height, shape.width / image.width)
+    found = []
+    for side, whole in zip(image[:2], shape[:2], strict=True):
+        taken = whole if fit == "resize" else max(1, round(side * scale))
+        found.append(slice((whole - taken) // 2, (whole - taken) // 2 + taken))
+    return found[0], found[1]
 
 
 def _check(picture: Any, name: str, max_pixels: int) -> None:
@@ -235,7 +255,22 @@ def encode(pixels: UInt8[np.ndarray, "height width *channels"]) -> bytes:
     >>> decode(encode(np.full((2, 3), 7, np.uint8)), "grey").pixels[0, 0].tolist()
     [7]
     """
+    return _png(pixels)
+
+
+def encode_labels(labels: UInt8[np.ndarray, "height width"], palette: Sequence[Colour]) -> bytes:
+    """The bytes of a PNG file whose pixels are labels, each drawn in its colour of the palette. Raises: as `encode`.
+
+    >>> encode_labels(np.zeros((2, 3), np.uint8), [(9, 9, 9)])[1:4]
+    b'PNG'
+    """
+    return _png(labels, palette)
+
+
+def _png(pixels: np.ndarray, palette: Sequence[Colour] = ()) -> bytes:
     pillow, _ = _pillow()
-    buffer = io.BytesIO()
-    pillow.fromarray(pixels).save(buffer, "PNG")
+    picture, buffer = pillow.fromarray(pixels), io.BytesIO()
+    if palette:
+        picture.putpalette([value for colour in palette for value in colour])
+    picture.save(buffer, "PNG")
     return buffer.getvalue()

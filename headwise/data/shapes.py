@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import UInt8
 
-from headwise.data.pixels import encode
+from headwise.data.pixels import encode, encode_labels
 from headwise.errors import ConfigError, DataError
 from headwise.files import replacing
 
@@ -19,6 +19,8 @@ COLOURS = {
 }
 FORMS = ("square", "circle", "triangle")
 RELATIONS = ("above", "left of")
+# what background and forms look like in a mask
+_PALETTE = [(0, 0, 0), (230, 159, 0), (86, 180, 233), (0, 158, 115)]
 
 
 class Drawn(NamedTuple):
@@ -63,7 +65,9 @@ def draw(number: int, side: int = 32, seed: int = 0) -> Drawn:
 
 
 def make(folder: Path, seed: int = 1, count: int = 2000, side: int = 32) -> dict[Path, int]:
-    """PNG files, and tables of their paths and captions: `train.csv` of `count`, `valid.csv` and `test.csv` of a tenth.
+    """PNG files and tables of paths, captions and masks: `train.csv` of `count`, `valid.csv`, `test.csv` of a tenth.
+
+    A mask is a PNG file too: 0 where nothing stands, else 1 and on for the forms in the order of `FORMS`.
 
     Args:
         folder: made where it is missing.
@@ -77,16 +81,18 @@ def make(folder: Path, seed: int = 1, count: int = 2000, side: int = 32) -> dict
     """
     found, number = {}, 0
     for part, size in (("train", count), ("valid", max(1, count // 10)), ("test", max(1, count // 10))):
-        drawn = {f"pictures/{at:05}.png": draw(at, side, seed) for at in range(number, number + size)}
+        drawn = {f"{at:05}.png": draw(at, side, seed) for at in range(number, number + size)}
         number += size
         path = folder / f"{part}.csv"
-        rows = ["path,caption", *(f"{name},{one.caption}" for name, one in drawn.items())]
+        rows = ["path,caption,mask", *(f"pictures/{name},{one.caption},masks/{name}" for name, one in drawn.items())]
         table = "".join(f"{row}\n" for row in rows)
         if path.exists() and path.read_text(encoding="utf-8") != table:
             raise DataError(f"{path}: is other data, of another seed or size; remove it, or name another folder")
-        (folder / "pictures").mkdir(parents=True, exist_ok=True)
+        for kind in ("pictures", "masks"):
+            (folder / kind).mkdir(parents=True, exist_ok=True)
         for name, one in drawn.items():
-            (folder / name).write_bytes(encode(one.pixels))
+            (folder / "pictures" / name).write_bytes(encode(one.pixels))
+            (folder / "masks" / name).write_bytes(encode_labels(one.forms, _PALETTE))
         with replacing(path) as temporary:
             temporary.write_bytes(table.encode())
         found[path] = size

@@ -1,13 +1,16 @@
 """Pages about an image: attention as a map over it with all heads of all layers below, or a map for each word."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Int64, UInt8
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.patches import Patch
 
+from headwise.data.mask_pictures import written
 from headwise.errors import ShapeError
 from headwise.explain import maps
 from headwise.explain.canvas import Picture, picture
@@ -21,8 +24,29 @@ LEAD = 0.4  # inches above it
 ACROSS = 8  # maps of words in a row at most
 TITLE = 4.0  # inches of a title at least
 
+Colour = tuple[int, int, int]
+
 # clear where there is no attention
 _GLOW = LinearSegmentedColormap.from_list("glow", [(0.835, 0.369, 0.0, 0.0), (0.835, 0.369, 0.0, 0.85)])
+
+
+@dataclass(frozen=True)
+class Looks:
+    """What one pixel of an image looks at.
+
+    Args:
+        pixel: its row and column.
+        covered: height and width, in pixels, of what the grid of the weights lies over.
+        weights: on the places of the grid.
+        layers: those of every head of every layer, for small maps.
+        chosen: (layer, head) of the small maps that `weights` is the mean of.
+    """
+
+    pixel: tuple[int, int]
+    covered: tuple[int, int]
+    weights: Float[np.ndarray, "rows columns"]
+    layers: Sequence[Float[np.ndarray, "heads rows columns"]]
+    chosen: Sequence[tuple[int, int]] = ()
 
 
 def image_page(
@@ -117,6 +141,85 @@ def word_page(
             axes.imshow(weights[number - 1], cmap=_GLOW, norm=norm, extent=extent, interpolation="nearest")
     figure.suptitle(maps.title_of(title).texts[0], fontsize=maps.TITLE_SIZE, y=1 - 0.12 / size[1], va="top")
     return figure
+
+
+def label_page(
+    pixels: UInt8[np.ndarray, "height width channels"],
+    labels: Mapping[str, Int64[np.ndarray, "height width"]],
+    legend: Sequence[tuple[str, Colour]],
+    looks: Looks | None = None,
+    *,
+    title: str = "",
+) -> Picture:
+    """The image, and beside it its labels: a picture for each of them; and what a pixel looks at, if anything.
+
+    Args:
+        pixels: as for `image_page`.
+        labels: numbers of classes, by what they are; beyond the legend where none counts, which stays white.
+        legend: name and colour of each class; those in the pictures are listed.
+        looks: the attention of one pixel.
+
+    Raises:
+        ShapeError: labels that are not those of the image.
+
+    >>> legend = [("a", (0, 0, 0)), ("b", (9, 9, 9))]
+    >>> page = label_page(np.zeros((2, 3, 1), np.uint8), {"said": np.ones((2, 3), int)}, legend)
+    >>> [axes.get_title() for axes in page.axes], [text.get_text() for text in page.legends[0].get_texts()]
+    (['image', 'said'], ['b'])
+    """
+    height, width = pixels.shape[:2]
+    if any(found.shape != (height, width) for found in labels.values()):
+        raise ShapeError(f"labels do not go with an image of {height} x {width}; give each pixel one")
+    large = SIDE * width / max(height, width), SIDE * height / max(height, width)
+    names = ["image", *labels, *([] if looks is None else [f"pixel {looks.pixel[0]},{looks.pixel[1]} looks at"])]
+    layers = () if looks is None else looks.layers
+    small = min(SMALL, WIDEST / max(map(len, layers), default=1))
+    lower = small * max(map(len, layers), default=0), small * len(layers) + (0.65 if layers else 0.0)
+    below = lower[1] + 0.45
+    size = 1.2 + max(len(names) * (large[0] + GAP), lower[0], TITLE), below + large[1] + 0.85
+    figure = picture(*size, free=True)
+    axes = [_placed(figure, (0.7 + at * (large[0] + GAP), below, *large)) for at in range(len(names))]
+    _show(axes[0], pixels, "image")
+    shown = np.unique(np.concatenate([found.ravel() for found in labels.values()])) if labels else np.empty(0, int)
+    colours = np.full((max(len(legend), int(shown.max(initial=0)) + 1), 3), 255, np.uint8)
+    colours[: len(legend)] = [colour for _, colour in legend]
+    for place, (name, found) in zip(axes[1:], labels.items(), strict=False):
+        _show(place, colours[found], name)
+    if looks is not None:
+        _look(axes[0], axes[-1], pixels, looks, names[-1])
+        _heads(_placed(figure, (0.7, 0.45, lower[0], small * len(layers))), layers, small, looks.chosen)
+    _list(figure, [legend[number] for number in shown if number < len(legend)], size)
+    figure.suptitle(maps.title_of(title).texts[0], fontsize=maps.TITLE_SIZE, y=1 - 0.12 / size[1], va="top")
+    return figure
+
+
+def _look(image: Axes, over: Axes, pixels: np.ndarray, looks: Looks, name: str) -> None:
+    """The map of a pixel over the image, and where the pixel is in both."""
+    height, width = pixels.shape[:2]
+    _show(over, pixels, name, strength=0.55)
+    extent = (-0.5, looks.covered[1] - 0.5, looks.covered[0] - 0.5, -0.5)
+    norm = maps.norm("linear", maps.largest(looks.weights, None))
+    over.imshow(looks.weights, cmap=_GLOW, norm=norm, extent=extent, interpolation="nearest")
+    for axes in (image, over):
+        axes.plot(*reversed(looks.pixel), marker="s", mfc="none", mec="black", mew=2.4, ms=7)
+        axes.plot(*reversed(looks.pixel), marker="s", mfc="none", mec="white", mew=1.2, ms=7)
+        axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5))
+
+
+def _list(figure: Picture, legend: Sequence[tuple[str, Colour]], size: tuple[float, float]) -> None:
+    """The classes of the pictures with their colours, in a row at the bottom."""
+    named = maps.labels([name for name, _ in legend])
+    patches = [
+        Patch(facecolor=written(colour), edgecolor="#5a6070", linewidth=0.4, label=text)
+        for (_, colour), text in zip(legend, named.texts, strict=True)
+    ]
+    across = max(1, int(size[0] / 1.3))
+    corner = 0.55 / size[0], 0.0
+    drawn = figure.legend(
+        handles=patches, loc="lower left", bbox_to_anchor=corner, ncols=across, frameon=False, fontsize=maps.LABEL_SIZE
+    )
+    for text in drawn.get_texts():
+        text.set_fontfamily(named.fonts)
 
 
 def _heads(axes: Axes, layers: Sequence[np.ndarray], side: float, chosen: Sequence[tuple[int, int]]) -> None:

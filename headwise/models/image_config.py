@@ -125,7 +125,7 @@ class ResidualConfig(Config):
     def parts(self, sizes: Sizes) -> tuple[nn.Module, list[nn.Module], int]:
         """The stem, the stages, and the receptive field of the last map."""
         self.grids(sizes)
-        stem, steps = self._convolution(sizes[2], self.width, (3, self.stride)), [(3, self.stride)]
+        stem, steps = self.convolution(sizes[2], self.width, (3, self.stride)), [(3, self.stride)]
         stages, before = [], self.width
         for stage, width in enumerate(self.widths()):
             stack: list[nn.Module] = []
@@ -137,17 +137,18 @@ class ResidualConfig(Config):
         return stem, list(stages), field_of(steps)
 
     def _block(self, before: int, width: int, stride: int) -> ResidualConvolutions:
-        second = self._convolution(width, width, (3, 1))
+        second = self.convolution(width, width, (3, 1))
         # the branch begins at zero: Goyal et al. 2017, arXiv:1706.02677, section 5.1; De and Smith 2020
         if isinstance(norm := second[-1], nn.BatchNorm2d):
             nn.init.zeros_(norm.weight.detach())
         else:
             second.append(Gate())
         changes = before != width or stride > 1
-        shortcut = self._convolution(before, width, (1, stride)) if changes else nn.Identity()
-        return ResidualConvolutions(self._convolution(before, width, (3, stride)), second, shortcut)
+        shortcut = self.convolution(before, width, (1, stride)) if changes else nn.Identity()
+        return ResidualConvolutions(self.convolution(before, width, (3, stride)), second, shortcut)
 
-    def _convolution(self, before: int, width: int, step: Step) -> nn.Sequential:
+    def convolution(self, before: int, width: int, step: Step) -> nn.Sequential:
+        """A convolution of (size, stride) from so many channels to others, and its norm where there is one."""
         size, stride = step
         batch = self.norm == "batch"
         made = nn.Conv2d(before, width, size, stride, padding=size // 2, bias=not batch)

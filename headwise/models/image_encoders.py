@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.attention.dropout import Dropout
+from headwise.layers.image_blocks import MapAttention
 from headwise.models.token_encoders import TokenEncoder
 from headwise.models.transformer import TransformerEncoder
 from headwise.positions import Position
@@ -34,6 +35,10 @@ class ImageEncoder(nn.Module, ABC):
     @abstractmethod
     def places(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch places features"]:
         """A vector of each place of the map, row by row; tokens of a class are left out."""
+
+    def maps(self, x: Float[Tensor, "batch channels height width"]) -> list[Tensor]:
+        """Maps (batch, features, rows, columns) of the image, from fine to coarse; here that of the places alone."""
+        return [self.places(x).mT.unflatten(2, self.map)]
 
 
 class PatchEncoder(ImageEncoder):
@@ -135,8 +140,15 @@ class ConvolutionalEncoder(ImageEncoder):
     def places(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch places features"]:
         return self._last(x).flatten(2).mT
 
-    def _last(self, x: Tensor) -> Tensor:
+    def maps(self, x: Float[Tensor, "batch channels height width"]) -> list[Tensor]:
+        """The map of every stage, after the attention where there is some."""
         x = F.relu(self.stem(x))
+        found: list[Tensor] = []
         for stage in self.stages:
             x = stage(x)
-        return x
+            # attention changes the map of the stage before it
+            found[-1 if isinstance(stage, MapAttention) else len(found) :] = [x]
+        return found
+
+    def _last(self, x: Tensor) -> Tensor:
+        return self.maps(x)[-1]

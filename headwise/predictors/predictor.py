@@ -70,11 +70,13 @@ def unknown_tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> Unknown:
 class Predictor(ABC, Generic[I, O, E]):
     """Reads inputs of type I, predicts outputs of type O, and scores itself on labelled examples of type E.
 
-    `model` is the network that it applies; `reads` says whether an argument is the input itself or names a file.
+    `model` is the network that it applies; `reads` says whether an argument is the input itself or names a file;
+    `ending` is that of the files that outputs are written to, one each, in a folder; empty: outputs are lines alone.
     """
 
     model: Any
     reads: ClassVar[Literal["text", "file"]] = "text"
+    ending: ClassVar[str] = ""
 
     @abstractmethod
     def parse(self, text: str) -> I:
@@ -95,6 +97,10 @@ class Predictor(ABC, Generic[I, O, E]):
     @abstractmethod
     def write(self, item: I, output: O, form: Form, options: Any = None) -> list[str]:
         """An output as lines of text, or as one line of JSON with the input beside it; without line ends."""
+
+    def file_of(self, item: I, output: O) -> bytes:
+        """An output as the content of a file of its own. Raises: Unsupported if outputs are lines alone."""
+        raise Unsupported("what this model says is written as lines; name a file with --output")
 
     @abstractmethod
     def evaluate(self, examples: Sequence[E], *, options: Any = None) -> dict[str, float | str]:

@@ -88,7 +88,7 @@ class Translator(Predictor[str, list[Translation], Pair]):
     def n_best(self, sentences: Sequence[str] | str, config: DecodingConfig | None = None) -> list[list[Translation]]:
         """The best translations of each sentence, best first; how many is the configuration's `n_best`."""
         sentences = [sentences] if isinstance(sentences, str) else sentences
-        return self._search(self._read(sentences), config or self.decoding)
+        return self.search(self._read(sentences), config or self.decoding)
 
     def parse(self, text: str) -> str:
         return text
@@ -133,7 +133,7 @@ class Translator(Predictor[str, list[Translation], Pair]):
             text, tokens = (best[0].text, best[0].tokens) if best else ("", [])
         else:
             text, tokens = target, self.target_tokenizer.encode(target)
-        batch = self._collate(self._read([item]), Ragged.of([tokens]), [0])
+        batch = self.collated(self._read([item]), Ragged.of([tokens]), [0])
         read = looking.source_labels(self.source_tokenizer, item, int(batch.src_lens[0]))
         written = [*map(self.target_tokenizer.shown, tokens), looking.EOS]
         found = looking.attended(self.model, batch.src, batch.src_lens, batch.tgt_in)
@@ -159,7 +159,7 @@ class Translator(Predictor[str, list[Translation], Pair]):
     def batch(self, sources: Sequence[str], targets: Sequence[str]) -> PairBatch:
         """Sentence pairs as the model reads them in training."""
         encoded = self.source_tokenizer.encode_batch(sources), self.target_tokenizer.encode_batch(targets)
-        return self._collate(Ragged.of(encoded[0]), Ragged.of(encoded[1]), range(len(sources)))
+        return self.collated(Ragged.of(encoded[0]), Ragged.of(encoded[1]), range(len(sources)))
 
     def text_of(self, example: Pair) -> str:
         return example.source
@@ -168,7 +168,7 @@ class Translator(Predictor[str, list[Translation], Pair]):
         """BLEU and chrF with their signatures, exact matches, and loss, perplexity and accuracy of the references."""
         sources = self._read([pair.source for pair in examples])
         targets = Ragged.of(self.target_tokenizer.encode_batch([pair.target for pair in examples]))
-        found = self._search(sources, self.decoding if options is None else options.decoding)
+        found = self.search(sources, self.decoding if options is None else options.decoding)
         outputs = [translations[0].text if translations else "" for translations in found]
         references = [pair.target for pair in examples]
         scores = self.bleu_options(None if options is None else options.tokenize).scores(outputs, references)
@@ -190,17 +190,18 @@ class Translator(Predictor[str, list[Translation], Pair]):
         """Loss in nats per target token, perplexity and token accuracy of the targets under teacher forcing."""
         stats: Counter[str] = Counter()
         for indices in self._batches(pair_lengths(sources, targets)):
-            stats.update(likelihood(self.model, self._collate(sources, targets, indices)))
+            stats.update(likelihood(self.model, self.collated(sources, targets, indices)))
         return likelihood_scores(stats)
 
     @torch.inference_mode()
-    def _search(self, sources: Ragged, config: DecodingConfig) -> list[list[Translation]]:
+    def search(self, sources: Ragged, config: DecodingConfig) -> list[list[Translation]]:
+        """The translations of sources that are given as tokens, best first; of an empty one none."""
         results: list[list[Translation]] = [[] for _ in range(len(sources))]
         real = [index for index in range(len(sources)) if sources.lengths[index]]
         lengths = pair_lengths(sources, sources)
         for places in self._batches(lengths[real]):
             indices = [real[place] for place in places]
-            found = self.writing.found(self._collate(sources, sources, indices), config)
+            found = self.writing.found(self.collated(sources, sources, indices), config)
             for index, translations in zip(indices, found, strict=True):
                 results[index] = translations
         return results
@@ -233,7 +234,7 @@ class Translator(Predictor[str, list[Translation], Pair]):
         read, written = self._read(sources), Ragged.of(tokens)
         found: list[Links] = [[] for _ in sources]
         for places in self._batches(pair_lengths(read, written)):
-            batch = self._collate(read, written, places)
+            batch = self.collated(read, written, places)
             keys = [
                 looking.source_words(self.source_tokenizer, sources[place], length)
                 for place, length in zip(places, batch.src_lens.tolist(), strict=True)
@@ -249,7 +250,8 @@ class Translator(Predictor[str, list[Translation], Pair]):
         longest = int(lengths.max())
         return iter(token_batches(lengths, max_tokens=max(DECODING_TOKENS, longest), shuffle=False))
 
-    def _collate(self, sources: Ragged, targets: Ragged, indices: Iterable[int]) -> PairBatch:
+    def collated(self, sources: Ragged, targets: Ragged, indices: Iterable[int]) -> PairBatch:
+        """The pairs at these places, given as tokens, as a batch on the device of the model."""
         ids = self.target_tokenizer
         device = self.model.decoder.output.weight.device
         rows = list(indices)

@@ -1,6 +1,6 @@
 """What all tasks have in common that make a text of a text: pairs in, an encoder-decoder that writes the second."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePath
@@ -12,7 +12,8 @@ from torch import nn
 from headwise.config import Config, StartFile
 from headwise.data.bad_lines import BadLines, warn_skipped
 from headwise.data.batches import PairBatch, Ragged, collate, fit_lengths, pair_lengths
-from headwise.data.corpus import DataConfig, load_corpus, read_part
+from headwise.data.corpus import Corpus, DataConfig, load_corpus, read_part
+from headwise.data.dialogues import DialogueConfig
 from headwise.data.readers import Pair
 from headwise.data.sources import Limits, Source, bucketed
 from headwise.data.suggestions import Suggestion, suggest_for_pairs
@@ -46,7 +47,7 @@ class VectorsConfig(Config):
 class TextToTextConfig(WriterConfig):
     """Which texts to read and write, with which tokens and model, and how to train it to."""
 
-    data: DataConfig = Field(description="the pairs of texts")
+    data: DataConfig | DialogueConfig = Field(description="the texts")
     model: ModelConfig = Field(description="the network")
     vectors: VectorsConfig = Field(VectorsConfig(), description="pretrained word vectors")
     show: list[str] = Field(
@@ -80,14 +81,15 @@ class TextToText(Writer[dict[str, Pairs]]):
 
     @classmethod
     def prepare_with(cls, config: TextToTextConfig, given: Given) -> Assets[dict[str, Pairs]]:
-        corpus = load_corpus(config.data, config.tokenizer.normalize, config.tokenizer.lowercase)
+        corpus = cls.corpus(config)
         if not corpus.train:
             raise DataError(f"{config.data.train}: no sentence pair to train on")
-        source, target = (
-            _trained(corpus.train, config.tokenizer) if given.files is None else _known(given.files, config)
-        )
+        if given.files is None:
+            source, target = _trained(*cls.texts(corpus.train), config.tokenizer)
+        else:
+            source, target = _known(given.files, config)
         parts = {"train": corpus.train, "valid": corpus.valid, "test": corpus.test}
-        fitted = {split: _encoded(pairs, source, target, config.data) for split, pairs in parts.items()}
+        fitted = {split: cls.encoded(pairs, source, target, config) for split, pairs in parts.items()}
         data = {split: found for split, (found, _) in fitted.items()}
         notes = [f"{part}: {found}" for told in (corpus.skipped, corpus.overlaps) for part, found in told.items()]
         for split, (_, told) in fitted.items():
@@ -102,13 +104,38 @@ class TextToText(Writer[dict[str, Pairs]]):
     @classmethod
     def examples(cls, config: TextToTextConfig, split: str) -> list[Pair]:
         bad = BadLines()
-        own = None if split == "train" else read_part(config.data, split, config.tokenizer.normalize, bad)
+        own = None if split == "train" else cls.own_part(config, split, bad)
         if own is not None:
             warn_skipped(getattr(config.data, split), bad.note())
             return own
-        corpus = load_corpus(config.data, config.tokenizer.normalize, config.tokenizer.lowercase)
+        corpus = cls.corpus(config)
         warn_skipped(config.data.train, corpus.skipped.get("train", ""))
         return list(getattr(corpus, split))
+
+    @classmethod
+    def corpus(cls, config: TextToTextConfig) -> Corpus:
+        """Reads and splits the files of a recipe. Raises: DataError for one that cannot be read."""
+        assert isinstance(config.data, DataConfig)
+        return load_corpus(config.data, config.tokenizer.normalize, config.tokenizer.lowercase)
+
+    @classmethod
+    def own_part(cls, config: TextToTextConfig, split: str, bad: BadLines) -> list[Pair] | None:
+        """The pairs of one part's own file, bad lines collected; None if the recipe names none."""
+        assert isinstance(config.data, DataConfig)
+        return read_part(config.data, split, config.tokenizer.normalize, bad)
+
+    @classmethod
+    def texts(cls, pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:
+        """What the tokens of sources and targets are learned from."""
+        return [pair.source for pair in pairs], [pair.target for pair in pairs]
+
+    @classmethod
+    def encoded(
+        cls, pairs: list[Pair], source: Tokenizer, target: Tokenizer, config: TextToTextConfig
+    ) -> tuple[Pairs, list[str]]:
+        """The pairs within the limits of length, and their tokens; and notes of what is left out."""
+        assert isinstance(config.data, DataConfig)
+        return _encoded(pairs, source, target, config.data)
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
@@ -160,9 +187,13 @@ class TextToText(Writer[dict[str, Pairs]]):
         if not shown:
             pairs = self.split("valid").pairs or self.split("train").pairs
             shown = [pair.source for pair in pairs[: self.config.num_shown]]
-        outputs = self.predictor(model).translate(shown, config=self.greedy())
+        outputs = self.said(model, shown)
         told = [f"    ({known[text]})" if text in known else "" for text in shown]
         return [f"{text}  →  {output}{end}" for text, output, end in zip(shown, outputs, told, strict=True)]
+
+    def said(self, model: nn.Module, sources: list[str]) -> list[str]:
+        """What the model writes of each source, by greedy search."""
+        return self.predictor(model).translate(sources, config=self.greedy())
 
     def rouge(self) -> RougeConfig | None:
         """How ROUGE is computed, where it is a score of the task; here it is none."""
@@ -178,6 +209,7 @@ class TextToText(Writer[dict[str, Pairs]]):
         assert isinstance(model, Seq2Seq)
         # beyond several times what it was trained on, a model only costs more; beginnings are all that some have seen
         data = self.config.data
+        assert isinstance(data, DataConfig)
         longest = data.max_source_len * (4 if data.too_long == "drop" else 1)
         if isinstance(self.config.model, TransformerConfig) and self.config.model.position == "learned":
             longest = min(longest, self.config.model.max_len - 1)
@@ -222,7 +254,7 @@ def _encoded(pairs: list[Pair], source: Tokenizer, target: Tokenizer, data: Data
     return found, notes
 
 
-def _limits(data: DataConfig) -> str:
+def _limits(data: DataConfig | DialogueConfig) -> str:
     return f"max_source_len {data.max_source_len}, max_target_len {data.max_target_len}"
 
 
@@ -233,8 +265,7 @@ def build_model(config: TransformerConfig | RecurrentConfig, source: Tokenizer, 
     return build_recurrent(config, source.vocab_size, target.vocab_size)
 
 
-def _trained(pairs: list[Pair], config: TokenizerConfig) -> tuple[Tokenizer, Tokenizer]:
-    sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+def _trained(sources: list[str], targets: list[str], config: TokenizerConfig) -> tuple[Tokenizer, Tokenizer]:
     if config.joint:
         joint = Tokenizer.train([*sources, *targets], config)
         return joint, joint

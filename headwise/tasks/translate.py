@@ -2,12 +2,17 @@
 
 from typing import ClassVar
 
+from pydantic import Field
+
 from headwise.config import Config
+from headwise.data.corpus import DataConfig
 from headwise.tasks._text_to_text import TextToText, TextToTextConfig
 
 
 class TranslateConfig(TextToTextConfig):
     """What to translate, with which tokens and model, and how to train it to."""
+
+    data: DataConfig = Field(description="the pairs of texts")
 
 
 class Translate(TextToText):

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from headwise.data.mask_pictures import Legend, decode_mask
+from headwise.data.pixels import decode
 from headwise.data.shapes import COLOURS, FORMS, draw, make
 from headwise.errors import ConfigError, DataError
 
@@ -33,9 +35,21 @@ def test_the_same_numbers_draw_the_same_picture():
 def test_files_are_written_once(tmp_path):
     made = make(tmp_path / "shapes", count=20)
     assert {path.name: count for path, count in made.items()} == {"train.csv": 20, "valid.csv": 2, "test.csv": 2}
-    assert len(list((tmp_path / "shapes" / "pictures").iterdir())) == 24
+    for kind in ("pictures", "masks"):
+        assert len(list((tmp_path / "shapes" / kind).iterdir())) == 24
     assert make(tmp_path / "shapes", count=20) == made
     with pytest.raises(DataError, match=r"train.csv: is other data, of another seed or size; remove it, or name anoth"):
         make(tmp_path / "shapes", count=21)
     with pytest.raises(ConfigError, match=r"side \(15\) must be at least 16 pixels"):
         draw(0, 15)
+
+
+def test_masks_say_which_form_each_pixel_belongs_to(tmp_path):
+    make(tmp_path, seed=3, count=2)
+    rows = (tmp_path / "valid.csv").read_text().splitlines()
+    assert rows[0] == "path,caption,mask"
+    picture, caption, mask = rows[1].split(",")
+    drawn = draw(2, seed=3)
+    assert caption == drawn.caption
+    assert decode((tmp_path / picture).read_bytes(), picture).pixels.tolist() == drawn.pixels.tolist()
+    assert decode_mask((tmp_path / mask).read_bytes(), mask, Legend()).tolist() == drawn.forms.tolist()

@@ -1,6 +1,9 @@
 """What holds for every task: batches say what single inputs say, losses add up, runs resume to the same bits."""
 
+import builtins
+import contextlib
 import dataclasses
+import io
 import json
 import math
 import os
@@ -14,7 +17,7 @@ from tiny_tasks import CASES, Tiny
 
 from headwise.config import build
 from headwise.data.sources import Limits
-from headwise.errors import Unsupported
+from headwise.errors import HeadwiseError, Unsupported
 from headwise.explain.explanation import Explained, Explanation
 from headwise.explain.trace_formats import FORMS, formatted
 from headwise.predictors.predictor import Predictor
@@ -145,6 +148,18 @@ def test_the_steps_of_every_layer_end_in_the_weights_that_are_shown(run):
                 np.testing.assert_allclose(weights, layer.weights[head], atol=1e-6)
             for form in FORMS:
                 assert formatted(traced, form)
+
+
+def test_what_reads_texts_opens_no_file_that_a_text_names(run, tmp_path, monkeypatch):
+    """A service takes texts from anybody."""
+    if run.one.reads == "file":
+        pytest.skip("it reads files")
+    (tmp_path / "secret.csv").write_text("secret\n1\n")
+    for owner in (builtins, io):
+        monkeypatch.setattr(owner, "open", lambda *given, **named: pytest.fail(f"{given} was opened"))
+    for text in (str(tmp_path / "secret.csv"), f"{tmp_path / 'secret.csv'}#secret", str(tmp_path), "/etc/passwd"):
+        with contextlib.suppress(HeadwiseError):
+            run.one.predict([run.one.parse(text)])
 
 
 def of_examples(run):

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import life
-from pictures import folder_of, stripes
+import numpy as np
+from pictures import encoded, folder_of, stripes
 from sounds import listed, timed
 
 from headwise.data import grammar
+from headwise.data.talk import dialogue
 
 Values = dict[str, Any]
 ATTENTION = {"kind": "attention", "d_model": 8, "d_ff": 8, "num_heads": 2, "encoder_layers": 1, "dropout": 0.1}
@@ -96,6 +98,24 @@ def captioned(folder: Path) -> None:
         rows.append(f"{name},light in {path.parent.name}")
         rows += [f"{name},{path.parent.name} of light at night"] * (number % 2)
     (folder / "captions.csv").write_text("\n".join(rows) + "\n")
+
+
+def masked(folder: Path) -> None:
+    """Stripes, of which the light pixels are of one label and the others of another; a corner counts nowhere."""
+    pixels, _ = stripes(40)
+    masks = (pixels > 150).astype(np.uint8)
+    masks[:, 0, 0] = 9
+    rows = ["path,mask"]
+    for number, found in enumerate(zip(pixels, masks, strict=True)):
+        for kind, picture in zip(("picture", "mask"), found, strict=True):
+            (folder / f"{kind}-{number}.png").write_bytes(encoded(picture))
+        rows.append(f"picture-{number}.png,mask-{number}.png")
+    (folder / "masks.csv").write_text("\n".join(rows) + "\n")
+
+
+def talks(folder: Path) -> None:
+    """Dialogues in which something is told, and asked for later."""
+    (folder / "talks.jsonl").write_text("".join(json.dumps({"turns": dialogue(n)}) + "\n" for n in range(30)))
 
 
 def graph(folder: Path) -> None:
@@ -180,6 +200,18 @@ CASES = {
         },
         ["a g", "f k", "b"],
         {"monitor": "rougeL"},
+    ),
+    "dialogue": Tiny(
+        "dialogue",
+        talks,
+        {
+            "data": {"train": "talks.jsonl", "max_source_len": 13, **_PARTS},
+            "tokenizer": {"kind": "word"},
+            "decoding": {"method": "greedy", "max_len": 6},
+            "model": {"kind": "transformer", **_SIZES, "encoder_layers": 1, "decoder_layers": 1},
+        },
+        ["my name is ben ||| hello ben ||| what is my name ?", '{"turns": ["i like tea"]}', "hello"],
+        {"monitor": "accuracy"},
     ),
     "caption": Tiny(
         "caption",
@@ -308,6 +340,36 @@ CASES = {
         {"data": {"train": "images", **_PARTS}, "model": {**ATTENTION, "kind": "vit", "patch": 4}},
         ["images/rows/001.png", "images/columns/000.png"],
         {"monitor": "accuracy", "batch_sentences": 7, "ema_decay": 0.5},
+    ),
+    "image-segment": Tiny(
+        "image-segment",
+        masked,
+        {
+            "data": {"train": "masks.csv", "ignore": 9, **_PARTS},
+            "shift": 1,
+            "flip": True,
+            "model": {"kind": "cnn", "width": 4, "stages": 2, "dropout": 0.1},
+        },
+        ["picture-1.png", "picture-2.png"],
+        {"monitor": "mean_iou", "batch_sentences": 7},
+    ),
+    "image-segment, attention over a map": Tiny(
+        "image-segment",
+        masked,
+        {
+            "data": {"train": "masks.csv", "ignore": 9, **_PARTS},
+            "skips": False,
+            "model": {"kind": "attention_cnn", "width": 8, "stages": 2, "attention_after": 2, "dropout": 0.1},
+        },
+        ["picture-1.png", '{"path": "picture-2.png", "mask": "mask-2.png"}'],
+        {"batch_sentences": 7, "ema_decay": 0.5},
+    ),
+    "image-segment, patches": Tiny(
+        "image-segment",
+        masked,
+        {"data": {"train": "masks.csv", "ignore": 9, **_PARTS}, "model": {**ATTENTION, "kind": "vit", "patch": 4}},
+        ["picture-1.png", "picture-2.png"],
+        {"monitor": "pixel_accuracy", "batch_sentences": 7},
     ),
     "node-classify": Tiny(
         "node-classify",

@@ -1,0 +1,106 @@
+"""Pictures of labels of pixels: image, truth, what is said; and over the image what one pixel looks at."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float, Int64, UInt8
+
+from headwise.explain.values import Drawing, require_formats
+
+if TYPE_CHECKING:
+    from headwise.explain.explanation import Explanation, Heads
+
+
+@dataclass(frozen=True)
+class LabelMap:
+    """Draws an explanation of one pixel over the places of an image; the weights of class tokens come first.
+
+    Args:
+        pixels: the image as the model read it.
+        said: the number of the class of each pixel.
+        truth: the same, as its mask has it; beyond the classes where none counts.
+        legend: name and colour of each class.
+        pixel: row and column of the pixel.
+        covered: height and width of what the grid lies over, which may go beyond the image.
+        grid: rows and columns of the places that are looked at.
+    """
+
+    pixels: UInt8[np.ndarray, "height width channels"]
+    said: Int64[np.ndarray, "height width"]
+    truth: Int64[np.ndarray, "height width"] | None
+    legend: Sequence[tuple[str, tuple[int, int, int]]]
+    pixel: tuple[int, int]
+    covered: tuple[int, int]
+    grid: tuple[int, int]
+
+    def __call__(self, found: "Explanation", layer: str | int | None, heads: "Heads") -> Drawing:
+        """Image, truth, what is said, and the map of a layer over the image (the clearest if None), all heads below.
+
+        Raises: ConfigError as `Explanation.save`.
+        """
+        # matplotlib is imported where something is drawn
+        from headwise.explain.image_pages import Looks
+
+        name, names = found.layer_name(layer), list(found.layers)
+        chosen = found.layers[name]
+        looks = Looks(
+            self.pixel,
+            self.covered,
+            self.placed(chosen.mean(heads)[None])[0],
+            [self.placed(one.weights) for one in found.layers.values()],
+            [(names.index(name), head) for head in chosen.numbers(heads)],
+        )
+        return self.page(f"{found.source} → {found.output}\n{found.caption(name, heads)}", looks)
+
+    def page(self, title: str, looks: object = None) -> Drawing:
+        """Image, truth and what is said; and what a pixel looks at, if anything."""
+        from headwise.explain.image_pages import label_page
+
+        labels = {"said": self.said} if self.truth is None else {"truth": self.truth, "said": self.said}
+        return label_page(self.pixels, labels, self.legend, looks, title=title)  # type: ignore[arg-type]
+
+    def placed(self, weights: Float[np.ndarray, "heads 1 keys"]) -> Float[np.ndarray, "heads rows columns"]:
+        """The weights of the pixel, where they lie in the image; those of class tokens are left out."""
+        rows, columns = self.grid
+        return weights[:, 0, weights.shape[2] - rows * columns :].reshape(-1, rows, columns)
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """What a model without attention says of the pixels of an image: an `Explained` with nothing to look at.
+
+    Args:
+        source: the name of the image.
+        output: what is said of it, in a few words.
+        draw: makes the picture.
+        shares: a line for each class.
+    """
+
+    source: str
+    output: str
+    draw: LabelMap
+    shares: Sequence[str]
+
+    def lines(self, layer: str | int | None = None, heads: "Heads" = None, *, top: int = 3) -> list[str]:
+        """The share of each class; this model has no layers to choose from."""
+        return [*self.shares, "", "this model has no attention: there is nothing that a pixel looks at"]
+
+    def write(
+        self,
+        folder: str | os.PathLike[str],
+        formats: Sequence[str] = ("png",),
+        layer: str | int | None = None,
+        heads: "Heads" = None,
+        *,
+        every: bool = False,
+    ) -> list[Path]:
+        """Saves the picture as `labels.png`, in every format; returns the paths. Raises: ConfigError for others."""
+        from headwise.explain.canvas import save
+
+        require_formats(formats)
+        page = self.draw.page(f"{self.source} → {self.output}")
+        return [save(page, Path(folder) / f"labels.{kind}") for kind in formats]

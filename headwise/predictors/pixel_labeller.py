@@ -1,0 +1,282 @@
+"""A trained labeller of pixels: paints pictures with labels, scores itself, shows what a pixel looks at."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import UInt8
+from torch import Tensor
+
+from headwise.data.image_sets import as_batch
+from headwise.data.images import Bytes
+from headwise.data.mask_pictures import LABELS, Legend, fitted, restored
+from headwise.data.masks import NO_CLASS, MasksConfig, classes_of, picture_with_mask, scan_masks
+from headwise.data.pixels import Image, Shape, adapted, decode, encode_labels
+from headwise.errors import ConfigError, DataError, ShapeError
+from headwise.explain.explanation import Explained, Explanation, Layer
+from headwise.explain.label_map import Labelled, LabelMap
+from headwise.labels import visible
+from headwise.models.segmenter import Segmenter
+from headwise.positions import Position
+from headwise.predictors import looking
+from headwise.predictors.evaluating import evaluating
+from headwise.predictors.pixel_classes import PixelClasses
+from headwise.predictors.pixel_scores import confusion, told
+from headwise.predictors.predictor import Form, Predictor
+
+# pixels that are read together, but for a larger picture
+PREDICTION_PIXELS = 1 << 18
+# classes that an explanation names
+_NAMED = 3
+# what classes that training lacks are called together
+_LACKED, _LACKED_COLOUR = "labels that training lacks", (255, 0, 255)
+
+
+@dataclass(frozen=True)
+class Painted:
+    """The label of each pixel of a picture, and the share of each class in it."""
+
+    labels: UInt8[np.ndarray, "height width"]
+    shares: dict[str, float]
+
+    def __str__(self) -> str:
+        return "\t".join(f"{visible(name)} {share:.4f}" for name, share in self.shares.items())
+
+
+class PixelLabeller(Predictor[Image, Painted, Image]):
+    """A model with its classes.
+
+    Pictures are made the size that the recipe names, and answers that of the picture again; without one, pictures keep
+    their own, whatever the training had, where the model's positions allow it.
+
+    Args:
+        model: in `eval()` while it predicts.
+        build: a new model for images of a shape.
+        patch: what sides must be multiples of; other pictures are filled up by repeating their edges.
+        data: how pictures and masks are read.
+    """
+
+    reads = "file"
+    ending: ClassVar[str] = ".png"
+
+    def __init__(
+        self, model: Segmenter, known: PixelClasses, build: Callable[[Shape], Segmenter], patch: int, data: MasksConfig
+    ):
+        self.model, self.known, self.build, self.patch, self.data = model, known, build, patch, data
+        self.legend: Legend = data.legend()
+        self._other: tuple[Shape, Segmenter] | None = None
+
+    def parse(self, text: str) -> Image:
+        """The picture at a path, or `{"path": ..., "mask": ...}` with its mask. Raises: DataError for what is none."""
+        if not text.lstrip().startswith("{"):
+            return decode(Bytes().read(Path(text)), text, self.data.max_pixels)
+        keys = self.data.path_key, self.data.mask_key
+        try:
+            found = json.loads(text)
+            names = [found[key] for key in keys if key in found]
+        except (ValueError, RecursionError):
+            names = []
+        if not names or keys[0] not in found or not all(isinstance(name, str) for name in names):
+            raise DataError(f'{text[:60]}: give a path, or JSON such as {{"{keys[0]}": "a.png", "{keys[1]}": "b.png"}}')
+        return picture_with_mask(names[0], names[1], self.data, Bytes()) if len(names) > 1 else self.parse(names[0])
+
+    def read(self, path: Path) -> Iterator[Image]:
+        """A picture, or those of a table or an .npz file; masks are not needed."""
+        for image in scan_masks(path, None, self.data.model_copy(update={"format": "auto"}), masked=False):
+            if isinstance(image, DataError):
+                raise image
+            yield image
+
+    @torch.inference_mode()
+    def predict(self, items: Sequence[Image | str] | Image | str, options: Any = None) -> list[Painted]:
+        """The labels of the pixels of each picture, in its own size; a text is the path of a picture.
+
+        Raises: DataError for a picture that cannot be read, has other channels, or a size that the model cannot read.
+        """
+        given = [items] if isinstance(items, Image | str) else items
+        images = [self.parse(item) if isinstance(item, str) else item for item in given]
+        found: list[Painted] = []
+        for shape, alike in groupby(images, self._shape):
+            same = list(alike)
+            size = max(1, PREDICTION_PIXELS // (shape.height * shape.width))
+            for start in range(0, len(same), size):
+                found += self._painted(same[start : start + size], shape)
+        return found
+
+    def write(self, item: Image, output: Painted, form: Form, options: Any = None) -> list[str]:
+        """`class share` for each class in the picture, the largest first; or JSON with its name and size."""
+        if form == "text":
+            return [str(output)]
+        height, width = output.labels.shape
+        fields = {"image": item.name, "height": height, "width": width, "shares": output.shares}
+        return [json.dumps(fields, ensure_ascii=False)]
+
+    def file_of(self, item: Image, output: Painted) -> bytes:
+        """A PNG file whose pixels are labels, with a palette to see them: `data.colours` where there are any."""
+        return encode_labels(output.labels, [self.legend.colour(label) for label in range(LABELS)])
+
+    def evaluate(self, examples: Sequence[Image], *, options: Any = None) -> dict[str, float | str]:
+        """Pixel accuracy and mean IoU over all pixels; `baseline` says the most frequent class of training of each.
+
+        `iou_of_each` is the IoU of each class with its pixels; `confused` are the pairs of classes of which most
+        pixels of the first are taken for the second.
+
+        Raises:
+            DataError: no pictures, pictures without a mask, or masks that count nowhere.
+        """
+        count = len(self.known.classes)
+        counts = np.zeros((count + 1, count + 1), np.int64)
+        for image, found in zip(examples, self.predict(examples), strict=True):
+            if image.mask is None:
+                raise DataError(f"{image.name}: has no mask to compare with; give every picture one")
+            gold, said = (self._classes(labels) for labels in (image.mask, found.labels.astype(np.int16)))
+            counts += confusion(said[gold != NO_CLASS], gold[gold != NO_CLASS], count)
+        if not counts.any():
+            raise DataError("there is nothing to score: no pixels whose label counts")
+        gold_counts = counts.sum(1)
+        baseline = np.zeros_like(counts)
+        baseline[:, self.known.frequent] = gold_counts
+        names = [*self.known.classes, _LACKED]
+        trivial = told(baseline, names)
+        scores = told(counts, names)
+        scores["baseline"], scores["baseline_iou"] = trivial["pixel_accuracy"], trivial["mean_iou"]
+        return scores
+
+    def explain(self, item: Image | str, target: str | None = None) -> Explained:
+        """The picture, its mask where it has one, what is said, and where attention of one pixel goes.
+
+        Args:
+            target: `row,column` of that pixel, from 0, in the picture as the model reads it; its middle if None.
+        """
+        image = self.parse(item) if isinstance(item, str) else item
+        shape = self._shape(image)
+        pixel, read = _pixel(target, shape), self._filled(shape)
+        (found,) = self._found([image], shape)
+        colours = [*(self.legend.colour(label) for label in self.known.labels), _LACKED_COLOUR]
+        draw = LabelMap(
+            adapted(image, shape, self.data.fit),
+            found.astype(np.int64),
+            None if image.mask is None else self._classes(fitted(image.mask, shape, self.data.fit)),
+            list(zip([*self.known.classes, _LACKED], colours, strict=True)),
+            pixel,
+            (read.height, read.width),
+            self._model(shape, image.name).encoder.grid,
+        )
+        name, shares = Path(image.name).name, str(*self._painted([image], shape))
+        output = f"{self.known.classes[found[pixel]]} at {pixel[0]},{pixel[1]}"
+        if not looking.has_attention(self.model):
+            return Labelled(name, ", ".join(shares.split("\t")[:_NAMED]), draw, shares.split("\t"))
+        return Explanation(name, output, self._layers(image, shape, pixel), draw, shares.replace("\t", "\n"))
+
+    def _layers(self, image: Image, shape: Shape, pixel: tuple[int, int]) -> dict[str, Layer]:
+        """What the place under a pixel looks at in every layer."""
+        model, read = self._model(shape, image.name), self._filled(shape)
+        (rows, columns), before = model.encoder.grid, model.encoder.class_tokens
+        query = before + pixel[0] * rows // read.height * columns + pixel[1] * columns // read.width
+        places = [f"{row},{column}" for row in range(rows) for column in range(columns)]
+        keys = ["class"] * before + places
+        pixels = self._pixels([image], shape)
+        return {
+            name: Layer(one.weights[0][:, query : query + 1], [f"pixel {pixel[0]},{pixel[1]}"], keys, one.kind)
+            for name, one in looking.attended(model, pixels).items()
+        }
+
+    def _painted(self, images: Sequence[Image], shape: Shape) -> list[Painted]:
+        """What is said of images that are read in this shape, in the sizes that they have."""
+        labels = np.array(self.known.labels, np.uint8)
+        painted = []
+        for classes, image in zip(self._found(images, shape), images, strict=True):
+            whole = restored(classes, image.shape, self.data.fit)
+            counts = np.bincount(whole.ravel(), minlength=len(labels))
+            order = [number for number in np.argsort(-counts, kind="stable").tolist() if counts[number]]
+            shares = {self.known.classes[number]: float(counts[number] / whole.size) for number in order}
+            painted.append(Painted(labels[whole], shares))
+        return painted
+
+    @torch.inference_mode()
+    def _found(self, images: Sequence[Image], shape: Shape) -> list[np.ndarray]:
+        """The class of each pixel, as the images are read."""
+        model = self._model(shape, images[0].name)
+        with evaluating(model):
+            said = model(self._pixels(images, shape)).argmax(1)[:, : shape.height, : shape.width]
+        return list(said.to(torch.uint8).cpu().numpy())
+
+    def _shape(self, image: Image) -> Shape:
+        """The shape in which an image is read."""
+        if self.data.size is not None:
+            return self.known.shape
+        return Shape(image.shape.height, image.shape.width, self.known.shape.channels)
+
+    def _filled(self, shape: Shape) -> Shape:
+        """The same, whose sides are multiples of a patch."""
+        height, width = (-(-side // self.patch) * self.patch for side in shape[:2])
+        return Shape(height, width, shape.channels)
+
+    def _pixels(self, images: Sequence[Image], shape: Shape) -> Tensor:
+        height, width = (whole - side for whole, side in zip(self._filled(shape)[:2], shape[:2], strict=True))
+        read = [adapted(image, shape, self.data.fit) for image in images]
+        pixels = np.pad(np.stack(read), ((0, 0), (0, height), (0, width), (0, 0)), "edge")
+        batch = as_batch(pixels, np.zeros(len(images), np.int64), list(range(len(images))))
+        return batch.pixels.to(next(self.model.parameters()).device)
+
+    def _model(self, shape: Shape, name: str) -> Segmenter:
+        """The model for images of this shape: the same weights, where they do not belong to places.
+
+        Args:
+            name: of an image, for the error.
+
+        Raises: DataError for weights that do, or an image that is too small.
+        """
+        read = self._filled(shape)
+        if read == self.known.shape:
+            return self.model
+        if self._other is None or self._other[0] != read:
+            self._other = read, self._rebuilt(read, f"{name}: {shape.height} x {shape.width} pixels cannot be read")
+        return self._other[1]
+
+    def _rebuilt(self, shape: Shape, refusal: str) -> Segmenter:
+        own = f"{self.known.shape.height} x {self.known.shape.width}"
+        # random weights that are replaced: the caller's random numbers are left alone
+        with torch.random.fork_rng(devices=[]):
+            try:
+                made = self.build(shape)
+            except (ConfigError, ShapeError) as error:
+                raise DataError(f"{refusal}: {error}") from None
+        weights = self.model.state_dict()
+        # a table of as many places may have other rows and columns
+        others = [
+            f"{name}.{of}"
+            for name, module in self.model.named_modules()
+            if isinstance(module, Position)
+            for of, _ in module.named_parameters()
+        ]
+        others += [name for name, value in made.state_dict().items() if value.shape != weights[name].shape]
+        if others:
+            raise DataError(
+                f"{refusal}: {others[0]} is learned for each place of {own}; give pictures of that size, or train with"
+                " data.size for all to be made one size, or with a model.position that is not learned"
+            )
+        made.load_state_dict(weights, assign=True)
+        return made.to(next(self.model.parameters()).device).train(False)
+
+    def _classes(self, labels: np.ndarray) -> np.ndarray:
+        return classes_of(labels, self.known.labels).astype(np.int64)
+
+
+def _pixel(target: str | None, shape: Shape) -> tuple[int, int]:
+    """The pixel that is meant. Raises: ConfigError for one that is not there."""
+    if target is None:
+        return shape.height // 2, shape.width // 2
+    parts = [part.strip() for part in target.split(",")]
+    if len(parts) == 2 and all(part.isdecimal() and len(part) < 9 for part in parts):
+        row, column = map(int, parts)
+        if row < shape.height and column < shape.width:
+            return row, column
+    raise ConfigError(
+        f"pixel '{target}' is not there; give its row and column from 0, such as 3,5, of {shape.height} x {shape.width}"
+    )

@@ -1,0 +1,194 @@
+"""Labels of pixels: an image in, a class for each of its pixels out; any encoder of images, led back to pixels."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import partial
+from pathlib import PurePath
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from headwise.attention.precision import wide
+from headwise.config import Config
+from headwise.data.image_sets import ImageSet, constants, images_of
+from headwise.data.mask_suggestions import suggest_for_masks
+from headwise.data.masks import NO_CLASS, MaskBatch, MasksConfig, classes_of, load_masks, scan_of
+from headwise.data.pixels import Image, Shape
+from headwise.data.sources import Limits, Source, spread
+from headwise.data.suggestions import Suggestion
+from headwise.data.words import NO_TAG
+from headwise.errors import CheckpointError
+from headwise.layers.image_blocks import Augmentation
+from headwise.models.image_config import ImageEncoderConfig, PatchConfig
+from headwise.models.segmenter import Segmenter, build_segmenter
+from headwise.predictors.classes import counted, mean
+from headwise.predictors.pixel_classes import PixelClasses
+from headwise.predictors.pixel_labeller import PixelLabeller
+from headwise.predictors.pixel_scores import pixel_scores
+from headwise.tasks.task import Assets, Metric, Stats, Task
+
+IMAGES_FILE = "images.json"
+# images of a batch where training.batch_sentences is not set
+BATCH_IMAGES = 32
+
+
+class ImageSegmentConfig(Config):
+    """Which pixels to tell apart, and with which model."""
+
+    data: MasksConfig = Field(description="the pictures and their masks")
+    shift: int = Field(0, ge=0, le=2**14, description="pixels that a training image and its mask are moved by at most")
+    flip: bool = Field(False, description="mirror every second training image with its mask")
+    model: ImageEncoderConfig = Field(description="the encoder: vit, pixels, cnn or attention_cnn")
+    skips: bool = Field(True, description="finer maps of cnn and attention_cnn join on the way back to pixels")
+    num_shown: int = Field(4, ge=0, description="how many images are told of at each validation")
+
+
+class ImageSegment(Task[dict[str, ImageSet]]):
+    """Telling the pixels of images apart.
+
+    A batch has `training.batch_sentences` images, 32 unless set; `training.batch_tokens` means nothing here. The loss
+    is a mean over the pixels whose label counts.
+    """
+
+    name: ClassVar[str] = "image-segment"
+    config_type: ClassVar[type[Config]] = ImageSegmentConfig
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("loss", "low"),
+        Metric("pixel_accuracy", "high"),
+        Metric("mean_iou", "high"),
+    )
+    config: ImageSegmentConfig
+
+    def __init__(self, config: ImageSegmentConfig, assets: Assets[dict[str, ImageSet]]):
+        super().__init__(config, assets)
+        self.known = _known(assets)
+
+    @classmethod
+    def prepare(cls, config: ImageSegmentConfig) -> Assets[dict[str, ImageSet]]:
+        loaded, labels = load_masks(config.data)
+        train = loaded.parts["train"]
+        assert train.masks is not None
+        # counts image by image: all at once would take eight bytes a pixel
+        counts = Counter[int]()
+        for mask in train.masks:
+            found, pixels = np.unique(classes_of(mask, labels), return_counts=True)
+            counts.update(dict(zip(found.tolist(), pixels.tolist(), strict=True)))
+        del counts[NO_CLASS]
+        frequent = min(counts, key=lambda number: (-counts[number], number))
+        known = PixelClasses(loaded.classes, labels, loaded.shape, *constants(train.pixels), frequent)
+        content = json.dumps(known._asdict(), ensure_ascii=False, sort_keys=True) + "\n"
+        return Assets({IMAGES_FILE: content.encode()}, dict(loaded.parts), loaded.digests, loaded.notes)
+
+    @classmethod
+    def examples(cls, config: ImageSegmentConfig, split: str) -> list[Image]:
+        # a part with files of its own is scored in the size of its pictures, without those that were trained on
+        if split != "train" and getattr(config.data, split) is not None:
+            return list(images_of(config.data, scan_of(config.data), split))
+        return list(load_masks(config.data)[0].parts[split].images())
+
+    @classmethod
+    def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
+        return suggest_for_masks(data)
+
+    def build(self) -> Segmenter:
+        return self.built(self.known.shape)
+
+    def built(self, shape: Shape) -> Segmenter:
+        """A new model for images of a shape. Raises: ConfigError for one that the encoder cannot read."""
+        config, known = self.config, self.known
+        augmentation = Augmentation(config.shift, flip=config.flip)
+        constants_of = (known.mean, known.deviation)
+        return build_segmenter(config.model, augmentation, constants_of, shape, len(known.classes), skips=config.skips)
+
+    def source(self, split: str, limits: Limits) -> Source[MaskBatch] | None:
+        images = self.split(split)
+        if images is None or not len(images):
+            return None
+        size = limits.sentences or BATCH_IMAGES
+        return spread(len(images), size, partial(self.collate, split), limits, shuffle=split == "train")
+
+    def split(self, split: str) -> ImageSet | None:
+        """The images of a part; none in a run that is loaded."""
+        return (self.assets.data or {}).get(split)
+
+    def collate(self, split: str, indices: list[int]) -> MaskBatch:
+        """The images at these places as a batch."""
+        images = self.split(split)
+        assert images is not None
+        assert images.masks is not None
+        masks = classes_of(images.masks[indices], self.known.labels)
+        pixels = torch.from_numpy(images.pixels[indices]).permute(0, 3, 1, 2)
+        return MaskBatch(indices, pixels, torch.from_numpy(masks), int((masks < len(self.known.classes)).sum()))
+
+    def loss(self, model: nn.Module, batch: MaskBatch) -> Float[Tensor, ""]:
+        assert isinstance(model, Segmenter)
+        pixels, masks = model.moved(batch.pixels, batch.masks)
+        return self._loss(model(pixels), self._targets(masks))
+
+    def measure(self, model: nn.Module, batches: Iterable[MaskBatch]) -> Stats:
+        """Log-likelihood of the classes that the model knows, and how often each is right, predicted and gold."""
+        assert isinstance(model, Segmenter)
+        stats: Counter[str] = Counter()
+        nll, classes = 0.0, len(self.known.classes)
+        for batch in batches:
+            logits, gold = model(batch.pixels), self._targets(batch.masks)
+            nll += float(self._loss(logits, gold))
+            stats["pixels"] += int(((gold != NO_TAG) & (gold < classes)).sum())
+            stats.update(counted(logits.argmax(1), gold, classes))
+        return {"nll": nll, **stats}
+
+    def summarise(self, stats: Stats) -> dict[str, float]:
+        loss = mean(stats.get("nll", 0.0), stats.get("pixels", 0.0))
+        return {"loss": loss} | pixel_scores(stats, len(self.known.classes))
+
+    def samples(self, model: nn.Module) -> list[str]:
+        images = self.split("valid") or self.split("train")
+        if images is None:
+            return []
+        shown = list(images.take(list(range(len(images)))[: self.config.num_shown]).images())
+        found = self.predictor(model).predict(shown)
+        return [
+            f"{PurePath(image.name).name}  →  {str(painted).replace(chr(9), ', ')}"
+            for image, painted in zip(shown, found, strict=True)
+        ]
+
+    def predictor(self, model: nn.Module) -> PixelLabeller:
+        assert isinstance(model, Segmenter)
+        patch = self.config.model.patch if isinstance(self.config.model, PatchConfig) else 1
+        return PixelLabeller(model, self.known, self.built, patch, self.config.data)
+
+    def card(self, metrics: Mapping[str, float]) -> str:
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        count = len(self.split("train") or ())
+        return (
+            f"# Labeller of pixels trained on {PurePath(self.config.data.train).name}\n\n"
+            f"An encoder of kind {self.config.model.kind} that reads images such as {self.known.shape} and tells"
+            f" {len(self.known.classes)} kinds of pixels apart, trained with Headwise on {count:,} images."
+            f" Validation: {scores or 'none'}.\n\n"
+            "    headwise predict RUN photo.png --output masks/\n    headwise evaluate RUN --data masks.csv\n"
+            "    headwise explain RUN photo.png --target 12,20\n\n"
+            "`RUN` is this folder. It is complete and can be moved.\n"
+        )
+
+    def _targets(self, masks: Tensor) -> Tensor:
+        """Classes as numbers for the loss; `NO_TAG` where none counts, all that training lacks one beyond the last."""
+        return masks.long().masked_fill(masks == NO_CLASS, NO_TAG)
+
+    def _loss(self, logits: Tensor, gold: Tensor) -> Tensor:
+        wanted = gold.masked_fill(gold >= len(self.known.classes), NO_TAG)
+        return F.cross_entropy(wide(logits), wanted, ignore_index=NO_TAG, reduction="sum")
+
+
+def _known(assets: Assets[dict[str, ImageSet]]) -> PixelClasses:
+    try:
+        return PixelClasses.from_json(json.loads(assets.file(IMAGES_FILE)))
+    except (ValueError, TypeError):
+        raise CheckpointError(
+            f"{IMAGES_FILE}: does not tell classes, labels, shape and constants; restore it from a copy of the run"
+        ) from None
