@@ -144,8 +144,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
         names = [*self.known.classes, _LACKED]
         trivial = told(baseline, names)
         scores = told(counts, names)
-        scores["baseline"], scores["baseline_iou"] = trivial["pixel_accuracy"], trivial["mean_iou"]
-        return scores
+        return scores | {f"baseline_{name}": trivial[name] for name in ("pixel_accuracy", "mean_iou")}
 
     def explain(self, item: Image | str, target: str | None = None) -> Explained:
         """The picture, its mask where it has one, what is said, and where attention of one pixel goes.

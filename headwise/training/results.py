@@ -54,7 +54,7 @@ def published(path: Path | None = None) -> list[Figure]:
 
 
 def page(accounts: Sequence[Account], figures: Sequence[Figure], command: str) -> str:
-    """The page: a section for each data set, a row for each recipe with mean and spread over its seeds.
+    """The page: a section for each data set and task, a row for each recipe with mean and spread over its seeds.
 
     Args:
         command: what wrote it, told on the page.
@@ -64,16 +64,19 @@ def page(accounts: Sequence[Account], figures: Sequence[Figure], command: str) -
     """
     if not accounts:
         raise DataError("there are no results: no runs")
-    sections: dict[str, list[Account]] = {}
+    sections: dict[tuple[str, str], list[Account]] = {}
     for one in accounts:
-        sections.setdefault(data_of(one), []).append(one)
+        sections.setdefault((data_of(one), one.recipe.task), []).append(one)
     about = (
         f"Written by `{command}` from finished runs; each is scored on its own held-out data. ± is the standard"
         " deviation over seeds. CPU seconds are those of training, of all threads together."
     )
     parts = ["# Results\n", textwrap.fill(about, _WIDTH, break_on_hyphens=False, break_long_words=False) + "\n"]
-    for name in sorted(sections):
-        parts.append(_section(name, sections[name], [figure for figure in figures if figure.data == name]))
+    for name, task in sorted(sections):
+        found = sections[name, task]
+        several = len({other for data, other in sections if data == name}) > 1
+        own = [figure for figure in figures if figure.data == name]
+        parts.append(_section(f"{name}: {task}" if several else name, found, own))
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -94,8 +97,7 @@ def _section(name: str, accounts: list[Account], figures: list[Figure]) -> str:
     ]
     for group in _groups(accounts):
         lines.append(_row(group, metric))
-    baselines = {value for one in accounts if (value := one.scores.get("baseline")) is not None}
-    lines += [f"| baseline: knowing nothing of the input | {value:.4f} | | | | | | |" for value in sorted(baselines)]
+    lines += [f"| baseline: {what} | {value:.4f} | | | | | | |" for what, value in _baselines(accounts, metric)]
     counted = {value for one in accounts if (value := one.scores.get(f"ngram_{metric}")) is not None}
     lines += [f"| n-gram model of the training tokens | {Mean.of([value])} | | | | | | |" for value in sorted(counted)]
     lines += [
@@ -104,6 +106,17 @@ def _section(name: str, accounts: list[Account], figures: list[Figure]) -> str:
         if figure.metric == metric
     ]
     return "\n".join(lines) + "\n"
+
+
+def _baselines(accounts: list[Account], metric: str) -> list[tuple[str, float]]:
+    """What answers without a model reach by this metric, and what they are: `baseline`, or `baseline_WHAT_METRIC`."""
+    found: set[tuple[str, float]] = set()
+    for one in accounts:
+        own = [name for name in one.scores if name.startswith("baseline_") and name.endswith(f"_{metric}")]
+        for name in own or ["baseline"] * ("baseline" in one.scores):
+            what = name.removeprefix("baseline").removesuffix(metric).strip("_").replace("_", " ")
+            found.add((what or "knowing nothing of the input", float(one.scores[name])))
+    return sorted(found)
 
 
 def _groups(accounts: list[Account]) -> list[list[Account]]:

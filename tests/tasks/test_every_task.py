@@ -150,6 +150,7 @@ def test_the_steps_of_every_layer_end_in_the_weights_that_are_shown(run):
                 assert formatted(traced, form)
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_what_reads_texts_opens_no_file_that_a_text_names(run, tmp_path, monkeypatch):
     """A service takes texts from anybody."""
     if run.one.reads == "file":

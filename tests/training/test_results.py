@@ -1,6 +1,7 @@
 """The page of results from accounts made by hand, and settings with several values."""
 
 import datetime
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,21 @@ def test_an_n_gram_model_stands_beside_the_runs_by_the_metric_of_the_table():
     text = page(runs, FIGURES, "headwise results odd")
     assert "| n-gram model of the training tokens | 0.1250 | | | | | | |\n| theirs" in text
     assert "7.5" not in text
+
+
+def test_tasks_on_one_data_set_have_tables_of_their_own_and_each_baseline_its_name():
+    one = account("odd", 0, 0.5, baseline_linear_accuracy=0.375, baseline_last_accuracy=0.125, baseline_f1=0.0625)
+    other = replace(one, recipe=read_recipe(recipes.find("brackets"), ["data.train=odd/train.tsv"]))
+    assert data_of(other) == "odd"
+    text = page([one], [], "headwise results odd")
+    assert "## odd\n" in text
+    assert "| baseline: last | 0.1250 | | | | | | |\n| baseline: linear | 0.3750 |" in text
+    assert "0.25" not in text
+    assert "0.0625" not in text
+    ranked = replace(one, recipe=other.recipe.model_copy(update={"task": "rank"}))
+    text = page([one, ranked], [], "headwise results odd")
+    assert "## odd: classify\n" in text
+    assert "## odd: rank\n" in text
 
 
 def test_a_run_counts_once():
