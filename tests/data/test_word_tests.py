@@ -34,7 +34,7 @@ def file(tmp_path):
         # WordSim-353 and SimLex-999 have a line of names, the latter more columns
         ("a.csv", "Word 1,Word 2,Human (mean)\r\ncat,dog,7.35\r\nsun, book ,-1e-2"),
         ("a.txt", "\ufeffword1\tword2\tPOS\tSimLex999\tSD\ncat\tdog\tN\t7.35\t1\n\nsun\tbook\tN\t-1e-2\t2\n"),
-        ("a.tsv.gz", gzip.compress(b"cat\tdog\t7.35\nsun\tbook\t-1e-2\n")),
+        ("a.tsv.gz", gzip.compress(b"cat\tdog\t7.35\nsun\tbook\t-1e-2\n", mtime=0)),
     ],
 )
 def test_pairs(file, name, content):
