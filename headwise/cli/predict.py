@@ -14,6 +14,7 @@ import typer
 
 from headwise.cli.output import opened
 from headwise.errors import ConfigError, DataError
+from headwise.processes import ALONE, Processes, joined, sharing
 
 if TYPE_CHECKING:
     from headwise.predictors.predictor import Form, Predictor, Unknown
@@ -57,15 +58,20 @@ def predict(
     given |= {"stop": None if stop is None else stop.replace("\\n", "\n")}
     places = sources(inputs or [], file or [], text or [], needed=not vectors)
     _refuse_own(output, places)
-    predictor = loaded(run, seed)
-    options = predictor.options({name: value for name, value in given.items() if value is not None})
-    items = items_of(predictor, places) if places else predictor.everything()
-    chunk = 1 if inputs == [STDIN] and sys.stdin.isatty() else batch
-    unknown: list[Unknown] = []
-    written = answers(predictor, items, options, chunk, "json" if as_json else "text", unknown)
-    numbered = (n_best or 1) > 1 and not as_json
-    _write(written, output, chunk, numbered)
-    warn(unknown)
+    with joined() as processes, sharing(processes):
+        predictor = loaded(run, seed)
+        options = predictor.options({name: value for name, value in given.items() if value is not None})
+        items = items_of(predictor, places) if places else predictor.everything()
+        chunk = 1 if inputs == [STDIN] and sys.stdin.isatty() else batch
+        unknown: list[Unknown] = []
+        told = told_in_chunks(items, chunk, processes)
+        written = answers(predictor, told, options, "json" if as_json else "text", unknown)
+        if processes.first:
+            _write(written, output, chunk, numbered=(n_best or 1) > 1 and not as_json)
+            warn(unknown)
+        else:
+            # the same work, whose answers the first process writes
+            sum(1 for _ in written)
 
 
 def _refuse_own(output: Path | None, places: list[tuple[str, bool]]) -> None:
@@ -98,17 +104,22 @@ def loaded(run: Path, seed: int | None) -> "Predictor[Any, Any, Any]":
     return found
 
 
+def told_in_chunks(items: Iterable[Any], chunk: int, processes: Processes = ALONE) -> Iterator[list[Any]]:
+    """The items, so many at a time, as the first process reads them: the others need neither files nor input."""
+    left = iter(items)
+    while taken := processes.once(lambda: list(islice(left, chunk))):
+        yield taken
+
+
 def answers(
     predictor: "Predictor[Any, Any, Any]",
-    items: Iterable[Any],
+    chunks: Iterable[list[Any]],
     options: Any,
-    chunk: int,
     form: "Form",
     unknown: "list[Unknown]",
 ) -> Iterator[list[str]]:
     """The lines of each answer, in the order of the inputs; what is unknown in each chunk is added to `unknown`."""
-    left = iter(items)
-    while taken := list(islice(left, chunk)):
+    for taken in chunks:
         unknown.append(predictor.unknown(taken))
         for item, found in zip(taken, predictor.predict(taken, options), strict=True):
             yield predictor.write(item, found, form, options)

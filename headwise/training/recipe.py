@@ -113,6 +113,16 @@ class TrainingConfig(Config):
         description="bf16: autocast of the loss; weights and recurrent layers stay in fp32. auto: measured when a run "
         "begins, then kept: bf16 where its products are fast",
     )
+    parallel: Literal["auto", "none", "ddp", "fsdp"] = Field(
+        default="auto",
+        description="how the processes of a launcher such as torchrun share the model: each has all of it (ddp) or a "
+        "part (fsdp); auto: ddp where there are several",
+    )
+    recompute: bool = Field(
+        default=False,
+        description="keep only what enters a block of the model, and compute the block again for the gradient: less "
+        "memory, a third more time",
+    )
     compile: bool = Field(
         default=False,
         description="torch.compile of the loss, if there is a compiler; resumed runs may then differ in rounding",
@@ -171,6 +181,8 @@ MAY_CHANGE = frozenset(
         "on_disk_full",
         "print_every_s",
         "device",
+        "parallel",
+        "recompute",
         "trackers",
         "tracker_project",
     )

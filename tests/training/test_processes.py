@@ -1,0 +1,141 @@
+"""Two and three processes learn what one does, and end as one run: weights, scores, log, checkpoints."""
+
+import json
+import os
+import signal
+import time
+from contextlib import redirect_stdout
+from io import StringIO
+
+import pytest
+import torch
+from process_checks import HERE, ended, started, trained
+from torch.testing import assert_close
+
+from headwise.runs.checkpoints import Checkpoints
+
+SCRIPT = [str(HERE / "process_checks.py")]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """What one process makes of a case."""
+    from headwise.tasks import registry
+
+    folder, kept = tmp_path_factory.mktemp("alone"), {}
+    former, dtype = registry.task_type, torch.get_default_dtype()
+
+    def make(name):
+        if name not in kept:
+            torch.set_default_dtype(torch.float64)
+            try:
+                kept[name] = (trained(name, folder / name).metrics, _weights(folder / name))
+            finally:
+                torch.set_default_dtype(dtype)
+                registry.task_type = former
+        return kept[name]
+
+    return make
+
+
+def _weights(run):
+    saved = Checkpoints(run).read(Checkpoints(run).entries()[0])
+    return {name: saved.tensors[name][0] for name in saved.tensors}
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_many_processes_learn_what_one_does(tmp_path, alone, world):
+    names = ["plain", "gathered", "few tokens", "again"]
+    found = ended(started(world, SCRIPT, "cases", "ddp", ",".join(names), tmp_path))
+    assert [code for code, _, _ in found] == [0] * world, found
+    told = [json.loads(out) for _, out, _ in found]
+    # every process knows the same scores
+    assert all(one == told[0] for one in told)
+    for name in names:
+        metrics, weights = alone(name)
+        assert told[0][name] == pytest.approx(metrics, abs=1e-12)
+        assert_close(_weights(tmp_path / f"{name} ddp"), weights, rtol=0, atol=1e-12)
+    # one process writes and speaks
+    assert "validation at step 50" in found[0][2]
+    assert all(err == "" for _, _, err in found[1:])
+
+
+def test_the_same_processes_go_on_with_the_same_bits_and_others_with_the_same_sums(tmp_path, alone):
+    found = ended(started(2, SCRIPT, "resumed", "ddp", tmp_path))
+    assert [code for code, _, _ in found] == [0, 0], found
+    assert _bits(tmp_path / "parts") == _bits(tmp_path / "whole")
+    saved = Checkpoints(tmp_path / "parts").newest(print)
+    assert len(saved.json("trainer.json")["others"]) == 1
+    # two, then one, then three
+    for world, steps in ((1, 23), (3, 50)):
+        found = ended(started(world, SCRIPT, "goes on", "auto", tmp_path / "others", steps))
+        assert [code for code, _, _ in found] == [0] * world, found
+    assert "not bit-exact from here: the run began on" in found[0][2]
+    assert "'processes': 3, 'parallel': 'ddp'" in found[0][2]
+    assert_close(_weights(tmp_path / "others"), alone("gathered")[1], rtol=0, atol=1e-12)
+
+
+def _bits(run):
+    saved = Checkpoints(run).entries()[0].path
+    return [(saved / name).read_bytes() for name in ("model.safetensors", "ema.safetensors", "optimizer.safetensors")]
+
+
+@pytest.mark.parametrize("victim", [0, 2])
+def test_a_process_that_dies_ends_the_others_with_a_clear_line(tmp_path, victim):
+    processes = started(3, SCRIPT, "long", "ddp", tmp_path / "run")
+    _until(lambda: Checkpoints(tmp_path / "run").entries(), processes)
+    os.kill(processes[victim].pid, signal.SIGKILL)
+    found = ended(processes, 60)
+    assert [code for code, _, _ in found] == [-9 if rank == victim else 5 for rank in range(3)], found
+    step = Checkpoints(tmp_path / "run").newest(print).facts["step"]
+    told = "".join(err for _, _, err in found)
+    gone = f"process {victim + 1} of 3 is gone" if victim else "the connection to another of 3 processes is lost"
+    assert f"error: {gone}; everything up to step {step} is saved: run the same command to resume" in told
+    found = ended(started(2, SCRIPT, "goes on", "ddp", tmp_path / "run", step + 4))
+    assert [code for code, _, _ in found] == [0, 0], found
+
+
+def test_a_signal_to_one_process_stops_and_saves_all(tmp_path):
+    processes = started(2, SCRIPT, "long", "ddp", tmp_path / "run")
+    _until(lambda: Checkpoints(tmp_path / "run").entries(), processes)
+    os.kill(processes[1].pid, signal.SIGTERM)
+    found = ended(processes)
+    assert [code for code, _, _ in found] == [143, 143], found
+    step = Checkpoints(tmp_path / "run").newest(print).facts["step"]
+    assert f"stopped by SIGTERM after step {step}; everything is saved" in found[0][2]
+
+
+def _until(reached, processes):
+    while not reached():
+        assert all(process.poll() is None for process in processes), ended(processes)
+        time.sleep(0.05)
+
+
+def test_wrong_starts_are_refused_once(tmp_path):
+    found = ended(started(2, SCRIPT, "cases", "none", "plain", tmp_path))
+    assert [code for code, _, _ in found] == [2, 2]
+    assert "training.parallel = 'none', but 2 processes were started" in found[0][2]
+    (tmp_path / "plain ddp").mkdir()
+    (tmp_path / "plain ddp" / "diary.txt").write_text("mine")
+    found = ended(started(2, SCRIPT, "cases", "ddp", "plain", tmp_path))
+    assert [code for code, _, _ in found] == [2, 2]
+    assert "is not empty and is not a run folder" in found[0][2]
+    # told by the first alone
+    assert found[1][2] == ""
+
+
+def test_two_processes_answer_as_one(tmp_path, monkeypatch):
+    from headwise.cli.main import main
+
+    small = "model.d_model=16 model.d_ff=16 model.num_heads=2 training.max_steps=3 training.valid_limit=8 data.limit=60"
+    run, texts = tmp_path / "run", tmp_path / "texts.txt"
+    texts.write_text("".join(f"i am {'very ' * (place % 7)}cold .\n" for place in range(90)))
+    lines = [f"train phrasebook {small} --folder {run}"]
+    asked = [f"predict {run} --file {texts} --batch 40 --scores", f"evaluate {run} --limit 20 --json"]
+    found = ended(started(2, SCRIPT, "verbs", *lines, *asked))
+    assert [code for code, _, _ in found] == [0, 0], found
+    assert found[1][1] == ""
+    with redirect_stdout(StringIO()) as own:
+        assert [main(line.split()) for line in asked] == [0, 0]
+    assert own.getvalue() == found[0][1].partition(f'headwise explain {run} "..."\n')[2]
+    assert own.getvalue().count("\n") == 91
