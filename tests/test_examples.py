@@ -26,7 +26,7 @@ HERE = [
     "docs/extending.md",
     "docs/graphs.md",
     "docs/seeing.md",
-    "docs/several_machines.md",
+    "docs/scale.md",
     "docs/transforms.md",
     "docs/word_vectors.md",
 ]

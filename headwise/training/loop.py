@@ -17,7 +17,7 @@ from headwise.training import numerics
 from headwise.training.compiling import Loss, compiled
 from headwise.training.limits import Budget, Clock, Used
 from headwise.training.optimizers import learning_rate, set_learning_rate
-from headwise.training.parallel import Engine, Share, share_of_step
+from headwise.training.parallel import Engine, Share, share_of_step, written
 from headwise.training.reporter import Reporter
 from headwise.training.session import Session
 from headwise.training.signals import Stopped, StopSignal, stopped_by
@@ -99,7 +99,7 @@ class Loop:
         files = self.session.files()
         try:
             write = partial(self._checkpoints.save, progress.step, files, kept, self._log.note)
-            path = self._processes.once(write)
+            path = written(self._processes, files.values(), write)
         except MachineError as error:
             if not retry:
                 raise
@@ -199,7 +199,7 @@ class Loop:
         reason = f"loss {loss:g}, gradient norm {norm:g}"
         self._log.emit({"event": "skipped", "step": progress.step, "reason": reason, "batches": drawn})
         self._log.note(f"step {progress.step} skipped: {reason}; its examples are in metrics.jsonl")
-        numerics.check_finite(self.session.model.state_dict(), progress.step)
+        numerics.check_finite(self.session.model.state_dict(), progress.step, self._processes)
         if progress.skipped_in_row >= _MOST_SKIPPED_IN_A_ROW:
             raise numerics.diverged(progress.skipped_in_row, progress.step, reason)
 
@@ -240,7 +240,7 @@ class Loop:
             point = partial(self._checkpoints.point_to_best, progress.best_step, progress.best_value)
             self._processes.once(point)
             facts = {"step": progress.best_step, "metrics": progress.best_metrics, DATA: self.session.digests}
-            self._processes.once(partial(publish, self._checkpoints.run, files, facts))
+            written(self._processes, files.values(), partial(publish, self._checkpoints.run, files, facts))
         except MachineError as error:
             if not retry:
                 raise

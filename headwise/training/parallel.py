@@ -1,9 +1,11 @@
 """How processes share a step: the batches of each, the wrapper that exchanges gradients, and what all agree on."""
 
-from collections.abc import Callable, Iterator
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,10 +17,14 @@ from headwise.layers.blocks import DecoderBlock, EncoderBlock
 from headwise.layers.conformer import ConformerBlock
 from headwise.layers.norms import TokenBatchNorm
 from headwise.processes import Processes
+from headwise.runs.commits import Writable
+from headwise.runs.tensors import TensorFile
 from headwise.training import numerics
 from headwise.training.compiling import Loss
 from headwise.training.objective import Objective
 from headwise.training.recipe import TrainingConfig
+
+T = TypeVar("T")
 
 Kind = Literal["none", "ddp", "fsdp"]
 # what a model repeats: computed again as a whole
@@ -76,7 +82,7 @@ def check(model: nn.Module, processes: Processes) -> None:
         if isinstance(module, _OF_BATCH):
             raise ConfigError(
                 f"model: '{name}' normalises over the examples of a batch, of which each of {processes.world} processes"
-                " has a part; choose another norm (such as norm = 'layer' or 'none'), or train in one process"
+                " has a part; choose another norm or activation, or train in one process"
             )
 
 
@@ -96,6 +102,59 @@ def _again(plain: Callable[..., Any], *inputs: Any, **options: Any) -> Any:
     return checkpoint(plain, *inputs, use_reentrant=False, **options)
 
 
+def shard(objective: Objective, config: TrainingConfig, device: torch.device) -> None:
+    """From now on each process has a part of every parameter, and puts a block together while it computes it.
+
+    The blocks are units; whatever else the model has, such as embeddings, output and what blocks share, is one more
+    unit around all, since the loss reads the output's weight. Under bf16 the blocks are put together in bfloat16, and
+    gradients are summed in float32.
+
+    Source: Zhao et al. 2023, arXiv:2304.11277; `torch.distributed.fsdp.fully_shard`.
+
+    Raises: ConfigError for training.offload without a GPU.
+    """
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+
+    if config.offload and device.type == "cpu":
+        raise ConfigError("training.offload: the weights are in the memory of the processor already; leave it out")
+    mesh = init_device_mesh(device.type, (torch.distributed.get_world_size(),))
+    offload = CPUOffloadPolicy() if config.offload else OffloadPolicy()
+    low = torch.bfloat16 if config.precision == "bf16" else None
+    # autocast decides what is computed in which type: nothing is cast on the way in
+    precision = MixedPrecisionPolicy(low, torch.float32 if low else None, cast_forward_inputs=False)
+    blocks = blocks_of(objective.model)
+    own = [set(block.parameters()) for block in blocks]
+    counts = Counter(parameter for parameters in own for parameter in parameters)
+    inside = {parameter for parameter, count in counts.items() if count == 1}
+    for block, parameters in zip(blocks, own, strict=True):
+        fully_shard(block, mesh=mesh, mp_policy=precision, offload_policy=offload, ignored_params=parameters - inside)
+    fully_shard(objective, mesh=mesh, reshard_after_forward=False, offload_policy=offload)
+
+
+def written(processes: Processes, files: Iterable[Writable], work: Callable[[], T]) -> T:
+    """What `work` returns in the first process, which writes these files in their order; the others give their parts.
+
+    Memory: one whole tensor more than each process has.
+    """
+    shared = [file for file in files if isinstance(file, TensorFile)]
+
+    def working() -> T:
+        try:
+            return work()
+        finally:
+            _take_part(shared)
+
+    if not processes.first:
+        _take_part(shared)
+    return processes.once(working)
+
+
+def _take_part(files: list[TensorFile]) -> None:
+    for file in files:
+        file.take_part()
+
+
 class Engine:
     """Computes the loss of a batch, and exchanges gradients between processes as a step ends.
 
@@ -111,6 +170,8 @@ class Engine:
     ) -> None:
         self._processes = processes
         self._loss: Loss = objective if compiler is None else compiler(objective)
+        self._objective: Any = objective
+        self._kind = kind
         self._wrapped: Any = None
         if kind == "ddp":
             self._wrapped = self._loss = _distributed(_Called(objective, self._loss))
@@ -121,6 +182,8 @@ class Engine:
     @contextmanager
     def passing(self, *, last: bool) -> Iterator[None]:
         """Around a forward and a backward pass: the last one of a step exchanges the gradients of all of them."""
+        if self._kind == "fsdp":
+            self._objective.set_requires_gradient_sync(last)
         held: AbstractContextManager[Any] = nullcontext() if last or self._wrapped is None else self._wrapped.no_sync()
         with held:
             yield
@@ -132,7 +195,9 @@ class Engine:
     def agreed(self, loss: float, norm: float) -> tuple[float, float]:
         """The loss of all processes, and the norm of the whole gradient, the same in all."""
         told = self._processes.numbers(loss, norm)
-        return sum(one for one, _ in told), told[0][1]
+        norms = [one for _, one in told]
+        # where each has a part of the gradient, the squares of their norms add up
+        return sum(one for one, _ in told), math.hypot(*norms) if self._kind == "fsdp" else norms[0]
 
 
 class _Called(nn.Module):

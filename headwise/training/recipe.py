@@ -118,6 +118,10 @@ class TrainingConfig(Config):
         description="how the processes of a launcher such as torchrun share the model: each has all of it (ddp) or a "
         "part (fsdp); auto: ddp where there are several",
     )
+    offload: bool = Field(
+        default=False,
+        description="under fsdp on a GPU: weights, gradients and optimizer stay in the memory of the processor",
+    )
     recompute: bool = Field(
         default=False,
         description="keep only what enters a block of the model, and compute the block again for the gradient: less "
@@ -182,6 +186,7 @@ MAY_CHANGE = frozenset(
         "print_every_s",
         "device",
         "parallel",
+        "offload",
         "recompute",
         "trackers",
         "tracker_project",

@@ -16,7 +16,7 @@ from headwise.processes import ALONE, Processes
 from headwise.runs.commits import Writable, canonical
 from headwise.runs.publish import CONFIG, EMA, MODEL, OPTIMIZER, OWN_FILES, STREAM, TRAINER
 from headwise.runs.reading import Saved
-from headwise.runs.tensors import TensorFile
+from headwise.runs.tensors import TensorFile, whole
 from headwise.runs.weights import fitting, load_weights, ties, weights_as_file, weights_file
 from headwise.tasks.task import Task
 from headwise.training import numerics, parallel, randomness
@@ -71,11 +71,14 @@ class Session:
         self.kind = parallel.kind_of(training, processes)
         self.device = numerics.device(training.device)
         randomness.seed_all(recipe.seed, self.device)
-        self.model = task.build().to(self.device)
+        # what is shared goes to the device part by part
+        self.model = task.build() if self.kind == "fsdp" else task.build().to(self.device)
         parallel.check(self.model, processes)
         if training.recompute:
             parallel.recompute(self.model)
         self.objective = Objective(task, self.model)
+        if self.kind == "fsdp":
+            parallel.shard(self.objective, training, self.device)
         self.optimizer = build_optimizer(self.model, training)
         self.mean = RunningMean(self.model, training.ema_decay) if training.ema_decay else None
         self.source = self._training_source()
@@ -89,7 +92,7 @@ class Session:
     def begin(self) -> list[str]:
         """Puts weights that come from elsewhere into the new model; returns what to tell about them."""
         with digested(unread(self.task, self.recipe)) as found:
-            notes = self.task.initialise(self.model, self.recipe.seed)
+            notes = self._initialised()
         self.digests |= found
         if self.mean is not None:
             self.mean.restart()
@@ -103,16 +106,26 @@ class Session:
 
     @contextmanager
     def averaged(self) -> Iterator[nn.Module]:
-        """The model with the weights to validate and publish: the running mean where there is one."""
-        if self.mean is None:
+        """The model with the weights to validate and publish: the running mean where there is one.
+
+        Where processes share the model, a copy of the whole of it, in each of them: they compute by themselves inside.
+        """
+        if self.kind == "fsdp":
+            yield self._whole_model()
+        elif self.mean is None:
             yield self.model
-            return
-        with self.mean.applied():
-            yield self.model
+        else:
+            with self.mean.applied():
+                yield self.model
 
     @contextmanager
     def having(self, tensors: Mapping[str, Tensor], tied: Mapping[str, str]) -> Iterator[nn.Module]:
-        """The model with these weights inside, and its own afterwards."""
+        """The model with these weights inside, and its own afterwards; asked by one process alone."""
+        if self.kind == "fsdp":
+            model = self._built()
+            load_weights(model, tensors, tied, "the model to score")
+            yield model
+            return
         with exchanged(fitting(self.model, tensors, tied, "the model to score")):
             yield self.model
 
@@ -135,7 +148,7 @@ class Session:
         Raises: Diverged when weights or optimizer are not finite: no such one is written.
         """
         optimizer = optimizer_tensors(self.optimizer, self.model)
-        check_finite({**self.model.state_dict(), **optimizer}, self.progress.step)
+        check_finite({**self.model.state_dict(), **optimizer}, self.progress.step, self.processes)
         files = {**self.model_files(), MODEL: weights_file(self.model), OPTIMIZER: TensorFile(optimizer, {})}
         if self.mean is not None:
             files[EMA] = self.published_weights()
@@ -170,6 +183,29 @@ class Session:
         except DataError as error:
             raise CheckpointError(f"{saved.folder / TRAINER}: {error}") from None
         self._restore_randomness(trainer, str(saved.folder / TRAINER))
+
+    def _initialised(self) -> list[str]:
+        if self.kind != "fsdp":
+            return self.task.initialise(self.model, self.recipe.seed)
+        model = self._whole_model()
+        notes = self.task.initialise(model, self.recipe.seed)
+        weights = weights_as_file(model.state_dict(), ties(model))
+        load_weights(self.model, weights.tensors, weights.metadata, "the new model")
+        return notes
+
+    def _built(self) -> nn.Module:
+        """Another model like this one, which no process shares."""
+        with randomness.isolated(self.recipe.seed, self.device):
+            return self.task.build().to(self.device)
+
+    def _whole_model(self) -> nn.Module:
+        """A copy of the model that is put together tensor by tensor, with the running mean where there is one."""
+        model = self._built()
+        shared = self.mean.weights() if self.mean is not None else self.model.state_dict()
+        with torch.no_grad():
+            for name, value in model.state_dict().items():
+                value.copy_(whole(shared[name].detach()))
+        return model
 
     def _restore_randomness(self, trainer: Trainer, name: str) -> None:
         states, rank = (trainer.randomness, *trainer.others), self.processes.rank

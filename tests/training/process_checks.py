@@ -49,7 +49,7 @@ def started(world, script, *arguments, **environment):
     ]
 
 
-def ended(processes, seconds=100):
+def ended(processes, seconds=300):
     """(exit code, output, errors) of each."""
     found = []
     for process in processes:

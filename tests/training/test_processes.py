@@ -43,10 +43,10 @@ def _weights(run):
     return {name: saved.tensors[name][0] for name in saved.tensors}
 
 
-@pytest.mark.parametrize("world", [2, 3])
-def test_many_processes_learn_what_one_does(tmp_path, alone, world):
-    names = ["plain", "gathered", "few tokens", "again"]
-    found = ended(started(world, SCRIPT, "cases", "ddp", ",".join(names), tmp_path))
+@pytest.mark.parametrize(("world", "kind"), [(2, "ddp"), (3, "ddp"), (2, "fsdp"), (3, "fsdp")])
+def test_many_processes_learn_what_one_does(tmp_path, alone, world, kind):
+    names = ["plain", "gathered", "few tokens", "again"] if kind == "ddp" else ["gathered", "again"]
+    found = ended(started(world, SCRIPT, "cases", kind, ",".join(names), tmp_path))
     assert [code for code, _, _ in found] == [0] * world, found
     told = [json.loads(out) for _, out, _ in found]
     # every process knows the same scores
@@ -54,24 +54,25 @@ def test_many_processes_learn_what_one_does(tmp_path, alone, world):
     for name in names:
         metrics, weights = alone(name)
         assert told[0][name] == pytest.approx(metrics, abs=1e-12)
-        assert_close(_weights(tmp_path / f"{name} ddp"), weights, rtol=0, atol=1e-12)
+        assert_close(_weights(tmp_path / f"{name} {kind}"), weights, rtol=0, atol=1e-12)
     # one process writes and speaks
     assert "validation at step 50" in found[0][2]
     assert all(err == "" for _, _, err in found[1:])
 
 
-def test_the_same_processes_go_on_with_the_same_bits_and_others_with_the_same_sums(tmp_path, alone):
-    found = ended(started(2, SCRIPT, "resumed", "ddp", tmp_path))
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_the_same_processes_go_on_with_the_same_bits_and_others_with_the_same_sums(tmp_path, alone, kind):
+    found = ended(started(2, SCRIPT, "resumed", kind, tmp_path))
     assert [code for code, _, _ in found] == [0, 0], found
     assert _bits(tmp_path / "parts") == _bits(tmp_path / "whole")
     saved = Checkpoints(tmp_path / "parts").newest(print)
     assert len(saved.json("trainer.json")["others"]) == 1
     # two, then one, then three
     for world, steps in ((1, 23), (3, 50)):
-        found = ended(started(world, SCRIPT, "goes on", "auto", tmp_path / "others", steps))
+        found = ended(started(world, SCRIPT, "goes on", "auto" if world == 1 else kind, tmp_path / "others", steps))
         assert [code for code, _, _ in found] == [0] * world, found
     assert "not bit-exact from here: the run began on" in found[0][2]
-    assert "'processes': 3, 'parallel': 'ddp'" in found[0][2]
+    assert f"'processes': 3, 'parallel': '{kind}'" in found[0][2]
     assert_close(_weights(tmp_path / "others"), alone("gathered")[1], rtol=0, atol=1e-12)
 
 
@@ -127,7 +128,9 @@ def test_wrong_starts_are_refused_once(tmp_path):
 def test_two_processes_answer_as_one(tmp_path, monkeypatch):
     from headwise.cli.main import main
 
-    small = "model.d_model=16 model.d_ff=16 model.num_heads=2 training.max_steps=3 training.valid_limit=8 data.limit=60"
+    small = (
+        "model.d_model=16 model.d_ff=16 model.num_heads=2 training.max_steps=3 training.valid_limit=8 data.limit=200"
+    )
     run, texts = tmp_path / "run", tmp_path / "texts.txt"
     texts.write_text("".join(f"i am {'very ' * (place % 7)}cold .\n" for place in range(90)))
     lines = [f"train phrasebook {small} --folder {run}"]

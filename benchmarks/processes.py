@@ -1,0 +1,136 @@
+"""Several processes beside one: speed as ratios, and bytes that a process sends in a step beside the ring formula.
+
+    python -m benchmarks.processes
+    python -m benchmarks.processes --world 4 --width 512 --rounds 6
+    python -m benchmarks.processes --quick
+
+Every run trains the phrasebook that ships, in processes of its own, one run after another. `one` has as many threads as
+the others have processes of one thread each.
+"""
+
+import argparse
+import os
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.tables import write_json
+
+# steps that are not counted, and where the counting ends
+_FIRST, _LAST = 4, 12
+# of the structure that Linux gives of a connection: how many bytes the other side has acknowledged
+_ACKNOWLEDGED_AT = 120
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--world", type=int, default=2, help="processes")
+    parser.add_argument("--width", type=int, default=256, help="d_model")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="a model of no use, one round")
+    parser.add_argument("--json", type=Path, help="write all figures to this file")
+    parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.worker is not None:
+        _work(given.worker, given.width)
+        return
+    width, rounds = (16, 1) if given.quick else (given.width, given.rounds)
+    figures: dict[str, list[float]] = {"one": [], "ddp": []}
+    sent: dict[str, float] = {}
+    weights = 0.0
+    for _ in range(rounds):
+        for name, tokens in figures.items():
+            world = 1 if name == "one" else given.world
+            told = _measured(world, given.world // world, width)
+            tokens.append(told["tokens_per_s"])
+            sent[name], weights = told["sent"], told["weights"]
+    formula = 2 * (given.world - 1) / given.world * 4 * weights
+    ratios = [many / one for one, many in zip(figures["one"], figures["ddp"], strict=True)]
+    print(f"{weights:,.0f} weights, {given.world} processes of one thread beside one of {given.world} threads")
+    print(
+        f"speed    {statistics.median(ratios):.2f} [{min(ratios):.2f}..{max(ratios):.2f}] times as many tokens a second"
+    )
+    print(f"traffic  {sent['ddp']:,.0f} bytes a step and process; the formula says {formula:,.0f}")
+    print(f"         {sent['ddp'] / formula:.4f} of it")
+    if given.json is not None:
+        write_json(given.json, {"ratios": ratios, "sent": sent["ddp"], "formula": formula, **figures})
+
+
+def _measured(world: int, threads: int, width: int) -> dict[str, float]:
+    """What the first of so many processes found."""
+    with tempfile.TemporaryDirectory() as folder, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": str(world)}
+        free.close()
+        command = [sys.executable, "-m", "benchmarks.processes", "--worker", f"{folder}/run", "--width", str(width)]
+        started = [
+            subprocess.Popen(
+                command,
+                env={**os.environ, **place, "RANK": str(rank), "OMP_NUM_THREADS": str(threads)}
+                | {"LOCAL_RANK": str(rank), "TORCH_CPP_LOG_LEVEL": "ERROR"},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(world)
+        ]
+        found = [process.communicate() for process in started]
+    if any(process.returncode for process in started):
+        raise SystemExit("\n".join(errors for _, errors in found))
+    values = (part.split("=") for part in found[0][0].splitlines()[-1].split())
+    return {name: float(value) for name, value in values}
+
+
+def _work(run: Path, width: int) -> None:
+    """One process of a run: trains, and the first tells what it saw between two of its steps."""
+    from headwise.processes import launched
+    from headwise.training import recipes
+    from headwise.training.train import train
+
+    model = {"d_model": width, "d_ff": 4 * width, "num_heads": 4, "dropout": 0.0}
+    settings = [f"model.{name}={value}" for name, value in model.items()]
+    settings += [f"training.max_steps={_LAST}", "training.max_epochs=0", f"training.log_every={_FIRST}"]
+    settings += ["training.validate_every_epochs=0", "training.validate_every=0", "training.ema_decay=0"]
+    seen: list[tuple[int, float, float]] = []
+
+    def tell(event: dict[str, Any]) -> None:
+        if event["event"] == "step":
+            seen.append((event["step"], _sent(), event["timing"]["tokens_per_s"]))
+
+    train(recipes.read("phrasebook", settings), run, on_event=tell)
+    if (launched() or (0, 1, 0))[0] == 0:
+        (first, before, _), (last, after, _) = seen[0], seen[-1]
+        rate = statistics.median(rate for _, _, rate in seen[1:])
+        print(f"tokens_per_s={rate} sent={(after - before) / (last - first)} weights={_weights(run)}")
+
+
+def _sent() -> float:
+    """Bytes that all connections of this process have delivered."""
+    total = 0
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            with socket.socket(fileno=os.dup(int(name))) as found:
+                facts = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+        except OSError:
+            continue
+        if len(facts) >= _ACKNOWLEDGED_AT + 8:
+            total += struct.unpack_from("Q", facts, _ACKNOWLEDGED_AT)[0]
+    return float(total)
+
+
+def _weights(run: Path) -> int:
+    from headwise.runs.checkpoints import Checkpoints
+
+    facts = Checkpoints(run).finished()
+    assert facts is not None, "the run is at its end"
+    return int(facts["parameters"])
+
+
+if __name__ == "__main__":
+    main()
