@@ -1,7 +1,6 @@
 """How processes share a step: the batches of each, the wrapper that exchanges gradients, and what all agree on."""
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -123,13 +122,20 @@ def shard(objective: Objective, config: TrainingConfig, device: torch.device) ->
     low = torch.bfloat16 if config.precision == "bf16" else None
     # autocast decides what is computed in which type: nothing is cast on the way in
     precision = MixedPrecisionPolicy(low, torch.float32 if low else None, cast_forward_inputs=False)
-    blocks = blocks_of(objective.model)
-    own = [set(block.parameters()) for block in blocks]
-    counts = Counter(parameter for parameters in own for parameter in parameters)
-    inside = {parameter for parameter, count in counts.items() if count == 1}
-    for block, parameters in zip(blocks, own, strict=True):
-        fully_shard(block, mesh=mesh, mp_policy=precision, offload_policy=offload, ignored_params=parameters - inside)
+    for block, shared in _units(objective.model):
+        fully_shard(block, mesh=mesh, mp_policy=precision, offload_policy=offload, ignored_params=shared)
     fully_shard(objective, mesh=mesh, reshard_after_forward=False, offload_policy=offload)
+
+
+def _units(model: nn.Module) -> list[tuple[nn.Module, set[nn.Parameter]]]:
+    """The blocks, each with those of its parameters that are also somewhere else in the model."""
+    paths = {path: module for path, module in model.named_modules() if isinstance(module, BLOCKS)}
+    homes: dict[nn.Parameter, set[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        home = next((path for path in paths if name.startswith(f"{path}.")), "")
+        homes.setdefault(parameter, set()).add(home)
+    elsewhere = {parameter for parameter, found in homes.items() if len(found) > 1}
+    return [(block, elsewhere & set(block.parameters())) for block in paths.values()]
 
 
 def written(processes: Processes, files: Iterable[Writable], work: Callable[[], T]) -> T:
