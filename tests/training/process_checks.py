@@ -94,6 +94,31 @@ def _long(kind, folder):
     trained("gathered", Path(folder), kind, max_steps=100_000, save_every=3)
 
 
+def _parts(kind):
+    """What the process keeps of a model and its optimizer, and how much there is in all."""
+    import training_toy
+
+    from headwise.processes import joined
+    from headwise.runs.tensors import local
+    from headwise.training.optimizers import optimizer_tensors
+    from headwise.training.parallel import Engine, share_of_step
+    from headwise.training.recipe import read_recipe
+    from headwise.training.session import Session
+
+    training_toy.install()
+    recipe = read_recipe(made("gathered", kind))
+    with joined("cpu", alone_too=True) as processes:
+        session = Session(training_toy.toy(recipe), recipe, processes)
+        engine = Engine(session.objective, session.kind, processes, None)
+        share = share_of_step(session.source, 1, processes, session.device)
+        with engine.passing(last=True):
+            engine(share.batches[0]).backward()
+        session.optimizer.step()
+        kept = {**dict(session.model.named_parameters()), **optimizer_tensors(session.optimizer, session.model)}
+        shared = [tensor for tensor in kept.values() if tensor.ndim]
+        print(json.dumps([sum(local(one).numel() for one in shared), sum(one.numel() for one in shared)]))
+
+
 def _verbs(*lines):
     """Lines of the command line, one after another."""
     from headwise.cli.main import main
@@ -106,7 +131,8 @@ if __name__ == "__main__":
     from headwise.errors import HeadwiseError
 
     torch.set_num_threads(1)
-    work = {"cases": _cases, "resumed": _resumed, "goes on": _goes_on, "long": _long, "verbs": _verbs}[sys.argv[1]]
+    work = {"cases": _cases, "resumed": _resumed, "goes on": _goes_on, "long": _long, "verbs": _verbs, "parts": _parts}
+    work = work[sys.argv[1]]
     if work is not _verbs:
         torch.set_default_dtype(torch.float64)
     try:

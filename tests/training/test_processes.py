@@ -142,3 +142,12 @@ def test_two_processes_answer_as_one(tmp_path, monkeypatch):
         assert [main(line.split()) for line in asked] == [0, 0]
     assert own.getvalue() == found[0][1].partition(f'headwise explain {run} "..."\n')[2]
     assert own.getvalue().count("\n") == 91
+
+
+def test_each_process_keeps_its_part(tmp_path):
+    found = ended(started(3, SCRIPT, "parts", "fsdp"))
+    assert [code for code, _, _ in found] == [0, 0, 0], found
+    kept, totals = zip(*[json.loads(out) for _, out, _ in found], strict=True)
+    # weights and the two means of Adam: every number once, and none has more than a row of each tensor too many
+    assert sum(kept) == totals[0] == totals[1] == totals[2]
+    assert max(kept) < totals[0] / 3 * 1.25
