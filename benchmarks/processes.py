@@ -4,8 +4,8 @@
     python -m benchmarks.processes --world 4 --width 512 --rounds 6
     python -m benchmarks.processes --quick
 
-Every run trains the phrasebook that ships, in processes of its own, one run after another. `one` has as many threads as
-the others have processes of one thread each.
+Every run trains the phrasebook that ships, in processes of its own, one run after another: one process of many threads,
+then as many processes of one thread each, under ddp and under fsdp.
 """
 
 import argparse
@@ -36,39 +36,49 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a model of no use, one round")
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--kind", default="none", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.worker is not None:
-        _work(given.worker, given.width)
+        _work(given.worker, given.width, given.kind)
         return
     width, rounds = (16, 1) if given.quick else (given.width, given.rounds)
-    figures: dict[str, list[float]] = {"one": [], "ddp": []}
-    sent: dict[str, float] = {}
-    weights = 0.0
+    figures: dict[str, list[float]] = {"none": [], "ddp": [], "fsdp": []}
+    told: dict[str, dict[str, float]] = {}
     for _ in range(rounds):
-        for name, tokens in figures.items():
-            world = 1 if name == "one" else given.world
-            told = _measured(world, given.world // world, width)
-            tokens.append(told["tokens_per_s"])
-            sent[name], weights = told["sent"], told["weights"]
-    formula = 2 * (given.world - 1) / given.world * 4 * weights
-    ratios = [many / one for one, many in zip(figures["one"], figures["ddp"], strict=True)]
-    print(f"{weights:,.0f} weights, {given.world} processes of one thread beside one of {given.world} threads")
-    print(
-        f"speed    {statistics.median(ratios):.2f} [{min(ratios):.2f}..{max(ratios):.2f}] times as many tokens a second"
-    )
-    print(f"traffic  {sent['ddp']:,.0f} bytes a step and process; the formula says {formula:,.0f}")
-    print(f"         {sent['ddp'] / formula:.4f} of it")
+        for kind, rates in figures.items():
+            world = 1 if kind == "none" else given.world
+            told[kind] = _measured(kind, world, given.world // world, width)
+            rates.append(told[kind]["tokens_per_s"])
+    _tell(figures, told, given.world)
     if given.json is not None:
-        write_json(given.json, {"ratios": ratios, "sent": sent["ddp"], "formula": formula, **figures})
+        write_json(given.json, {"figures": figures, "told": told})
 
 
-def _measured(world: int, threads: int, width: int) -> dict[str, float]:
+def _tell(figures: dict[str, list[float]], told: dict[str, dict[str, float]], world: int) -> None:
+    """Prints each kind beside one process, and beside what the ring formula says."""
+    blocks, others = told["none"]["blocks"], told["none"]["others"]
+    part = (world - 1) / world * 4
+    # what is around the blocks stays together from the forward to the backward pass
+    formulas = {"ddp": 2 * part * (blocks + others), "fsdp": part * (3 * blocks + 2 * others)}
+    print(f"{blocks + others:,.0f} weights; {world} processes of one thread beside one of {world} threads")
+    for kind, formula in formulas.items():
+        ratios = [many / one for one, many in zip(figures["none"], figures[kind], strict=True)]
+        told[kind] |= {"ratio": statistics.median(ratios), "formula": formula}
+        print(f"{kind}: {told[kind]['ratio']:.2f} [{min(ratios):.2f}..{max(ratios):.2f}] times as many tokens a second")
+        sent = told[kind]["sent"]
+        print(
+            f"{kind}: {sent:,.0f} bytes sent a step by a process, {sent / formula:.4f} of the formula's {formula:,.0f}"
+        )
+
+
+def _measured(kind: str, world: int, threads: int, width: int) -> dict[str, float]:
     """What the first of so many processes found."""
     with tempfile.TemporaryDirectory() as folder, socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": str(world)}
         free.close()
         command = [sys.executable, "-m", "benchmarks.processes", "--worker", f"{folder}/run", "--width", str(width)]
+        command += ["--kind", kind]
         started = [
             subprocess.Popen(
                 command,
@@ -87,7 +97,7 @@ def _measured(world: int, threads: int, width: int) -> dict[str, float]:
     return {name: float(value) for name, value in values}
 
 
-def _work(run: Path, width: int) -> None:
+def _work(run: Path, width: int, kind: str) -> None:
     """One process of a run: trains, and the first tells what it saw between two of its steps."""
     from headwise.processes import launched
     from headwise.training import recipes
@@ -95,7 +105,12 @@ def _work(run: Path, width: int) -> None:
 
     model = {"d_model": width, "d_ff": 4 * width, "num_heads": 4, "dropout": 0.0}
     settings = [f"model.{name}={value}" for name, value in model.items()]
-    settings += [f"training.max_steps={_LAST}", "training.max_epochs=0", f"training.log_every={_FIRST}"]
+    settings += [
+        f"training.parallel={kind}",
+        f"training.max_steps={_LAST}",
+        "training.max_epochs=0",
+        f"training.log_every={_FIRST}",
+    ]
     settings += ["training.validate_every_epochs=0", "training.validate_every=0", "training.ema_decay=0"]
     seen: list[tuple[int, float, float]] = []
 
@@ -107,7 +122,7 @@ def _work(run: Path, width: int) -> None:
     if (launched() or (0, 1, 0))[0] == 0:
         (first, before, _), (last, after, _) = seen[0], seen[-1]
         rate = statistics.median(rate for _, _, rate in seen[1:])
-        print(f"tokens_per_s={rate} sent={(after - before) / (last - first)} weights={_weights(run)}")
+        print(f"tokens_per_s={rate} sent={(after - before) / (last - first)} {_weights(run)}")
 
 
 def _sent() -> float:
@@ -124,12 +139,14 @@ def _sent() -> float:
     return float(total)
 
 
-def _weights(run: Path) -> int:
-    from headwise.runs.checkpoints import Checkpoints
+def _weights(run: Path) -> str:
+    """How many there are in the blocks of the model, and around them."""
+    import headwise
+    from headwise.training.parallel import blocks_of
 
-    facts = Checkpoints(run).finished()
-    assert facts is not None, "the run is at its end"
-    return int(facts["parameters"])
+    model: Any = headwise.load(run)
+    blocks = sum(weight.numel() for block in blocks_of(model.model) for weight in block.parameters())
+    return f"blocks={blocks} others={sum(weight.numel() for weight in model.model.parameters()) - blocks}"
 
 
 if __name__ == "__main__":
