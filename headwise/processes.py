@@ -23,6 +23,8 @@ I = TypeVar("I")  # noqa: E741
 # so it is more than the first process needs alone: to write a checkpoint, or to score the average of the last ones
 _SILENCE = timedelta(minutes=30)
 _ROLL_CALL_S = 3.0
+# so long the first waits for the last to start
+_START = timedelta(minutes=5)
 _PLACE = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 
 
@@ -232,7 +234,7 @@ def _store() -> "Store":
     """The one store of this process, which the launcher's variables lead to."""
     from torch.distributed.rendezvous import rendezvous
 
-    store: Store = next(rendezvous("env://", timeout=_SILENCE))[0]
+    store: Store = next(rendezvous("env://", timeout=_START))[0]
     return store
 
 

@@ -19,6 +19,7 @@ sys.path.append(str(Path(__file__).parents[1] / "tests" / "training"))
 from process_checks import HERE, ended, started
 
 from headwise.runs.checkpoints import Checkpoints
+from headwise.runs.lock import OWNER
 
 SCRIPT = [str(HERE / "process_checks.py")]
 _MOST_S = 60.0
@@ -28,8 +29,12 @@ _SAVED = re.compile(r"everything up to step (\d+) is saved|nothing was saved yet
 def killed(run: Path, rng: random.Random, kind: str) -> tuple[list[str], float]:
     """Kills one of two or three processes of the run; what was wrong, and the seconds until the others ended."""
     world = rng.choice((2, 3))
-    processes = started(world, SCRIPT, "long", kind if world > 1 else "auto", run)
-    time.sleep(rng.uniform(0.0, 15.0))
+    before = _written(run)
+    processes = started(world, SCRIPT, "long", kind, run)
+    # a process that dies before it has met the others is a matter of the launcher
+    while _written(run) == before:
+        time.sleep(0.02)
+    time.sleep(rng.uniform(0.0, 12.0))
     victim = rng.randrange(world)
     os.kill(processes[victim].pid, signal.SIGKILL)
     began = time.monotonic()
@@ -47,6 +52,12 @@ def killed(run: Path, rng: random.Random, kind: str) -> tuple[list[str], float]:
     if any(int(match[1] or 0) > step for match in told):
         problems.append(f"step {step} is older than what was said: {told[0][0]}")
     return problems, took
+
+
+def _written(run: Path) -> int:
+    """When a process last took the folder; 0: never."""
+    owner = run / OWNER
+    return owner.stat().st_mtime_ns if owner.exists() else 0
 
 
 def main() -> None:

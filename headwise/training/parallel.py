@@ -62,15 +62,16 @@ def share_of_step(source: Source[Any], count: int, processes: Processes, device:
 
 
 def kind_of(config: TrainingConfig, processes: Processes) -> Kind:
-    """What `training.parallel` comes to here. Raises: ConfigError for "none" with several processes."""
-    if config.parallel == "auto":
-        return "ddp" if processes.world > 1 else "none"
-    if config.parallel == "none" and processes.world > 1:
+    """What `training.parallel` comes to here. Raises: ConfigError for what does not fit."""
+    kind: Kind = ("ddp" if processes.world > 1 else "none") if config.parallel == "auto" else config.parallel
+    if config.offload and kind != "fsdp":
+        raise ConfigError(f"training.offload is for training.parallel = 'fsdp', not '{kind}'; leave it out")
+    if kind == "none" and processes.world > 1:
         raise ConfigError(
             f"training.parallel = 'none', but {processes.world} processes were started, which would all do the same; "
             "set it to 'auto', or start without a launcher"
         )
-    return config.parallel
+    return kind
 
 
 def check(model: nn.Module, processes: Processes) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import signal
 import time
 from contextlib import redirect_stdout
@@ -10,9 +11,15 @@ from io import StringIO
 import pytest
 import torch
 from process_checks import HERE, ended, started, trained
+from torch import nn
 from torch.testing import assert_close
 
+from headwise.errors import CheckpointError, ConfigError, DataError, Diverged, MachineError, RunBusy
+from headwise.processes import Alone, Group, launched
 from headwise.runs.checkpoints import Checkpoints
+from headwise.training.parallel import check, kind_of
+from headwise.training.recipe import TrainingConfig
+from headwise.training.signals import stopped_by
 
 SCRIPT = [str(HERE / "process_checks.py")]
 
@@ -110,6 +117,40 @@ def _until(reached, processes):
     while not reached():
         assert all(process.poll() is None for process in processes), ended(processes)
         time.sleep(0.05)
+
+
+def test_settings_that_do_not_fit():
+    made = Alone(), Group(1, 2, 1, None)
+    kinds = {
+        (kind, place): kind_of(TrainingConfig(parallel=kind), made[place])
+        for kind in ("auto", "ddp", "fsdp")
+        for place in (0, 1)
+    }
+    assert list(kinds.values()) == ["none", "ddp", "ddp", "ddp", "fsdp", "fsdp"]
+    assert kind_of(TrainingConfig(parallel="none"), made[0]) == "none"
+    with pytest.raises(ConfigError, match=r"training.offload is for training.parallel = 'fsdp', not 'none'; leave"):
+        kind_of(TrainingConfig(offload=True), made[0])
+    with pytest.raises(ConfigError, match=r"model: '1' normalises over the examples of a batch, of which each of 2"):
+        check(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)), made[1])
+    check(nn.BatchNorm1d(2), made[0])
+
+
+@pytest.mark.parametrize("kind", [ConfigError, DataError, MachineError, CheckpointError, Diverged, RunBusy])
+def test_errors_are_told_to_other_processes(kind):
+    found = pickle.loads(pickle.dumps(kind("x.txt:3: what is wrong")))
+    assert (type(found), str(found)) == (kind, "x.txt:3: what is wrong")
+    stopped = pickle.loads(pickle.dumps(stopped_by(signal.SIGTERM)))
+    assert (stopped.exit_code, str(stopped)) == (143, "stopped by SIGTERM")
+
+
+@pytest.mark.parametrize("place", [("one", "2", "0"), ("2", "2", "0"), ("0", "0", "0"), ("0", "2", "-1")])
+def test_a_launcher_that_makes_no_sense(monkeypatch, place):
+    for name, value in zip(("RANK", "WORLD_SIZE", "LOCAL_RANK"), place, strict=True):
+        monkeypatch.setenv(name, value)
+    with pytest.raises(
+        ConfigError, match=r"the launcher's variables make no sense: RANK=.*; unset them, or start with"
+    ):
+        launched()
 
 
 def test_wrong_starts_are_refused_once(tmp_path):
