@@ -58,8 +58,9 @@ def _tell(figures: dict[str, list[float]], told: dict[str, dict[str, float]], wo
     """Prints each kind beside one process, and beside what the ring formula says."""
     blocks, others = told["none"]["blocks"], told["none"]["others"]
     part = (world - 1) / world * 4
-    # what is around the blocks stays together from the forward to the backward pass
-    formulas = {"ddp": 2 * part * (blocks + others), "fsdp": part * (3 * blocks + 2 * others)}
+    # what is around the blocks stays together from the forward to the backward pass; gloo scatters a sum by sending it
+    # to all, which is twice the traffic of NCCL's
+    formulas = {"ddp": 2 * part * (blocks + others), "fsdp": part * ((2 + 2) * blocks + (1 + 2) * others)}
     print(f"{blocks + others:,.0f} weights; {world} processes of one thread beside one of {world} threads")
     for kind, formula in formulas.items():
         ratios = [many / one for one, many in zip(figures["none"], figures[kind], strict=True)]
@@ -83,7 +84,7 @@ def _measured(kind: str, world: int, threads: int, width: int) -> dict[str, floa
             subprocess.Popen(
                 command,
                 env={**os.environ, **place, "RANK": str(rank), "OMP_NUM_THREADS": str(threads)}
-                | {"LOCAL_RANK": str(rank), "TORCH_CPP_LOG_LEVEL": "ERROR"},
+                | {"LOCAL_RANK": str(rank), "TORCH_CPP_LOG_LEVEL": "ERROR", "OMP_WAIT_POLICY": "passive"},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,

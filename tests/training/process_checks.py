@@ -94,6 +94,24 @@ def _long(kind, folder):
     trained("gathered", Path(folder), kind, max_steps=100_000, save_every=3)
 
 
+def _refused(kind, folder):
+    """The disk of the first process takes half a checkpoint, once."""
+    import errno
+
+    from headwise.runs.tensors import TensorFile
+
+    real, calls = TensorFile.write_to, []
+
+    def refusing(self, sink):
+        calls.append(self)
+        if len(calls) == 2:
+            raise OSError(errno.ENOSPC, "no space left on device")
+        real(self, sink)
+
+    TensorFile.write_to = refusing
+    trained("gathered", Path(folder), kind, max_steps=50)
+
+
 def _parts(kind):
     """What the process keeps of a model and its optimizer, and how much there is in all."""
     import training_toy
@@ -132,6 +150,7 @@ if __name__ == "__main__":
 
     torch.set_num_threads(1)
     work = {"cases": _cases, "resumed": _resumed, "goes on": _goes_on, "long": _long, "verbs": _verbs, "parts": _parts}
+    work |= {"refused": _refused}
     work = work[sys.argv[1]]
     if work is not _verbs:
         torch.set_default_dtype(torch.float64)

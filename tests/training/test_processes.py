@@ -185,6 +185,14 @@ def test_two_processes_answer_as_one(tmp_path, monkeypatch):
     assert own.getvalue().count("\n") == 91
 
 
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_a_checkpoint_that_the_disk_refuses_half_way_holds_nobody_up(tmp_path, alone, kind):
+    found = ended(started(2, SCRIPT, "refused", kind, tmp_path / "run"))
+    assert [code for code, _, _ in found] == [0, 0], found
+    assert "checkpoint of step 25 not saved, to be tried again at the next" in found[0][2]
+    assert_close(_weights(tmp_path / "run"), alone("gathered")[1], rtol=0, atol=1e-12)
+
+
 def test_each_process_keeps_its_part(tmp_path):
     found = ended(started(3, SCRIPT, "parts", "fsdp"))
     assert [code for code, _, _ in found] == [0, 0, 0], found
