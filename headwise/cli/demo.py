@@ -14,7 +14,7 @@ def demo(
         str, typer.Argument(help="What to learn; the message for an unknown name lists all.")
     ] = "translate",
     folder: Annotated[
-        Path | None, typer.Option(help="Run folder to write; default: runs/demo, or runs/demo-TASK.")
+        Path | None, typer.Option("--run-folder", help="Run folder to write; default: runs/demo, or runs/demo-TASK.")
     ] = None,
     run: Annotated[Path | None, typer.Option("--run", hidden=True)] = None,
     overrides: Annotated[

@@ -26,7 +26,8 @@ def train(
     recipe: Annotated[str, typer.Argument(help="Recipe file, or a name from `headwise list recipes`.")],
     overrides: Annotated[list[str] | None, typer.Argument(help="Settings such as model.num_heads=8.")] = None,
     folder: Annotated[
-        Path | None, typer.Option(help="Run folder; default: runs/ and the names of recipe and settings.")
+        Path | None,
+        typer.Option("--run-folder", help="Run folder; default: runs/ and the names of recipe and settings."),
     ] = None,
     run: Annotated[Path | None, typer.Option("--run", hidden=True)] = None,
     resume: Annotated[str, typer.Option(help="auto, never (start a new run) or must (only resume).")] = "auto",
@@ -42,7 +43,9 @@ def train(
     ] = False,
     smoke: Annotated[
         bool,
-        typer.Option("--smoke", help="Three steps on a part of the data, then test; keep nothing without --folder."),
+        typer.Option(
+            "--smoke", help="Three steps on a part of the data, then test; keep nothing without --run-folder."
+        ),
     ] = False,
 ) -> None:
     """Train a model from a recipe; the same command resumes an interrupted run."""

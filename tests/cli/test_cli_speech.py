@@ -21,7 +21,7 @@ def test_from_a_list_to_answers(headwise, folder, task):
     code, out, err = headwise("init", task, *SHORT, "--data", "list.csv")
     assert (code, err) == (0, "")
     assert f"{task}; conformer of 1 layers, 8 wide; at most 2 steps" in out
-    code, out, err = headwise("train", "recipe.toml", "--folder", "run")
+    code, out, err = headwise("train", "recipe.toml", "--run-folder", "run")
     assert code == 0, err
     code, out, err = headwise("predict", "run", "0.wav", "1.wav", "--json")
     assert (code, err) == (0, "")

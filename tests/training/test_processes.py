@@ -174,7 +174,7 @@ def test_two_processes_answer_as_one(tmp_path, monkeypatch):
     )
     run, texts = tmp_path / "run", tmp_path / "texts.txt"
     texts.write_text("".join(f"i am {'very ' * (place % 7)}cold .\n" for place in range(90)))
-    lines = [f"train phrasebook {small} --folder {run}"]
+    lines = [f"train phrasebook {small} --run-folder {run}"]
     asked = [f"predict {run} --file {texts} --batch 40 --scores", f"evaluate {run} --limit 20 --json"]
     found = ended(started(2, SCRIPT, "verbs", *lines, *asked))
     assert [code for code, _, _ in found] == [0, 0], found
