@@ -26,7 +26,7 @@ _MOST_S = 60.0
 _SAVED = re.compile(r"everything up to step (\d+) is saved|nothing was saved yet")
 
 
-def killed(run: Path, rng: random.Random, kind: str) -> tuple[list[str], float]:
+def killed(run: Path, rng: random.Random, kind: str, within_s: float) -> tuple[list[str], float]:
     """Kills one of two or three processes of the run; what was wrong, and the seconds until the others ended."""
     world = rng.choice((2, 3))
     before = _written(run)
@@ -34,7 +34,7 @@ def killed(run: Path, rng: random.Random, kind: str) -> tuple[list[str], float]:
     # a process that dies before it has met the others is a matter of the launcher
     while _written(run) == before:
         time.sleep(0.02)
-    time.sleep(rng.uniform(0.0, 12.0))
+    time.sleep(rng.uniform(0.0, within_s))
     victim = rng.randrange(world)
     os.kill(processes[victim].pid, signal.SIGKILL)
     began = time.monotonic()
@@ -66,12 +66,13 @@ def main() -> None:
     parser.add_argument("-n", type=int, default=200, help="kills")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kind", choices=("ddp", "fsdp"), default="ddp")
+    parser.add_argument("--within", type=float, default=12.0, help="seconds after a start in which the kill comes")
     given = parser.parse_args()
     rng, wrong, longest, reached = random.Random(given.seed), 0, 0.0, 0
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         for number in range(given.n):
-            problems, took = killed(run, rng, given.kind)
+            problems, took = killed(run, rng, given.kind, given.within)
             entries = Checkpoints(run).entries()
             step, longest = entries[0].step if entries else 0, max(longest, took)
             if step < reached:
