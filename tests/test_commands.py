@@ -171,7 +171,7 @@ def quicker(line):
 
 
 # drawing, and several runs, take time
-SLOW = {"seeing.md", "several_machines.md", "blocks.md"}
+SLOW = {"seeing.md", "scale.md", "blocks.md"}
 RUN = [name for name, text in PAGES.items() if shown(text) and name not in ELSEWHERE]
 
 
@@ -180,7 +180,7 @@ def test_commands_of_a_page_run(name, here, capsys):
     # a test reaches no network; cli/test_cli_data.py fetches from this machine
     lines = [quicker(line) for line in shown(PAGES[name]) if not line.startswith("headwise data fetch ")]
     if any(" RUN " in f"{line} " for line in lines):
-        assert carried_out("headwise train phrasebook --run RUN") == 0
+        assert carried_out("headwise train phrasebook --run-folder RUN") == 0
     for line in lines:
         code = carried_out(line)
         assert code == 0, f"{line}: {capsys.readouterr().err}"

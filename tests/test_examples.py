@@ -29,7 +29,7 @@ HERE = [
     "docs/graphs.md",
     "docs/seeing.md",
     "docs/segmentation.md",
-    "docs/several_machines.md",
+    "docs/scale.md",
     "docs/transforms.md",
     "docs/word_vectors.md",
 ]

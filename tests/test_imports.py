@@ -16,7 +16,7 @@ ROOT = Path(headwise.__file__).parent
 LEVELS = [
     {"errors"},
     {"problems"},
-    {"config", "runtime", "caches", "folders", "labels", "files"},
+    {"config", "runtime", "caches", "folders", "labels", "files", "processes"},
     {"attention"},
     {"positions"},
     {"records", "layers"},
@@ -42,6 +42,7 @@ NARROW = {
     "folders": {"errors"},
     "caches": {"errors"},
     "files": set(),
+    "processes": {"errors"},
     "records": {"errors", "config", "attention"},
     "adoption": {"errors", "config", "attention", "records"},
     "data": {"errors", "config", "files"},

@@ -87,7 +87,7 @@ VERBS: tuple[tuple[str, ...], ...] = (
     ("evaluate", "nowhere", "--data", "x.tsv"),
     ("predict", "nowhere", "--text", "a", "--beam", "3"),
     ("init", "translate", "--data", "nowhere.tsv"),
-    ("train", "x.toml", "training.max_steps=many", "--run", "run"),
+    ("train", "x.toml", "training.max_steps=many", "--run-folder", "run"),
 )
 
 

@@ -14,9 +14,10 @@ def demo(
     task: Annotated[
         str, typer.Argument(help="What to learn; the message for an unknown name lists all.")
     ] = "translate",
-    run: Annotated[
-        Path | None, typer.Option(help="Run folder to write; default: runs/demo, or runs/demo-TASK.")
+    folder: Annotated[
+        Path | None, typer.Option("--run-folder", help="Run folder to write; default: runs/demo, or runs/demo-TASK.")
     ] = None,
+    run: Annotated[Path | None, typer.Option("--run", hidden=True)] = None,
     overrides: Annotated[
         list[str] | None, typer.Option("--set", help="A setting such as training.max_steps=9; may be repeated.")
     ] = None,
@@ -25,10 +26,11 @@ def demo(
     from headwise import runtime
 
     runtime.apply()
+    given = folder or run
     if task == "translate":
-        _phrasebook(run or Path("runs/demo"), overrides or [])
+        _phrasebook(given or Path("runs/demo"), overrides or [])
     else:
-        _made(task, run or Path("runs") / f"demo-{task}", overrides or [])
+        _made(task, given or Path("runs") / f"demo-{task}", overrides or [])
 
 
 def _made(task: str, run: Path, overrides: list[str]) -> None:

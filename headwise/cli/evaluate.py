@@ -9,6 +9,7 @@ import typer
 
 from headwise.cli.output import json_line
 from headwise.errors import ConfigError
+from headwise.processes import joined, sharing
 
 
 def evaluate(
@@ -44,8 +45,11 @@ def evaluate(
         given |= {"test": os.path.abspath(data), "test_target": second, "format": None, "test_kind": kind}
         split = "test"
     runtime.apply(fast_products=False)
-    found = examples(run, split, given)[:limit]
-    scores = scores_of(run, against, found, tokenize)
+    with joined() as processes, sharing(processes):
+        found = processes.once(lambda: examples(run, split, given)[:limit])
+        scores = scores_of(run, against, found, tokenize)
+    if not processes.first:
+        return
     if as_json:
         typer.echo(json_line({"examples": len(found), **scores}))
         return

@@ -84,6 +84,9 @@ def run() -> None:
     # read once, when PyTorch is loaded: idle threads sleep instead of spinning, which on a shared machine can cost
     # several times the work itself
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    if "RANK" in os.environ:
+        # read then too: what PyTorch advises programmers is nothing to the user of a launcher
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     _open_what_is_closed()
     received: list[int] = []
 
@@ -122,7 +125,9 @@ def main(arguments: list[str]) -> int:
         if debug:
             traceback.print_exception(error)
         message, code = describe(error)
-        print(f"error: {message}", file=sys.stderr)
+        # what the first of several processes told the others, it says itself
+        if not getattr(error, "heard", False):
+            print(f"error: {message}", file=sys.stderr)
         return code
     finally:
         _close_quietly()

@@ -15,6 +15,7 @@ import typer
 from headwise.cli.files import files_of, in_folder
 from headwise.cli.output import opened
 from headwise.errors import ConfigError, DataError
+from headwise.processes import ALONE, Processes, joined, sharing
 
 if TYPE_CHECKING:
     from headwise.predictors.predictor import Form, Predictor, Unknown
@@ -59,21 +60,32 @@ def predict(
     given |= {"steps": steps, "stop": None if stop is None else stop.replace("\\n", "\n")}
     places = sources(inputs or [], file or [], text or [], needed=not vectors)
     _refuse_own(output, places)
-    predictor = loaded(run, seed)
-    options = predictor.options({name: value for name, value in given.items() if value is not None})
-    items = items_of(predictor, places) if places else predictor.everything()
-    chunk = 1 if inputs == [STDIN] and sys.stdin.isatty() else batch
-    if output is not None and predictor.ending and in_folder(output):
-        return _list(files_of(predictor, items, options, chunk, output))
-    unknown: list[Unknown] = []
-    written = answers(predictor, items, options, chunk, "json" if as_json else "text", unknown)
-    _write(written, output, chunk, (n_best or 1) > 1 and not as_json)
-    warn(unknown)
+    with joined() as processes, sharing(processes):
+        predictor = loaded(run, seed)
+        options = predictor.options({name: value for name, value in given.items() if value is not None})
+        items = items_of(predictor, places) if places else predictor.everything()
+        chunk = 1 if inputs == [STDIN] and sys.stdin.isatty() else batch
+        if output is not None and predictor.ending and in_folder(output):
+            return _list(files_of(predictor, items, options, chunk, output), processes)
+        unknown: list[Unknown] = []
+        told = told_in_chunks(items, chunk, processes)
+        written = answers(predictor, told, options, "json" if as_json else "text", unknown)
+        _tell(written, output, chunk, (n_best or 1) > 1 and not as_json, processes)
+        if processes.first:
+            warn(unknown)
 
 
-def _list(paths: Iterable[Path]) -> None:
-    """The path of each file as soon as it is written."""
-    for path in paths:
+def _tell(written: Iterable[list[str]], output: Path | None, chunk: int, numbered: bool, processes: Processes) -> None:
+    """Writes the answers, in the first process; the others do the same work, whose answers that one writes."""
+    if processes.first:
+        _write(written, output, chunk, numbered)
+    else:
+        sum(1 for _ in written)
+
+
+def _list(paths: Iterable[Path], processes: Processes) -> None:
+    """The path of each file as soon as it is written, by the first process alone."""
+    for path in paths if processes.first else ():
         typer.echo(str(path))
 
 
@@ -107,17 +119,22 @@ def loaded(run: Path, seed: int | None) -> "Predictor[Any, Any, Any]":
     return found
 
 
+def told_in_chunks(items: Iterable[Any], chunk: int, processes: Processes = ALONE) -> Iterator[list[Any]]:
+    """The items, so many at a time, as the first process reads them: the others need neither files nor input."""
+    left = iter(items)
+    while taken := processes.once(lambda: list(islice(left, chunk))):
+        yield taken
+
+
 def answers(
     predictor: "Predictor[Any, Any, Any]",
-    items: Iterable[Any],
+    chunks: Iterable[list[Any]],
     options: Any,
-    chunk: int,
     form: "Form",
     unknown: "list[Unknown]",
 ) -> Iterator[list[str]]:
     """The lines of each answer, in the order of the inputs; what is unknown in each chunk is added to `unknown`."""
-    left = iter(items)
-    while taken := list(islice(left, chunk)):
+    for taken in chunks:
         unknown.append(predictor.unknown(taken))
         for item, found in zip(taken, predictor.predict(taken, options), strict=True):
             yield predictor.write(item, found, form, options)

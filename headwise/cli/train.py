@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, cast, get_args
 import typer
 
 from headwise.errors import ConfigError, unknown
+from headwise.processes import launched
 
 if TYPE_CHECKING:
     from headwise.training.recipe import Recipe
@@ -24,9 +25,11 @@ _LONGEST_NAME = 100
 def train(
     recipe: Annotated[str, typer.Argument(help="Recipe file, or a name from `headwise list recipes`.")],
     overrides: Annotated[list[str] | None, typer.Argument(help="Settings such as model.num_heads=8.")] = None,
-    run: Annotated[
-        Path | None, typer.Option(help="Run folder; default: runs/ and the names of recipe and settings.")
+    folder: Annotated[
+        Path | None,
+        typer.Option("--run-folder", help="Run folder; default: runs/ and the names of recipe and settings."),
     ] = None,
+    run: Annotated[Path | None, typer.Option("--run", hidden=True)] = None,
     resume: Annotated[str, typer.Option(help="auto, never (start a new run) or must (only resume).")] = "auto",
     allow_data_change: Annotated[
         bool, typer.Option("--allow-data-change", help="Resume although the data files have changed.")
@@ -39,24 +42,38 @@ def train(
         bool, typer.Option("--dry-run", help="Show data, model, memory and time; train and write nothing.")
     ] = False,
     smoke: Annotated[
-        bool, typer.Option("--smoke", help="Three steps on a part of the data, then test; keep nothing without --run.")
+        bool,
+        typer.Option(
+            "--smoke", help="Three steps on a part of the data, then test; keep nothing without --run-folder."
+        ),
     ] = False,
 ) -> None:
     """Train a model from a recipe; the same command resumes an interrupted run."""
     from headwise import runtime
     from headwise.training import recipes
 
-    folder = run or Path("runs") / folder_name(Path(recipe).stem, overrides or [])
+    # the name of older versions, which torchrun takes for an option of its own
+    given = folder or run
+    where = given or Path("runs") / folder_name(Path(recipe).stem, overrides or [])
+    place = launched()
+    if place is not None and place[1] > 1 and (dry_run or smoke):
+        raise ConfigError(f"--{'dry-run' if dry_run else 'smoke'} is for one process; leave the launcher out")
     if dry_run:
         with _no_bytecode():
-            _show(recipe, overrides or [], folder, threads)
+            _show(recipe, overrides or [], where, threads)
         return
     if smoke:
-        _smoke(recipe, overrides or [], run, threads)
+        _smoke(recipe, overrides or [], given, threads)
         return
     wanted = recipes.read(recipe, overrides or [])
     runtime.apply(threads)
-    done = trained(wanted, folder, resume, allow_data_change, allow_schedule_change)
+    done = trained(wanted, where, resume, allow_data_change, allow_schedule_change)
+    if place is None or place[0] == 0:
+        _tell(done)
+
+
+def _tell(done: "Run") -> None:
+    """What was trained, and what to do with it."""
     scores = ", ".join(f"{name} {value:.4g}" for name, value in done.metrics.items())
     typer.echo(f"trained: {done.folder} (step {done.best}{': ' if scores else ''}{scores})")
     typer.echo(f"took:    {done.steps:,} steps, {done.cpu_s:,.0f} CPU s, {done.minutes:,.1f} minutes")

@@ -47,10 +47,15 @@ class Source(ABC, Generic[B]):
 
     @abstractmethod
     def take(self, count: int, rank: int = 0, world: int = 1) -> list[B]:
-        """The batches of process `rank` of `world` in the next step of `count` batches for each.
+        """The share of process `rank` of `world` in the next step of `count` batches, which may be nothing.
 
-        Fewer where the pass ends: a step never reaches over two. All processes move on by the same.
+        Fewer batches where the pass ends: a step never reaches over two. All processes together take what one would,
+        and move on by the same. Where there are fewer batches than processes, each batch is cut into as many parts.
         """
+
+    @abstractmethod
+    def example(self) -> B:
+        """A batch as small as there is, wherever the source stands: for a process that has no share of a step."""
 
     @abstractmethod
     def size(self) -> int:
@@ -72,8 +77,12 @@ class Source(ABC, Generic[B]):
         """What is carried from batch to batch besides, for `restore`."""
         return {}
 
-    def restore(self, state: Mapping[str, int], tensors: Mapping[str, Tensor]) -> None:
-        """Continues at a place that `state` and `tensors` told.
+    def together(self, shares: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+        """What all processes carry, from the `tensors` of each in order: the same, however many there are."""
+        return dict(shares[0])
+
+    def restore(self, state: Mapping[str, int], tensors: Mapping[str, Tensor], rank: int = 0, world: int = 1) -> None:
+        """Continues at a place that `state` and `together` told, as process `rank` of `world`.
 
         Raises:
             DataError: when the pass has no such place.
@@ -90,11 +99,11 @@ class Source(ABC, Generic[B]):
                 f"but the checkpoint stands at batch {self.position}: it was made with other data"
             )
 
-    def once(self) -> Iterator[B]:
-        """What is left of the present pass, batch by batch."""
+    def once(self, rank: int = 0, world: int = 1) -> Iterator[B]:
+        """What is left of the present pass, batch by batch: the share of process `rank` of `world`."""
         epoch = self.epoch
         while self.epoch == epoch:
-            yield from self.take(1)
+            yield from self.take(1, rank, world)
 
 
 class Drawn(Source[B]):
@@ -108,27 +117,46 @@ class Drawn(Source[B]):
     (True, 2, 1)
     """
 
-    def __init__(self, draw: Draw, collate: Callable[[list[int]], B], *, seed: int) -> None:
+    def __init__(self, draw: Draw, collate: Callable[[list[int]], B], *, seed: int, divisible: bool = True) -> None:
         self.draw = draw
         self._collate = collate
         self._seed = seed
+        self._divisible = divisible
         self._drawn = -1
         self._order: Sequence[Sequence[int]] = []
 
     def take(self, count: int, rank: int = 0, world: int = 1) -> list[B]:
-        order = self._batches()
-        end = min(self.position + count * world, len(order))
-        taken = [self._collate(list(order[place])) for place in range(self.position + rank, end, world)]
-        self.position = end
-        if self.position == len(order):
-            self.epoch, self.position = self.epoch + 1, 0
-        return taken
+        batches = self._advanced(count)
+        # the fewest parts of each that give every process one
+        parts = -(-world // len(batches)) if self._divisible else 1
+        pieces = [list(batch[part::parts]) for batch in batches for part in range(parts)]
+        return [self._collate(piece) for piece in pieces[rank::world] if piece]
+
+    def once(self, rank: int = 0, world: int = 1) -> Iterator[B]:
+        # whole batches, as one process would make them
+        for place in range(self.position, len(self._batches())):
+            (batch,) = self._advanced(1)
+            if place % world == rank:
+                yield self._collate(list(batch))
+
+    def example(self) -> B:
+        first = self._batches()[0]
+        return self._collate(list(first[:1]) if self._divisible else list(first))
 
     def size(self) -> int:
         return len(self._batches())
 
     def examples(self) -> int:
         return sum(map(len, self._batches()))
+
+    def _advanced(self, count: int) -> Sequence[Sequence[int]]:
+        """The next `count` batches, or as many as the pass has; the source stands behind them."""
+        order = self._batches()
+        start, end = self.position, min(self.position + count, len(order))
+        self.position = end
+        if end == len(order):
+            self.epoch, self.position = self.epoch + 1, 0
+        return order[start:end]
 
     def _batches(self) -> Sequence[Sequence[int]]:
         if self._drawn != self.epoch:
@@ -193,5 +221,5 @@ def spread(
 
 
 def whole(make: Callable[[], B]) -> Drawn[B]:
-    """One batch that is all the data, such as a graph: a pass is a step."""
-    return Drawn(lambda seed, epoch: [[0]], lambda _: make(), seed=0)
+    """One batch that is all the data, such as a graph: a pass is a step, and the first process does the work."""
+    return Drawn(lambda seed, epoch: [[0]], lambda _: make(), seed=0, divisible=False)

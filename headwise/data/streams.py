@@ -1,6 +1,6 @@
 """Batches from one long text: windows of it in random order, or parallel streams that go on from step to step."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -146,16 +146,19 @@ class Stream(Source[TextBatch]):
 
     def take(self, count: int, rank: int = 0, world: int = 1) -> list[TextBatch]:
         rows = range(rank, len(self.bounds) - 1, world)
-        if not rows:
-            raise DataError(f"{len(self.bounds) - 1} rows cannot be shared by {world} processes; give larger batches")
         end = min(self.position + count, self.size())
         if self.position == 0:
             self._carry = Carry()
-        taken = [text_batch(self.text, self._windows(step, rows), self._carry) for step in range(self.position, end)]
+        steps = range(self.position, end) if rows else ()
+        taken = [text_batch(self.text, self._windows(step, rows), self._carry) for step in steps]
         self.position = end
         if self.position == self.size():
             self.epoch, self.position = self.epoch + 1, 0
         return taken
+
+    def example(self) -> TextBatch:
+        # with a memory of its own, so that nothing of it is carried on
+        return text_batch(self.text, self._windows(0, range(1)), Carry())
 
     def size(self) -> int:
         longest = max(stop - start for start, stop in zip(self.bounds, self.bounds[1:], strict=False))
@@ -164,10 +167,21 @@ class Stream(Source[TextBatch]):
     def tensors(self) -> dict[str, Tensor]:
         return {str(place): tensor for place, tensor in enumerate(self._carry.tensors)} if self.position else {}
 
+    def together(self, shares: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+        made: dict[str, Tensor] = {}
+        rows = len(self.bounds) - 1
+        for name in shares[0]:
+            # a process without rows carries nothing
+            parts = [share[name] for share in shares if name in share]
+            made[name] = parts[0].new_empty((rows, *parts[0].shape[1:]))
+            for rank, part in enumerate(parts):
+                made[name][rank :: len(shares)] = part
+        return made
+
     def restore(self, state: Mapping[str, int], tensors: Mapping[str, Tensor], rank: int = 0, world: int = 1) -> None:
         super().restore(state, tensors)
-        rows = len(range(rank, len(self.bounds) - 1, world))
-        self._carry = Carry(self._fitting(tensors, rows))
+        found = self._fitting(tensors, len(self.bounds) - 1)
+        self._carry = Carry(found if world == 1 else [tensor[rank::world] for tensor in found])
 
     def _fitting(self, tensors: Mapping[str, Tensor], rows: int) -> list[Tensor]:
         """What was carried to this place, in its order. Raises: ShapeError for another number, shape or type."""

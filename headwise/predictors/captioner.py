@@ -33,6 +33,7 @@ from headwise.predictors.forced import likelihood, likelihood_scores
 from headwise.predictors.predictor import Form, Predictor
 from headwise.predictors.translator import Asked
 from headwise.predictors.writing import Translation, Writing, text_of
+from headwise.processes import divided
 
 # images that are read together
 PREDICTION_IMAGES = 64
@@ -109,9 +110,14 @@ class Captioner(Predictor[Image, list[Translation], Image]):
         given = [items] if isinstance(items, Image | str) else items
         decoding = self.decoding if options is None else options.decoding
         found: list[list[Translation]] = []
-        for start in range(0, len(given), PREDICTION_IMAGES):
+
+        def written(start: int) -> list[list[Translation]]:
             chosen = [self._image(item) for item in given[start : start + PREDICTION_IMAGES]]
-            found += self.writing.found(self._batch(chosen, [[] for _ in chosen]), decoding)
+            return self.writing.found(self._batch(chosen, [[] for _ in chosen]), decoding)
+
+        starts = range(0, len(given), PREDICTION_IMAGES)
+        for _, captions in divided(written, starts, alone=decoding.method == "sample"):
+            found += captions
         return found
 
     def options(self, given: Mapping[str, Any]) -> Asked:
@@ -181,9 +187,13 @@ class Captioner(Predictor[Image, list[Translation], Image]):
         pairs = [(image, text) for image in examples for text in captions_of(image)]
         tokens = self.tokenizer.encode_batch([text for _, text in pairs])
         stats: Counter[str] = Counter()
-        for start in range(0, len(pairs), PREDICTION_IMAGES):
+
+        def counted(start: int) -> dict[str, float]:
             part = slice(start, start + PREDICTION_IMAGES)
-            stats.update(likelihood(self.model, self._batch([image for image, _ in pairs[part]], tokens[part])))
+            return likelihood(self.model, self._batch([image for image, _ in pairs[part]], tokens[part]))
+
+        for _, counts in divided(counted, range(0, len(pairs), PREDICTION_IMAGES)):
+            stats.update(counts)
         return likelihood_scores(stats)
 
     @property

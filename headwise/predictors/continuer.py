@@ -27,6 +27,7 @@ from headwise.layers.loss import output_loss, real_rows
 from headwise.models.decoder_only import DecoderOnly
 from headwise.predictors import looking
 from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_tokens
+from headwise.processes import divided
 
 # tokens of prompts and continuations that are decoded together
 DECODING_TOKENS = 8192
@@ -100,12 +101,16 @@ class Continuer(Predictor[str, list[Continuation], str]):
             groups[len(prompt)].append(place)
         found: dict[int, list[Continuation]] = {}
         writer = for_inference(self.model, config.precision)
+        batches: list[list[int]] = []
         for length, places in groups.items():
             size = max(1, DECODING_TOKENS // (length + config.max_len))
-            for start in range(0, len(places), size):
-                batch = places[start : start + size]
-                written = self._search(writer, [prompts[place] for place in batch], config)
-                found |= dict(zip(batch, written, strict=True))
+            batches += [places[start : start + size] for start in range(0, len(places), size)]
+
+        def searched(batch: list[int]) -> list[list[Continuation]]:
+            return self._search(writer, [prompts[place] for place in batch], config)
+
+        for batch, written in divided(searched, batches, alone=config.method == "sample"):
+            found |= dict(zip(batch, written, strict=True))
         return [[self._ended(one, told.stop) for one in found[place]] for place in range(len(prompts))]
 
     def write(self, item: str, output: list[Continuation], form: Form, options: Any = None) -> list[str]:
@@ -138,9 +143,14 @@ class Continuer(Predictor[str, list[Continuation], str]):
         return {**scores, "word_perplexity": metrics.perplexity(told, words)}
 
     def _nll(self, text: Text) -> float:
-        batches = scored(text, self.length, _SCORED_ROWS, memory=self.model.memory_len > 0).once()
-        device = self.model.output.weight.device
-        return likelihood(self.model, (batch.to(device) for batch in batches))["nll"]
+        device, memory = self.model.output.weight.device, self.model.memory_len > 0
+
+        def counted(batch: TextBatch) -> float:
+            return likelihood(self.model, [batch.to(device)])["nll"]
+
+        # where a batch goes on from the one before, one process reads them all
+        batches = scored(text, self.length, _SCORED_ROWS, memory=memory).once()
+        return sum(nll for _, nll in divided(counted, batches, alone=memory))
 
     def options(self, given: Mapping[str, Any]) -> Writing | None:
         if shown := [name for name in ("scores", "alignments") if name in given]:

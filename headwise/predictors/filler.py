@@ -29,6 +29,7 @@ from headwise.models.masked_encoder import MaskedEncoder
 from headwise.predictors import looking
 from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_tokens
 from headwise.predictors.texts import PREDICTION_TOKENS
+from headwise.processes import divided
 
 MASK = "[MASK]"
 _BEST = 5
@@ -85,11 +86,15 @@ class Filler(Predictor[str, Filled, str]):
         rows = [self._tokens(text) for text in texts]
         found: dict[int, Filled] = {}
         lengths = np.array([[len(row)] for row in rows], dtype=np.int64).reshape(-1, 1)
-        for places in token_batches(lengths, max_tokens=max(PREDICTION_TOKENS, self.length), shuffle=False):
+
+        def told(places: list[int]) -> tuple[Tensor, ...]:
             batch = self._batch([rows[place] for place in places])
             odds = wide(self.model(batch.inputs, batch.lens, batch.places)).softmax(-1)
             odds[:, :SPECIALS] = -1.0
-            each = odds.cpu().split([rows[place].count(MASK_ID) for place in places])
+            return odds.cpu().split([rows[place].count(MASK_ID) for place in places])
+
+        batches = token_batches(lengths, max_tokens=max(PREDICTION_TOKENS, self.length), shuffle=False)
+        for places, each in divided(told, batches):
             found |= {
                 place: self._filled(rows[place], one, options or _BEST) for place, one in zip(places, each, strict=True)
             }
@@ -125,9 +130,16 @@ class Filler(Predictor[str, Filled, str]):
             examples: its lines.
         """
         text = text_of((line if line.endswith("\n") else f"{line}\n" for line in examples), self.tokenizer)
-        batches = masked_windows(text, self.length, _SCORED_ROWS, self.masking, shuffle=False).once()
         device = self.model.output.weight.device
-        return {**told_scores(told_counts(self.model, (batch.to(device) for batch in batches)))}
+        counts: Counter[str] = Counter()
+
+        def counted(batch: MaskedBatch) -> dict[str, float]:
+            return told_counts(self.model, [batch.to(device)])
+
+        batches = masked_windows(text, self.length, _SCORED_ROWS, self.masking, shuffle=False).once()
+        for _, one in divided(counted, batches):
+            counts.update(one)
+        return {**told_scores(counts)}
 
     def explain(self, item: str, target: str | None = None) -> Explanation:
         """What each masked place looks at, in every attention layer.

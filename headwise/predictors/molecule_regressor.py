@@ -22,6 +22,7 @@ from headwise.models.graph_regressor import GraphRegressor
 from headwise.predictors import looking
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.predictor import Form, Predictor
+from headwise.processes import divided
 
 # atoms that are read together
 _ATOMS = 20_000
@@ -119,10 +120,15 @@ class MoleculeRegressor(Predictor[Compound, float, Compound]):
         table = MoleculeTable(given, self.scale)
         device = self.model.head.weight.device
         found: list[float] = []
+
+        def said(indices: list[int]) -> list[float]:
+            batch = table.batch(indices).to(device)
+            values: list[float] = self.model(batch.features, batch.mask, batch.start).double().tolist()
+            return values
+
         with evaluating(self.model):
-            for indices in _portions(table.atoms().ravel().tolist()):
-                batch = table.batch(indices).to(device)
-                found += self.model(batch.features, batch.mask, batch.start).double().tolist()
+            for _, values in divided(said, _portions(table.atoms().ravel().tolist())):
+                found += values
         return [self.scale.mean + self.scale.deviation * value for value in found]
 
     def write(self, item: Compound, output: float, form: Form, options: Any = None) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
+from torch import Tensor
 
 from headwise.data.buckets import token_batches
 from headwise.data.choice_lines import choice_of, read_choices
@@ -24,6 +25,7 @@ from headwise.predictors.evaluating import evaluating
 from headwise.predictors.intervals import Resampled, interval, told
 from headwise.predictors.predictor import Form, Predictor, Unknown
 from headwise.predictors.ranking import auc, grouped_auc, hit_rate, log_loss, weighted_auc
+from headwise.processes import divided
 
 # pairs of a place of a history and a candidate that are computed together
 _PAIRS = 60_000
@@ -188,10 +190,14 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
         found = np.zeros((len(table), count))
         lengths = table.lengths()
         budget = max(_PAIRS // count, int(lengths.max(initial=1)))
+
+        def logits(indices: list[int]) -> np.ndarray:
+            rows: Tensor = self.model(*table.batch(indices).to(self._device()).inputs)
+            return rows.double().cpu().numpy()
+
         with evaluating(self.model):
-            for indices in token_batches(lengths, max_tokens=budget, shuffle=False):
-                batch = table.batch(indices).to(self._device())
-                found[indices] = self.model(*batch.inputs).double().cpu().numpy()
+            for indices, rows in divided(logits, token_batches(lengths, max_tokens=budget, shuffle=False)):
+                found[indices] = rows
         return found
 
     def _device(self) -> torch.device:

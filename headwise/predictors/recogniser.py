@@ -20,6 +20,7 @@ from headwise.labels import visible
 from headwise.models.image_classifier import ImageClassifier
 from headwise.predictors import looking
 from headwise.predictors.predictor import Form, Predictor
+from headwise.processes import divided
 
 # images that are read together
 PREDICTION_IMAGES = 128
@@ -88,9 +89,14 @@ class Recogniser(Predictor[Image, dict[str, float], Image]):
         """
         given = [items] if isinstance(items, str) else items
         found = []
-        for start in range(0, len(given), PREDICTION_IMAGES):
+
+        def odds(start: int) -> list[list[float]]:
             pixels = self._pixels(given[start : start + PREDICTION_IMAGES])
-            for row in self.model(pixels).float().softmax(-1).tolist():
+            rows: list[list[float]] = self.model(pixels).float().softmax(-1).tolist()
+            return rows
+
+        for _, rows in divided(odds, range(0, len(given), PREDICTION_IMAGES)):
+            for row in rows:
                 shares = dict(zip(self.known.classes, row, strict=True))
                 found.append(dict(sorted(shares.items(), key=lambda share: -share[1])))
         return found

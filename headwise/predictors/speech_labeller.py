@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from headwise.data.recordings import Recording, RecordingsConfig
+from headwise.data.utterances import SpeechBatch
 from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation, Layer
 from headwise.explain.sound_map import SoundMap
@@ -19,6 +20,7 @@ from headwise.predictors import looking
 from headwise.predictors.classes import verdict_scores
 from headwise.predictors.listening import Ear, Known, times
 from headwise.predictors.predictor import Form, Predictor
+from headwise.processes import divided
 
 
 class SpeechLabeller(Predictor[Recording, dict[str, float], Recording]):
@@ -49,8 +51,12 @@ class SpeechLabeller(Predictor[Recording, dict[str, float], Recording]):
         Raises: DataError for a file that cannot be read.
         """
         found: dict[int, dict[str, float]] = {}
-        for batch in self.ear.batches(items, self.model.head.weight.device):
-            rows = self.model(batch.frames, batch.lens).float().softmax(-1).tolist()
+
+        def odds(batch: SpeechBatch) -> list[list[float]]:
+            rows: list[list[float]] = self.model(batch.frames, batch.lens).float().softmax(-1).tolist()
+            return rows
+
+        for batch, rows in divided(odds, self.ear.batches(items, self.model.head.weight.device)):
             for at, row in zip(batch.indices, rows, strict=True):
                 shares = zip(self.known.outputs, row, strict=True)
                 found[at] = dict(sorted(shares, key=lambda share: -share[1]))

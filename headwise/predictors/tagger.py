@@ -25,6 +25,7 @@ from headwise.models.token_tagger import TokenTagger
 from headwise.predictors import looking
 from headwise.predictors.predictor import Form, Predictor, Unknown
 from headwise.predictors.tag_scores import tag_scores
+from headwise.processes import divided
 
 # tokens that are read together, padding included
 PREDICTION_TOKENS = 4096
@@ -83,12 +84,17 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
         found = [Chosen([], []) for _ in parts]
         longest = int(rows.lengths().max(initial=0))
         device = self.model.head.weight.device
-        for batch in token_batches(rows.lengths(), max_tokens=max(PREDICTION_TOKENS, longest), shuffle=False):
+
+        def chosen(batch: list[int]) -> tuple[list[list[int]], list[list[float]]]:
             made = collate_words(rows, batch).to(device)
             scores = self.model(made.tokens, made.pieces)
             best = self.model.tagging.best(scores, made.lens)
             odds = self.model.tagging.probabilities(scores, made.lens).gather(2, best[..., None])[..., 0]
-            for number, row, chances in zip(batch, best.tolist(), odds.tolist(), strict=True):
+            return best.tolist(), odds.tolist()
+
+        batches = token_batches(rows.lengths(), max_tokens=max(PREDICTION_TOKENS, longest), shuffle=False)
+        for batch, (best, odds) in divided(chosen, batches):
+            for number, row, chances in zip(batch, best, odds, strict=True):
                 count = len(parts[number][1])
                 found[number] = Chosen([self.tags[tag] for tag in row[:count]], chances[:count])
         whole = [Chosen([], []) for _ in given]

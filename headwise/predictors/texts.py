@@ -19,6 +19,7 @@ from headwise.layers.sequence_pooling import AttentionOverSequence, MaxOverSeque
 from headwise.models.pooled_encoder import PooledEncoder
 from headwise.predictors import looking
 from headwise.predictors.evaluating import evaluating
+from headwise.processes import divided
 
 # tokens that are read together, padding included
 PREDICTION_TOKENS = 4096
@@ -48,9 +49,15 @@ class Reader:
             )
         weight = self.model.head.weight
         found = torch.zeros(len(texts), weight.shape[0], dtype=weight.dtype)
-        for batch in token_batches(rows.lengths(), max_tokens=max(PREDICTION_TOKENS, self.max_len), shuffle=False):
+
+        def said(batch: list[int]) -> Tensor:
             made = collate_texts(rows, batch).to(weight.device)
-            found[batch] = self.model(made.tokens, made.lens).cpu()
+            outputs: Tensor = self.model(made.tokens, made.lens).cpu()
+            return outputs
+
+        batches = token_batches(rows.lengths(), max_tokens=max(PREDICTION_TOKENS, self.max_len), shuffle=False)
+        for batch, outputs in divided(said, batches):
+            found[batch] = outputs
         return wide(found)
 
     def explain(self, text: str, said: str, target: str | None) -> Explanation:

@@ -11,6 +11,7 @@ from torch import Tensor
 from headwise import metrics
 from headwise.attention.precision import wide
 from headwise.data.recordings import Recording, RecordingsConfig
+from headwise.data.utterances import SpeechBatch
 from headwise.decoding import ctc
 from headwise.errors import ConfigError
 from headwise.explain.explanation import Explanation, Layer
@@ -21,6 +22,7 @@ from headwise.predictors.evaluating import evaluating
 from headwise.predictors.listening import Ear, Known, times
 from headwise.predictors.predictor import Form, Predictor
 from headwise.predictors.speech_labeller import gold_of
+from headwise.processes import divided
 
 
 class Units:
@@ -89,9 +91,13 @@ class Transcriber(Predictor[Recording, str, Recording]):
         Raises: DataError for a file that cannot be read.
         """
         found: dict[int, str] = {}
-        for batch in self.ear.batches(items, self.model.head.weight.device):
-            for at, log_probs in zip(batch.indices, read_places(self.model, batch.frames, batch.lens), strict=True):
-                found[at] = self.units.read(log_probs, options or self.beam)
+
+        def texts(batch: SpeechBatch) -> list[str]:
+            heard = read_places(self.model, batch.frames, batch.lens)
+            return [self.units.read(log_probs, options or self.beam) for log_probs in heard]
+
+        for batch, said in divided(texts, self.ear.batches(items, self.model.head.weight.device)):
+            found |= dict(zip(batch.indices, said, strict=True))
         return [found[at] for at in range(len(found))]
 
     def options(self, given: Mapping[str, Any]) -> int | None:

@@ -30,6 +30,7 @@ from headwise.predictors.forced import likelihood, likelihood_scores
 from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_tokens
 from headwise.predictors.rouge import RougeConfig, rouge_counts, rouge_of
 from headwise.predictors.writing import Translation, Writing
+from headwise.processes import divided
 
 # source tokens that are decoded together, padding included
 DECODING_TOKENS = 1024
@@ -189,8 +190,12 @@ class Translator(Predictor[str, list[Translation], Pair]):
     def likelihood(self, sources: Ragged, targets: Ragged) -> dict[str, float]:
         """Loss in nats per target token, perplexity and token accuracy of the targets under teacher forcing."""
         stats: Counter[str] = Counter()
-        for indices in self._batches(pair_lengths(sources, targets)):
-            stats.update(likelihood(self.model, self.collated(sources, targets, indices)))
+
+        def counted(indices: list[int]) -> dict[str, float]:
+            return likelihood(self.model, self.collated(sources, targets, indices))
+
+        for _, counts in divided(counted, self._batches(pair_lengths(sources, targets))):
+            stats.update(counts)
         return likelihood_scores(stats)
 
     @torch.inference_mode()
@@ -199,11 +204,13 @@ class Translator(Predictor[str, list[Translation], Pair]):
         results: list[list[Translation]] = [[] for _ in range(len(sources))]
         real = [index for index in range(len(sources)) if sources.lengths[index]]
         lengths = pair_lengths(sources, sources)
-        for places in self._batches(lengths[real]):
-            indices = [real[place] for place in places]
-            found = self.writing.found(self.collated(sources, sources, indices), config)
-            for index, translations in zip(indices, found, strict=True):
-                results[index] = translations
+
+        def written(places: list[int]) -> list[list[Translation]]:
+            return self.writing.found(self.collated(sources, sources, [real[place] for place in places]), config)
+
+        for places, found in divided(written, self._batches(lengths[real]), alone=config.method == "sample"):
+            for place, translations in zip(places, found, strict=True):
+                results[real[place]] = translations
         return results
 
     def _read(self, sentences: Sequence[str]) -> Ragged:

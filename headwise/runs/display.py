@@ -27,11 +27,14 @@ class Display:
 
     A stream that is closed, full or gone ends the display, not the training; characters that its encoding lacks are
     shown as escapes.
+
+    Args:
+        dark: shows nothing.
     """
 
-    def __init__(self, stream: io.TextIOBase | None = None, *, every_s: float = 10.0) -> None:
+    def __init__(self, stream: io.TextIOBase | None = None, *, every_s: float = 10.0, dark: bool = False) -> None:
         self._stream: Any = stream if stream is not None else sys.stderr
-        self._alive = self._stream is not None
+        self._alive = self._stream is not None and not dark
         self._shown = -math.inf
         self._live: Progress | None = None
         self._bar: TaskID | None = None

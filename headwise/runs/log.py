@@ -41,16 +41,17 @@ class RunLog:
     disk refuses are kept and written when it takes them again.
 
     Args:
+        run: its folder; None: nothing is written or shown, as in the processes beside the first.
         listeners: trackers and the like; one that fails is told of and left out from then on.
         on_event: called with every event; what it raises ends the run.
     """
 
     def __init__(
-        self, run: Path, display: Display, *, listeners: Iterable[Listener] = (), on_event: OnEvent | None = None
+        self, run: Path | None, display: Display, *, listeners: Iterable[Listener] = (), on_event: OnEvent | None = None
     ) -> None:
         self.display = display
-        self._metrics = _Lines(run / METRICS)
-        self._text = _Lines(run / TEXT)
+        self._metrics = _Lines(run / METRICS if run is not None else Path(os.devnull))
+        self._text = _Lines(run / TEXT if run is not None else Path(os.devnull))
         self._listeners = list(listeners)
         self._on_event = on_event
 

@@ -53,6 +53,18 @@ class TensorFile:
         self._tensors = dict(sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0])))
         self._metadata = dict(metadata)
         self._header = self._made_header()
+        # of tensors that processes share, how many were put together for the writing that is under way
+        self._gathered = 0
+
+    @property
+    def tensors(self) -> Mapping[str, Tensor]:
+        """What it holds by name."""
+        return self._tensors
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """Its text by name."""
+        return self._metadata
 
     def copy(self) -> "TensorFile":
         """The same content, which later changes of the tensors do not touch."""
@@ -60,14 +72,24 @@ class TensorFile:
 
     @property
     def size(self) -> int:
-        return len(self._header) + sum(tensor.nbytes for tensor in self._tensors.values())
+        return len(self._header) + sum(map(_bytes, self._tensors.values()))
 
     def write_to(self, sink: Sink) -> None:
         sink.write(self._header)
         for tensor in self._tensors.values():
+            made = whole(tensor.detach())
+            self._gathered += 1
             # as bytes: a view, without type
-            flat = tensor.detach().cpu().contiguous().reshape(-1)
-            sink.write(flat.view(torch.uint8).numpy().data)
+            sink.write(made.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+
+    def take_part(self) -> None:
+        """What the other processes do while one writes: puts the tensors together that are shared, one at a time.
+
+        In the process that writes, what is left of that when the writing failed, so that nobody waits for it.
+        """
+        for tensor in list(self._tensors.values())[self._gathered :]:
+            whole(tensor.detach())
+        self._gathered = 0
 
     def _made_header(self) -> bytes:
         # as one entry the metadata have one form, whatever order a reader or writer keeps
@@ -75,7 +97,7 @@ class TensorFile:
         header: dict[str, Any] = {_METADATA: ours} if ours else {}
         end = 0
         for name, tensor in self._tensors.items():
-            begin, end = end, end + tensor.nbytes
+            begin, end = end, end + _bytes(tensor)
             if (kind := _NAMES.get(tensor.dtype)) is None:
                 raise ConfigError(f"'{name}' is {tensor.dtype}, a type that checkpoints do not hold")
             header[name] = {"dtype": kind, "shape": list(tensor.shape), "data_offsets": [begin, end]}
@@ -109,8 +131,24 @@ def read_tensors(source: Source, size: int, name: str) -> tuple[dict[str, Tensor
         raise CheckpointError(f"{name}: {error}") from None
 
 
+def local(tensor: Tensor) -> Tensor:
+    """What this process has of a tensor: of one that processes share its part, without a copy."""
+    found: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    return found
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """All of a tensor: one that processes share is put together, which all of them must ask for."""
+    found: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    return found
+
+
+def _bytes(tensor: Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
 def not_finite(tensors: Mapping[str, Tensor]) -> list[str]:
-    """Names of the tensors that hold NaN or infinity; one pass without temporary memory."""
+    """Names of the tensors of which this process has NaN or infinity; one pass without temporary memory."""
     return [name for name, tensor in tensors.items() if not is_finite(tensor)]
 
 
@@ -118,7 +156,10 @@ def is_finite(tensor: Tensor) -> bool:
     """True when every element is a finite number; integers always are."""
     if not tensor.is_floating_point() or not tensor.numel():
         return True
-    low, high = torch.aminmax(tensor.detach())
+    held = local(tensor.detach())
+    if not held.numel():
+        return True
+    low, high = torch.aminmax(held)
     return math.isfinite(low.item()) and math.isfinite(high.item())
 
 

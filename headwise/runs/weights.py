@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from headwise.errors import CheckpointError
-from headwise.runs.tensors import TensorFile
+from headwise.runs.tensors import TensorFile, local
 
 _TIED = "tied"
 _SHOWN = 5
@@ -46,7 +47,20 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], metadata: Mapp
     """
     with torch.no_grad():
         for value, given in fitting(model, tensors, metadata, name):
-            value.copy_(given)
+            put(value, given)
+
+
+def put(value: Tensor, given: Tensor) -> None:
+    """Copies a whole tensor; into one that processes share, each its part."""
+    if not hasattr(value, "device_mesh"):
+        value.copy_(given)
+        return
+    from torch.distributed.tensor import distribute_tensor
+
+    # all have the whole: nothing is sent
+    shared: Any = value
+    parts = distribute_tensor(given.to(value.device), shared.device_mesh, shared.placements, src_data_rank=None)
+    local(value).copy_(local(parts))
 
 
 def fitting(

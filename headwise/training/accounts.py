@@ -57,7 +57,7 @@ def account(run: Path, split: str = "test", limit: int | None = None) -> Account
     recipe = recipe_of(run)
     facts = Checkpoints(run).finished()
     if facts is None:
-        raise CheckpointError(f"{run}: has not ended; go on with it: headwise train RECIPE --run {run}")
+        raise CheckpointError(f"{run}: has not ended; go on with it: headwise train RECIPE --run-folder {run}")
     found = examples(run, split)[:limit]
     told = scores(run, load(run), found)
     return Account(

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 import torch
 from torch import Tensor, nn
 
+from headwise.runs.tensors import local
 from headwise.runs.weights import load_weights
 
 
@@ -36,7 +37,7 @@ class RunningMean:
     def update(self, updates: int) -> None:
         """Takes in the weights after `updates` optimizer steps."""
         decay = min(self._decay, (1 + updates) / (10 + updates))
-        torch._foreach_lerp_(self._mean, self._weights, 1.0 - decay)
+        torch._foreach_lerp_([local(mean) for mean in self._mean], [local(one) for one in self._weights], 1.0 - decay)
 
     def applied(self) -> AbstractContextManager[None]:
         """The model has the mean as its weights inside, and its own, bit for bit, afterwards."""
@@ -67,7 +68,7 @@ def exchanged(pairs: Iterable[tuple[Tensor, Tensor]]) -> Iterator[None]:
 
 @torch.no_grad()
 def _exchange(pairs: list[tuple[Tensor, Tensor]]) -> None:
-    for one, other in pairs:
+    for one, other in ((local(one), local(other)) for one, other in pairs):
         kept = one.clone()
         one.copy_(other)
         other.copy_(kept)

@@ -12,14 +12,14 @@ from torch import Tensor
 from headwise import runtime
 from headwise.errors import CheckpointError
 from headwise.labels import visible
+from headwise.processes import ALONE
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.commits import Writable, commit_file
 from headwise.runs.log import RunLog
 from headwise.runs.publish import DATA, MODEL, evaluated, publish
 from headwise.runs.reading import read_folder
 from headwise.runs.tensors import TensorFile
-from headwise.runs.weights import fitting
-from headwise.training.ema import average, exchanged
+from headwise.training.ema import average
 from headwise.training.progress import finite_only
 from headwise.training.session import Session
 from headwise.training.validation import Guard, monitored, scores, smaller_is_better
@@ -37,6 +37,8 @@ class Outcome:
 
 def finish(session: Session, checkpoints: Checkpoints, log: RunLog, guard: Guard, reason: str) -> dict[str, Any]:
     """Publishes the best model, or the average of the last ones if that is better, and writes the README.
+
+    Done by one process, which is not helped by others.
 
     Returns: what it notes about the end of the run.
     """
@@ -122,8 +124,9 @@ def _recent(
 def _scores_of(
     session: Session, tensors: Mapping[str, Tensor], tied: Mapping[str, str], guard: Guard
 ) -> dict[str, float]:
-    with exchanged(fitting(session.model, tensors, tied, "the model to score")):
-        return scores(session, guard, limit=session.recipe.training.valid_limit, samples=False)[0]
+    limit = session.recipe.training.valid_limit
+    with session.having(tensors, tied) as model:
+        return scores(session, model, guard, ALONE, limit=limit, samples=False)[0]
 
 
 def _is_published(checkpoints: Checkpoints, step: int, files: Mapping[str, Writable]) -> bool:

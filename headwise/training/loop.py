@@ -1,7 +1,9 @@
 """The training loop: draw, differentiate, step, log, validate, save; stops at a limit, a signal or bad numbers."""
 
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,9 +17,10 @@ from headwise.training import numerics
 from headwise.training.compiling import Loss, compiled
 from headwise.training.limits import Budget, Clock, Used
 from headwise.training.optimizers import learning_rate, set_learning_rate
+from headwise.training.parallel import Engine, Share, share_of_step, written
 from headwise.training.reporter import Reporter
 from headwise.training.session import Session
-from headwise.training.signals import Stopped, StopSignal
+from headwise.training.signals import Stopped, StopSignal, stopped_by
 from headwise.training.validation import monitored, smaller_is_better, validate
 
 _MOST_SKIPPED_IN_A_ROW = 10
@@ -37,9 +40,8 @@ class Loop:
         self._log = log
         self._stop = stop
         self._budget = Budget(session, clock)
-        self._objective: Loss = session.objective
-        if self._config.compile:
-            self._objective = compiled(session.objective, log.note, session.device)
+        self._processes = session.processes
+        self._engine = Engine(session.objective, session.kind, session.processes, self._compiler())
         self._parameters = [parameter for parameter in session.model.parameters() if parameter.requires_grad]
         self._device = session.device
         progress = session.progress
@@ -57,11 +59,12 @@ class Loop:
         """
         self.session.model.train()
         self._budget.begin()
+        progress = self.session.progress
+        progress.schedule_from = self._processes.numbers(progress.schedule_from)[0][0]
         self._report.begin()
         try:
             while True:
-                self._stop.check()
-                used = self._budget.used()
+                used = self._agreed()
                 reason = self._finished(used)
                 if self._validation_due(at_end=reason is not None):
                     self._validate()
@@ -93,8 +96,10 @@ class Loop:
         if progress.skipped_in_row:
             # perhaps on the way to diverging: what was saved in better times must not be pushed out
             kept |= {entry.step for entry in self._checkpoints.entries()}
+        files = self.session.files()
         try:
-            path = self._checkpoints.save(progress.step, self.session.files(), kept, self._log.note)
+            write = partial(self._checkpoints.save, progress.step, files, kept, self._log.note)
+            path = written(self._processes, files.values(), write)
         except MachineError as error:
             if not retry:
                 raise
@@ -106,6 +111,16 @@ class Loop:
         if best is not None:
             self._publish(best, retry=retry)
         return True
+
+    def _agreed(self) -> Used:
+        """How far the run is, by the clock of the first process. Raises: Stopped if a signal came to any of them."""
+        used = self._budget.used()
+        names = list(self._budget.shares())
+        told = self._processes.numbers(self._stop.signum, names.index(used.limit), used.share)
+        if signum := int(max(signum for signum, *_ in told)):
+            raise stopped_by(signum)
+        _, place, share = told[0]
+        return Used(names[int(place)], share)
 
     def _finished(self, used: Used) -> str | None:
         progress, config = self.session.progress, self._config
@@ -127,48 +142,54 @@ class Loop:
     def _step(self, used: Used) -> None:
         session, config, begun = self.session, self._config, time.perf_counter()
         share = self._budget.done(used)
-        taken = session.source.take(config.accumulate)
-        # all batches of the step are made first: the loss is divided by the tokens of all of them
-        batches = [batch.to(self._device) for batch in taken if batch.num_tokens]
-        tokens = sum(batch.num_tokens for batch in batches)
-        if not tokens:
-            self._count_without_tokens(len(taken))
+        batches = min(config.accumulate, session.source.size() - session.source.position)
+        drawn = share_of_step(session.source, config.accumulate, self._processes, self._device)
+        if not drawn.tokens:
+            self._count_without_tokens(batches)
             return
-        drawn = [batch.indices for batch in taken]
         self._without_tokens = 0
         session.progress.step += 1
         set_learning_rate(session.optimizer, learning_rate(config, session.progress.step, share))
         try:
-            loss, gradients = self._differentiate(batches, tokens)
+            loss, gradients = self._differentiate(drawn)
         except RuntimeError as error:
-            known = numerics.out_of_memory(error, session.progress.step, tokens, drawn)
+            known = numerics.out_of_memory(error, session.progress.step, drawn.tokens, drawn.indices)
             raise (known or error) from error
-        norm_tensor = numerics.global_norm(gradients)
-        self._update(*numerics.read_together(loss, norm_tensor), tokens, drawn)
+        norm = self._engine.norm(gradients)
+        self._update(*self._engine.agreed(*numerics.read_together(loss, norm)), drawn)
         session.optimizer.zero_grad(set_to_none=True)
-        self._report.worked(time.perf_counter() - begun, tokens)
+        self._report.worked(time.perf_counter() - begun, drawn.tokens)
 
-    def _differentiate(self, batches: list[Any], tokens: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    def _differentiate(self, drawn: Share) -> tuple[torch.Tensor, list[torch.Tensor]]:
         total = torch.zeros((), device=self._device)
-        for batch in batches:
-            with self._precision():
-                loss = self._objective(batch) / tokens
-            loss.backward()
-            total += loss.detach()
+        for place, batch in enumerate(drawn.batches):
+            real = place < drawn.real
+            with self._engine.passing(last=place + 1 == len(drawn.batches)):
+                with self._precision():
+                    loss = self._engine(batch) / drawn.tokens
+                # gradients are averaged over the processes, and what only fills a gap counts nothing
+                (loss if self._processes.world == 1 else loss * self._processes.world * real).backward()
+            if real:
+                total += loss.detach()
         return total, numerics.gradients(self._parameters)
+
+    def _compiler(self) -> Callable[[Loss], Loss] | None:
+        if not self._config.compile:
+            return None
+        return partial(compiled, note=self._log.note, device=self.session.device)
 
     def _precision(self) -> AbstractContextManager[Any]:
         bf16 = self._config.precision == "bf16"
         return torch.autocast(self._device.type, torch.bfloat16) if bf16 else nullcontext()
 
-    def _update(self, loss: float, norm: float, tokens: int, drawn: list[list[int]]) -> None:
+    def _update(self, loss: float, norm: float, drawn: Share) -> None:
         session, progress = self.session, self.session.progress
         if not numerics.are_finite(loss, norm):
-            self._skip(loss, norm, drawn)
+            self._skip(loss, norm, [row for rows in self._processes.gather(drawn.indices) for row in rows])
             return
         numerics.clip(self._parameters, norm, self._config.clip_norm)
         session.optimizer.step()
-        progress.note_loss(loss, norm, tokens)
+        progress.note_loss(loss, norm, drawn.tokens)
         if session.mean is not None:
             session.mean.update(progress.updates)
 
@@ -178,7 +199,7 @@ class Loop:
         reason = f"loss {loss:g}, gradient norm {norm:g}"
         self._log.emit({"event": "skipped", "step": progress.step, "reason": reason, "batches": drawn})
         self._log.note(f"step {progress.step} skipped: {reason}; its examples are in metrics.jsonl")
-        numerics.check_finite(self.session.model.state_dict(), progress.step)
+        numerics.check_finite(self.session.model.state_dict(), progress.step, self._processes)
         if progress.skipped_in_row >= _MOST_SKIPPED_IN_A_ROW:
             raise numerics.diverged(progress.skipped_in_row, progress.step, reason)
 
@@ -216,9 +237,10 @@ class Loop:
         progress = self.session.progress
         files = {**self.session.model_files(), MODEL: best}
         try:
-            self._checkpoints.point_to_best(progress.best_step, progress.best_value)
+            point = partial(self._checkpoints.point_to_best, progress.best_step, progress.best_value)
+            self._processes.once(point)
             facts = {"step": progress.best_step, "metrics": progress.best_metrics, DATA: self.session.digests}
-            publish(self._checkpoints.run, files, facts)
+            written(self._processes, files.values(), partial(publish, self._checkpoints.run, files, facts))
         except MachineError as error:
             if not retry:
                 raise

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from headwise import runtime
 from headwise.errors import ConfigError, Diverged, MachineError
-from headwise.runs.tensors import not_finite
+from headwise.processes import ALONE, Processes
+from headwise.runs.tensors import local, not_finite
 from headwise.training.recipe import Recipe
 
 
@@ -57,8 +58,8 @@ def device(name: str) -> torch.device:
 
 
 def gradients(parameters: Iterable[nn.Parameter]) -> list[Tensor]:
-    """The gradients there are; a parameter that took no part has none."""
-    return [parameter.grad for parameter in parameters if parameter.grad is not None]
+    """The gradients there are, as far as this process has them; a parameter that took no part has none."""
+    return [local(parameter.grad) for parameter in parameters if parameter.grad is not None]
 
 
 def global_norm(tensors: list[Tensor]) -> Float[Tensor, ""]:
@@ -70,18 +71,23 @@ def global_norm(tensors: list[Tensor]) -> Float[Tensor, ""]:
     return torch.nn.utils.get_total_norm(tensors) if tensors else torch.zeros(())
 
 
-def clip(parameters: Iterable[nn.Parameter], norm: float, limit: float) -> None:
+def clip(parameters: list[nn.Parameter], norm: float, limit: float) -> None:
     """Scales the gradients in place so that their global norm, known to be `norm`, is `limit` at most; 0 is no limit.
 
     PyTorch's own function would pass over all gradients where nothing is to be done too.
     """
-    if limit and norm > limit:
+    if not (limit and norm > limit):
+        return
+    if any(hasattr(parameter.grad, "device_mesh") for parameter in parameters):
+        torch._foreach_mul_(gradients(parameters), limit / (norm + 1e-6))
+    else:
         nn.utils.clip_grads_with_norm_(parameters, limit, torch.tensor(norm))
 
 
 def read_together(loss: Float[Tensor, ""], norm: Float[Tensor, ""]) -> tuple[float, float]:
     """Both values in the one place of a step where the host waits for the device."""
-    loss_value, norm_value = torch.stack([loss.float(), norm.float()]).tolist()
+    kind = torch.promote_types(torch.promote_types(loss.dtype, norm.dtype), torch.float32)
+    loss_value, norm_value = torch.stack([loss.to(kind), norm.to(kind)]).tolist()
     return loss_value, norm_value
 
 
@@ -99,9 +105,10 @@ def diverged(in_a_row: int, step: int, reason: str) -> Diverged:
     )
 
 
-def check_finite(tensors: Mapping[str, Tensor], step: int) -> None:
-    """Raises: Diverged naming the first of these weights or optimizer states that is not finite."""
-    if bad := not_finite(tensors):
+def check_finite(tensors: Mapping[str, Tensor], step: int, processes: Processes = ALONE) -> None:
+    """Raises: Diverged naming the first of these weights or optimizer states that is not finite in any process."""
+    found = {name for names in processes.gather(not_finite(tensors)) for name in names}
+    if bad := [name for name in tensors if name in found]:
         raise Diverged(
             f"training diverged: at step {step} '{bad[0]}' holds NaN or infinity ({len(bad)} of {len(tensors)} tensors "
             "do), and skipping steps cannot repair that; lower training.learning_rate or raise training.warmup_steps, "

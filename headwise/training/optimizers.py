@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from headwise.errors import CheckpointError
+from headwise.runs.weights import put
 from headwise.training.recipe import TrainingConfig
 
 
@@ -59,7 +60,11 @@ def restore_optimizer(optimizer: Optimizer, model: nn.Module, tensors: Mapping[s
         wanted, kind = ([], torch.float32) if slot == "step" else (list(parameter.shape), parameter.dtype)
         if list(value.shape) != wanted or value.dtype != kind:
             raise CheckpointError(f"{name}: '{key}' is {value.dtype} {list(value.shape)}, not {kind} {wanted}")
-        optimizer.state[parameter][slot] = value.to(parameter.device)
+        if slot == "step" or not hasattr(parameter, "device_mesh"):
+            optimizer.state[parameter][slot] = value.to(parameter.device)
+        else:
+            optimizer.state[parameter][slot] = torch.zeros_like(parameter.detach())
+            put(optimizer.state[parameter][slot], value)
     for owner, parameter in parameters.items():
         if missing := slots - optimizer.state.get(parameter, dict.fromkeys(slots)).keys():
             raise CheckpointError(f"{name}: '{min(missing)}:{owner}' is missing")

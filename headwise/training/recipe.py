@@ -113,6 +113,20 @@ class TrainingConfig(Config):
         description="bf16: autocast of the loss; weights and recurrent layers stay in fp32. auto: measured when a run "
         "begins, then kept: bf16 where its products are fast",
     )
+    parallel: Literal["auto", "none", "ddp", "fsdp"] = Field(
+        default="auto",
+        description="how the processes of a launcher such as torchrun share the model: each has all of it (ddp) or a "
+        "part (fsdp); auto: ddp where there are several",
+    )
+    offload: bool = Field(
+        default=False,
+        description="under fsdp on a GPU: weights, gradients and optimizer stay in the memory of the processor",
+    )
+    recompute: bool = Field(
+        default=False,
+        description="keep only what enters a block of the model, and compute the block again for the gradient: less "
+        "memory, a third more time",
+    )
     compile: bool = Field(
         default=False,
         description="torch.compile of the loss, if there is a compiler; resumed runs may then differ in rounding",
@@ -171,6 +185,9 @@ MAY_CHANGE = frozenset(
         "on_disk_full",
         "print_every_s",
         "device",
+        "parallel",
+        "offload",
+        "recompute",
         "trackers",
         "tracker_project",
     )

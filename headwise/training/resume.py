@@ -98,7 +98,7 @@ def _compare(run: Path, old: Recipe, new: Recipe, notes: list[str], known: Colle
     if refused := [text for key, text in told.items() if key not in free]:
         raise ConfigError(
             f"{run}: was started with another recipe: {'; '.join(refused)}; change it back, or start "
-            "in another folder (--run)"
+            "in another folder (--run-folder)"
         )
     notes.extend(told.values())
 

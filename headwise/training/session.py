@@ -1,24 +1,26 @@
 """All that changes while a model trains, how it becomes the files of a checkpoint, and how it comes back from them."""
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import torch
 from pydantic import Field
+from torch import Tensor, nn
 
 from headwise.config import Config, build, to_toml
 from headwise.data.files import digested
 from headwise.data.sources import Limits, Source
 from headwise.errors import CheckpointError, ConfigError, DataError, ShapeError
+from headwise.processes import ALONE, Processes
 from headwise.runs.commits import Writable, canonical
 from headwise.runs.publish import CONFIG, EMA, MODEL, OPTIMIZER, OWN_FILES, STREAM, TRAINER
 from headwise.runs.reading import Saved
-from headwise.runs.tensors import TensorFile
-from headwise.runs.weights import load_weights, ties, weights_as_file, weights_file
+from headwise.runs.tensors import TensorFile, whole
+from headwise.runs.weights import fitting, load_weights, ties, weights_as_file, weights_file
 from headwise.tasks.task import Task
-from headwise.training import numerics, randomness
-from headwise.training.ema import RunningMean
+from headwise.training import numerics, parallel, randomness
+from headwise.training.ema import RunningMean, exchanged
 from headwise.training.identity import unread
 from headwise.training.numerics import check_finite
 from headwise.training.objective import Objective
@@ -34,6 +36,8 @@ class Trainer(Config):
     # epoch and position, and what else the source of batches says of itself
     sampler: dict[str, Annotated[int, Field(ge=-COUNTED, le=COUNTED)]]
     randomness: dict[str, Any]
+    # the same of every process but the first
+    others: list[dict[str, Any]] = Field(default=[])
     machine: dict[str, Any]
     data: dict[str, str]
 
@@ -51,21 +55,30 @@ class Trainer(Config):
             raise CheckpointError(
                 f"{name}: progress: {trainer.progress.window_steps} steps of a window without a token"
             )
-        randomness.check(trainer.randomness, name)
+        for state in (trainer.randomness, *trainer.others):
+            randomness.check(state, name)
         return trainer
 
 
 class Session:
-    """Model, optimizer, running mean, order of batches and counters of one run."""
+    """Model, optimizer, running mean, order of batches and counters of one run, as one of its processes has them."""
 
-    def __init__(self, task: Task[Any], recipe: Recipe) -> None:
+    def __init__(self, task: Task[Any], recipe: Recipe, processes: Processes = ALONE) -> None:
         training = recipe.training
         self.task = task
         self.recipe = recipe
+        self.processes = processes
+        self.kind = parallel.kind_of(training, processes)
         self.device = numerics.device(training.device)
         randomness.seed_all(recipe.seed, self.device)
-        self.model = task.build().to(self.device)
+        # what is shared goes to the device part by part
+        self.model = task.build() if self.kind == "fsdp" else task.build().to(self.device)
+        parallel.check(self.model, processes)
+        if training.recompute:
+            parallel.recompute(self.model)
         self.objective = Objective(task, self.model)
+        if self.kind == "fsdp":
+            parallel.shard(self.objective, training, self.device)
         self.optimizer = build_optimizer(self.model, training)
         self.mean = RunningMean(self.model, training.ema_decay) if training.ema_decay else None
         self.source = self._training_source()
@@ -73,13 +86,13 @@ class Session:
         # SHA-256 of every file that the run has read, by its key
         self.digests = dict(task.assets.digests)
         self.validates = self.source_of("valid") is not None
-        # the random numbers of training follow the seed, whatever building the model drew
-        randomness.seed_all(recipe.seed, self.device)
+        # the random numbers of training follow the seed, whatever building the model drew; each process has its own
+        randomness.seed_all(recipe.seed + processes.rank, self.device)
 
     def begin(self) -> list[str]:
         """Puts weights that come from elsewhere into the new model; returns what to tell about them."""
         with digested(unread(self.task, self.recipe)) as found:
-            notes = self.task.initialise(self.model, self.recipe.seed)
+            notes = self._initialised()
         self.digests |= found
         if self.mean is not None:
             self.mean.restart()
@@ -91,9 +104,30 @@ class Session:
         limits = Limits(training.batch_tokens, training.batch_sentences, training.budget, self.recipe.seed, examples)
         return self.task.source(split, limits)
 
-    def averaged(self) -> AbstractContextManager[None]:
-        """Inside, the model has the weights to validate and publish: the running mean where there is one."""
-        return self.mean.applied() if self.mean is not None else nullcontext()
+    @contextmanager
+    def averaged(self) -> Iterator[nn.Module]:
+        """The model with the weights to validate and publish: the running mean where there is one.
+
+        Where processes share the model, a copy of the whole of it, in each of them: they compute by themselves inside.
+        """
+        if self.kind == "fsdp":
+            yield self._whole_model()
+        elif self.mean is None:
+            yield self.model
+        else:
+            with self.mean.applied():
+                yield self.model
+
+    @contextmanager
+    def having(self, tensors: Mapping[str, Tensor], tied: Mapping[str, str]) -> Iterator[nn.Module]:
+        """The model with these weights inside, and its own afterwards; asked by one process alone."""
+        if self.kind == "fsdp":
+            model = self._built()
+            load_weights(model, tensors, tied, "the model to score")
+            yield model
+            return
+        with exchanged(fitting(self.model, tensors, tied, "the model to score")):
+            yield self.model
 
     def published_weights(self) -> TensorFile:
         """Those weights as the content of a file: views of what training goes on to change."""
@@ -109,13 +143,16 @@ class Session:
         return {CONFIG: to_toml(self.recipe).encode(), **files}
 
     def files(self) -> dict[str, Writable]:
-        """A checkpoint's files. Raises: Diverged when weights or optimizer are not finite: no such one is written."""
+        """A checkpoint's files, which all processes ask for and one writes.
+
+        Raises: Diverged when weights or optimizer are not finite: no such one is written.
+        """
         optimizer = optimizer_tensors(self.optimizer, self.model)
-        check_finite({**self.model.state_dict(), **optimizer}, self.progress.step)
+        check_finite({**self.model.state_dict(), **optimizer}, self.progress.step, self.processes)
         files = {**self.model_files(), MODEL: weights_file(self.model), OPTIMIZER: TensorFile(optimizer, {})}
         if self.mean is not None:
             files[EMA] = self.published_weights()
-        if carried := self.source.tensors():
+        if carried := self._carried():
             files[STREAM] = TensorFile(carried, {})
         return {**files, TRAINER: canonical(self._trainer().model_dump(mode="json"))}
 
@@ -139,19 +176,64 @@ class Session:
         if anew and sampler.get("position"):
             sampler, carried = {**sampler, "epoch": sampler.get("epoch", 0) + 1, "position": 0}, {}
         try:
-            self.source.restore(sampler, {name: tensor.to(self.device) for name, tensor in carried.items()})
+            there = {name: tensor.to(self.device) for name, tensor in carried.items()}
+            self.source.restore(sampler, there, self.processes.rank, self.processes.world)
         except ShapeError as error:
             raise CheckpointError(f"{saved.folder / STREAM}: {error}") from None
         except DataError as error:
             raise CheckpointError(f"{saved.folder / TRAINER}: {error}") from None
-        randomness.restore(trainer.randomness, str(saved.folder / TRAINER), self.device)
+        self._restore_randomness(trainer, str(saved.folder / TRAINER))
+
+    def _initialised(self) -> list[str]:
+        if self.kind != "fsdp":
+            return self.task.initialise(self.model, self.recipe.seed)
+        model = self._whole_model()
+        notes = self.task.initialise(model, self.recipe.seed)
+        weights = weights_as_file(model.state_dict(), ties(model))
+        load_weights(self.model, weights.tensors, weights.metadata, "the new model")
+        return notes
+
+    def _built(self) -> nn.Module:
+        """Another model like this one, which no process shares."""
+        with randomness.isolated(self.recipe.seed, self.device):
+            return self.task.build().to(self.device)
+
+    def _whole_model(self) -> nn.Module:
+        """A copy of the model that is put together tensor by tensor, with the running mean where there is one."""
+        model = self._built()
+        shared = self.mean.weights() if self.mean is not None else self.model.state_dict()
+        with torch.no_grad():
+            for name, value in model.state_dict().items():
+                value.copy_(whole(shared[name].detach()))
+        return model
+
+    def _restore_randomness(self, trainer: Trainer, name: str) -> None:
+        states, rank = (trainer.randomness, *trainer.others), self.processes.rank
+        if rank < len(states):
+            randomness.restore(states[rank], name, self.device)
+        else:
+            # a process that the run did not have: numbers that none has drawn
+            randomness.seed_all(self.recipe.seed + rank + COUNTED * (1 + trainer.progress.step) % 2**62, self.device)
+
+    def _carried(self) -> dict[str, Tensor]:
+        own = self.source.tensors()
+        if self.processes.world == 1:
+            return own
+        return self.source.together(self.processes.gather({name: tensor.cpu() for name, tensor in own.items()}))
+
+    def machine(self) -> dict[str, Any]:
+        """What decides the last bits of a result here, the number of processes included."""
+        shared = {"processes": self.processes.world, "parallel": self.kind}
+        return machine(self.device) | (shared if self.processes.world > 1 else {})
 
     def _trainer(self) -> Trainer:
+        states = self.processes.gather(randomness.capture(self.device))
         return Trainer(
             progress=self.progress,
             sampler=self.source.state(),
-            randomness=randomness.capture(self.device),
-            machine=machine(self.device),
+            randomness=states[0],
+            others=states[1:],
+            machine=self.machine(),
             data=dict(self.digests),
         )
 

@@ -22,6 +22,15 @@ class Stopped(HeadwiseError):
         # the shell's convention: 130 for SIGINT, 143 for SIGTERM
         self.exit_code = 128 + signum
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # so that it can be told to another process
+        return type(self), (self.signum, str(self))
+
+
+def stopped_by(signum: int) -> Stopped:
+    """What a signal raises where nothing is left half done."""
+    return Stopped(signum, f"stopped by {signal.Signals(signum).name}")
+
 
 class StopSignal:
     """Remembers the first stop signal while it is open, and puts the former handlers back afterwards.
@@ -58,7 +67,7 @@ class StopSignal:
     def check(self) -> None:
         """Raises: Stopped when a signal has come."""
         if self.signum:
-            raise Stopped(self.signum, f"stopped by {signal.Signals(self.signum).name}")
+            raise stopped_by(self.signum)
 
     def _received(self, signum: int, frame: FrameType | None) -> None:
         if self.signum:

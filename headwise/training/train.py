@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,15 @@ from typing import Any
 import torch
 
 from headwise import runtime
-from headwise.errors import CheckpointError
+from headwise.errors import CheckpointError, MachineError
 from headwise.labels import visible
 from headwise.models.summary import parts
+from headwise.processes import Processes, joined
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.commits import probe
 from headwise.runs.display import Display
 from headwise.runs.lock import RunLock
-from headwise.runs.log import OnEvent, RunLog, cut_metrics
+from headwise.runs.log import OnEvent, RunLog
 from headwise.runs.publish import CONFIG
 from headwise.runs.reading import Saved, read_folder
 from headwise.runs.trackers import open_trackers
@@ -29,9 +30,11 @@ from headwise.training.identity import changed, digests, movable, start_is_gone
 from headwise.training.limits import Clock
 from headwise.training.loop import Loop
 from headwise.training.numerics import settled, unrounded
+from headwise.training.opening import Opening, refuse_other_data
+from headwise.training.progress import Progress
 from headwise.training.randomness import isolated
 from headwise.training.recipe import Recipe, as_recipe, differences, flattened, parse_recipe
-from headwise.training.resume import Resume, as_learned, check_data, own_files, previous, refuse_foreign
+from headwise.training.resume import Resume, as_learned, check_data, own_files, refuse_foreign
 from headwise.training.session import Session, Trainer, machine
 from headwise.training.signals import StopSignal
 from headwise.training.validation import check_monitor
@@ -71,6 +74,9 @@ def train(
     stopped and resumed in between (except with the limits `max_cpu_s` and `max_minutes`, which depend on time). A
     finished run is left as it is, to the byte.
 
+    Under a launcher such as torchrun its processes train one run together; each calls this with the same arguments,
+    and sees the same run folder.
+
     Args:
         recipe: a TOML file, the name of a shipped recipe, a mapping of the same form, or the result of `read_recipe`.
         folder: the run folder; created if it does not exist.
@@ -79,14 +85,14 @@ def train(
         overrides: `section.key=value` settings on top of the recipe.
         allow_data_change: resume although the data files have changed since the run began.
         allow_schedule_change: resume although a limit has changed that the learning rate schedule depends on.
-        on_event: called with every event, a dict whose "event" is data, step, validation, skipped, checkpoint,
-            average or note.
+        on_event: called with every event, in the first process; a dict whose "event" is data, step, validation,
+            skipped, checkpoint, average or note.
 
     Raises:
         ConfigError: an invalid recipe, another recipe than the folder's, or a folder that is not a run folder.
         DataError: bad or changed data.
         CheckpointError: no checkpoint in the folder is intact.
-        MachineError: the folder cannot be written, the disk is full, or memory ran out.
+        MachineError: the folder cannot be written, the disk is full, memory ran out, or a process is gone.
         Diverged: ten steps in a row without finite numbers.
         RunBusy: another process is writing the folder.
         Stopped: SIGINT or SIGTERM arrived; everything is saved.
@@ -95,14 +101,23 @@ def train(
     if isinstance(recipe, (str, os.PathLike)):
         recipe, overrides = recipes.read(os.fspath(recipe), list(overrides)), ()
     made, run = as_recipe(recipe, overrides), Path(folder)
-    refuse_foreign(run, resume)
     allowed = {"data": allow_data_change, "schedule": allow_schedule_change}
-    with StopSignal() as stop, isolated(made.seed):
-        if (done := _finished(made, run, stop)) is not None:
-            return done
-        probe(run)
-        with RunLock(run) as lock:
-            return _train(made, lock, resume, allowed, on_event, stop, clock)
+    wrapped = made.training.parallel in ("ddp", "fsdp")
+    with StopSignal() as stop, joined(made.training.device, alone_too=wrapped) as processes, isolated(made.seed):
+        try:
+            return _train(made, run, processes, resume, allowed, on_event, stop, clock)
+        except RuntimeError as error:
+            if (gone := processes.gone(error)) is None:
+                raise
+            raise MachineError(f"{gone}; {_kept(run)}") from error
+
+
+def _kept(run: Path) -> str:
+    """What a run that has lost a process can go on from."""
+    steps = [entry.step for entry in Checkpoints(run).entries()]
+    if not steps:
+        return "nothing was saved yet: run the same command to begin again"
+    return f"everything up to step {steps[0]} is saved: run the same command to resume"
 
 
 def _finished(recipe: Recipe, run: Path, stop: StopSignal) -> Run | None:
@@ -144,38 +159,65 @@ def _ended(run: Path, facts: Mapping[str, Any]) -> Run:
 
 def _train(
     recipe: Recipe,
-    lock: RunLock,
+    run: Path,
+    processes: Processes,
     resume: Resume,
     allowed: Mapping[str, bool],
     on_event: OnEvent | None,
     stop: StopSignal,
     clock: Clock,
 ) -> Run:
-    run = lock.folder
-    checkpoints = Checkpoints(run, keep_last=recipe.training.keep_last, check=lock.check)
-    notes = [f"removed {name}, left by an interrupted write" for name in checkpoints.sweep()]
-    saved, recipe = previous(checkpoints, recipe, resume, allowed, notes)
-    training = recipe.training
-    cut_metrics(run, saved.facts["step"] if saved is not None else -1)
-    trackers = open_trackers(run, training.trackers, training.tracker_project, flattened(recipe), notes.append)
-    log = RunLog(run, Display(every_s=training.print_every_s), listeners=trackers, on_event=on_event)
-    with closing(log), runtime.products_as(_products(saved)):
+    with ExitStack() as open_too:
+        notes: list[str] = []
+        opening = Opening(recipe, run, resume, allowed, notes)
+        if (done := processes.once(lambda: _claimed(opening, stop, open_too))) is not None:
+            return done
+        recipe, saved = opening.shared(processes)
+        log = open_too.enter_context(closing(_log(run, recipe, processes, notes, on_event)))
+        open_too.enter_context(runtime.products_as(processes.once(lambda: _products(saved))))
         for note in notes:
             log.note(note)
         with stop.breakable():
             task = _prepared(recipe, saved)
-        session = _session(task, recipe, saved, allowed, log)
-        del saved
+        refuse_other_data(task, processes)
+        session = _session(task, recipe, processes, saved, allowed, log)
+        opening.saved = saved = None
+        checkpoints = opening.checkpoints
         if session.progress.step:
             clock.go_on(session.progress)
-            publish_best(session, checkpoints, log, stop.breakable)
+            session.progress = processes.once(lambda: _published(session, checkpoints, log, stop))
         else:
             _begin(session, log, stop)
         reason = Loop(session, checkpoints, log, stop, clock).run()
-        done = _ended(run, finish(session, checkpoints, log, stop.breakable, reason))
+        done = _ended(run, processes.once(lambda: finish(session, checkpoints, log, stop.breakable, reason)))
         spent = f"{done.steps:,} steps, {done.cpu_s:,.0f} CPU s, {done.minutes:,.1f} minutes"
         log.note(f"finished: {reason} after {spent}; the model is in {run}")
         return done
+
+
+def _claimed(opening: Opening, stop: StopSignal, open_too: ExitStack) -> Run | None:
+    """Takes the run folder for writing, unless the run in it is at its end: then that."""
+    refuse_foreign(opening.run, opening.resume)
+    if (done := _finished(opening.recipe, opening.run, stop)) is not None:
+        return done
+    probe(opening.run)
+    opening.begin(open_too.enter_context(RunLock(opening.run)))
+    return None
+
+
+def _log(run: Path, recipe: Recipe, processes: Processes, notes: list[str], on_event: OnEvent | None) -> RunLog:
+    """That of the first process; that of another writes and tells nothing."""
+    if not processes.first:
+        return RunLog(None, Display(dark=True))
+    training = recipe.training
+    trackers = open_trackers(run, training.trackers, training.tracker_project, flattened(recipe), notes.append)
+    return RunLog(run, Display(every_s=training.print_every_s), listeners=trackers, on_event=on_event)
+
+
+def _published(session: Session, checkpoints: Checkpoints, log: RunLog, stop: StopSignal) -> Progress:
+    """The counters of a run that goes on, the best model in its folder."""
+    publish_best(session, checkpoints, log, stop.breakable)
+    return session.progress
 
 
 def _begin(session: Session, log: RunLog, stop: StopSignal) -> None:
@@ -206,15 +248,22 @@ def _prepared(recipe: Recipe, saved: Saved | None) -> Task[Any]:
     return kind(recipe, kind.prepare(recipe))
 
 
-def _session(task: Task[Any], recipe: Recipe, saved: Saved | None, allowed: Mapping[str, bool], log: RunLog) -> Session:
+def _session(
+    task: Task[Any],
+    recipe: Recipe,
+    processes: Processes,
+    saved: Saved | None,
+    allowed: Mapping[str, bool],
+    log: RunLog,
+) -> Session:
     if recipe.training.follows_clock():
         log.note("this run follows the clock: it cannot be repeated bit for bit")
     if saved is None:
-        return Session(task, recipe)
+        return Session(task, recipe, processes)
     trainer = Trainer.read(saved)
     digests, anew = check_data(task, recipe, trainer.data, allowed["data"], log.note)
-    session = Session(as_learned(task, saved, allowed["data"], log.note), recipe)
-    here = machine(session.device)
+    session = Session(as_learned(task, saved, allowed["data"], log.note), recipe, processes)
+    here = session.machine()
     if trainer.machine != here:
         log.note(f"not bit-exact from here: the run began on {trainer.machine}, this is {here}")
     session.restore(saved, digests, anew=anew)

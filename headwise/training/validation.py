@@ -7,9 +7,12 @@ import torch
 from torch import nn
 
 from headwise.errors import ConfigError, unknown
+from headwise.processes import Processes
+from headwise.tasks.task import Stats
 from headwise.training.randomness import isolated
 from headwise.training.recipe import TrainingConfig
 from headwise.training.session import Session
+from headwise.training.signals import Stopped, stopped_by
 
 Guard = Callable[[], AbstractContextManager[None]]
 
@@ -20,24 +23,38 @@ def validate(session: Session, guard: Guard) -> tuple[dict[str, float], list[str
     Args:
         guard: opened around the task's own work alone, which may be broken off there without harm.
     """
-    with session.averaged():
-        return scores(session, guard, limit=session.recipe.training.valid_limit, samples=True)
+    limit = session.recipe.training.valid_limit
+    with session.averaged() as model:
+        return scores(session, model, guard, session.processes, limit=limit, samples=True)
 
 
-def scores(session: Session, guard: Guard, *, limit: int | None, samples: bool) -> tuple[dict[str, float], list[str]]:
-    """The same of the model's weights as they are."""
-    task, model = session.task, session.model
-    with at_rest(model, session.recipe.seed, session.device), guard():
-        source = session.source_of("valid", limit)
-        assert source is not None, "a run without validation data is not validated"
-        stats = task.measure(model, (batch.to(session.device) for batch in source.once()))
-        shown = task.samples(model) if samples else []
-    return {name: float(value) for name, value in task.summarise(stats).items()}, shown
+def scores(
+    session: Session, model: nn.Module, guard: Guard, processes: Processes, *, limit: int | None, samples: bool
+) -> tuple[dict[str, float], list[str]]:
+    """The same of a model's weights as they are, each process with its share of the batches; samples of the first."""
+    task = session.task
+    stats: Stats = {}
+    shown: list[str] = []
+    signum = 0
+    try:
+        with at_rest(model, session.recipe.seed, session.device), guard():
+            source = session.source_of("valid", limit)
+            assert source is not None, "a run without validation data is not validated"
+            share = source.once(processes.rank, processes.world)
+            stats = task.measure(model, (batch.to(session.device) for batch in share))
+            shown = task.samples(model) if samples and processes.first else []
+    except Stopped as stopped:
+        signum = stopped.signum
+    # a signal to one of them ends the work of all
+    if signum := max(processes.gather(signum)):
+        raise stopped_by(signum)
+    return {name: float(value) for name, value in task.summarise(processes.added(stats)).items()}, shown
 
 
 def check_monitor(session: Session, guard: Guard) -> None:
     """Evaluates one example before training starts. Raises: ConfigError when the monitored metric is not among it."""
-    metrics, _ = scores(session, guard, limit=1, samples=False)
+    with session.averaged() as model:
+        metrics, _ = scores(session, model, guard, session.processes, limit=1, samples=False)
     monitored(session.recipe.training, metrics)
 
 

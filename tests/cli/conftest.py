@@ -48,5 +48,5 @@ def trained(pairs_file):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runtime, "apply", lambda threads=None, **options: None)
         folder = pairs_file.parent / "run"
-        assert main(["train", str(pairs_file.parent / "recipe.toml"), "--run", str(folder)]) == 0
+        assert main(["train", str(pairs_file.parent / "recipe.toml"), "--run-folder", str(folder)]) == 0
     return folder

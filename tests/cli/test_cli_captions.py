@@ -24,7 +24,7 @@ def test_from_drawn_shapes_to_answers(headwise, folder):
     assert (code, err) == (0, "")
     recipe = (folder / "recipe.toml").read_text()
     assert "[encoder]  # what reads the image: vit, pixels, cnn or attention_cnn" in recipe
-    code, out, err = headwise("train", "recipe.toml", "--run", "run")
+    code, out, err = headwise("train", "recipe.toml", "--run-folder", "run")
     assert code == 0, err
     picture = "set/pictures/00003.png"
     code, out, err = headwise("predict", "run", picture, "set/pictures/00004.png")

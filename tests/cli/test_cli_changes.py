@@ -45,7 +45,7 @@ def log(run="run"):
 
 
 def test_word_vectors_move_and_go_but_do_not_change(headwise, folder):
-    given = ["train", "pairs.toml", "--run", "run", "vectors.source=vectors.txt"]
+    given = ["train", "pairs.toml", "--run-folder", "run", "vectors.source=vectors.txt"]
     assert headwise(*given)[0] == 0
     (folder / "elsewhere").mkdir()
     os.rename("vectors.txt", "elsewhere/vectors.txt")
@@ -78,15 +78,17 @@ def _as_of_format_2(folder):
 
 
 def test_a_run_that_called_norm_order_norm_is_the_same_model_and_goes_on(headwise, folder):
-    assert headwise("train", "pairs.toml", "--run", "run", "model.norm_order=post")[0] == 0
+    assert headwise("train", "pairs.toml", "--run-folder", "run", "model.norm_order=post")[0] == 0
     said = headwise("predict", "run", "one 3 and two", "--scores", "--beam", 2)
     for path in (folder / "run", *(entry.path for entry in Checkpoints(folder / "run").entries())):
         _as_of_format_2(path)
     assert 'norm = "post"' in (folder / "run" / "config.toml").read_text()
     assert headwise("predict", "run", "one 3 and two", "--scores", "--beam", 2) == said
-    code, _, err = headwise("train", "pairs.toml", "--run", "run", "model.norm=post")
+    code, _, err = headwise("train", "pairs.toml", "--run-folder", "run", "model.norm=post")
     assert (code, "model.norm = 'post' is written model.norm_order = 'post'" in err) == (2, True)
-    code, _, err = headwise("train", "pairs.toml", "--run", "run", "model.norm_order=post", "training.max_steps=4")
+    code, _, err = headwise(
+        "train", "pairs.toml", "--run-folder", "run", "model.norm_order=post", "training.max_steps=4"
+    )
     assert code == 0, err
     assert "model.norm" not in log()
     assert 'norm_order = "post"' in (folder / "run" / "config.toml").read_text()
@@ -94,7 +96,7 @@ def test_a_run_that_called_norm_order_norm_is_the_same_model_and_goes_on(headwis
 
 @pytest.mark.parametrize("gone", [False, True])
 def test_vectors_of_a_run_that_kept_no_digest_of_them(headwise, folder, gone):
-    given = ["train", "pairs.toml", "--run", "run", "vectors.source=vectors.txt"]
+    given = ["train", "pairs.toml", "--run-folder", "run", "vectors.source=vectors.txt"]
     assert headwise(*given)[0] == 0
     newest = Checkpoints(folder / "run").entries()[0].path
     saved = {path.name: path.read_bytes() for path in newest.iterdir() if path.name != MANIFEST}
@@ -120,7 +122,7 @@ def test_vectors_of_a_run_that_kept_no_digest_of_them(headwise, folder, gone):
     ],
 )
 def test_changed_data_is_trained_on_with_the_tokens_of_the_run(headwise, folder, name, file, more, kept):
-    given = ["train", f"{name}.toml", "--run", "run"]
+    given = ["train", f"{name}.toml", "--run-folder", "run"]
     assert headwise(*given)[0] == 0
     before = {path.name: path.read_bytes() for path in (folder / "run").glob("*tokenizer.json")}
     (folder / file).write_text(more + (folder / file).read_text())
@@ -132,7 +134,7 @@ def test_changed_data_is_trained_on_with_the_tokens_of_the_run(headwise, folder,
 
 
 def test_less_data_than_the_place_in_it(headwise, folder):
-    given = ["train", "pairs.toml", "--run", "run", "training.batch_sentences=2"]
+    given = ["train", "pairs.toml", "--run-folder", "run", "training.batch_sentences=2"]
     assert headwise(*given, "training.max_steps=12")[0] == 0
     (folder / "pairs.tsv").write_text("".join(f"one {n} and two\tun {n} et deux\n" for n in range(20)))
     code, _, err = headwise(*given, "training.max_steps=14", "--allow-data-change", "data.valid_fraction=0.05")
@@ -141,10 +143,10 @@ def test_less_data_than_the_place_in_it(headwise, folder):
 
 
 def test_a_tag_that_the_run_does_not_know_is_refused(headwise, folder):
-    assert headwise("train", "tag.toml", "--run", "run")[0] == 0
+    assert headwise("train", "tag.toml", "--run-folder", "run")[0] == 0
     with (folder / "train.jsonl").open("a") as file:
         file.write('{"words": ["oh"], "tags": ["INTJ"]}\n' * 2)
-    code, _, err = headwise("train", "tag.toml", "--run", "run", "training.max_steps=4", "--allow-data-change")
+    code, _, err = headwise("train", "tag.toml", "--run-folder", "run", "training.max_steps=4", "--allow-data-change")
     assert code == 3
     assert "train.jsonl:61: tag 'INTJ' is not one of the 4 that the run began with; take such sentences out" in err
 
@@ -166,7 +168,7 @@ def test_evaluate_tells_of_skipped_lines_and_of_another_file(headwise, folder, n
     given = [f"data.test=test-{file}"] * own
     with open(read, "ab") as written:
         written.write(bad)
-    assert headwise("train", f"{name}.toml", "--run", "run", 'data.bad_lines="skip"', *given)[0] == 0
+    assert headwise("train", f"{name}.toml", "--run-folder", "run", 'data.bad_lines="skip"', *given)[0] == 0
     code, out, err = headwise("evaluate", "run", "--json")
     assert code == 0, err
     assert json.loads(out)
@@ -187,7 +189,7 @@ def test_evaluate_tells_of_skipped_lines_and_of_another_file(headwise, folder, n
 @pytest.mark.parametrize("with_state", [True, False])
 @pytest.mark.filterwarnings("default::UserWarning")
 def test_a_run_that_does_not_say_its_data_is_evaluated(headwise, folder, with_state):
-    assert headwise("train", "pairs.toml", "--run", "run")[0] == 0
+    assert headwise("train", "pairs.toml", "--run-folder", "run")[0] == 0
     manifest = read_manifest(folder / "run")
     del manifest["data"]
     (folder / "run" / MANIFEST).write_bytes(seal({**manifest, "format": 1}))
@@ -215,7 +217,7 @@ def test_a_dry_run_writes_nothing_and_tells_of_the_first_step(headwise, folder, 
     assert f"  {folder / 'vectors.txt'}: vectors of 8 numbers for 2 of " in out
     assert "  without vector: " in out
     assert files() == before
-    assert headwise("train", "text.toml", "--run", "run")[0] == 0
+    assert headwise("train", "text.toml", "--run-folder", "run")[0] == 0
     assert len(list((folder / "cache" / "tokens").iterdir())) == 3
 
 
@@ -260,7 +262,7 @@ def test_init_on_too_little_data(headwise, folder, case):
         assert name in err
         assert not (folder / "my.toml").exists()
         return
-    code, _, err = headwise("train", "my.toml", "training.max_steps=1", "--run", "run")
+    code, _, err = headwise("train", "my.toml", "training.max_steps=1", "--run-folder", "run")
     assert code == 0, err
 
 
@@ -274,7 +276,7 @@ def test_init_refuses_what_does_not_train(headwise, folder):
 
 @pytest.mark.parametrize("name", ["model.safetensors", "source.tokenizer.json", "state/best.json"])
 def test_a_folder_in_place_of_a_file_is_named(headwise, folder, name):
-    given = ["train", "pairs.toml", "--run", "run", "training.validate_every=1"]
+    given = ["train", "pairs.toml", "--run-folder", "run", "training.validate_every=1"]
     assert headwise(*given)[0] == 0
     (folder / "run" / name).unlink()
     (folder / "run" / name).mkdir()
@@ -328,14 +330,14 @@ def test_an_unmarked_key_of_ones_own_is_written_as_it_is_read(headwise, folder, 
     task, settings = "summing_unmarked:Summing", ("training.max_steps=2", "training.monitor=mse")
     code, _, err = headwise("init", task, "--data", "sums.txt", *settings, "--output", "sub/my.toml")
     assert code == 0, err
-    code, _, err = headwise("train", "sub/my.toml", "--run", "run")
+    code, _, err = headwise("train", "sub/my.toml", "--run-folder", "run")
     assert code == 0, err
 
 
 def test_another_file_to_validate_is_another_recipe(headwise, folder):
-    assert headwise("train", "pairs.toml", "--run", "run")[0] == 0
+    assert headwise("train", "pairs.toml", "--run-folder", "run")[0] == 0
     shutil.copy("pairs.tsv", "held.tsv")
-    given = ["train", "pairs.toml", "--run", "run", "data.valid=held.tsv", "training.max_steps=3"]
+    given = ["train", "pairs.toml", "--run-folder", "run", "data.valid=held.tsv", "training.max_steps=3"]
     code, _, err = headwise(*given, "--allow-data-change")
     assert code == 2
     assert "data.valid was" in err

@@ -23,7 +23,9 @@ SHARES = {"forecast": ("mse", ("baseline_last_mse", "baseline_linear_mse"), 0.2)
 
 
 def test_a_demo_goes_from_data_to_picture(headwise, tmp_path):
-    code, out, err = headwise("demo", "graph-regress", "--run", tmp_path / "run", "--set", "training.max_steps=2")
+    code, out, err = headwise(
+        "demo", "graph-regress", "--run-folder", tmp_path / "run", "--set", "training.max_steps=2"
+    )
     assert code == 0, err
     assert "baseline_rmse" in out
     assert "next:    headwise predict" in out
@@ -32,7 +34,7 @@ def test_a_demo_goes_from_data_to_picture(headwise, tmp_path):
 
 
 def test_an_unknown_demo_lists_the_known(headwise, tmp_path):
-    code, _, err = headwise("demo", "graph-regres", "--run", tmp_path / "run")
+    code, _, err = headwise("demo", "graph-regres", "--run-folder", tmp_path / "run")
     assert code != 0
     assert "graph-regress" in err
     assert not (tmp_path / "run-data").exists()
@@ -41,7 +43,7 @@ def test_an_unknown_demo_lists_the_known(headwise, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("task", DEMOS)
 def test_each_demo_learns(headwise, tmp_path, task):
-    assert headwise("demo", task, "--run", tmp_path / "run")[0] == 0
+    assert headwise("demo", task, "--run-folder", tmp_path / "run")[0] == 0
     code, out, err = headwise("evaluate", tmp_path / "run", "--json")
     assert code == 0, err
     found = json.loads(out)

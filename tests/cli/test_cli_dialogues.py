@@ -24,10 +24,10 @@ def test_from_dialogues_to_answers(headwise, folder):
     assert (code, err) == (0, "")
     recipe = (folder / "recipe.toml").read_text()
     assert 'train = "talks.jsonl"  # JSON lines or TSV, a dialogue a line' in recipe
-    code, out, err = headwise("train", "recipe.toml", "--run", "run")
+    code, out, err = headwise("train", "recipe.toml", "--run-folder", "run")
     assert code == 0, err
     assert " dialogues" in (folder / "run" / "log.txt").read_text()
-    assert headwise("train", "recipe.toml", "training.max_steps=5", "--run", "run")[0] == 0
+    assert headwise("train", "recipe.toml", "training.max_steps=5", "--run-folder", "run")[0] == 0
     code, out, err = headwise("predict", "run", "--text", CONTEXT, "--text", "i like tea")
     assert (code, err) == (0, "")
     answers = out.splitlines()

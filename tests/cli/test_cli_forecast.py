@@ -32,7 +32,7 @@ def test_series_go_through_every_verb(headwise, folder):
     assert "length = 48 " in recipe
     assert "horizon = 12 " in recipe
     assert "test_fraction = 0.2 " in recipe
-    short = ["recipe.toml", "training.validate_every_epochs=0", "--run", "run"]
+    short = ["recipe.toml", "training.validate_every_epochs=0", "--run-folder", "run"]
     assert headwise("train", *short, "training.max_epochs=1")[0] == 0
     assert headwise("train", *short, "training.max_epochs=2", "--allow-schedule-change")[0] == 0
     log = (folder / "run" / "log.txt").read_text()
@@ -78,6 +78,6 @@ def test_drawn_waves_are_a_recipe_s(headwise, folder):
     assert code == 0, err
     assert out.splitlines()[-1] == "next: headwise train waves"
     tiny = ["training.max_epochs=0", "training.max_steps=2", "training.validate_every_epochs=0", "model.d_model=8"]
-    code, _, err = headwise("train", "waves", *tiny, "--run", "run")
+    code, _, err = headwise("train", "waves", *tiny, "--run-folder", "run")
     assert code == 0, err
     assert headwise("explain", "run", "data/synthetic/waves/series.csv", "--table")[0] == 0

@@ -21,7 +21,7 @@ def test_a_graph_goes_through_every_verb(headwise, folder):
     assert '\nedges = "edges.tsv"  # ' in recipe
     assert 'scale = "columns"' in recipe
     assert "Labels of nodes, fitted to the graph of 40 nodes of nodes.csv" in recipe
-    short = ["recipe.toml", "model.d_model=8", "training.validate_every_epochs=0", "--run", "run"]
+    short = ["recipe.toml", "model.d_model=8", "training.validate_every_epochs=0", "--run-folder", "run"]
     assert headwise("train", *short, "training.max_epochs=3")[0] == 0
     assert headwise("train", *short, "training.max_epochs=5")[0] == 0
     log = (folder / "run" / "log.txt").read_text()
@@ -46,7 +46,7 @@ def test_a_graph_goes_through_every_verb(headwise, folder):
 
 def test_other_edges_are_other_data(headwise, folder):
     headwise("init", "node-classify", "--data", "nodes.csv", "--edges", "edges.tsv")
-    short = ["recipe.toml", "model.kind=mean", "training.validate_every_epochs=0", "--run", "run"]
+    short = ["recipe.toml", "model.kind=mean", "training.validate_every_epochs=0", "--run-folder", "run"]
     recipe = (folder / "recipe.toml").read_text()
     (folder / "recipe.toml").write_text(recipe.replace("num_heads = 8", ""))
     assert headwise("train", *short, "training.max_epochs=2")[0] == 0
@@ -70,7 +70,7 @@ def test_molecules_go_through_every_verb(headwise, folder):
     code, _, err = headwise("init", "graph-regress", "--data", "m.csv", "data.target_column=logS")
     assert code == 0, err
     assert 'target_column = "logS"' in (folder / "recipe.toml").read_text()
-    short = ["recipe.toml", "model.d_model=8", "training.validate_every_epochs=0", "--run", "run"]
+    short = ["recipe.toml", "model.d_model=8", "training.validate_every_epochs=0", "--run-folder", "run"]
     assert headwise("train", *short, "training.max_epochs=2")[0] == 0
     assert headwise("train", *short, "training.max_epochs=3", "--allow-schedule-change")[0] == 0
     code, out, err = headwise("predict", "run", "CCO", "[Na+].[Cl-]")

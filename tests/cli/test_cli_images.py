@@ -24,11 +24,11 @@ def test_from_a_folder_to_answers(headwise, folder):
     recipe = (folder / "recipe.toml").read_text()
     assert 'train = "set"  # folder with a folder of pictures for each class; CSV, IDX or .npz file' in recipe
     assert "batch_sentences = 16" in recipe
-    code, out, err = headwise("train", "recipe.toml", "--run", "run")
+    code, out, err = headwise("train", "recipe.toml", "--run-folder", "run")
     assert code == 0, err
     log = folder / "run" / "log.txt"
     assert "a place of the last map sees 13 x 13 pixels of the image of 8 x 8" in log.read_text()
-    assert headwise("train", "recipe.toml", "training.max_steps=5", "--run", "run")[0] == 0
+    assert headwise("train", "recipe.toml", "training.max_steps=5", "--run-folder", "run")[0] == 0
     assert "after 5 steps" in log.read_text()
     code, out, err = headwise("predict", "run", "set/rows/001.png", "set/columns/000.png")
     assert (code, err) == (0, "")
@@ -55,7 +55,7 @@ def test_where_a_transformer_looks(headwise, folder):
     sizes = ["model.d_model=8", "model.d_ff=8", "model.num_heads=2", "model.encoder_layers=1", "model.patch=4"]
     recipe = 'task = "image-classify"\n[data]\ntrain = "set"\n[model]\nkind = "vit"\n[training]\nmax_steps = 2\n'
     (folder / "vit.toml").write_text(recipe)
-    assert headwise("train", "vit.toml", *sizes, "--run", "run")[0] == 0
+    assert headwise("train", "vit.toml", *sizes, "--run-folder", "run")[0] == 0
     code, out, err = headwise("explain", "run", "set/rows/001.png", "--heads", 1)
     assert (code, err) == (0, "")
     assert out.startswith("001.png → ")
@@ -80,7 +80,7 @@ def test_where_a_transformer_looks(headwise, folder):
 def test_faults_of_data_end_with_their_file_and_what_to_do(headwise, folder, place, data, message):
     (folder / "recipe.toml").write_text('task = "image-classify"\n[data]\ntrain = "set"\n[model]\nkind = "cnn"\n')
     (folder / place).write_bytes(data)
-    code, _, err = headwise("train", "recipe.toml", "--run", "run")
+    code, _, err = headwise("train", "recipe.toml", "--run-folder", "run")
     assert code == 3
     assert message in err
     assert len(err.splitlines()) == 1

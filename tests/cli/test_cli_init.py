@@ -74,7 +74,7 @@ def test_init_writes_a_recipe_that_trains(headwise, folder, task, minutes):
         assert (training["max_minutes"], training["schedule"], training["warmup_share"]) == (5.0, "budget", 0.05)
         assert training["precision"] == "fp32"
         assert "passes over the data (fp32)" in err
-    code, _, err = headwise("train", "my.toml", "training.max_steps=2", "--run", "run")
+    code, _, err = headwise("train", "my.toml", "training.max_steps=2", "--run-folder", "run")
     assert code == 0, err
 
 

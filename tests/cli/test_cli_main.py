@@ -179,7 +179,7 @@ def test_a_line_of_an_error_ends(headwise, tmp_path):
 
 
 def test_sizes_that_no_machine_has_are_refused_at_once(headwise, tmp_path):
-    code, _, err = headwise("train", "phrasebook", "model.d_model=99999999999", "--run", tmp_path / "run")
+    code, _, err = headwise("train", "phrasebook", "model.d_model=99999999999", "--run-folder", tmp_path / "run")
     assert code == 2
     assert "model.d_model: must be 1048576 or less, not 99999999999" in err
 

@@ -22,7 +22,7 @@ def test_from_nothing_to_a_picture(headwise, folder, problem, text, metric):
     assert code == 0, err
     assert out.splitlines()[0].endswith(f"data/synthetic/{problem}/train.tsv: 40 examples")
     assert out.splitlines()[-1] == f"next: headwise train {problem}"
-    code, out, err = headwise("train", problem, *TINY, "--run", "run")
+    code, out, err = headwise("train", problem, *TINY, "--run-folder", "run")
     assert code == 0, err
     assert headwise("predict", "run", text)[0] == 0
     longer = folder / "data" / "synthetic" / problem / "longer.tsv"

@@ -27,7 +27,7 @@ def folder(tmp_path, monkeypatch):
 def trained(headwise, *settings):
     code, _, err = headwise("init", "image-segment", *SHORT, *settings, "--data", "set.csv")
     assert (code, err) == (0, "")
-    code, _, err = headwise("train", "recipe.toml", "--run", "run")
+    code, _, err = headwise("train", "recipe.toml", "--run-folder", "run")
     assert code == 0, err
 
 
@@ -35,7 +35,7 @@ def test_from_a_table_to_masks(headwise, folder):
     trained(headwise, "model.width=4")
     recipe = (folder / "recipe.toml").read_text()
     assert 'train = "set.csv"  # CSV, TSV or JSON lines of paths; a folder of pictures; an .npz file' in recipe
-    assert headwise("train", "recipe.toml", "training.max_steps=5", "--run", "run")[0] == 0
+    assert headwise("train", "recipe.toml", "training.max_steps=5", "--run-folder", "run")[0] == 0
     assert "after 5 steps" in (folder / "run" / "log.txt").read_text()
     pictures = ["pictures/01.png", "pictures/02.png"]
     code, out, err = headwise("predict", "run", *pictures, "--output", "said")
@@ -95,7 +95,7 @@ def test_what_a_pixel_looks_at_is_drawn(headwise, folder):
     small = ["model.kind=vit", "model.patch=4", "model.d_model=8", "model.d_ff=8", "model.num_heads=2"]
     recipe = 'task = "image-segment"\n[data]\ntrain = "set.csv"\n[model]\nkind = "cnn"\n[training]\nmax_steps = 2\n'
     (folder / "vit.toml").write_text(recipe)
-    assert headwise("train", "vit.toml", *small, "model.encoder_layers=1", "--run", "run")[0] == 0
+    assert headwise("train", "vit.toml", *small, "model.encoder_layers=1", "--run-folder", "run")[0] == 0
     both = '{"path": "pictures/01.png", "mask": "masks/01.png"}'
     code, out, err = headwise("explain", "run", both, "--target", "7,0", "--heads", 1)
     assert (code, err) == (0, "")
@@ -124,7 +124,7 @@ def test_what_a_pixel_looks_at_is_drawn(headwise, folder):
 def test_faults_of_data_end_with_their_file_and_what_to_do(headwise, folder, place, data, message):
     (folder / "recipe.toml").write_text('task = "image-segment"\n[data]\ntrain = "set.csv"\n[model]\nkind = "cnn"\n')
     (folder / place).write_bytes(data)
-    code, _, err = headwise("train", "recipe.toml", "--run", "run")
+    code, _, err = headwise("train", "recipe.toml", "--run-folder", "run")
     assert code == 3
     assert "set.csv:" in err
     assert message in err

@@ -21,12 +21,12 @@ def test_a_log_goes_through_every_verb(headwise, folder):
     assert "Ranking, fitted to the 180 rows of log.csv" in recipe
     constant = ["training.schedule=constant", "training.warmup_share=0.0"]
     short = ["recipe.toml", "training.validate_every_epochs=0", *constant]
-    assert headwise("train", *short, "training.max_steps=2", "--run", "run")[0] == 0
-    assert headwise("train", *short, "training.max_steps=4", "--run", "run")[0] == 0
+    assert headwise("train", *short, "training.max_steps=2", "--run-folder", "run")[0] == 0
+    assert headwise("train", *short, "training.max_steps=4", "--run-folder", "run")[0] == 0
     log = (folder / "run" / "log.txt").read_text()
     assert "after 4 steps" in log
     assert "split by session: all choices of a session are in one part" in log
-    assert headwise("train", *short, "training.max_steps=2", "model.pooling=mean", "--run", "other")[0] == 0
+    assert headwise("train", *short, "training.max_steps=2", "model.pooling=mean", "--run-folder", "other")[0] == 0
     code, out, err = headwise("predict", "run", "i1 i2", "--n-best", 3)
     assert (code, err) == (0, ""), err
     assert [line.split("\t")[0] for line in out.splitlines()] == ["0"] * 3
@@ -51,7 +51,7 @@ def test_what_cannot_be_compared_is_said(headwise, folder):
     (folder / "text.txt").write_text("a cat and a dog .\n" * 40)
     sizes = ["length=8", "model.d_model=8", "model.d_ff=8", "model.num_heads=2", "model.num_layers=1"]
     assert headwise("init", "language-model", "--data", "text.txt", *sizes, "training.max_steps=1")[0] == 0
-    assert headwise("train", "recipe.toml", "--run", "run")[0] == 0
+    assert headwise("train", "recipe.toml", "--run-folder", "run")[0] == 0
     code, _, err = headwise("evaluate", "run", "--against", "run")
     assert (code, err) == (
         2, "error: this model's scores cannot be compared example by example; evaluate both runs by themselves\n"

@@ -22,7 +22,7 @@ def test_from_a_list_to_answers(headwise, folder, task):
     code, out, err = headwise("init", task, *SHORT, "--data", "list.csv")
     assert (code, err) == (0, "")
     assert f"{task}; conformer of 1 layers, 8 wide; at most 2 steps" in out
-    code, out, err = headwise("train", "recipe.toml", "--run", "run")
+    code, out, err = headwise("train", "recipe.toml", "--run-folder", "run")
     assert code == 0, err
     code, out, err = headwise("predict", "run", "0.wav", "1.wav", "--json")
     assert (code, err) == (0, "")
@@ -45,7 +45,7 @@ def test_labels_of_frames_from_a_list_to_labels_again(headwise, folder):
     code, out, err = headwise("init", "speech-tag", *SHORT, *keys, "--data", "timed.csv")
     assert (code, err) == (0, "")
     assert "speech-tag; conformer of 1 layers, 8 wide; at most 2 steps" in out
-    code, out, err = headwise("train", "recipe.toml", "--run", "run")
+    code, out, err = headwise("train", "recipe.toml", "--run-folder", "run")
     assert code == 0, err
     code, out, err = headwise("predict", "run", "two0.wav")
     assert (code, err) == (0, "")
@@ -59,7 +59,7 @@ def test_labels_of_frames_from_a_list_to_labels_again(headwise, folder):
     assert (code, err) == (0, "")
     assert (folder / "figures" / "attention.png").stat().st_size > 1000
     (folder / "two3.txt").write_text("0 1\n")
-    code, _, err = headwise("train", "recipe.toml", "--run", "other")
+    code, _, err = headwise("train", "recipe.toml", "--run-folder", "other")
     assert code == 3
     assert "timed.csv:5: " in err
     assert "two3.txt:1: '0 1' is not start, end and label; put tabs between them; or skip what cannot be" in err
@@ -73,7 +73,7 @@ def test_a_text_by_attention_from_a_list_to_answers(headwise, folder):
     recipe = (folder / "recipe.toml").read_text()
     # sections inside a section, each key with its description
     assert "[output.decoder]  # what writes the text\nd_model = 8  # width of the embeddings" in recipe
-    code, _, err = headwise("train", "recipe.toml", "--run", "run")
+    code, _, err = headwise("train", "recipe.toml", "--run-folder", "run")
     assert code == 0, err
     code, out, err = headwise("predict", "run", "0.wav", "1.wav", "--json", "--beam", "2")
     assert (code, err) == (0, "")

@@ -99,7 +99,7 @@ def test_a_wrong_sweep_trains_nothing(headwise, words, message):
 
 
 def test_curves_of_runs(headwise):
-    assert headwise("train", "tiny.toml", "--run", "one")[0] == 0
+    assert headwise("train", "tiny.toml", "--run-folder", "one")[0] == 0
     code, out, err = headwise("curve", "length", "one", "one", "--parts", 2, "--metric", "exact", "--json")
     assert code == 0, err
     rows = [json.loads(line) for line in out.splitlines()]
@@ -136,4 +136,4 @@ def test_a_page_of_results(headwise, folder):
     assert (code, "data" in err) == (4, True)
     (runs[0] / "state" / "finished.json").unlink()
     code, _, err = headwise("results", runs[0])
-    assert (code, "has not ended; go on with it: headwise train RECIPE --run" in err) == (4, True)
+    assert (code, "has not ended; go on with it: headwise train RECIPE --run-folder" in err) == (4, True)

@@ -147,11 +147,11 @@ def folder(tmp_path, monkeypatch):
 )
 def test_train_resume_predict_and_evaluate(headwise, folder, name, given, scores):
     run = folder / "run"
-    code, out, err = headwise("train", f"{name}.toml", "--run", run)
+    code, out, err = headwise("train", f"{name}.toml", "--run-folder", run)
     assert code == 0, err
     assert f"trained: {run}" in out
     more = 33 if name == "sums" else 5
-    assert headwise("train", f"{name}.toml", f"training.max_steps={more}", "--run", run)[0] == 0
+    assert headwise("train", f"{name}.toml", f"training.max_steps={more}", "--run-folder", run)[0] == 0
     assert f"after {more} steps" in (run / "log.txt").read_text()
     length = ["--max-len", 7] if name == "text" else []
     code, out, err = headwise("predict", run, given, *length)
@@ -168,7 +168,7 @@ def test_train_resume_predict_and_evaluate(headwise, folder, name, given, scores
 
 def test_what_a_task_does_not_have_is_said(headwise, folder):
     run = folder / "run"
-    assert headwise("train", "tag.toml", "--run", run)[0] == 0
+    assert headwise("train", "tag.toml", "--run-folder", run)[0] == 0
     code, _, err = headwise("predict", run, "a", "--top-k", 3)
     assert (code, err) == (2, "error: --top-k means nothing to this model; leave it out\n")
     code, _, err = headwise("predict", run, "a", "--stop", ".")
@@ -186,9 +186,9 @@ def test_what_a_task_does_not_have_is_said(headwise, folder):
 
 def test_data_that_moved_is_the_same_data_and_other_data_is_not(headwise, folder):
     run = folder / "run"
-    assert headwise("train", "text.toml", "--run", run)[0] == 0
+    assert headwise("train", "text.toml", "--run-folder", run)[0] == 0
     (folder / "text.txt").rename(folder / "moved.txt")
-    moved = ["text.toml", "data.train=moved.txt", "training.max_steps=5", "--run", run]
+    moved = ["text.toml", "data.train=moved.txt", "training.max_steps=5", "--run-folder", run]
     assert headwise("train", *moved)[0] == 0
     assert str(folder) not in (run / "README.md").read_text()
     (folder / "moved.txt").write_text("something else .\n" * 40)
@@ -199,7 +199,7 @@ def test_data_that_moved_is_the_same_data_and_other_data_is_not(headwise, folder
 
 @pytest.mark.parametrize(("name", "file"), [("tag", "train.jsonl"), ("text", "text.txt"), ("classes", "reviews.csv")])
 def test_a_file_of_its_own_is_scored(headwise, folder, name, file):
-    assert headwise("train", f"{name}.toml", "--run", folder / "run")[0] == 0
+    assert headwise("train", f"{name}.toml", "--run-folder", folder / "run")[0] == 0
     # what the model was trained on need not be there any more
     (folder / file).rename(folder / f"other-{file}")
     code, out, err = headwise("evaluate", folder / "run", "--data", f"other-{file}", "--json")
@@ -208,14 +208,14 @@ def test_a_file_of_its_own_is_scored(headwise, folder, name, file):
 
 
 def test_a_task_of_somebody_else_need_not_say_where_it_looks(headwise, folder):
-    assert headwise("train", "sums.toml", "--run", folder / "run")[0] == 0
+    assert headwise("train", "sums.toml", "--run-folder", folder / "run")[0] == 0
     code, _, err = headwise("explain", folder / "run", "1 2")
     assert code == 2
     assert "this model does not say where it looks; headwise.record(model) gives its attention, if any" in err
 
 
 def test_a_continuation_is_looked_at_and_ends_where_it_is_told(headwise, folder):
-    assert headwise("train", "text.toml", "--run", folder / "run")[0] == 0
+    assert headwise("train", "text.toml", "--run-folder", folder / "run")[0] == 0
     code, out, err = headwise("explain", folder / "run", "a cat", "--target", " and", "--table")
     assert (code, err) == (0, "")
     assert "a cat →  and" in out
@@ -228,7 +228,7 @@ def test_a_continuation_is_looked_at_and_ends_where_it_is_told(headwise, folder)
 
 
 def test_texts_of_a_table_are_classified_and_looked_at(headwise, folder):
-    assert headwise("train", "classes.toml", "--run", folder / "run")[0] == 0
+    assert headwise("train", "classes.toml", "--run-folder", folder / "run")[0] == 0
     code, out, _ = headwise("predict", folder / "run", "reviews.csv", "--json")
     assert code == 0
     first = json.loads(out.splitlines()[0])

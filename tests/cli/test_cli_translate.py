@@ -27,7 +27,7 @@ SENTENCES = b"one and two .\n\nsix and seven .\r\nthree and four ."
 def test_training_ends_with_the_folder_and_what_to_do_next(headwise, pairs_file, tmp_path):
     folder = tmp_path / "run"
     recipe = pairs_file.parent / "recipe.toml"
-    code, out, _ = headwise("train", recipe, "training.max_steps=2", "model.num_heads=4", "--run", folder)
+    code, out, _ = headwise("train", recipe, "training.max_steps=2", "model.num_heads=4", "--run-folder", folder)
     assert code == 0
     assert "total: " in (folder / "log.txt").read_text()
     assert f"trained: {folder} (step 2" in out
@@ -37,14 +37,14 @@ def test_training_ends_with_the_folder_and_what_to_do_next(headwise, pairs_file,
 
 def test_training_again_continues_or_refuses(headwise, pairs_file, tmp_path):
     recipe, folder = pairs_file.parent / "recipe.toml", tmp_path / "run"
-    code, _, err = headwise("train", recipe, "--run", folder, "--resume", "must")
+    code, _, err = headwise("train", recipe, "--run-folder", folder, "--resume", "must")
     assert code == 2
     assert "has no checkpoint to resume from" in err
-    assert headwise("train", recipe, "training.max_steps=1", "--run", folder)[0] == 0
-    code, out, _ = headwise("train", recipe, "training.max_steps=2", "--run", folder)
+    assert headwise("train", recipe, "training.max_steps=1", "--run-folder", folder)[0] == 0
+    code, out, _ = headwise("train", recipe, "training.max_steps=2", "--run-folder", folder)
     assert code == 0
     assert "(step 2" in out
-    assert headwise("train", recipe, "--run", folder, "--resume", "never")[0] == 2
+    assert headwise("train", recipe, "--run-folder", folder, "--resume", "never")[0] == 2
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_training_again_continues_or_refuses(headwise, pairs_file, tmp_path):
         (["phrasebook", "model.num_heads=3"], 2, "num_heads (3) must divide d_model (128)"),
         (["phrasebook", "data.train=nowhere.tsv"], 3, "nowhere.tsv: not found in"),
         (["phrasebook", "nonsense"], 2, "'nonsense' is not an override"),
-        (["phrasebook", "--resume", "maybe", "--run", "never-made"], 2, "unknown --resume 'maybe'"),
+        (["phrasebook", "--resume", "maybe", "--run-folder", "never-made"], 2, "unknown --resume 'maybe'"),
     ],
 )
 def test_what_is_wrong_with_a_recipe_is_one_line(headwise, arguments, code, message):
@@ -255,7 +255,7 @@ def test_init_writes_a_commented_recipe_that_trains(headwise, pairs_file, tmp_pa
     for line in recipe.read_text().splitlines():
         assert not line or line.startswith("#") or "  # " in line
     small = ["model.d_model=8", "model.num_heads=2", "model.d_ff=8", "training.max_steps=1"]
-    assert headwise("train", recipe, *small, "--run", tmp_path / "run")[0] == 0
+    assert headwise("train", recipe, *small, "--run-folder", tmp_path / "run")[0] == 0
 
 
 def test_init_keeps_what_is_there_unless_forced(headwise, pairs_file, tmp_path):
@@ -384,7 +384,7 @@ def test_a_file_is_scored_as_it_stands_whatever_the_recipe_says_of_its_own(headw
     recipe = pairs_file.parent / "recipe.toml"
     sides = {"": tmp_path / "en", "_target": tmp_path / "fr"}
     own = [f"data.{part}{end}={path}" for part in ("train", "test") for end, path in sides.items()]
-    assert headwise("train", recipe, *own, "training.max_steps=1", "--run", tmp_path / "run")[0] == 0
+    assert headwise("train", recipe, *own, "training.max_steps=1", "--run-folder", tmp_path / "run")[0] == 0
     code, out, err = headwise("evaluate", tmp_path / "run", "--data", pairs_file, "--json")
     assert (code, err) == (0, "")
     assert json.loads(out)["examples"] == len(lines)

@@ -14,7 +14,7 @@ def run(headwise, tmp_path, monkeypatch):
     code, out, err = headwise("init", "word-vectors", "training.max_steps=4", "--data", "text.txt")
     assert code == 0, err
     assert "word-vectors; word tokens, at most 100000; skip-gram" in out
-    code, out, err = headwise("train", "recipe.toml", "--run", "run")
+    code, out, err = headwise("train", "recipe.toml", "--run-folder", "run")
     assert code == 0, err
     assert "34 words that occur at least 1 times" in out + err
     return tmp_path / "run"
@@ -48,7 +48,7 @@ def test_from_text_to_vectors_that_another_task_starts_from(headwise, run, tmp_p
         "[training]\nmax_steps = 1\n"
     )
     (tmp_path / "other.toml").write_text(recipe)
-    code, out, err = headwise("train", "other.toml", "--run", "other")
+    code, out, err = headwise("train", "other.toml", "--run-folder", "other")
     assert code == 0, err
     assert "vectors of 32 numbers for 3 of 4 types" in out + err
 

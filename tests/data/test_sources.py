@@ -54,14 +54,40 @@ def test_restored_anywhere_any_number_of_times():
         assert taken == reference
 
 
-@pytest.mark.parametrize("world", [1, 2, 3, 5])
-def test_processes_share_the_batches_of_a_step(world):
+@pytest.mark.parametrize("world", [1, 2, 3, 5, 40])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_processes_share_the_batches_of_a_step(world, count):
     whole_step, ranks = _source(), [_source() for _ in range(world)]
     for _ in range(20):
-        expected = whole_step.take(2 * world)
-        shares = [source.take(2, rank, world) for rank, source in enumerate(ranks)]
-        assert [batch for place in range(2) for share in shares for batch in share[place : place + 1]] == expected
+        expected = whole_step.take(count)
+        shares = [source.take(count, rank, world) for rank, source in enumerate(ranks)]
+        # all of it, once, and none has more than the fewest that is possible
+        found = sorted(row for share in shares for batch in share for row in batch)
+        assert found == sorted(row for batch in expected for row in batch)
+        parts = -(-world // len(expected))
+        assert max(map(len, shares)) <= -(-parts * len(expected) // world)
+        assert all(len(batch) <= -(-max(map(len, expected)) // parts) for share in shares for batch in share)
         assert {tuple(source.state().items()) for source in ranks} == {tuple(whole_step.state().items())}
+
+
+def test_whole_batches_are_shared_where_none_waits_for_another():
+    alone, ranks = _source(), [_source() for _ in range(3)]
+    alone.take(2)
+    for source in ranks:
+        source.take(2)
+    shares = [list(source.once(rank, 3)) for rank, source in enumerate(ranks)]
+    expected = list(alone.once())
+    assert [shares[(2 + place) % 3].pop(0) for place in range(len(expected))] == expected
+    assert all(source.state() == {"epoch": 1, "position": 0} for source in ranks)
+
+
+def test_a_process_without_a_share_has_an_example_to_go_on_with():
+    source = _source()
+    first = source.draw(7, 0)[0]
+    assert source.example() == list(first[:1])
+    assert source.state() == {"epoch": 0, "position": 0}
+    graph = whole(lambda: "graph")
+    assert (graph.take(1, 0, 2), graph.take(1, 1, 2), graph.example()) == (["graph"], [], "graph")
 
 
 def test_progress_is_a_fraction_of_the_epoch():

@@ -83,8 +83,26 @@ def test_processes_share_the_rows_of_a_stream():
         for rank, part in enumerate(parts):
             assert torch.equal(part.inputs, batch.inputs[rank::2])
         assert sum(part.num_tokens for part in parts) == batch.num_tokens
-    with pytest.raises(DataError, match=r"5 rows cannot be shared by 6 processes"):
-        alone.take(1, 5, 6)
+    # a process without rows moves on with the others, and has an example to compute
+    source = Stream(TEXT, 2, 5)
+    assert source.take(3, 5, 6) == []
+    assert source.position == alone.position
+    assert source.example().inputs.tolist() == [TEXT.tokens[:2].tolist()]
+    assert source.tensors() == {}
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 7])
+def test_what_processes_carry_is_put_together_and_shared_again(world):
+    kept = [torch.arange(5 * 2 * 3).reshape(5, 2, 3) + 0.5, torch.rand(5, 2, 3)]
+    ranks = [Stream(TEXT, 2, 5) for _ in range(world)]
+    for rank, source in enumerate(ranks):
+        for batch in source.take(1, rank, world):
+            batch.carry.tensors = [tensor[rank::world] for tensor in kept]
+    together = ranks[0].together([source.tensors() for source in ranks])
+    assert [torch.equal(together[str(place)], tensor) for place, tensor in enumerate(kept)] == [True, True]
+    again = Stream(TEXT, 2, 5)
+    again.restore(ranks[0].state(), together, 1, 2)
+    assert torch.equal(again.take(1, 1, 2)[0].carry.tensors[1], kept[1][1::2])
 
 
 def test_windows_without_shuffling_hold_every_token_once_in_order():

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from headwise.attention.precision import wide
 from headwise.config import Config
 from headwise.data.sources import Limits, Source, bucketed
 from headwise.predictors.predictor import Predictor
@@ -127,7 +128,7 @@ class ToyTask(Task[dict[str, Rows]]):
         return ToyBatch(source, inputs, targets, list(indices))
 
     def loss(self, model: nn.Module, batch: ToyBatch) -> Tensor:
-        logits = model(batch.source, batch.inputs).float()
+        logits = wide(model(batch.source, batch.inputs))
         return nn.functional.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), reduction="sum")
 
     def measure(self, model: nn.Module, batches: Iterable[ToyBatch]) -> Stats:

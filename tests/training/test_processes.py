@@ -1,0 +1,202 @@
+"""Two and three processes learn what one does, and end as one run: weights, scores, log, checkpoints."""
+
+import json
+import os
+import pickle
+import signal
+import time
+from contextlib import redirect_stdout
+from io import StringIO
+
+import pytest
+import torch
+from process_checks import HERE, ended, started, trained
+from torch import nn
+from torch.testing import assert_close
+
+from headwise.errors import CheckpointError, ConfigError, DataError, Diverged, MachineError, RunBusy
+from headwise.processes import Alone, Group, launched
+from headwise.runs.checkpoints import Checkpoints
+from headwise.training.parallel import check, kind_of
+from headwise.training.recipe import TrainingConfig
+from headwise.training.signals import stopped_by
+
+SCRIPT = [str(HERE / "process_checks.py")]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """What one process makes of a case."""
+    from headwise.tasks import registry
+
+    folder, kept = tmp_path_factory.mktemp("alone"), {}
+    former, dtype = registry.task_type, torch.get_default_dtype()
+
+    def make(name):
+        if name not in kept:
+            torch.set_default_dtype(torch.float64)
+            try:
+                kept[name] = (trained(name, folder / name).metrics, _weights(folder / name))
+            finally:
+                torch.set_default_dtype(dtype)
+                registry.task_type = former
+        return kept[name]
+
+    return make
+
+
+def _weights(run):
+    saved = Checkpoints(run).read(Checkpoints(run).entries()[0])
+    return {name: saved.tensors[name][0] for name in saved.tensors}
+
+
+@pytest.mark.parametrize(("world", "kind"), [(2, "ddp"), (3, "ddp"), (2, "fsdp"), (3, "fsdp")])
+def test_many_processes_learn_what_one_does(tmp_path, alone, world, kind):
+    names = ["plain", "gathered", "few tokens", "again"] if kind == "ddp" else ["gathered", "again"]
+    found = ended(started(world, SCRIPT, "cases", kind, ",".join(names), tmp_path))
+    assert [code for code, _, _ in found] == [0] * world, found
+    told = [json.loads(out) for _, out, _ in found]
+    # every process knows the same scores
+    assert all(one == told[0] for one in told)
+    for name in names:
+        metrics, weights = alone(name)
+        assert told[0][name] == pytest.approx(metrics, abs=1e-12)
+        assert_close(_weights(tmp_path / f"{name} {kind}"), weights, rtol=0, atol=1e-12)
+    # one process writes and speaks
+    assert "validation at step 50" in found[0][2]
+    assert all(err == "" for _, _, err in found[1:])
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_the_same_processes_go_on_with_the_same_bits_and_others_with_the_same_sums(tmp_path, alone, kind):
+    found = ended(started(2, SCRIPT, "resumed", kind, tmp_path))
+    assert [code for code, _, _ in found] == [0, 0], found
+    assert _bits(tmp_path / "parts") == _bits(tmp_path / "whole")
+    saved = Checkpoints(tmp_path / "parts").newest(print)
+    assert len(saved.json("trainer.json")["others"]) == 1
+    # two, then one, then three
+    for world, steps in ((1, 23), (3, 50)):
+        found = ended(started(world, SCRIPT, "goes on", "auto" if world == 1 else kind, tmp_path / "others", steps))
+        assert [code for code, _, _ in found] == [0] * world, found
+    assert "not bit-exact from here: the run began on" in found[0][2]
+    assert f"'processes': 3, 'parallel': '{kind}'" in found[0][2]
+    assert_close(_weights(tmp_path / "others"), alone("gathered")[1], rtol=0, atol=1e-12)
+
+
+def _bits(run):
+    saved = Checkpoints(run).entries()[0].path
+    return [(saved / name).read_bytes() for name in ("model.safetensors", "ema.safetensors", "optimizer.safetensors")]
+
+
+@pytest.mark.parametrize("victim", [0, 2])
+def test_a_process_that_dies_ends_the_others_with_a_clear_line(tmp_path, victim):
+    processes = started(3, SCRIPT, "long", "ddp", tmp_path / "run")
+    _until(lambda: Checkpoints(tmp_path / "run").entries(), processes)
+    os.kill(processes[victim].pid, signal.SIGKILL)
+    found = ended(processes, 60)
+    assert [code for code, _, _ in found] == [-9 if rank == victim else 5 for rank in range(3)], found
+    step = Checkpoints(tmp_path / "run").newest(print).facts["step"]
+    told = "".join(err for _, _, err in found)
+    gone = f"process {victim + 1} of 3 is gone" if victim else "the connection to another of 3 processes is lost"
+    assert f"error: {gone}; everything up to step {step} is saved: run the same command to resume" in told
+    found = ended(started(2, SCRIPT, "goes on", "ddp", tmp_path / "run", step + 4))
+    assert [code for code, _, _ in found] == [0, 0], found
+
+
+def test_a_signal_to_one_process_stops_and_saves_all(tmp_path):
+    processes = started(2, SCRIPT, "long", "ddp", tmp_path / "run")
+    _until(lambda: Checkpoints(tmp_path / "run").entries(), processes)
+    os.kill(processes[1].pid, signal.SIGTERM)
+    found = ended(processes)
+    assert [code for code, _, _ in found] == [143, 143], found
+    step = Checkpoints(tmp_path / "run").newest(print).facts["step"]
+    assert f"stopped by SIGTERM after step {step}; everything is saved" in found[0][2]
+
+
+def _until(reached, processes):
+    while not reached():
+        assert all(process.poll() is None for process in processes), ended(processes)
+        time.sleep(0.05)
+
+
+def test_settings_that_do_not_fit():
+    made = Alone(), Group(1, 2, 1, None)
+    kinds = {
+        (kind, place): kind_of(TrainingConfig(parallel=kind), made[place])
+        for kind in ("auto", "ddp", "fsdp")
+        for place in (0, 1)
+    }
+    assert list(kinds.values()) == ["none", "ddp", "ddp", "ddp", "fsdp", "fsdp"]
+    assert kind_of(TrainingConfig(parallel="none"), made[0]) == "none"
+    with pytest.raises(ConfigError, match=r"training.offload is for training.parallel = 'fsdp', not 'none'; leave"):
+        kind_of(TrainingConfig(offload=True), made[0])
+    with pytest.raises(ConfigError, match=r"model: '1' normalises over the examples of a batch, of which each of 2"):
+        check(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)), made[1])
+    check(nn.BatchNorm1d(2), made[0])
+
+
+@pytest.mark.parametrize("kind", [ConfigError, DataError, MachineError, CheckpointError, Diverged, RunBusy])
+def test_errors_are_told_to_other_processes(kind):
+    found = pickle.loads(pickle.dumps(kind("x.txt:3: what is wrong")))
+    assert (type(found), str(found)) == (kind, "x.txt:3: what is wrong")
+    stopped = pickle.loads(pickle.dumps(stopped_by(signal.SIGTERM)))
+    assert (stopped.exit_code, str(stopped)) == (143, "stopped by SIGTERM")
+
+
+@pytest.mark.parametrize("place", [("one", "2", "0"), ("2", "2", "0"), ("0", "0", "0"), ("0", "2", "-1")])
+def test_a_launcher_that_makes_no_sense(monkeypatch, place):
+    for name, value in zip(("RANK", "WORLD_SIZE", "LOCAL_RANK"), place, strict=True):
+        monkeypatch.setenv(name, value)
+    with pytest.raises(
+        ConfigError, match=r"the launcher's variables make no sense: RANK=.*; unset them, or start with"
+    ):
+        launched()
+
+
+def test_wrong_starts_are_refused_once(tmp_path):
+    found = ended(started(2, SCRIPT, "cases", "none", "plain", tmp_path))
+    assert [code for code, _, _ in found] == [2, 2]
+    assert "training.parallel = 'none', but 2 processes were started" in found[0][2]
+    (tmp_path / "plain ddp").mkdir()
+    (tmp_path / "plain ddp" / "diary.txt").write_text("mine")
+    found = ended(started(2, SCRIPT, "cases", "ddp", "plain", tmp_path))
+    assert [code for code, _, _ in found] == [2, 2]
+    assert "is not empty and is not a run folder" in found[0][2]
+    # told by the first alone
+    assert found[1][2] == ""
+
+
+def test_two_processes_answer_as_one(tmp_path, monkeypatch):
+    from headwise.cli.main import main
+
+    small = (
+        "model.d_model=16 model.d_ff=16 model.num_heads=2 training.max_steps=3 training.valid_limit=8 data.limit=200"
+    )
+    run, texts = tmp_path / "run", tmp_path / "texts.txt"
+    texts.write_text("".join(f"i am {'very ' * (place % 7)}cold .\n" for place in range(90)))
+    lines = [f"train phrasebook {small} --run-folder {run}"]
+    asked = [f"predict {run} --file {texts} --batch 40 --scores", f"evaluate {run} --limit 20 --json"]
+    found = ended(started(2, SCRIPT, "verbs", *lines, *asked))
+    assert [code for code, _, _ in found] == [0, 0], found
+    assert found[1][1] == ""
+    with redirect_stdout(StringIO()) as own:
+        assert [main(line.split()) for line in asked] == [0, 0]
+    assert own.getvalue() == found[0][1].partition(f'headwise explain {run} "..."\n')[2]
+    assert own.getvalue().count("\n") == 91
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_a_checkpoint_that_the_disk_refuses_half_way_holds_nobody_up(tmp_path, alone, kind):
+    found = ended(started(2, SCRIPT, "refused", kind, tmp_path / "run"))
+    assert [code for code, _, _ in found] == [0, 0], found
+    assert "checkpoint of step 25 not saved, to be tried again at the next" in found[0][2]
+    assert_close(_weights(tmp_path / "run"), alone("gathered")[1], rtol=0, atol=1e-12)
+
+
+def test_each_process_keeps_its_part(tmp_path):
+    found = ended(started(3, SCRIPT, "parts", "fsdp"))
+    assert [code for code, _, _ in found] == [0, 0, 0], found
+    kept, totals = zip(*[json.loads(out) for _, out, _ in found], strict=True)
+    # weights and the two means of Adam: every number once, and none has more than a row of each tensor too many
+    assert sum(kept) == totals[0] == totals[1] == totals[2]
+    assert max(kept) < totals[0] / 3 * 1.25
