@@ -40,6 +40,9 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         data: how files are read.
     """
 
+    # or numbers, but a name is taken for a file wherever there is one
+    reads = "file"
+
     def __init__(self, model: Forecaster, scaling: Scaling, baselines: Baselines, length: int, data: SeriesConfig):
         self.model, self.scaling, self.baselines = model, scaling, baselines
         self.length, self.data = length, data

@@ -70,7 +70,8 @@ def unknown_tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> Unknown:
 class Predictor(ABC, Generic[I, O, E]):
     """Reads inputs of type I, predicts outputs of type O, and scores itself on labelled examples of type E.
 
-    `model` is the network that it applies; `reads` says whether an argument is the input itself or names a file.
+    `model` is the network that it applies; `reads` says whether an argument is the input itself or may name a file that
+    `parse` opens: such a run is not served over HTTP.
     """
 
     model: Any

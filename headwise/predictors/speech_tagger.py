@@ -50,6 +50,8 @@ class SpeechTagger(Predictor[Recording, FrameLabels, Recording]):
         data: how files are read.
     """
 
+    reads = "file"
+
     def __init__(self, model: FrameTagger, known: Known, data: MarkedConfig):
         self.model, self.known, self.data, self.ear = model, known, data, Ear(known, data)
 

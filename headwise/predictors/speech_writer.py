@@ -34,6 +34,8 @@ class SpeechWriter(Predictor[Recording, str, Recording]):
         decoding: how to search unless told otherwise.
     """
 
+    reads = "file"
+
     def __init__(
         self, model: Seq2Seq, known: Known, tokenizer: Tokenizer, data: RecordingsConfig, decoding: DecodingConfig
     ):

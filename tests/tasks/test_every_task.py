@@ -14,7 +14,7 @@ from tiny_tasks import CASES, Tiny
 
 from headwise.config import build
 from headwise.data.sources import Limits
-from headwise.errors import Unsupported
+from headwise.errors import HeadwiseError, Unsupported
 from headwise.explain.explanation import Explained, Explanation
 from headwise.explain.trace_formats import FORMS, formatted
 from headwise.predictors.predictor import Predictor
@@ -86,6 +86,17 @@ def test_inputs_side_by_side_do_not_hear_of_each_other(run):
         (line,) = one.write(item, output, "json")
         json.loads(line)
         assert one.write(item, output, "text")
+
+
+def test_only_what_says_so_opens_a_file_that_an_input_names(run, tmp_path):
+    def parsed(name):
+        try:
+            return type(run.one.parse(str(tmp_path / name)))
+        except HeadwiseError as error:
+            return str(error).replace(name, "")
+
+    (tmp_path / "there").write_text("1 2\n")
+    assert run.one.reads == ("text" if parsed("there") == parsed("ghost") else "file")
 
 
 def test_losses_of_single_examples_add_up(run):
