@@ -9,12 +9,12 @@ from typing import Annotated, Literal
 
 import numpy as np
 from fastapi import FastAPI, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from headwise.explorer.traces import Store, Traced, traced
 from headwise.explorer.wire import MEDIA_TYPE, npy
 from headwise.service.app import Service, as_json, route
-from headwise.service.asking import check_text
+from headwise.service.asking import Body, check_text
 from headwise.service.problems import Problem
 from headwise.service.served import Served
 
@@ -28,12 +28,9 @@ Index = Annotated[int, Query(ge=0, le=1 << 20)]
 Name = Annotated[str, Query(max_length=200)]
 
 
-class AskTraced(BaseModel):
+class AskTraced(Body):
     """An input whose attention is looked at."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    model: str | None = Field(None, max_length=200)
     text: str = Field(min_length=1)
     target: str | None = Field(None, min_length=1, description="the output that the model is made to give")
 
