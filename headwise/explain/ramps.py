@@ -82,7 +82,7 @@ def hexadecimal(name: str) -> list[str]:
     """The ramp as a page writes colours.
 
     >>> hexadecimal("ink light")[0], len(hexadecimal("ink dark"))
-    ('#ffffff', 256)
+    ('#f8fafd', 256)
     """
     return [f"#{bytes(np.rint(colour * 255).astype(np.uint8)).hex()}" for colour in ramp(name)]
 
