@@ -48,22 +48,23 @@ def definition(call: Call) -> list[Step]:
     clean = call.clean(keep)
     query, key = wide(clean.query), wide(per_head(clean.key, clean.query.shape[1]))
     found = _scores(call, query, key)
-    total = found[-1].values
+    total, added_up = found[-1].values, found[-1].symbol
     if clean.bias is not None:
         added = clean.bias.to(total.dtype).expand_as(total)
         found.append(Step("bias", "B", r"B", PAIRS, added, "what position or caller adds to the scores"))
-        total = total + added
+        total, added_up = total + added, f"{added_up} + B"
     if clean.relative is not None and clean.relative.has_bias():
         added = clean.relative.bias(*clean.shape[2:], clean.query_start).to(total.dtype).expand_as(total)
         found.append(Step("relative", "R", r"R_{ij} = r(j - i)", PAIRS, added, "what the distance of a pair adds"))
-        total = total + added
-    if len(found) > 1 and found[-1].name in ("bias", "relative"):
-        found.append(Step("biased", "S'", r"S' = S + B", PAIRS, total, "the scores with all that is added"))
+        total, added_up = total + added, f"{added_up} + R"
+    if found[-1].name in ("bias", "relative"):
+        found.append(Step("biased", "S'", f"S' = {added_up}", PAIRS, total, "the scores with all that is added"))
     if keep is not None:
         shown = keep.expand_as(total)
         text = "a pair that the mask forbids has no score: minus infinity"
         masked = total.masked_fill(~shown, -math.inf)
-        found.append(Step("masked", "M", r"M_{ij} = S_{ij} \text{ if allowed, else } -\infty", PAIRS, masked, text))
+        formula = rf"M_{{ij}} = {found[-1].symbol}_{{ij}} \text{{ if allowed, else }} -\infty"
+        found.append(Step("masked", "M", formula, PAIRS, masked, text))
     name = clean.normalizer.name
     text = f"{name} over the keys of each query: a row of shares" if name == "softmax" else f"{name} of each row"
     weights = clean.normalizer(total, keep)

@@ -17,39 +17,26 @@ def explain(
     target: Annotated[str | None, typer.Option(help="The output to look at; default: the output of the model.")] = None,
     folder: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("figures"),
     formats: Annotated[str, typer.Option("--format", help="png, svg or pdf, or several separated by commas.")] = "png",
-    layer: Annotated[
-        str | None, typer.Option(help="Layer of the large map: a number from 0, or a name; default: the clearest.")
-    ] = None,
-    heads: Annotated[
-        str | None, typer.Option(help="Heads of that layer, such as 0 or 1,3; default: the mean of all.")
-    ] = None,
+    layer: Annotated[str | None, typer.Option(help="Layer: a number from 0, or a name; default: the clearest.")] = None,
+    heads: Annotated[str | None, typer.Option(help="Its heads, such as 0 or 1,3; default: the mean of all.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Also draw a picture of each layer.")] = False,
     top: Annotated[int, typer.Option(min=1, help="Number of attended tokens to list for each token.")] = 3,
     table: Annotated[bool, typer.Option("--table", help="Print only the table; draw nothing.")] = False,
-    trace: Annotated[
-        str | None,
-        typer.Option(help="Print every step of one head with its numbers: json, csv, latex or markdown."),
-    ] = None,
-    example: Annotated[
-        str | None, typer.Option(help="The steps of a worked example, without a run: illustrated, illustrated-scaled.")
-    ] = None,
+    trace: Annotated[str | None, typer.Option(help="Print each step of a head: json, csv, latex or markdown.")] = None,
+    example: Annotated[str | None, typer.Option(help="Steps without a run: illustrated, illustrated-scaled.")] = None,
 ) -> None:
     """Draw what a model attends to, on one page, and list it for each token."""
     import headwise
     from headwise import runtime
 
     if example is not None:
-        if run is not None or text is not None:
-            raise ConfigError("--example needs no run and no input; leave them out")
-        _print_example(example, trace or "markdown")
-        return
+        return _print_example(example, trace or "markdown", alone=run is None and text is None)
     if run is None or text is None:
         raise ConfigError("give a run folder and an input, or --example illustrated")
     runtime.apply(fast_products=False)
     predictor = headwise.load(run)
     if trace is not None:
-        _print_trace(predictor, text, target, trace, layer, heads)
-        return
+        return _print_trace(predictor, text, target, trace, layer, heads)
     found: Explained = predictor.explain(predictor.parse(text), target)
     chosen, only = numbered(layer), heads_of(heads)
     kinds = [kind.strip() for kind in formats.split(",")]
@@ -59,7 +46,9 @@ def explain(
         typer.echo(str(path))
 
 
-def _print_example(name: str, form: str) -> None:
+def _print_example(name: str, form: str, *, alone: bool) -> None:
+    if not alone:
+        raise ConfigError("--example needs no run and no input; leave them out")
     from headwise.explain.examples import example_trace
     from headwise.explain.trace_formats import formatted
 

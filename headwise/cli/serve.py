@@ -8,8 +8,6 @@ import typer
 if TYPE_CHECKING:
     from headwise.service.limits import Limits
 
-_LOCAL = ("127.0.0.1", "::1", "localhost")
-
 
 def serve(
     runs: Annotated[list[Path], typer.Argument(help="Run folders; each is called by the name of its folder.")],
@@ -32,7 +30,7 @@ def serve(
         from headwise.service.server import listen
     except ModuleNotFoundError as error:
         raise ConfigError(f"{error.name} is not installed; pip install 'headwise[explore]'") from None
-    from headwise.service.guard import LOOPBACK
+    from headwise.service.guard import LOOPBACK, in_address
     from headwise.service.served import served
 
     runtime.apply(threads=threads, fast_products=False)
@@ -40,9 +38,10 @@ def serve(
     found = served(runs)
     for run in found.values():
         typer.echo(f"{run.name}: task {run.task}, POST /api/v1/{run.verb}")
-    if host not in _LOCAL:
+    name = in_address(host)
+    if name not in LOOPBACK:
         typer.echo(f"warning: {host} can be reached from other machines; there is no password", err=True)
-    hosts = {*LOOPBACK, *(allowed_host or []), *(() if host in ("0.0.0.0", "::") else (host,))}
+    hosts = {*LOOPBACK, *(allowed_host or []), *(() if host in ("0.0.0.0", "::") else (name,))}
     listen(create_app(found, limits, hosts), limits, host, port, lambda address: typer.echo(f"listening at {address}"))
 
 

@@ -43,7 +43,7 @@ def example_trace(name: str) -> LayerTrace:
     """
     if name not in EXAMPLES:
         raise ConfigError(f"--example: {unknown('example', name, EXAMPLES)}")
-    layer = MultiHeadAttention(4, 1, Scored(EXAMPLES[name].score), head_dim=3, value_dim=3, bias=False).eval()
+    layer = MultiHeadAttention(4, 1, Scored(EXAMPLES[name].score), head_dim=3, value_dim=3, bias=False)
     matrices = torch.cat([torch.tensor(part, dtype=torch.float64).mT for part in (_QUERY, _KEY, _VALUE)])
     # the example has one head, whose output is the layer's
     layer.double().set_submodule("output", nn.Identity())

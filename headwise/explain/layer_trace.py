@@ -106,6 +106,9 @@ def layer_trace(
         raise Unsupported(f"{name} was not called for this input, so there is no step to show")
     if not 0 <= head < one.num_heads:
         raise ConfigError(f"head {head} is not there; {name} has heads 0 to {one.num_heads - 1}")
+    if len(one.calls) > 1:
+        # each call has other queries, and what was projected is known of the latest alone
+        seen.pop("projected", None)
     # a decoder that goes step by step has a call for each query
     rows = [_steps(call, head, owner, seen) for call in one.calls]
     return LayerTrace(name, head, list(queries), list(keys), _joined(rows), _shapes(trace))

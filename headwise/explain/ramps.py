@@ -78,6 +78,15 @@ def colormap(name: str) -> "ListedColormap":
     return ListedColormap(ramp(name), name=f"headwise {name}")
 
 
+def hexadecimal(name: str) -> list[str]:
+    """The ramp as a page writes colours.
+
+    >>> hexadecimal("ink light")[0], len(hexadecimal("ink dark"))
+    ('#f8fafd', 256)
+    """
+    return [f"#{bytes(np.rint(colour * 255).astype(np.uint8)).hex()}" for colour in ramp(name)]
+
+
 def _resampled(controls: list[str], size: int) -> Float[np.ndarray, "size 3"]:
     """`size` points at equal arc length on the polyline through the controls, drawn in OKLab."""
     rgb = np.array([[int(control[i : i + 2], 16) / 255 for i in (1, 3, 5)] for control in controls])

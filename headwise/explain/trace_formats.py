@@ -12,18 +12,17 @@ from headwise.explain.layer_trace import LayerTrace, TracedStep
 
 # rows and columns of a matrix that is shown whole; of a larger one the first and the last
 _WHOLE = 12
+# significant ones in LaTeX and Markdown
+_DIGITS = 4
 
 
-def formatted(trace: LayerTrace, form: str, digits: int = 4) -> str:
-    """The trace in one of `FORMS`.
-
-    Args:
-        digits: significant ones in LaTeX and Markdown; JSON and CSV have all that the numbers have.
+def formatted(trace: LayerTrace, form: str) -> str:
+    """The trace in one of `FORMS`; JSON and CSV have all digits of the numbers.
 
     Raises: ConfigError for another form.
     """
     check_form(form)
-    return FORMS[form](trace, digits)
+    return FORMS[form](trace)
 
 
 def check_form(form: str) -> None:
@@ -32,7 +31,7 @@ def check_form(form: str) -> None:
         raise ConfigError(f"--trace: {unknown('form', form, FORMS)}")
 
 
-def _json(trace: LayerTrace, digits: int) -> str:
+def _json(trace: LayerTrace) -> str:
     """Minus infinity, the score of a forbidden pair, is null."""
     steps = [
         {
@@ -51,7 +50,7 @@ def _json(trace: LayerTrace, digits: int) -> str:
     return json.dumps({**facts, "model": shapes}, ensure_ascii=False, indent=1)
 
 
-def _csv(trace: LayerTrace, digits: int) -> str:
+def _csv(trace: LayerTrace) -> str:
     """A line for each number."""
     stream = io.StringIO()
     rows = csv.writer(stream, lineterminator="\n")
@@ -65,7 +64,7 @@ def _csv(trace: LayerTrace, digits: int) -> str:
     return stream.getvalue().rstrip("\n")
 
 
-def _markdown(trace: LayerTrace, digits: int) -> str:
+def _markdown(trace: LayerTrace) -> str:
     lines = [f"# {trace.layer}, head {trace.head}", ""]
     if trace.shapes:
         lines += ["| name | what | shape |", "|---|---|---|"]
@@ -78,21 +77,21 @@ def _markdown(trace: LayerTrace, digits: int) -> str:
                 lines += [f"{_cell(title)}:", ""]
             lines += [f"| | {' | '.join(map(_cell, columns))} |", "|---" * (len(columns) + 1) + "|"]
             lines += [
-                f"| **{_cell(row)}** | {' | '.join(_number(value, digits) for value in values)} |"
+                f"| **{_cell(row)}** | {' | '.join(_number(value) for value in values)} |"
                 for row, values in zip(rows, table, strict=True)
             ]
             lines.append("")
     return "\n".join(lines).rstrip()
 
 
-def _latex(trace: LayerTrace, digits: int) -> str:
+def _latex(trace: LayerTrace) -> str:
     """A line of `align*` for each step; needs the package amsmath."""
     lines = [f"% {trace.layer}, head {trace.head}".replace("\n", " ")]
     for step in trace.steps:
         lines += [f"% {step.name}: {step.text}", r"\begin{align*}"]
         parts = []
         for title, _, _, table in _tables(trace, step, marked=r"\cdots"):
-            body = r" \\ ".join(" & ".join(_number(value, digits, tex=True) for value in row) for row in table)
+            body = r" \\ ".join(" & ".join(_number(value, tex=True) for value in row) for row in table)
             number = f"_{{{title.partition(' ')[0]}}}" if title else ""
             left = f"{step.symbol}{number}" if title else step.formula
             parts.append(rf"{left} &= \begin{{pmatrix}} {body} \end{{pmatrix}}")
@@ -143,13 +142,13 @@ def _gapped(shown: list[object] | list[float] | list[str], whole: list[str], mar
     return found
 
 
-def _number(value: object, digits: int, *, tex: bool = False) -> str:
+def _number(value: object, *, tex: bool = False) -> str:
     if isinstance(value, str):
         return value
     number = float(value)  # type: ignore[arg-type]
     if np.isinf(number):
         return (r"-\infty" if number < 0 else r"\infty") if tex else ("−∞" if number < 0 else "∞")
-    text = f"{number:.{digits}g}"
+    text = f"{number:.{_DIGITS}g}"
     if "e" not in text:
         return text
     mantissa, exponent = text.split("e")

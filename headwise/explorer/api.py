@@ -4,35 +4,33 @@ import functools
 import json
 import warnings
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from dataclasses import asdict
+from typing import Annotated, Literal
 
 import numpy as np
 from fastapi import FastAPI, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from headwise.explain.trace_formats import formatted
-from headwise.explorer.traces import Group, Store, Traced, traced
+from headwise.explorer.traces import Store, Traced, traced
 from headwise.explorer.wire import MEDIA_TYPE, npy
-from headwise.predictors.stepping import steps
 from headwise.service.app import Service, as_json, route
-from headwise.service.asking import check_text
+from headwise.service.asking import Body, check_text
 from headwise.service.problems import Problem
 from headwise.service.served import Served
 
 # a matrix that is larger has to be asked for in parts
 _MOST_BYTES = 1 << 22
+# tensors of all traces that are kept
+_STORE_BYTES = 1 << 28
 # a trace is named after all that it depends on, so its parts never change
 _KEPT = {"Cache-Control": "private, max-age=31536000, immutable"}
 Index = Annotated[int, Query(ge=0, le=1 << 20)]
 Name = Annotated[str, Query(max_length=200)]
 
 
-class AskTraced(BaseModel):
+class AskTraced(Body):
     """An input whose attention is looked at."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    model: str | None = Field(None, max_length=200)
     text: str = Field(min_length=1)
     target: str | None = Field(None, min_length=1, description="the output that the model is made to give")
 
@@ -60,9 +58,9 @@ class Explorer:
         return Response(body, media_type=MEDIA_TYPE, headers=_KEPT)
 
 
-def explored(app: FastAPI, service: Service, *, store_bytes: int = 1 << 28) -> None:
+def explored(app: FastAPI, service: Service) -> None:
     """Adds the routes of the explorer to a service."""
-    explorer = Explorer(service, Store(store_bytes))
+    explorer = Explorer(service, Store(_STORE_BYTES))
     route(app, service, "traces", AskTraced, functools.partial(_traced, explorer))
     _parts(app, explorer)
     _heads(app, explorer)
@@ -100,12 +98,12 @@ def _parts(app: FastAPI, explorer: Explorer) -> None:
         return await explorer.numbers(request, name, lambda one: one.row(found, query=q, key=k))
 
     @app.get(f"{at}/steps")
-    async def steps_of(request: Request, name: str, layer: Name, head: Index) -> Response:
+    async def steps(request: Request, name: str, layer: Name, head: Index) -> Response:
         """Every step of one head, with its numbers."""
         one = explorer.trace(name)
         run = explorer.service.runs[one.run]
-        work = functools.partial(_steps, run, one, layer, head)
-        (told,) = await explorer.service.answer(explorer.service.submit(work, [None]), request)
+        job = explorer.service.submit(lambda _: [run.trace(one.text, one.target, layer, head)], [None])
+        (told,) = await explorer.service.answer(job, request)
         return Response(told, media_type="application/json", headers=_KEPT)
 
 
@@ -140,7 +138,7 @@ async def _traced(explorer: Explorer, service: Service, verb: str, ask: AskTrace
     job = service.submit(lambda _: [_looked(run, ask)], [None])
     ((one, noted),) = await service.answer(job, request)
     explorer.store.put(one)
-    groups = [_told(one, group) for group in one.groups]
+    groups = [asdict(group) for group in one.groups]
     told = {"trace_id": one.id, "model": run.name, "source": one.source, "output": one.output, "groups": groups}
     return as_json({**told, "warnings": noted}, 201)
 
@@ -150,23 +148,6 @@ def _looked(run: Served, ask: AskTraced) -> tuple[Traced, list[str]]:
         warnings.simplefilter("always")
         found = traced(run, ask.text, ask.target)
     return found, [str(one.message)[:500] for one in caught]
-
-
-def _steps(run: Served, one: Traced, layer: str, head: int, _: Any) -> list[str]:
-    return [formatted(steps(run.predictor, one.text, one.target, layer, head), "json")]
-
-
-def _told(one: Traced, group: Group) -> dict[str, Any]:
-    heads = len(one.explanation.layers[group.layers[0]].weights)
-    return {
-        "name": group.name,
-        "kind": group.kind,
-        "layers": group.layers,
-        "heads": heads,
-        "queries": group.queries,
-        "keys": group.keys,
-        "causal": group.causal,
-    }
 
 
 def _within(name: str, value: int | None, there: list[str]) -> None:

@@ -6,9 +6,8 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 from fastapi import FastAPI, Request, Response
-from matplotlib.colors import to_hex
 
-from headwise.explain.ramps import CONTROLS, ramp
+from headwise.explain.ramps import CONTROLS, hexadecimal
 from headwise.service.app import Service, as_json
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
@@ -28,7 +27,7 @@ def paged(app: FastAPI, service: Service) -> None:
     @app.get("/api/v1/ramps")
     async def ramps() -> Response:
         """Colours of numbers, 256 from zero to the largest."""
-        return as_json({name: [to_hex(colour) for colour in ramp(name)] for name in CONTROLS})
+        return as_json({name: hexadecimal(name) for name in CONTROLS})
 
 
 def _served(name: str, content: bytes) -> Callable[[Request], Awaitable[Response]]:

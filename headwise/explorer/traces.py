@@ -2,8 +2,8 @@
 
 import hashlib
 import json
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -27,11 +27,13 @@ class Group:
 
     Args:
         name: part and kind, such as "decoder cross".
+        heads: of each layer.
     """
 
     name: str
     kind: str
     layers: list[str]
+    heads: int
     queries: list[str]
     keys: list[str]
     causal: bool
@@ -54,7 +56,6 @@ class Traced:
     output: str
     groups: list[Group]
     trace: Trace
-    explanation: Explanation
     summaries: dict[str, list[list[dict[str, float]]]] = field(default_factory=dict)
 
     @property
@@ -82,13 +83,18 @@ class Traced:
         return found[0].double().cpu().numpy()
 
     def stage(self, layer: str, head: int, stage: Stage) -> Float[np.ndarray, "queries keys"]:
-        """The scores as they were computed, with all that is added under the mask, or the weights.
+        """The products of queries and keys, the scores under the mask with all that is added, or the weights.
 
-        Raises: Unsupported for a mechanism without scores.
+        Raises:
+            ConfigError: for a head or a layer that is not there.
+            Unsupported: for a mechanism without scores.
         """
         if stage == "weights":
             return self.weights(layer, [head])[0]
-        steps = [stages_of(call) for call in self._record(layer).calls]
+        record = self._record(layer)
+        if head >= record.num_heads:
+            raise ConfigError(f"{layer} has heads 0 to {record.num_heads - 1}, not {head}")
+        steps = [stages_of(call) for call in record.calls]
         names = {"scores": ("products", "scores"), "masked": ("masked", "biased", "scaled", "scores")}[stage]
         name = next((each for each in names if each in steps[0]), None)
         if name is None:
@@ -118,8 +124,9 @@ class Traced:
         return of_heads.alike(self.weights(layer))
 
     def _record(self, layer: str) -> LayerRecord:
-        if layer not in self.explanation.layers:
-            raise ConfigError(unknown("layer", layer, self.explanation.layers))
+        known = [name for group in self.groups for name in group.layers]
+        if layer not in known:
+            raise ConfigError(unknown("layer", layer, known))
         one: LayerRecord = self.trace[layer]
         return one
 
@@ -147,8 +154,8 @@ def traced(run: Served, text: str, target: str | None) -> Traced:
     if not known:
         raise Unsupported("this model has no attention to show")
     digest = hashlib.sha256(json.dumps([run.identity, text, target]).encode()).hexdigest()
-    groups = _groups(found, known)
-    return Traced(digest[:20], run.name, text, target, found.source, found.output, groups, trace, found)
+    groups = _groups({name: (found.layers[name], trace[name]) for name in known})
+    return Traced(digest[:20], run.name, text, target, found.source, found.output, groups, trace)
 
 
 class Store:
@@ -184,21 +191,31 @@ class Store:
         return self._found.get(name)
 
 
-def _groups(found: Explanation, names: Sequence[str]) -> list[Group]:
+def _groups(found: Mapping[str, tuple[Layer, LayerRecord]]) -> list[Group]:
     groups: dict[tuple[str, str, int, int, int], list[str]] = {}
-    for name in names:
-        layer = found.layers[name]
-        part = name.partition(".")[0]
-        groups.setdefault((part, layer.kind, *layer.weights.shape), []).append(name)
-    titles: dict[str, int] = {}
+    for name, (layer, record) in found.items():
+        groups.setdefault((name.partition(".")[0], layer.kind, *_shape(record)), []).append(name)
+    titles: Counter[str] = Counter()
     made = []
-    for (part, kind, *_), members in groups.items():
+    for (part, kind, heads, rows, columns), members in groups.items():
         title = f"{part} {kind}"
-        titles[title] = titles.get(title, 0) + 1
+        titles[title] += 1
         name = title if titles[title] == 1 else f"{title} {titles[title]}"
-        one: Layer = found.layers[members[0]]
-        made.append(Group(name, kind, members, one.queries, one.keys, one.causal))
+        one = found[members[0]][0]
+        keys = _labels(columns, one.keys)
+        made.append(Group(name, kind, members, heads, _labels(rows, one.queries, keys), keys, one.causal))
     return made
+
+
+def _shape(record: LayerRecord) -> tuple[int, int, int]:
+    """Heads, queries, keys."""
+    shapes = [each.call.shape for each in record.calls]
+    return record.num_heads, sum(shape[2] for shape in shapes), max(shape[3] for shape in shapes)
+
+
+def _labels(count: int, *given: list[str]) -> list[str]:
+    """The first labels that are as many as there are places; an explanation may show some, or words for pieces."""
+    return next((labels for labels in given if len(labels) == count), [str(place) for place in range(count)])
 
 
 def _bytes(one: LayerRecord) -> int:

@@ -40,6 +40,7 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         data: how files are read.
     """
 
+    # or numbers, but a name is taken for a file wherever there is one
     reads = "file"
 
     def __init__(self, model: Forecaster, scaling: Scaling, baselines: Baselines, length: int, data: SeriesConfig):
@@ -52,15 +53,15 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         Numbers stand between blanks or commas, the rows of several columns between semicolons: `1 2; 3 4`.
 
         Raises:
-            ConfigError: what is neither.
+            ConfigError: what is neither, or a file without a series of this name.
             DataError: the file cannot be read.
         """
-        path, _, name = text.partition("#")
+        path, _, name = (text, "", "") if os.path.isfile(text) else text.partition("#")
         if not os.path.isfile(path):
             return self._numbers(text)
         found = {one.name: one for one in self.read(Path(path))}
-        if name in found or len(found) == 1:
-            return found.get(name) or next(iter(found.values()))
+        if name in found or (len(found) == 1 and not name):
+            return found[name] if name in found else next(iter(found.values()))
         named = ", ".join(visible(one[:30]) for one in list(found)[:10])
         raise ConfigError(f"{path} holds {len(found):,} series; say which one, as {path}#NAME: {named}")
 

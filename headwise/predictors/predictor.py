@@ -70,8 +70,9 @@ def unknown_tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> Unknown:
 class Predictor(ABC, Generic[I, O, E]):
     """Reads inputs of type I, predicts outputs of type O, and scores itself on labelled examples of type E.
 
-    `model` is the network that it applies; `reads` says whether an argument is the input itself or names a file;
-    `ending` is that of the files that outputs are written to, one each, in a folder; empty: outputs are lines alone.
+    `model` is the network that it applies; `reads` says whether an argument is the input itself or may name a file that
+    `parse` opens: such a run is not served over HTTP; `ending` is that of the files that outputs are written to, one
+    each, in a folder; empty: outputs are lines alone.
     """
 
     model: Any

@@ -106,7 +106,8 @@ class SpeechTagger(Predictor[Recording, FrameLabels, Recording]):
             # the frames are those of the rate that the model hears
             wanted = frame_labels(one.marks, len(labels.labels), self.known.rate, self.data.rest)
             pairs = [(a, b) for a, b in zip(labels.labels, wanted, strict=True) if b is not None]
-            said, gold = said + [a for a, _ in pairs], gold + [b for _, b in pairs]
+            said += [a for a, _ in pairs]
+            gold += [b for _, b in pairs]
         if not gold:
             raise DataError("there is nothing to score: no frame has a label")
         found = class_scores(said, gold)

@@ -2,12 +2,9 @@
 
 import asyncio
 import json
-import logging
-import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -16,7 +13,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 
 from headwise.errors import Diverged, HeadwiseError, MachineError
 from headwise.service.asking import Ask, AskTrace, check, check_text, parsed
-from headwise.service.guard import LOOPBACK, App, Guard
+from headwise.service.guard import LOOPBACK, Guard
 from headwise.service.limits import Limits
 from headwise.service.meters import MEDIA_TYPE, Meters
 from headwise.service.problems import MEDIA_TYPE as PROBLEM
@@ -26,7 +23,7 @@ from headwise.service.streaming import streamed
 from headwise.service.worker import Expired, Full, Job, Worker
 
 _DRAIN_S = 6.0
-_log = logging.getLogger("headwise.service")
+_NOT_KEPT = {"Cache-Control": "no-store"}
 
 
 class Service:
@@ -92,7 +89,7 @@ def create_app(
     limits: Limits | None = None,
     hosts: Collection[str] = LOOPBACK,
     more: Collection[Callable[[FastAPI, Service], None]] = (),
-) -> App:
+) -> FastAPI:
     """An ASGI application that answers for these runs.
 
     Args:
@@ -128,7 +125,9 @@ def create_app(
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(404, _not_found)
     app.add_exception_handler(405, _no_method)
-    return Guard(app, bounds, hosts)
+    # within what Starlette puts around everything, so that what fails is told by it alone
+    app.add_middleware(Guard, limits=bounds, hosts=hosts)
+    return app
 
 
 def _looks(app: FastAPI, service: Service) -> None:
@@ -167,16 +166,11 @@ def route(app: FastAPI, service: Service, verb: str, kind: type[Any], handler: H
             status = response.status_code
             return response
         except HeadwiseError as error:
-            problem = _refused(error)
-            status = problem.status
-            raise problem from None
+            status = _refused(error).status
+            raise
         except Problem as problem:
             status = problem.status
             raise
-        except Exception:
-            number = secrets.token_hex(4)
-            _log.exception("request %s failed", number)
-            raise Problem(500, f"something went wrong; the log has it under {number}") from None
         finally:
             service.meters.answered(verb, status, time.perf_counter() - begun)
 
@@ -203,23 +197,29 @@ async def _predict(service: Service, verb: str, ask: Ask, request: Request) -> R
     items = run.items(ask.texts)
     if ask.stream:
         return _streamed(service, run, ask, items, options)
-    together = ("predict", run.name, json.dumps(given, sort_keys=True)) if given.get("method") != "sample" else None
-    job = service.submit(partial(_answers, run, options), items, together)
-    told: dict[str, Any] = {"model": run.name, "task": run.task, "outputs": await service.answer(job, request)}
+    told = {"model": run.name, "task": run.task}
     if ask.attention:
-        shown = service.submit(lambda texts: [run.attention(text, None) for text in texts], list(ask.texts))
-        told["attention"] = await service.answer(shown, request)
-    return as_json(told)
+        job = service.submit(lambda items: _shown(run, items, options), items)
+        outputs, attention = zip(*await service.answer(job, request), strict=True)
+        return as_json({**told, "outputs": outputs, "attention": attention})
+    how = run.decoding(options)
+    # what is drawn does not depend on who else asks
+    alone = how is not None and how.method == "sample"
+    key = None if alone else (run.name, json.dumps(given, sort_keys=True))
+    job = service.submit(lambda items: run.answers(items, options), items, key)
+    return as_json({**told, "outputs": await service.answer(job, request)})
 
 
-def _answers(run: Served, options: Any, items: list[Any]) -> list[Any]:
-    return run.answers(items, options)
+def _shown(run: Served, items: list[Any], options: Any) -> list[tuple[Any, Any]]:
+    """Of each input the answer, and the attention."""
+    return list(zip(run.answers(items, options), map(run.attention, items), strict=True))
 
 
 def _streamed(service: Service, run: Served, ask: Ask, items: list[Any], options: Any) -> Response:
     if run.verb != "complete" or len(items) != 1 or ask.attention:
         raise Problem(422, "stream is for one text of a language model, without attention")
-    if (ask.options.n_best or 1) > 1 or ask.options.method == "beam" or ask.options.beam_size:
+    how = run.decoding(options)
+    if how is None or how.method == "beam" or how.num_samples > 1:
         raise Problem(422, "stream writes one continuation: use method greedy or sample")
     return StreamingResponse(streamed(service.submit, run, items, options), media_type="application/x-ndjson")
 
@@ -227,14 +227,14 @@ def _streamed(service: Service, run: Served, ask: Ask, items: list[Any], options
 async def _trace(service: Service, verb: str, ask: AskTrace, request: Request) -> Response:
     run = service.find(ask.model, verb)
     check_text(ask.text, service.limits)
-    job = service.submit(lambda texts: [run.trace(text, ask.layer, ask.head) for text in texts], [ask.text])
+    job = service.submit(lambda texts: [run.trace(text, None, ask.layer, ask.head) for text in texts], [ask.text])
     (told,) = await service.answer(job, request)
-    return as_json(told)
+    return Response(told, headers=_NOT_KEPT, media_type="application/json")
 
 
 def as_json(told: Any, status: int = 200) -> Response:
     """An answer that nobody keeps; escapes keep what somebody sent from being anything but text."""
-    return Response(json.dumps(told), status, {"Cache-Control": "no-store"}, media_type="application/json")
+    return Response(json.dumps(told), status, _NOT_KEPT, media_type="application/json")
 
 
 def _refused(error: HeadwiseError) -> Problem:
@@ -256,7 +256,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 async def _told(request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)
-    headers = {"Cache-Control": "no-store", **error.headers}
+    headers = _NOT_KEPT | error.headers
     return Response(error.body(), error.status, headers, media_type=PROBLEM)
 
 

@@ -14,7 +14,9 @@ M = TypeVar("M", bound=BaseModel)
 _DEEP = 8
 
 
-class _Body(BaseModel):
+class Body(BaseModel):
+    """What every request may say."""
+
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
     model: str | None = Field(None, max_length=200, description="name of a run; may be left out where there is one")
@@ -37,7 +39,7 @@ class Options(BaseModel):
     alignments: Literal[True] | None = Field(None, description="word alignments of translations")
 
 
-class Ask(_Body):
+class Ask(Body):
     """Texts to answer."""
 
     texts: list[str] = Field(min_length=1, description="inputs, as arguments of `headwise predict`")
@@ -46,7 +48,7 @@ class Ask(_Body):
     stream: bool = Field(False, description="continuations of one text as they are written: JSON lines")
 
 
-class AskTrace(_Body):
+class AskTrace(Body):
     """A text whose steps through one attention head are returned."""
 
     text: str = Field(min_length=1)

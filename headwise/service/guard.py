@@ -62,13 +62,13 @@ class Guard:
             body = await self._body(scope, receive)
             await self._app(scope, _replayed(body, receive), with_headers)
         except Problem as problem:
-            await answer(problem, with_headers)
+            await _answer(problem, with_headers)
         except Exception:
             number = secrets.token_hex(4)
             _log.exception("request %s failed", number)
             if started:
                 raise
-            await answer(Problem(500, f"something went wrong; the log has it under {number}"), with_headers)
+            await _answer(Problem(500, f"something went wrong; the log has it under {number}"), with_headers)
 
     def _check(self, scope: Scope) -> None:
         headers = scope["headers"]
@@ -118,8 +118,16 @@ class Guard:
                 return b"".join(parts)
 
 
-async def answer(problem: Problem, send: Send) -> None:
-    """Sends a problem document."""
+def in_address(host: str) -> str:
+    """A host as an address has it: that of IPv6 in brackets.
+
+    >>> in_address("::1"), in_address("localhost")
+    ('[::1]', 'localhost')
+    """
+    return f"[{host}]" if ":" in host else host
+
+
+async def _answer(problem: Problem, send: Send) -> None:
     body = problem.body()
     headers = {"content-type": MEDIA_TYPE, "content-length": str(len(body)), "cache-control": "no-store"}
     headers |= {name.lower(): value for name, value in problem.headers.items()}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from headwise.data.files import digest
+from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError, Unsupported
 from headwise.explain.explanation import Explanation
 from headwise.explain.trace_formats import formatted
@@ -54,9 +55,14 @@ class Served:
         written = [self.predictor.write(item, one, "json", options) for item, one in zip(items, found, strict=True)]
         return [json.loads(lines[0]) for lines in written]
 
-    def attention(self, text: str, target: str | None) -> dict[str, Any]:
-        """The weights of every layer while the model answers a text. Raises: Unsupported if it has no attention."""
-        found = self.predictor.explain(self.predictor.parse(text), target)
+    def decoding(self, options: Any) -> DecodingConfig | None:
+        """How it searches when told `options`, as the recipe says where these do not; None: there is no search."""
+        found: DecodingConfig | None = getattr(options or self.predictor, "decoding", None)
+        return found
+
+    def attention(self, item: Any) -> dict[str, Any]:
+        """The weights of every layer while the model answers an input. Raises: Unsupported if it has no attention."""
+        found = self.predictor.explain(item)
         if not isinstance(found, Explanation):
             raise Unsupported("this model has no attention to return")
         layers = {
@@ -70,10 +76,9 @@ class Served:
         }
         return {"source": found.source, "output": found.output, "layers": layers}
 
-    def trace(self, text: str, layer: str | None, head: int) -> dict[str, Any]:
-        """Every step of one head while the model answers a text."""
-        told: dict[str, Any] = json.loads(formatted(steps(self.predictor, text, None, layer, head), "json"))
-        return told
+    def trace(self, text: str, target: str | None, layer: str | None, head: int) -> str:
+        """Every step of one head while the model answers a text, as JSON."""
+        return formatted(steps(self.predictor, text, target, layer, head), "json")
 
 
 def served(folders: Sequence[Path]) -> dict[str, Served]:

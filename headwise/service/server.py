@@ -2,20 +2,20 @@
 
 import asyncio
 import socket
-from typing import Any
+from collections.abc import Callable
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from headwise.errors import MachineError
-from headwise.service.guard import App
+from headwise.service.guard import App, in_address
 from headwise.service.limits import Limits
 
 _IDLE_S = 5
 _DRAIN_S = 8
 
 
-def listen(app: App, limits: Limits, host: str, port: int, ready: Any = None) -> None:
+def listen(app: App, limits: Limits, host: str, port: int, ready: Callable[[str], None]) -> None:
     """Answers until SIGINT or SIGTERM; then finishes what is asked, for a few seconds.
 
     Args:
@@ -48,20 +48,19 @@ def listen(app: App, limits: Limits, host: str, port: int, ready: Any = None) ->
             backlog=2048,
             proxy_headers=False,
         )
-        shown = f"[{host}]" if ":" in host else host
-        _Server(config, ready, f"http://{shown}:{place.getsockname()[1]}/").run(sockets=[place])
+        _Server(config, ready, f"http://{in_address(host)}:{place.getsockname()[1]}/").run(sockets=[place])
 
 
 class _Server(uvicorn.Server):
     """Says when it is ready."""
 
-    def __init__(self, config: uvicorn.Config, ready: Any, address: str):
+    def __init__(self, config: uvicorn.Config, ready: Callable[[str], None], address: str):
         super().__init__(config)
         self._ready, self._address = ready, address
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        if self.started and self._ready is not None:
+        if self.started:
             self._ready(self._address)
 
 

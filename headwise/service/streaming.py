@@ -13,10 +13,11 @@ from headwise.service.worker import Expired, Job
 _BROKEN = "\ufffd"
 
 
-async def streamed(submit: Callable[..., Job], run: Served, items: list[Any], options: Any) -> AsyncIterator[bytes]:
+def streamed(submit: Callable[..., Job], run: Served, items: list[Any], options: Any) -> AsyncIterator[bytes]:
     """`{"text": piece}` for each piece, then `{"output": ...}`, what `predict` prints; or `{"error": ...}`.
 
-    Pieces joined are the continuation, but for what a text to stop at cuts off.
+    Pieces joined are the continuation, but for what a text to stop at cuts off. The work is submitted at once, so what
+    refuses it is raised before an answer begins.
     """
     loop, pieces = asyncio.get_running_loop(), asyncio.Queue[dict[str, Any] | None]()
 
@@ -25,6 +26,10 @@ async def streamed(submit: Callable[..., Job], run: Served, items: list[Any], op
 
     job = submit(lambda given: _written(run, given, options, tell), items)
     job.answer.add_done_callback(lambda _: tell(None))
+    return _lines(job, pieces)
+
+
+async def _lines(job: Job, pieces: asyncio.Queue[dict[str, Any] | None]) -> AsyncIterator[bytes]:
     try:
         while (piece := await pieces.get()) is not None:
             yield json.dumps(piece).encode() + b"\n"

@@ -25,7 +25,7 @@ class Job:
 
     Args:
         run: from the items of several jobs, one after another, to an answer for each.
-        key: jobs with the same key and `run` may be done together; None: by itself.
+        key: jobs with the same key are done together, by the `run` of the first; None: by itself.
         deadline: on the clock `time.monotonic`.
     """
 
@@ -59,6 +59,7 @@ class Worker:
 
     def __init__(self, waiting: int, together: int, told: Callable[[int], None] = lambda _: None):
         self._jobs: deque[Job] = deque()
+        self._begun: list[Job] = []
         self._waiting, self._together, self._told = waiting, together, told
         self._changed = threading.Condition()
         self._closing = False
@@ -83,18 +84,17 @@ class Worker:
             self._changed.notify()
         self._thread.join(wait_s)
         with self._changed:
-            for job in self._jobs:
+            for job in (*self._begun, *self._jobs):
                 job.give_up()
 
     def _work(self) -> None:
         while True:
             with self._changed:
-                while not self._jobs:
-                    if self._closing:
-                        return
-                    self._changed.wait()
-                jobs = self._take()
-            self._answer(jobs)
+                self._changed.wait_for(lambda: self._jobs or self._closing)
+                if not self._jobs:
+                    return
+                self._begun = self._take()
+            self._answer(self._begun)
 
     def _take(self) -> list[Job]:
         """The first job, and those behind it that go with it."""

@@ -207,12 +207,15 @@ def ctc_loss(logits: Tensor, places: Tensor, targets: Tensor, lens: Tensor) -> t
     return torch.where(fits, each, 0.0).sum(), int(chosen.sum())
 
 
-def new_tokenizer(texts: list[str], units: str) -> Tokenizer:
+def new_tokenizer(texts: list[str], units: Literal["char", "word"]) -> Tokenizer:
     """The units of these texts as tokens."""
-    return Tokenizer.train(texts, TokenizerConfig(kind=units, vocab_size=_ALL, split_punctuation=False))
+    return Tokenizer.train(texts, _tokens(units))
 
 
-def kept_tokenizer(files: Mapping[str, bytes], units: str) -> Tokenizer:
+def kept_tokenizer(files: Mapping[str, bytes], units: Literal["char", "word"]) -> Tokenizer:
     """That of a run, made for these units. Raises: CheckpointError where it is missing."""
-    wanted = TokenizerConfig(kind=units, vocab_size=_ALL, split_punctuation=False)
-    return Tokenizer.from_bytes(required(files, TOKENIZER_FILE), TOKENIZER_FILE, wanted)
+    return Tokenizer.from_bytes(required(files, TOKENIZER_FILE), TOKENIZER_FILE, _tokens(units))
+
+
+def _tokens(units: Literal["char", "word"]) -> TokenizerConfig:
+    return TokenizerConfig(kind=units, vocab_size=_ALL, split_punctuation=False)

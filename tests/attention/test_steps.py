@@ -60,6 +60,22 @@ def test_what_distances_add_is_a_step_of_its_own(name):
     torch.testing.assert_close(steps["weights"], plain.weights(call), rtol=0, atol=0)
 
 
+def test_formulas_name_what_they_are_made_of():
+    scheme = positions.build("shaw", d_model=32, head_dim=8, num_heads=4, max_len=16)
+    call = call_of()
+    relative, bias = scheme.relative(call.query, call.key, -7, 7), torch.zeros(1, 4, 8, 8)
+    for given, formula in (
+        ({}, None),
+        ({"bias": bias}, "S' = S + B"),
+        ({"relative": relative}, "S' = S + R"),
+        ({"bias": bias, "relative": relative}, "S' = S + B + R"),
+    ):
+        steps = {step.name: step for step in Scored().stages(call_of(mask=Causal(), **given))}
+        assert (steps["biased"].formula if "biased" in steps else None) == formula
+        assert steps["masked"].formula.startswith("M_{ij} = S'_{ij} " if formula else "M_{ij} = S_{ij} ")
+        assert "(M)" in steps["weights"].formula
+
+
 def test_a_score_that_is_no_product_is_one_step():
     steps = Scored(Additive(8, 8, 5)).stages(call_of())
     assert [step.name for step in steps] == ["scores", "weights"]

@@ -171,6 +171,8 @@ def test_times_go_on_where_they_are_even():
     assert Series("", ("x",), values).next_times(1) == ["+1"]
     assert Series("", ("x",), values[:1], np.array([4.0])).next_times(1) == ["+1"]
     assert Series("", ("x",), values).even()
+    # a series of one step has no gap to differ
+    assert Series("", ("x",), values[:1], np.array([7.0])).even()
     assert not Series("", ("x",), values, np.array([0.0, 1.0, 3.0])).even()
 
 

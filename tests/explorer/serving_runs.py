@@ -1,4 +1,4 @@
-"""A small translator to look at."""
+"""Small runs to look at: a translator, and a model of masked words."""
 
 import headwise
 
@@ -20,3 +20,18 @@ def folder_of(place):
     }
     headwise.train(recipe, place / "run")
     return place / "run"
+
+
+def filler_of(place):
+    """A run folder of a model that says what stands at a mask."""
+    (place / "text.txt").write_text("".join(f"a{n % 7} b{n % 5} c\n" for n in range(60)))
+    recipe = {
+        "task": "masked-lm",
+        "data": {"train": str(place / "text.txt")},
+        "tokenizer": {"kind": "word", "min_frequency": 1},
+        "length": 12,
+        "model": {"kind": "attention", "d_model": 8, "d_ff": 8, "num_heads": 2, "encoder_layers": 1},
+        "training": {"max_steps": 3, "batch_tokens": 64, "validate_every_epochs": 0, "warmup_steps": 1},
+    }
+    headwise.train(recipe, place / "filler")
+    return place / "filler"

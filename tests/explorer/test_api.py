@@ -2,15 +2,16 @@
 
 import io
 import json
+import logging
 
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
-from serving_runs import TEXT, folder_of
+from serving_runs import TEXT, filler_of, folder_of
 
 from headwise.explorer import heads
 from headwise.explorer.api import explored
-from headwise.explorer.traces import Store, traced
+from headwise.explorer.traces import Store, Traced, traced
 from headwise.explorer.wire import npy
 from headwise.service.app import create_app
 from headwise.service.served import served
@@ -107,6 +108,7 @@ def test_heads_are_described_and_drawn_small(client, told):
         ("ID/summary?group=x", 422),
         ("ID/matrix?layer=x&head=0", 422),
         ("ID/matrix?layer=decoder.blocks.0.cross_attention&head=2", 422),
+        ("ID/matrix?layer=decoder.blocks.0.cross_attention&head=2&stage=scores", 422),
         ("ID/matrix?layer=decoder.blocks.0.cross_attention&head=-1", 422),
         ("ID/matrix?layer=decoder.blocks.0.cross_attention&head=0&stage=secret", 422),
         ("ID/row?group=decoder+cross", 422),
@@ -123,6 +125,32 @@ def test_what_is_not_there_is_refused(client, told, path, status):
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
     assert len(answer.json()["detail"]) < 400
+
+
+def test_what_fails_is_told_without_its_inside(runs, monkeypatch):
+    logged = []
+    monkeypatch.setattr(logging.getLogger("headwise.service"), "exception", lambda *told: logged.append(told))
+
+    def broken(*_):
+        raise RuntimeError("secret")
+
+    with TestClient(create_app(runs, more=[explored]), base_url="http://127.0.0.1:8000") as client:
+        name = client.post("/api/v1/traces", json={"text": TEXT}).json()["trace_id"]
+        monkeypatch.setattr(Traced, "alike", broken)
+        answer = client.get(f"/api/v1/traces/{name}/alike?layer=x")
+    assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
+    assert "secret" not in answer.text
+    assert answer.json()["detail"].split()[-1] == logged[0][1]
+
+
+def test_rows_have_the_names_of_what_they_show(tmp_path):
+    # its explanation shows the rows of masks alone, a trace shows all
+    (run,) = served([filler_of(tmp_path)]).values()
+    found = traced(run, "a1 [MASK] c", None)
+    (group,) = found.groups
+    assert group.queries == group.keys == run.predictor.explain("a1 [MASK] c").layers[group.layers[0]].keys
+    for layer in group.layers:
+        assert found.weights(layer).shape == (group.heads, len(group.queries), len(group.keys))
 
 
 def test_the_same_input_is_the_same_trace(client, told):

@@ -11,6 +11,7 @@ import pytest
 from asking_client import client_of
 
 import headwise
+from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError
 from headwise.service.limits import Limits
 from headwise.service.served import Served, served
@@ -85,6 +86,40 @@ def test_a_continuation_is_streamed_piece_by_piece(client, folders):
     assert lines[-1]["output"] == whole
     assert len(lines) > 2
     assert "".join(line["text"] for line in lines[:-1]) == whole["continuations"][0]["text"]
+
+
+def test_a_stream_is_refused_before_it_begins(client, runs, monkeypatch):
+    def full(worker, job):
+        raise Full
+
+    asked = {"texts": ["abc"], "stream": True, "model": "text"}
+    monkeypatch.setattr(Worker, "submit", full)
+    assert client.post("/api/v1/complete", json=asked).status_code == 429
+    # what the recipe says counts where the request says nothing
+    monkeypatch.setattr(runs["text"].predictor, "decoding", DecodingConfig(method="beam"))
+    assert client.post("/api/v1/complete", json=asked).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("decoding", "options", "alone"),
+    [
+        (DecodingConfig(method="greedy", max_len=3), {}, False),
+        (DecodingConfig(method="greedy", max_len=3), {"top_k": 2}, True),
+        (DecodingConfig(method="sample", max_len=3), {}, True),
+        (DecodingConfig(method="sample", max_len=3), {"method": "greedy"}, False),
+    ],
+)
+def test_what_is_drawn_is_drawn_alone(ask, runs, monkeypatch, decoding, options, alone):
+    keys, submit = [], Worker.submit
+
+    def watched(worker, job):
+        keys.append(job.key)
+        submit(worker, job)
+
+    monkeypatch.setattr(Worker, "submit", watched)
+    monkeypatch.setattr(runs["text"].predictor, "decoding", decoding)
+    assert ask("complete", texts=["abc"], model="text", options=options)[0] == 200
+    assert [key is None for key in keys] == [alone]
 
 
 def test_meta_health_and_metrics_tell_of_the_service(client, ask):
@@ -200,6 +235,17 @@ def test_a_search_ends_between_steps_when_nobody_waits(runs):
     worker.submit(after)
     assert after.answer.result(20) == [1]
     worker.close(20)
+
+
+def test_what_is_not_done_when_the_worker_closes_is_given_up(runs):
+    run: Served = runs["text"]
+    worker = Worker(8, 8)
+    options = run.predictor.options({"max_len": 100_000})
+    job = Job(lambda items: run.answers(items, options), ["abc"], None, time.monotonic() + 600)
+    worker.submit(job)
+    worker.close(0.05)
+    with pytest.raises(Expired):
+        job.answer.result(60)
 
 
 def test_a_request_beyond_its_deadline_is_answered(runs):

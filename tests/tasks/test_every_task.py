@@ -91,6 +91,20 @@ def test_inputs_side_by_side_do_not_hear_of_each_other(run):
         assert one.write(item, output, "text")
 
 
+def test_only_what_says_so_opens_a_file_that_an_input_names(run, tmp_path):
+    path = tmp_path / "there"
+
+    def parsed():
+        try:
+            return type(run.one.parse(str(path)))
+        except HeadwiseError as error:
+            return str(error)
+
+    before = parsed()
+    path.write_text("1 2\n")
+    assert run.one.reads == ("text" if parsed() == before else "file")
+
+
 def test_losses_of_single_examples_add_up(run):
     of_examples(run)
     model = built_of(run.task).eval()

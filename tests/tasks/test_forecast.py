@@ -176,6 +176,12 @@ def test_numbers_files_and_names_are_read(make, tmp_path):
     assert reader.parse(f"{tmp_path / 't.csv'}#b").name == "b"
     with pytest.raises(ConfigError, match=r"t.csv holds 2 series; say which one, as .*t.csv#NAME: a, b"):
         reader.parse(str(tmp_path / "t.csv"))
+    # a name may hold what stands before that of a series; a series that is not there is not another one
+    (tmp_path / "t#b.csv").write_text("".join(line for line in several.splitlines(keepends=True) if line[0] != "b"))
+    assert reader.parse(str(tmp_path / "t#b.csv")).name == "a"
+    (tmp_path / "t#b.csv").replace(tmp_path / "t.csv")
+    with pytest.raises(ConfigError, match=r"t.csv holds 1 series; say which one, as .*t.csv#NAME: a"):
+        reader.parse(f"{tmp_path / 't.csv'}#b")
     alone = make(data={"columns": ["y"]})
     assert alone.predictor(built_of(alone)).parse("1 2,3").values.ravel().tolist() == [1.0, 2.0, 3.0]
 

@@ -52,7 +52,9 @@ async function fetched(path, read) {
   const size = Number(answer.headers.get("content-length") || 0);
   const found = await read(answer);
   const entry = kept.get(path);
-  if (entry) entry.bytes = size;
+  // it may have had to go while it came
+  if (!entry) return found;
+  entry.bytes = size;
   bytes += size;
   for (const [name, one] of kept) {
     if (bytes <= LIMIT || name === path) break;

@@ -1,11 +1,10 @@
 // @ts-check
 /** The shell: what is asked for above, pages at the side, one selection and its address for all of them. */
 
-import { Refused, getJson, post } from "./api.js";
+import { Refused, getJson, getNumbers, post, query as asked } from "./api.js";
 import { setRamps } from "./core/color.js";
 import { fill, h } from "./dom.js";
 import { lock } from "./views/heat.js";
-import { getNumbers, query as asked } from "./api.js";
 import * as state from "./state.js";
 import { effect } from "./store.js";
 import { t } from "./strings.js";
@@ -51,7 +50,15 @@ function turned() {
   const next = THEMES[(THEMES.indexOf(root.dataset.theme || "") + 1) % THEMES.length];
   if (next) root.dataset.theme = next;
   else delete root.dataset.theme;
-  state.trace.value = state.trace.peek() && { .../** @type {any} */ (state.trace.peek()) };
+  coloured();
+}
+
+const system = window.matchMedia("(prefers-color-scheme: dark)");
+
+/** Tells whether the page is dark now. */
+function coloured() {
+  const theme = document.documentElement.dataset.theme;
+  state.dark.value = theme ? theme === "dark" : system.matches;
 }
 
 /** The pages there are. */
@@ -147,9 +154,12 @@ function move(event, group) {
   const [down, across] = MOVES[event.key];
   const q = within(state.query.peek() + far * down, group.queries.length);
   const k = within(state.key.peek() + far * across, group.keys.length);
-  const layer = group.layers[state.layer.peek()];
-  getNumbers(`/api/v1/traces/${trace.trace_id}/matrix?${asked({ layer, head: state.head.peek() })}`).then((found) =>
-    lock(q, k, found.data, group),
+  const { layer, head } = state.place(group);
+  getNumbers(`/api/v1/traces/${trace.trace_id}/matrix?${asked({ layer, head })}`).then(
+    (found) => lock(q, k, found.data, group),
+    (error) => {
+      state.status.value = error.message;
+    },
   );
 }
 
@@ -157,6 +167,8 @@ async function begin() {
   const main = h("main", { id: "main", tabindex: -1 });
   const line = h("p", { class: "status", role: "status", "aria-live": "polite" }, () => state.status.value);
   fill(/** @type {Element} */ (document.querySelector("#app")), bar(), rail(), main, line);
+  coloured();
+  system.addEventListener("change", coloured);
   state.followAddress();
   effect(() => {
     document.documentElement.lang = state.language.value === "zh" ? "zh-Hans" : "en";

@@ -3,6 +3,21 @@
 
 import { effect } from "./store.js";
 
+/** What ends the effects that a node follows. @type {WeakMap<Node, (() => void)[]>} */
+const followed = new WeakMap();
+
+/** @param {Node} node @param {() => void} work */
+function follow(node, work) {
+  const end = effect(work);
+  followed.set(node, [...(followed.get(node) || []), end]);
+}
+
+/** Ends what a node and all within it follow. @param {Node} node */
+function forget(node) {
+  (followed.get(node) || []).forEach((end) => end());
+  node.childNodes.forEach(forget);
+}
+
 /**
  * @param {string} tag
  * @param {Record<string, any>} [props] `on...` are listeners, `class` and attributes by name; functions are followed
@@ -13,7 +28,7 @@ export function h(tag, props = {}, ...kids) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(props)) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else if (typeof value === "function") effect(() => put(node, name, value()));
+    else if (typeof value === "function") follow(node, () => put(node, name, value()));
     else put(node, name, value);
   }
   for (const kid of kids.flat()) add(node, kid);
@@ -21,11 +36,12 @@ export function h(tag, props = {}, ...kids) {
 }
 
 /**
- * Everything in a node replaced.
+ * Everything in a node replaced; what was in it follows no signal any more.
  * @param {Element} node
  * @param {...any} kids
  */
 export function fill(node, ...kids) {
+  node.childNodes.forEach(forget);
   node.replaceChildren();
   for (const kid of kids.flat()) add(node, kid);
 }
@@ -46,7 +62,7 @@ function add(node, kid) {
   }
   const text = document.createTextNode("");
   node.append(text);
-  effect(() => {
+  follow(text, () => {
     text.data = String(kid() ?? "");
   });
 }

@@ -23,6 +23,8 @@ export const key = signal(-1);
 export const scale = signal("sqrt");
 export const view = signal("heat");
 export const language = signal("");
+/** Whether the colours are those of the dark. */
+export const dark = signal(false);
 
 /** The cell under the pointer. */
 export const hovered = signal(/** @type {{ q: number, k: number } | null} */ (null));
@@ -39,6 +41,13 @@ export const lookedAt = () => (hovered.value ? hovered.value.q : query.value);
 export function chosen() {
   const groups = trace.value ? trace.value.groups : [];
   return groups.find((one) => one.name === group.value) || groups[0] || null;
+}
+
+/** The layer and the head that are chosen, within those of a group. @param {Group} group */
+export function place(group) {
+  const within = (/** @type {number} */ value, /** @type {number} */ count) => Math.min(Math.max(0, value), count - 1);
+  const at = within(layer.value, group.layers.length);
+  return { at, layer: group.layers[at], head: within(head.value, group.heads) };
 }
 
 /** Takes the selection from the address; what is out of range becomes the default. */

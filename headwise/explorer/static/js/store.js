@@ -64,19 +64,6 @@ export function effect(work) {
 }
 
 /**
- * A signal that follows from others.
- * @template T
- * @param {() => T} work
- */
-export function computed(work) {
-  const made = signal(/** @type {T} */ (/** @type {unknown} */ (undefined)));
-  effect(() => {
-    made.value = work();
-  });
-  return made;
-}
-
-/**
  * Effects of several changes run once, at the end.
  * @param {() => void} work
  */

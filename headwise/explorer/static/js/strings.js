@@ -38,12 +38,9 @@ const STRINGS = {
   largest: ["largest", "最大"],
   answer: ["answer", "输出"],
   loading: ["computing …", "计算中……"],
-  ready: ["ready", "就绪"],
   empty: ["Give an input first: there is nothing to show yet.", "请先输入文本：还没有可显示的内容。"],
   forbidden: ["forbidden by the mask", "被掩码禁止"],
-  step: ["Step", "步骤"],
   shape: ["shape", "形状"],
-  edges: ["first and last rows and columns", "首尾的行与列"],
   keys: [
     "Keys: arrows move the cell · [ ] layer · , . head · v view · n scale · / input · Esc unlocks",
     "按键：方向键移动单元格 · [ ] 层 · , . 头 · v 视图 · n 刻度 · / 输入 · Esc 解锁",

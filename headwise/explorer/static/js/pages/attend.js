@@ -81,17 +81,15 @@ function drawn(node, work) {
 /** @param {state.Trace} trace @param {state.Group} group @param {HTMLElement} node @param {() => boolean} alive */
 function thumbs(trace, group, node, alive) {
   const asked = query({ group: group.name, count: LAYERS, size: 32 });
-  let end = () => {};
+  const dark = state.dark.value;
   getNumbers(`/api/v1/traces/${trace.trace_id}/thumbs?${asked}`).then((found) => {
-    if (alive()) end = headGrid.mount(node, group, found);
+    if (alive()) headGrid.mount(node, group, found, dark);
   }, failed);
-  return () => end();
 }
 
 /** @param {state.Trace} trace @param {state.Group} group @param {HTMLElement} node @param {() => boolean} alive */
 function chosen(trace, group, node, alive) {
-  const layer = Math.min(Math.max(0, state.layer.value), group.layers.length - 1);
-  const head = Math.min(Math.max(0, state.head.value), group.heads - 1);
+  const { at: number, layer, head } = state.place(group);
   const view = state.view.value;
   const at = `/api/v1/traces/${trace.trace_id}`;
   let end = () => {};
@@ -101,13 +99,13 @@ function chosen(trace, group, node, alive) {
     }, failed);
     return () => end();
   }
-  const asked = query({ layer: group.layers[layer], head });
+  const asked = query({ layer, head });
   getNumbers(`${at}/matrix?${asked}`).then((found) => {
     if (!alive()) return;
-    const title = `${group.layers[layer]}, ${t("head")} ${head}`;
+    const title = `${layer}, ${t("head")} ${head}`;
     node.append(h("h2", {}, title));
     end = LARGE[view].mount(node, { weights: found.data, group, title });
-    document.documentElement.dataset.ready = `${group.name}/${layer}/${head}/${view}`;
+    document.documentElement.dataset.ready = `${group.name}/${number}/${head}/${view}`;
   }, failed);
   return () => end();
 }

@@ -18,27 +18,31 @@ export function mount(place) {
     const [trace, group] = [state.trace.value, state.chosen()];
     if (!trace || !group) {
       fill(place, h("p", {}, t("empty")));
-      return;
+      return undefined;
     }
-    const layer = group.layers[Math.min(Math.max(0, state.layer.value), group.layers.length - 1)];
-    const head = Math.min(Math.max(0, state.head.value), group.heads - 1);
+    const { layer, head } = state.place(group);
+    let alive = true;
     const asked = `/api/v1/traces/${trace.trace_id}/steps?${query({ layer, head })}`;
     getJson(asked).then(
       (found) => {
+        if (!alive) return;
         fill(place, h("h1", {}, `${layer}, ${t("head")} ${head}`), found.steps.map((/** @type {Step} */ step) => shown(step, group)));
         document.documentElement.dataset.ready = `steps/${layer}/${head}`;
       },
       (error) => {
-        state.status.value = error.message;
+        if (alive) state.status.value = error.message;
       },
     );
+    return () => {
+      alive = false;
+    };
   });
 }
 
 /** @param {Step} step @param {state.Group} group */
 function shown(step, group) {
   const labels = { queries: group.queries, keys: group.keys };
-  const tables = step.shape.length === 2 ? [["", step.values]] : step.values.map((one, q) => [group.queries[q] || String(q), one]);
+  const tables = step.shape.length === 2 ? [["", step.values]] : step.values.map((one, q) => [group.queries[q], one]);
   const [rows, columns] = step.axes.slice(-2);
   return h(
     "section",

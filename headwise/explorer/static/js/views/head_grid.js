@@ -2,17 +2,15 @@
 /** Every head of a group as a small picture, layer by layer; one is chosen. */
 
 import { h } from "../dom.js";
-import { effect } from "../store.js";
 import { painted } from "../core/heatmap.js";
-import { isDark } from "./heat.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 
 /**
  * @param {HTMLElement} place @param {state.Group} group @param {import("../core/npy.js").Numbers} thumbs
- * @returns {() => void}
+ * @param {boolean} dark
  */
-export function mount(place, group, thumbs) {
+export function mount(place, group, thumbs, dark) {
   const [layers, heads, rows, columns] = thumbs.shape;
   const buttons = [];
   const grid = h("div", { class: "grid", role: "grid", "aria-label": t("heads") });
@@ -21,7 +19,7 @@ export function mount(place, group, thumbs) {
     for (let head = 0; head < heads; head += 1) {
       const at = (layer * heads + head) * rows * columns;
       const entries = Int16Array.from(thumbs.data.subarray(at, at + rows * columns));
-      const canvas = painted(entries, rows, columns, isDark() ? "ink dark" : "ink light");
+      const canvas = painted(entries, rows, columns, dark ? "ink dark" : "ink light");
       canvas.className = "thumb";
       const button = h(
         "button",
@@ -59,5 +57,4 @@ export function mount(place, group, thumbs) {
     buttons[state.layer.peek() * heads + state.head.peek()].focus();
   });
   place.append(grid);
-  return effect(() => undefined);
 }

@@ -44,11 +44,10 @@ export function mount(place, { weights, group, title }) {
   const soon = () => {
     if (!frameAsked) frameAsked = requestAnimationFrame(paint);
   };
-  const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const ends = [
     effect(() => {
       const largest = top_of(weights);
-      const name = isDark() ? "ink dark" : "ink light";
+      const name = state.dark.value ? "ink dark" : "ink light";
       cells = painted(entries(weights, largest, /** @type {any} */ (state.scale.value)), rows, columns, name);
       bar.textContent = `${title} · 0 … ${number(largest)} · ${t("scale")}: ${state.scale.value} · ${t("from")} · ${t("to")}`;
       canvas.setAttribute("aria-label", summary(weights, group, title));
@@ -59,8 +58,6 @@ export function mount(place, { weights, group, title }) {
       soon();
     }),
   ];
-  const repaint = () => state.scale.value && soon();
-  dark.addEventListener("change", repaint);
   canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
     state.hovered.value = same(state.hovered.peek(), under(canvas, event, rows, columns));
   });
@@ -74,16 +71,9 @@ export function mount(place, { weights, group, title }) {
   return () => {
     ends.forEach((end) => end());
     cancelAnimationFrame(frameAsked);
-    dark.removeEventListener("change", repaint);
     state.hovered.value = null;
   };
 }
-
-/** Whether the page is dark. */
-export const isDark = () => {
-  const theme = document.documentElement.dataset.theme;
-  return theme ? theme === "dark" : window.matchMedia("(prefers-color-scheme: dark)").matches;
-};
 
 /**
  * Locks a cell, and says what it holds.

@@ -40,6 +40,8 @@ export function mount(place, { weights, group }) {
   );
   canvas.style.height = `${height}px`;
   return effect(() => {
+    // the colour of lines is that of the page
+    void state.dark.value;
     const only = state.lookedAt();
     const { links, cut } = strongest(weights, rows, columns, MASS, only);
     draw(canvas, links);

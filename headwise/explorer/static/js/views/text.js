@@ -5,7 +5,7 @@ import { h } from "../dom.js";
 import { effect } from "../store.js";
 import { SCALES, ramp } from "../core/color.js";
 import { number, shown } from "../core/text.js";
-import { isDark, lock } from "./heat.js";
+import { lock } from "./heat.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 
@@ -37,7 +37,7 @@ export function mount(place, { weights, group }) {
   );
   return effect(() => {
     const q = state.lookedAt();
-    const table = ramp(isDark() ? "ink dark" : "ink light");
+    const table = ramp(state.dark.value ? "ink dark" : "ink light");
     const turn = SCALES[/** @type {keyof typeof SCALES} */ (state.scale.value)];
     keys.forEach((node, k) => {
       const weight = q < 0 ? 0 : Math.max(0, weights[q * columns + k]);
