@@ -18,9 +18,7 @@ def evaluate(
     data: Annotated[Path | None, typer.Option(help="A file of examples, instead of the run's own data.")] = None,
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
     columns: Annotated[tuple[int, int] | None, typer.Option(help="Source and target or label column, from 0.")] = None,
-    kind: Annotated[
-        str | None, typer.Option(help="What --data holds, where a model is scored in several ways.")
-    ] = None,
+    kind: Annotated[str | None, typer.Option(help="What --data holds, where a model has several scores.")] = None,
     source_key: Annotated[str | None, typer.Option(help="Source field, or language, of JSON lines.")] = None,
     target_key: Annotated[str | None, typer.Option(help="Target field, or language, of JSON lines.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first examples.")] = None,

@@ -26,9 +26,7 @@ _FOLDER_MARKS = ("/", os.sep)
 
 def predict(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
-    inputs: Annotated[
-        list[str] | None, typer.Argument(help="Texts, files, or - for standard input.", metavar="INPUT")
-    ] = None,
+    inputs: Annotated[list[str] | None, typer.Argument(help="Texts, files, or - for stdin.", metavar="INPUT")] = None,
     file: Annotated[list[Path] | None, typer.Option(help="A file of inputs; may be given several times.")] = None,
     text: Annotated[list[str] | None, typer.Option(help="A text, even if it looks like a file name.")] = None,
     output: Annotated[Path | None, typer.Option(help="File for the answers; a folder for pictures.")] = None,
@@ -54,10 +52,9 @@ def predict(
     With --n-best, each line begins with the number of its input, from 0; tabs separate columns. Control characters
     are written as escapes, such as \\x1b.
     """
-    given = {"method": method, "beam_size": beam, "n_best": n_best, "length_penalty": length_penalty}
-    given |= {"max_len": max_len, "temperature": temperature, "top_k": top_k, "top_p": top_p}
-    given |= {"scores": scores or None, "alignments": alignments or None, "vectors": vectors or None}
-    given |= {"steps": steps, "stop": None if stop is None else stop.replace("\\n", "\n")}
+    given = {"method": method, "beam_size": beam, "n_best": n_best, "length_penalty": length_penalty, "steps": steps}
+    given |= {"max_len": max_len, "temperature": temperature, "top_k": top_k, "top_p": top_p, "scores": scores or None}
+    given |= {"alignments": alignments or None, "vectors": vectors or None, "stop": stop and stop.replace("\\n", "\n")}
     places = sources(inputs or [], file or [], text or [], needed=not vectors)
     _refuse_own(output, places)
     with joined() as processes, sharing(processes):
@@ -70,17 +67,16 @@ def predict(
         unknown: list[Unknown] = []
         told = told_in_chunks(items, chunk, processes)
         written = answers(predictor, told, options, "json" if as_json else "text", unknown)
-        _tell(written, output, chunk, (n_best or 1) > 1 and not as_json, processes)
-        if processes.first:
-            warn(unknown)
+        if not processes.first:
+            # the same work, whose answers the first process writes
+            return _exhaust(written)
+        _write(written, output, chunk, (n_best or 1) > 1 and not as_json)
+        warn(unknown)
 
 
-def _tell(written: Iterable[list[str]], output: Path | None, chunk: int, numbered: bool, processes: Processes) -> None:
-    """Writes the answers, in the first process; the others do the same work, whose answers that one writes."""
-    if processes.first:
-        _write(written, output, chunk, numbered)
-    else:
-        sum(1 for _ in written)
+def _exhaust(written: Iterable[list[str]]) -> None:
+    for _ in written:
+        pass
 
 
 def _list(paths: Iterable[Path], processes: Processes) -> None:

@@ -42,10 +42,7 @@ def train(
         bool, typer.Option("--dry-run", help="Show data, model, memory and time; train and write nothing.")
     ] = False,
     smoke: Annotated[
-        bool,
-        typer.Option(
-            "--smoke", help="Three steps on a part of the data, then test; keep nothing without --run-folder."
-        ),
+        bool, typer.Option("--smoke", help="Three steps on some data, then test; keep nothing without --run-folder.")
     ] = False,
 ) -> None:
     """Train a model from a recipe; the same command resumes an interrupted run."""
@@ -56,20 +53,26 @@ def train(
     given = folder or run
     where = given or Path("runs") / folder_name(Path(recipe).stem, overrides or [])
     place = launched()
-    if place is not None and place[1] > 1 and (dry_run or smoke):
-        raise ConfigError(f"--{'dry-run' if dry_run else 'smoke'} is for one process; leave the launcher out")
-    if dry_run:
-        with _no_bytecode():
-            _show(recipe, overrides or [], where, threads)
-        return
-    if smoke:
-        _smoke(recipe, overrides or [], given, threads)
-        return
+    if dry_run or smoke:
+        if place is not None and place[1] > 1:
+            raise ConfigError(f"--{'dry-run' if dry_run else 'smoke'} is for one process; leave the launcher out")
+        return _try(recipe, overrides or [], given, where, threads, dry_run=dry_run)
     wanted = recipes.read(recipe, overrides or [])
     runtime.apply(threads)
     done = trained(wanted, where, resume, allow_data_change, allow_schedule_change)
     if place is None or place[0] == 0:
         _tell(done)
+
+
+def _try(
+    recipe: str, overrides: list[str], given: Path | None, where: Path, threads: int | None, *, dry_run: bool
+) -> None:
+    """Shows what there is to train, or trains a few steps."""
+    if not dry_run:
+        _smoke(recipe, overrides, given, threads)
+        return
+    with _no_bytecode():
+        _show(recipe, overrides, where, threads)
 
 
 def _tell(done: "Run") -> None:

@@ -83,6 +83,9 @@ def _mark(text: str, place: str, per_second: int) -> Mark:
     if len(cells) != 3 or not cells[2].strip():
         raise DataError(f"{place}: '{text[:40]}' is not start, end and label; put tabs between them")
     try:
+        # `float` reads digits of other scripts, and 1_0 as 10
+        if any("_" in cell or not cell.isascii() for cell in cells[:2]):
+            raise ValueError
         start, end = (float(cell) / per_second for cell in cells[:2])
     except ValueError:
         raise DataError(f"{place}: '{cells[0][:20]}' and '{cells[1][:20]}' are no times; give two numbers") from None

@@ -27,7 +27,7 @@ from headwise.labels import visible
 from headwise.layers.loss import output_loss
 from headwise.models.masked_encoder import MaskedEncoder
 from headwise.predictors import looking
-from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_tokens
+from headwise.predictors.predictor import Form, Predictor, Unknown, flag, unknown_tokens
 from headwise.predictors.texts import PREDICTION_TOKENS
 from headwise.processes import divided
 
@@ -115,7 +115,7 @@ class Filler(Predictor[str, Filled, str]):
 
     def options(self, given: Mapping[str, Any]) -> int | None:
         if others := [name for name in given if name != "n_best"]:
-            raise ConfigError(f"--{others[0].replace('_', '-')} means nothing to a masked language model; leave it out")
+            raise ConfigError(f"{flag(others[0])} means nothing to a masked language model; leave it out")
         return given.get("n_best")
 
     def unknown(self, items: Sequence[str]) -> Unknown:

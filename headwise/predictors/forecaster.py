@@ -53,7 +53,7 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         Numbers stand between blanks or commas, the rows of several columns between semicolons: `1 2; 3 4`.
 
         Raises:
-            ConfigError: what is neither, or a file without a series of this name.
+            ConfigError: what is neither, or a name that no series of the file has.
             DataError: the file cannot be read.
         """
         path, _, name = (text, "", "") if os.path.isfile(text) else text.partition("#")
@@ -62,6 +62,8 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         found = {one.name: one for one in self.read(Path(path))}
         if name in found or (len(found) == 1 and not name):
             return found[name] if name in found else next(iter(found.values()))
+        if list(found) == [""]:
+            raise ConfigError(f"{path} holds one series, which has no name; leave #{visible(name[:30])} out")
         named = ", ".join(visible(one[:30]) for one in list(found)[:10])
         raise ConfigError(f"{path} holds {len(found):,} series; say which one, as {path}#NAME: {named}")
 

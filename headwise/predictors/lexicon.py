@@ -24,7 +24,7 @@ from headwise.explain.projection import Projection
 from headwise.labels import visible
 from headwise.models.word_vectors import WordVectors, sampling_loss
 from headwise.predictors.classes import mean
-from headwise.predictors.predictor import Form, Predictor, Unknown
+from headwise.predictors.predictor import Form, Predictor, Unknown, flag
 from headwise.predictors.probing import probe
 
 _NEAREST = 10
@@ -158,7 +158,7 @@ class Lexicon(Predictor[Query, Nearest, str | Test]):
 
     def options(self, given: Mapping[str, Any]) -> Looking | None:
         if others := [name for name in given if name not in ("n_best", "vectors")]:
-            raise ConfigError(f"--{others[0].replace('_', '-')} means nothing to word vectors; leave it out")
+            raise ConfigError(f"{flag(others[0])} means nothing to word vectors; leave it out")
         return Looking(given.get("n_best"), bool(given.get("vectors"))) if given else None
 
     def unknown(self, items: Sequence[Query]) -> Unknown:

@@ -67,6 +67,15 @@ def unknown_tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> Unknown:
     return Unknown(count, sum(map(len, rows)), tuple(lost)[:_NAMED], what)
 
 
+def flag(name: str) -> str:
+    """An option of `headwise predict` as it is typed, from its name.
+
+    >>> flag("n_best"), flag("beam_size")
+    ('--n-best', '--beam')
+    """
+    return "--beam" if name == "beam_size" else f"--{name.replace('_', '-')}"
+
+
 class Predictor(ABC, Generic[I, O, E]):
     """Reads inputs of type I, predicts outputs of type O, and scores itself on labelled examples of type E.
 
@@ -113,7 +122,7 @@ class Predictor(ABC, Generic[I, O, E]):
         Raises: ConfigError naming an option that means nothing here.
         """
         if given:
-            raise ConfigError(f"--{next(iter(given)).replace('_', '-')} means nothing to this model; leave it out")
+            raise ConfigError(f"{flag(next(iter(given)))} means nothing to this model; leave it out")
         return None
 
     def text_of(self, example: E) -> str:

@@ -1,11 +1,11 @@
 """Forecasts: some steps of a series of numbers in, the steps after them out."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePath
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import torch
 from jaxtyping import Float
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from headwise.attention.precision import wide
 from headwise.config import Config
 from headwise.data.corpus import resolve
-from headwise.data.series import SeriesConfig, read_file
+from headwise.data.series import Series, SeriesConfig, read_file
 from headwise.data.series_parts import Scaling, Span, Window, WindowTable, parted, read_parts, windows
 from headwise.data.series_suggestions import suggest_for_series
 from headwise.data.sources import Limits, Source, spread
@@ -137,7 +137,8 @@ class Forecast(Task[Tables]):
         path = None if split == "train" else getattr(data, split)
         series = read_file(resolve(path or data.train), data)
         if path is not None:
-            return windows([Span(one, 0, len(one)) for one in series], length, horizon)
+            found = windows([Span(one, 0, len(one)) for one in series], length, horizon)
+            return found or _refuse_short(path, series, length + horizon)
         given = {part for part in ("valid", "test") if getattr(data, part) is not None}
         return windows(parted(series, data, given).get(split, []), length, horizon)
 
@@ -239,6 +240,14 @@ def _beside(table: WindowTable, rules: Baselines, scaling: Scaling, length: int)
     scores = {name: error_scores(one, scaling) for name, one in sums.items()}
     told = ", ".join(f"{name} {one['mse']:.4g} and {one['mae']:.4g}" for name, one in scores.items())
     return f"MSE (standardised) and MAE without a model: {told}"
+
+
+def _refuse_short(path: str, series: Sequence[Series], steps: int) -> NoReturn:
+    longest = max(len(one) for one in series)
+    raise DataError(
+        f"{path}: no window of {steps:,} steps, length and horizon, in it: its longest series has {longest:,}; give"
+        " more steps"
+    )
 
 
 def _scaling(files: Mapping[str, bytes]) -> Scaling:

@@ -48,6 +48,8 @@ def test_seconds_samples_and_units_of_htk_say_the_same():
         (b"0 nan x\n", "a:1: from 0 to nan is no stretch"),
         (b"0 inf x\n", "a:1: from 0 to inf is no stretch"),
         (b"a 1 x\n", "a:1: 'a' and '1' are no times"),
+        (b"0 1_0 x\n", "a:1: '0' and '1_0' are no times"),
+        ("٠ 1 x\n".encode(), "a:1: '٠' and '1' are no times"),
         (b"0\t1\t \n", "a:1: '.*' is not start, end and label"),
         (b"0 1 x\n0.5 2 y\n", r"a:2: begins at 0.5 s, within 'x' \(0 to 1 s\); give each moment one label"),
         (b"0 1 \xff\n", "a:1: .*UTF-8"),

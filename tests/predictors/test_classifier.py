@@ -129,7 +129,7 @@ def test_a_number_is_told_on_the_scale_of_the_data():
 
 def test_words_that_training_lacks_are_counted():
     assert str(classifier().unknown(["a zz", "b"])).startswith("1 of 3 words was never seen in training")
-    with pytest.raises(ConfigError, match="--beam-size"):
+    with pytest.raises(ConfigError, match="--beam means"):
         classifier().options({"beam_size": 3})
 
 

@@ -115,7 +115,7 @@ def test_what_cannot_be_scored(tagger):
         tagger.evaluate([])
     with pytest.raises(DataError, match="the sentence of line 7 has no tags to compare with; tag all of its words"):
         tagger.evaluate([Tagged(("a",), ("DET",), 6), Tagged(("a",), None, 7)])
-    with pytest.raises(ConfigError, match="--beam-size"):
+    with pytest.raises(ConfigError, match="--beam means"):
         tagger.options({"beam_size": 3})
 
 

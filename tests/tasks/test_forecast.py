@@ -132,7 +132,7 @@ def test_more_steps_read_what_was_told(make, model):
     np.testing.assert_allclose(seven, steps[120:127, ::-1], rtol=1e-4)
     assert predictor.predict(Series("", ("x", "y"), values), 2)[0].shape == (2, 2)
     assert predictor.options({}) is None
-    with pytest.raises(ConfigError, match="--beam-size means nothing to this model; leave it out"):
+    with pytest.raises(ConfigError, match="--beam means nothing to this model; leave it out"):
         predictor.options({"beam_size": 3, "steps": 2})
     fewer = make(model, data={"targets": ["y"]})
     with pytest.raises(ConfigError, match=r"tells 3 steps, and not all columns that it reads, .* ask for at most 3"):
@@ -182,6 +182,14 @@ def test_numbers_files_and_names_are_read(make, tmp_path):
     (tmp_path / "t#b.csv").replace(tmp_path / "t.csv")
     with pytest.raises(ConfigError, match=r"t.csv holds 1 series; say which one, as .*t.csv#NAME: a"):
         reader.parse(f"{tmp_path / 't.csv'}#b")
+    (tmp_path / "u.csv").write_text("id,y,x\na,1,0\na,2,0\n")
+    assert reader.parse(str(tmp_path / "u.csv")).name == "a"
+    with pytest.raises(ConfigError, match=r"u.csv holds 1 series; say which one, as .*u.csv#NAME: a"):
+        reader.parse(f"{tmp_path / 'u.csv'}#b")
+    with pytest.raises(ConfigError, match=r"s.csv holds one series, which has no name; leave #b out"):
+        predictor.parse(f"{tmp_path / 's.csv'}#b")
+    (tmp_path / "s#b.csv").write_text("x,y\n7,8\n")
+    assert predictor.parse(str(tmp_path / "s#b.csv")).values.tolist() == [[7.0, 8.0]]
     alone = make(data={"columns": ["y"]})
     assert alone.predictor(built_of(alone)).parse("1 2,3").values.ravel().tolist() == [1.0, 2.0, 3.0]
 
@@ -295,3 +303,13 @@ def test_parts_without_windows(make):
     assert task.source("valid", Limits(99)) is None
     assert task.examples(task.config, "valid") == []
     assert make(data={"valid_fraction": 0.0, "test_fraction": 0.0}).examples(task.config, "train")
+
+
+def test_a_file_of_its_own_without_windows_is_named(make, tmp_path):
+    task = make()
+    write(tmp_path / "short.csv", rows(8))
+    data = task.config.data.model_copy(update={"test": str(tmp_path / "short.csv")})
+    with pytest.raises(
+        DataError, match=r"short.csv: no window of 9 steps, .*its longest series has 8; give more steps"
+    ):
+        task.examples(task.config.model_copy(update={"data": data}), "test")

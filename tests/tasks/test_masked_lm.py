@@ -133,5 +133,5 @@ def test_lines_of_json_hold_what_is_told(make):
     filler = make().predictor(built_of(make()).eval())
     (line,) = filler.write("ab[MASK]", filler.predict(["ab[MASK]"])[0], "json")
     assert set(json.loads(line)) == {"masked", "text", "choices"}
-    with pytest.raises(ConfigError, match="--beam-size means nothing"):
+    with pytest.raises(ConfigError, match="--beam means nothing"):
         filler.options({"beam_size": 3})
