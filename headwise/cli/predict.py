@@ -3,12 +3,12 @@
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 from itertools import chain, islice
 from operator import add
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -57,21 +57,40 @@ def predict(
     given |= {"alignments": alignments or None, "vectors": vectors or None, "stop": stop and stop.replace("\\n", "\n")}
     places = sources(inputs or [], file or [], text or [], needed=not vectors)
     _refuse_own(output, places)
+    chosen = {name: value for name, value in given.items() if value is not None}
+    chunk = 1 if inputs == [STDIN] and sys.stdin.isatty() else batch
     with joined() as processes, sharing(processes):
-        predictor = loaded(run, seed)
-        options = predictor.options({name: value for name, value in given.items() if value is not None})
-        items = items_of(predictor, places) if places else predictor.everything()
-        chunk = 1 if inputs == [STDIN] and sys.stdin.isatty() else batch
-        if output is not None and predictor.ending and in_folder(output):
-            return _list(files_of(predictor, items, options, chunk, output), processes)
-        unknown: list[Unknown] = []
-        told = told_in_chunks(items, chunk, processes)
-        written = answers(predictor, told, options, "json" if as_json else "text", unknown)
-        if not processes.first:
-            # the same work, whose answers the first process writes
-            return _exhaust(written)
-        _write(written, output, chunk, (n_best or 1) > 1 and not as_json)
-        warn(unknown)
+        _apply(loaded(run, seed), chosen, places, _To(output, chunk, as_json, (n_best or 1) > 1), processes)
+
+
+class _To(NamedTuple):
+    """Where answers go: file or standard output, so many at a time, as JSON, or after their number."""
+
+    output: Path | None
+    chunk: int
+    as_json: bool
+    numbered: bool
+
+
+def _apply(
+    predictor: "Predictor[Any, Any, Any]",
+    chosen: Mapping[str, Any],
+    places: list[tuple[str, bool]],
+    to: _To,
+    processes: Processes,
+) -> None:
+    options = predictor.options(chosen)
+    items = items_of(predictor, places) if places else predictor.everything()
+    if to.output is not None and predictor.ending and in_folder(to.output):
+        return _list(files_of(predictor, items, options, to.chunk, to.output), processes)
+    unknown: list[Unknown] = []
+    told = told_in_chunks(items, to.chunk, processes)
+    written = answers(predictor, told, options, "json" if to.as_json else "text", unknown)
+    if not processes.first:
+        # the same work, whose answers the first process writes
+        return _exhaust(written)
+    _write(written, to.output, to.chunk, to.numbered and not to.as_json)
+    warn(unknown)
 
 
 def _exhaust(written: Iterable[list[str]]) -> None:
