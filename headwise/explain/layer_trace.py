@@ -21,7 +21,7 @@ from headwise.records.watching import chosen
 # what hooks see of the latest call alone
 _OF_LAYER = ("input", "joined", "layer output")
 # numbers of the weighted values, which are as many as pairs times the width of a value
-_AT_MOST = 1 << 22
+_AT_MOST = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)

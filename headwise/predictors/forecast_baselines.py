@@ -17,7 +17,7 @@ MAX_FEATURES = 768
 _PORTION = 2048
 # a pivot below this share of its diagonal is rounding, and the windows do not determine the rule
 _SINGULAR = 1e-9
-_RIDGE = 1e-4
+_RIDGE = 1e-8
 
 Told = Float64[np.ndarray, "windows horizon targets"]
 History = Float64[np.ndarray, "windows length columns"]

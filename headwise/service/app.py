@@ -191,7 +191,7 @@ def route(app: FastAPI, service: Service, verb: str, kind: type[Any], handler: H
 
 async def _predict(service: Service, verb: str, ask: Ask, request: Request) -> Response:
     run = service.find(ask.model, verb)
-    check(ask, service.limits)
+    check(ask, service.limits, getattr(run.predictor, "decoding", None))
     given = ask.options.model_dump(exclude_none=True)
     options = run.predictor.options(given)
     items = run.items(ask.texts)

@@ -5,6 +5,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from headwise.decoding.search import DecodingConfig
 from headwise.service.limits import Limits
 from headwise.service.problems import Problem
 
@@ -76,16 +77,22 @@ def parsed(body: bytes, kind: type[M]) -> M:
         raise Problem(422, f"{place}: {first['msg']}", "the keys are in /api/v1/openapi.json") from None
 
 
-def check(ask: Ask, limits: Limits) -> None:
-    """Raises: Problem 422 for more than the limits allow, before a model is asked."""
+def check(ask: Ask, limits: Limits, decoding: DecodingConfig | None = None) -> None:
+    """Raises: Problem 422 for more than the limits allow, before a model is asked.
+
+    Args:
+        decoding: how the run searches where the request does not say; None: it does not search.
+    """
     options = ask.options
     _at_most("texts", len(ask.texts), limits.texts)
     _texts(ask.texts, limits.chars)
     hypotheses = max(options.beam_size or 1, options.n_best or 1)
     _at_most("options.beam_size and n_best", hypotheses, limits.beam)
-    length = options.max_len or 1
-    _at_most("options.max_len", length, limits.max_len)
-    _at_most("texts x beam_size x max_len", len(ask.texts) * hypotheses * length, limits.work)
+    _at_most("options.max_len", options.max_len or 1, limits.max_len)
+    if decoding is not None:
+        own = {"beam": decoding.beam_size, "sample": decoding.num_samples, "greedy": 1}[decoding.method]
+        work = len(ask.texts) * max(hypotheses, own) * (options.max_len or decoding.max_len)
+        _at_most("texts x beam_size x max_len", work, limits.work)
     if ask.attention:
         _at_most("texts with attention", len(ask.texts), limits.shown_texts)
         _texts(ask.texts, limits.shown_chars)

@@ -15,7 +15,7 @@ class Limits(Config):
     chars: int = Field(4000, ge=1, description="characters of a text")
     beam: int = Field(16, ge=1, description="beam size, and outputs for each text")
     max_len: int = Field(512, ge=1, description="tokens of an output")
-    work: int = Field(65536, ge=1, description="texts x hypotheses x tokens of a request")
+    work: int = Field(1 << 18, ge=1, description="texts x hypotheses x tokens of a request")
     shown_texts: int = Field(8, ge=1, description="texts of a request whose attention is returned")
     shown_chars: int = Field(500, ge=1, description="characters of such a text")
     queue: int = Field(64, ge=1, description="requests that wait; further ones are told to come back")

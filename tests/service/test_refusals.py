@@ -167,6 +167,14 @@ def test_markup_comes_back_as_json_that_no_browser_reads_as_markup(ask, client):
     assert answer.json()["outputs"][0]["text"].startswith("<img src=x onerror=alert(1)>")
 
 
+def test_what_the_recipe_asks_for_counts_as_work_too(runs):
+    # of the run: beams of 5, and 9 tokens at most
+    with client_of(runs, work=100) as client:
+        assert client.post("/api/v1/translate", json={"texts": ["a"] * 3}).status_code == 422
+        assert client.post("/api/v1/translate", json={"texts": ["a"] * 2}).status_code == 200
+        assert client.post("/api/v1/classify", json={"texts": ["a"] * 60}).status_code == 200
+
+
 def test_limits_are_those_that_were_set(runs):
     with client_of(runs, chars=3, texts=1) as client:
         assert client.post("/api/v1/classify", json={"texts": ["good"]}).status_code == 422
