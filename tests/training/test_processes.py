@@ -21,6 +21,8 @@ from headwise.training.parallel import check, kind_of
 from headwise.training.recipe import TrainingConfig
 from headwise.training.signals import stopped_by
 
+# a start of several processes takes seconds of each
+SLOW = pytest.mark.slow
 SCRIPT = [str(HERE / "process_checks.py")]
 
 
@@ -50,7 +52,10 @@ def _weights(run):
     return {name: saved.tensors[name][0] for name in saved.tensors}
 
 
-@pytest.mark.parametrize(("world", "kind"), [(2, "ddp"), (3, "ddp"), (2, "fsdp"), (3, "fsdp")])
+@pytest.mark.parametrize(
+    ("world", "kind"),
+    [(2, "ddp"), pytest.param(3, "ddp", marks=SLOW), (2, "fsdp"), pytest.param(3, "fsdp", marks=SLOW)],
+)
 def test_many_processes_learn_what_one_does(tmp_path, alone, world, kind):
     names = ["plain", "gathered", "few tokens", "again"] if kind == "ddp" else ["gathered", "again"]
     found = ended(started(world, SCRIPT, "cases", kind, ",".join(names), tmp_path))
@@ -67,7 +72,7 @@ def test_many_processes_learn_what_one_does(tmp_path, alone, world, kind):
     assert all(err == "" for _, _, err in found[1:])
 
 
-@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+@pytest.mark.parametrize("kind", ["ddp", pytest.param("fsdp", marks=SLOW)])
 def test_the_same_processes_go_on_with_the_same_bits_and_others_with_the_same_sums(tmp_path, alone, kind):
     found = ended(started(2, SCRIPT, "resumed", kind, tmp_path))
     assert [code for code, _, _ in found] == [0, 0], found
@@ -88,7 +93,7 @@ def _bits(run):
     return [(saved / name).read_bytes() for name in ("model.safetensors", "ema.safetensors", "optimizer.safetensors")]
 
 
-@pytest.mark.parametrize("victim", [0, 2])
+@pytest.mark.parametrize("victim", [pytest.param(0, marks=SLOW), 2])
 def test_a_process_that_dies_ends_the_others_with_a_clear_line(tmp_path, victim):
     processes = started(3, SCRIPT, "long", "ddp", tmp_path / "run")
     _until(lambda: Checkpoints(tmp_path / "run").entries(), processes)
@@ -185,7 +190,7 @@ def test_two_processes_answer_as_one(tmp_path, monkeypatch):
     assert own.getvalue().count("\n") == 91
 
 
-@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+@pytest.mark.parametrize("kind", ["ddp", pytest.param("fsdp", marks=SLOW)])
 def test_a_checkpoint_that_the_disk_refuses_half_way_holds_nobody_up(tmp_path, alone, kind):
     found = ended(started(2, SCRIPT, "refused", kind, tmp_path / "run"))
     assert [code for code, _, _ in found] == [0, 0], found
