@@ -1,7 +1,7 @@
 """`headwise explain`: a picture and a table of where a model looks while it answers."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -30,13 +30,14 @@ def explain(
     from headwise import runtime
 
     if example is not None:
-        return _print_example(example, trace or "markdown", alone=run is None and text is None)
+        others = (run, text, target, layer, heads)
+        return _print_example(example, trace or "markdown", alone=all(other is None for other in others))
     if run is None or text is None:
         raise ConfigError("give a run folder and an input, or --example illustrated")
     runtime.apply(fast_products=False)
-    predictor = headwise.load(run)
     if trace is not None:
-        return _print_trace(predictor, text, target, trace, layer, heads)
+        return _print_trace(run, text, target, trace, layer, heads)
+    predictor = headwise.load(run)
     found: Explained = predictor.explain(predictor.parse(text), target)
     chosen, only = numbered(layer), heads_of(heads)
     kinds = [kind.strip() for kind in formats.split(",")]
@@ -48,16 +49,15 @@ def explain(
 
 def _print_example(name: str, form: str, *, alone: bool) -> None:
     if not alone:
-        raise ConfigError("--example needs no run and no input; leave them out")
+        raise ConfigError("--example needs no run, no input and none of their options; leave them out")
     from headwise.explain.examples import example_trace
     from headwise.explain.trace_formats import formatted
 
     typer.echo(formatted(example_trace(name), form))
 
 
-def _print_trace(
-    predictor: Any, text: str, target: str | None, form: str, layer: str | None, heads: str | None
-) -> None:
+def _print_trace(run: Path, text: str, target: str | None, form: str, layer: str | None, heads: str | None) -> None:
+    import headwise
     from headwise.explain.trace_formats import check_form, formatted
     from headwise.predictors.stepping import steps
 
@@ -65,7 +65,7 @@ def _print_trace(
     chosen = heads_of(heads) or (0,)
     if len(chosen) > 1:
         raise ConfigError("--trace shows one head: give --heads one number")
-    typer.echo(formatted(steps(predictor, text, target, numbered(layer), chosen[0]), form))
+    typer.echo(formatted(steps(headwise.load(run), text, target, numbered(layer), chosen[0]), form))
 
 
 def numbered(layer: str | None) -> str | int | None:

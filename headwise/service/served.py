@@ -96,6 +96,8 @@ def served(folders: Sequence[Path]) -> dict[str, Served]:
         task = str(recipe_of(folder).task)
         predictor = load(folder)
         if predictor.reads == "file":
-            raise ConfigError(f"{folder}: task {task} reads files, and a service takes no path from a request")
+            raise ConfigError(
+                f"{folder}: task {task} reads files, and no path is taken from a request; `headwise explain` reads them"
+            )
         found[name] = Served(name, task, predictor, digest(folder / MODEL))
     return found

@@ -31,7 +31,9 @@ def test_an_example_needs_no_run(headwise):
 def test_what_does_not_fit_together_is_said(headwise, trained):
     wrong = {
         ("--example", "picture"): "error: --example: unknown example 'picture'",
-        ("--example", "illustrated", trained): "error: --example needs no run and no input; leave them out",
+        ("--example", "illustrated", trained): "error: --example needs no run, no input and none of their options",
+        ("--example", "illustrated", "--heads", "0"): "error: --example needs no run, no input and none",
+        ("nowhere", "one", "--trace", "xml"): "error: --trace: unknown form 'xml'",
         (): "error: give a run folder and an input, or --example illustrated",
         (trained,): "error: give a run folder and an input, or --example illustrated",
         (trained, "one", "--trace", "xml"): "error: --trace: unknown form 'xml'",
