@@ -14,6 +14,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 GOALS = {
@@ -61,14 +63,16 @@ async def _trials(port: int, verb: str, text: str, pid: int) -> dict[str, float]
 
 async def _flood(port: int, verb: str, body: bytes) -> dict[str, float]:
     """1,000 requests at once, and the health of the service meanwhile."""
-    done = asyncio.Event()
-    health = asyncio.create_task(_healths(port, done))
-    found = await asyncio.gather(*(_timed(_asked(port, verb, body)) for _ in range(1000)))
-    done.set()
+    with ProcessPoolExecutor(1, get_context("spawn")) as other:
+        # in a process of its own, since a thousand clients keep this one busy
+        await asyncio.wrap_future(other.submit(_slowest_health, port, 1))
+        health = other.submit(_slowest_health, port, 400)
+        found = await asyncio.gather(*(_timed(_asked(port, verb, body)) for _ in range(1000)))
+        slowest = await asyncio.wrap_future(health)
     statuses = Counter(status for status, _ in found)
     assert statuses.keys() <= {200, 429, 503}, statuses
     print(f"1,000 requests at once: {dict(statuses)}")
-    return {"answered within s": max(s for _, s in found), "health within s": await health}
+    return {"answered within s": max(s for _, s in found), "health within s": slowest}
 
 
 async def _slow(port: int, verb: str, body: bytes) -> dict[str, float]:
@@ -101,13 +105,17 @@ async def _held(port: int, first: bytes, again: bytes) -> float:
     return time.monotonic() - begun
 
 
-async def _healths(port: int, done: asyncio.Event) -> float:
-    slowest = 0.0
-    while not done.is_set():
-        _, seconds = await _timed(_asked(port, "", b""))
-        slowest = max(slowest, seconds)
-        await asyncio.sleep(0.05)
-    return slowest
+def _slowest_health(port: int, count: int) -> float:
+    """Seconds that the slowest of so many questions took, one every hundredth of a second."""
+
+    async def asked() -> list[float]:
+        found = []
+        for _ in range(count):
+            found.append((await _timed(_asked(port, "", b"")))[1])
+            await asyncio.sleep(0.01)
+        return found
+
+    return max(asyncio.run(asked()))
 
 
 async def _asked(port: int, verb: str, body: bytes) -> int:

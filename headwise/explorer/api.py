@@ -13,7 +13,7 @@ from pydantic import Field
 
 from headwise.explorer.traces import Store, Traced, traced
 from headwise.explorer.wire import MEDIA_TYPE, npy
-from headwise.service.app import Service, as_json, route
+from headwise.service.app import Service, as_json, as_steps, route
 from headwise.service.asking import Body, check_text
 from headwise.service.problems import Problem
 from headwise.service.served import Served
@@ -104,7 +104,7 @@ def _parts(app: FastAPI, explorer: Explorer) -> None:
         run = explorer.service.runs[one.run]
         job = explorer.service.submit(lambda _: [run.trace(one.text, one.target, layer, head)], [None])
         (told,) = await explorer.service.answer(job, request)
-        return Response(told, media_type="application/json", headers=_KEPT)
+        return as_steps(told, explorer.service.limits, _KEPT)
 
 
 def _heads(app: FastAPI, explorer: Explorer) -> None:

@@ -22,7 +22,8 @@ from headwise.service.served import VERBS, Served
 from headwise.service.streaming import streamed
 from headwise.service.worker import Expired, Full, Job, Worker
 
-_DRAIN_S = 6.0
+# when a service ends its answers are out, or given up: all that is left is a step of a search
+_LAST_S = 2.0
 _NOT_KEPT = {"Cache-Control": "no-store"}
 
 
@@ -102,7 +103,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        await asyncio.to_thread(service.worker.close, _DRAIN_S)
+        await asyncio.to_thread(service.worker.close, _LAST_S)
 
     # the pages that FastAPI would serve load scripts from elsewhere
     app = FastAPI(
@@ -229,7 +230,16 @@ async def _trace(service: Service, verb: str, ask: AskTrace, request: Request) -
     check_text(ask.text, service.limits)
     job = service.submit(lambda texts: [run.trace(text, None, ask.layer, ask.head) for text in texts], [ask.text])
     (told,) = await service.answer(job, request)
-    return Response(told, headers=_NOT_KEPT, media_type="application/json")
+    return as_steps(told, service.limits, _NOT_KEPT)
+
+
+def as_steps(told: str, limits: Limits, headers: Mapping[str, str]) -> Response:
+    """Every step of a head. Raises: Problem 413 where they are too many numbers for an answer."""
+    if len(told) > limits.shown_bytes:
+        raise Problem(
+            413, f"the steps have {len(told):,} bytes", "send a shorter text, or use `headwise explain --trace`"
+        )
+    return Response(told, headers=headers, media_type="application/json")
 
 
 def as_json(told: Any, status: int = 200) -> Response:

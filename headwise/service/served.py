@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headwise import __version__
 from headwise.data.files import digest
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError, Unsupported
@@ -32,7 +33,7 @@ class Served:
 
     Args:
         name: by which requests call it.
-        identity: what tells its weights apart from others.
+        identity: what tells its weights, and the program that reads them, apart from others.
     """
 
     name: str
@@ -99,5 +100,5 @@ def served(folders: Sequence[Path]) -> dict[str, Served]:
             raise ConfigError(
                 f"{folder}: task {task} reads files, and no path is taken from a request; `headwise explain` reads them"
             )
-        found[name] = Served(name, task, predictor, digest(folder / MODEL))
+        found[name] = Served(name, task, predictor, f"{__version__}:{digest(folder / MODEL)}")
     return found

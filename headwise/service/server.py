@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections import deque
 from collections.abc import Callable
 
 import uvicorn
@@ -12,7 +13,6 @@ from headwise.service.guard import App, in_address
 from headwise.service.limits import Limits
 
 _IDLE_S = 5
-_DRAIN_S = 8
 
 
 def listen(app: App, limits: Limits, host: str, port: int, ready: Callable[[str], None]) -> None:
@@ -43,7 +43,7 @@ def listen(app: App, limits: Limits, host: str, port: int, ready: Callable[[str]
             server_header=False,
             date_header=False,
             timeout_keep_alive=_IDLE_S,
-            timeout_graceful_shutdown=_DRAIN_S,
+            timeout_graceful_shutdown=limits.drain_s,
             h11_max_incomplete_event_size=2 * limits.header_bytes,
             backlog=2048,
             proxy_headers=False,
@@ -67,17 +67,39 @@ class _Server(uvicorn.Server):
 def _protocol(limits: Limits) -> type[H11Protocol]:
     class Impatient(_Impatient):
         wait_s = limits.receive_s
+        line = Line()
 
     return Impatient
+
+
+class Line:
+    """Does one thing after another, one in each round of the event loop: what comes beside them is not behind."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def add(self, work: Callable[[], None]) -> None:
+        """Puts work at the end."""
+        self._waiting.append(work)
+        if len(self._waiting) == 1:
+            asyncio.get_running_loop().call_soon(self._next)
+
+    def _next(self) -> None:
+        self._waiting[0]()
+        self._waiting.popleft()
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._next)
 
 
 class _Impatient(H11Protocol):
     """Closes a connection whose next request does not arrive, or whose answer is not taken, in time.
 
     The time of the body is the guard's: here are the headers, which no application sees before they are whole.
+    Requests for work stand in line, so that a crowd of them does not keep anybody from asking for the health.
     """
 
     wait_s: float
+    line: Line
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -87,6 +109,16 @@ class _Impatient(H11Protocol):
     def data_received(self, data: bytes) -> None:
         if self._timer is None and self._idle():
             self._wait()
+        if data.startswith(b"POST "):
+            self.transport.pause_reading()
+            self.line.add(lambda: self._received(data))
+        else:
+            self._received(data)
+
+    def _received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        self.transport.resume_reading()
         super().data_received(data)
         if not self._idle():
             self._stop()

@@ -72,6 +72,8 @@ class Worker:
     def submit(self, job: Job) -> None:
         """Puts a job at the end of the queue. Raises: Full."""
         with self._changed:
+            if len(self._jobs) >= self._waiting:
+                self._drop_given_up()
             if self._closing or len(self._jobs) >= self._waiting:
                 raise Full
             self._jobs.append(job)
@@ -86,6 +88,15 @@ class Worker:
         with self._changed:
             for job in (*self._begun, *self._jobs):
                 job.give_up()
+
+    def _drop_given_up(self) -> None:
+        """Takes those out of the queue for whose answers nobody waits."""
+        jobs, self._jobs = self._jobs, deque()
+        for job in jobs:
+            if job.over():
+                job.answer.set_exception(Expired())
+            else:
+                self._jobs.append(job)
 
     def _work(self) -> None:
         while True:

@@ -1,5 +1,6 @@
 """A service says what the command line says, alone and among others, with attention and steps on request."""
 
+import asyncio
 import json
 import logging
 import threading
@@ -15,6 +16,7 @@ from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError
 from headwise.service.limits import Limits
 from headwise.service.served import Served, served
+from headwise.service.server import Line
 from headwise.service.worker import Expired, Full, Job, Worker
 
 TEXTS = ["a and g .", "b and h and c .", "f .", "zebra and g ."]
@@ -76,6 +78,13 @@ def test_attention_and_steps_come_on_request(ask, runs):
     code, told = ask("trace", model="mood", text="good", layer="nowhere")
     assert code == 422
     assert "unknown layer 'nowhere'" in told["detail"]
+
+
+def test_steps_of_too_many_numbers_are_refused(runs):
+    with client_of(runs, shown_bytes=1000) as client:
+        answer = client.post("/api/v1/trace", json={"model": "mood", "text": "good"})
+    assert answer.status_code == 413
+    assert "headwise explain --trace" in answer.json()["hint"]
 
 
 def test_a_continuation_is_streamed_piece_by_piece(client, folders):
@@ -199,6 +208,42 @@ def test_jobs_of_one_key_are_answered_together_and_in_order():
     assert [job.answer.result(20) for job in jobs] == [[1, 2], [3], [4, 5], [6, 7]]
     assert sizes == [1, 4, 1, 2]
     worker.close(20)
+
+
+def test_a_request_that_is_given_up_leaves_its_place_in_the_queue():
+    slow, worker = Slow(), Worker(1, 8)
+    worker.submit(job_of(slow))
+    slow.begun.wait(20)
+    left, next_one = job_of(list), job_of(list)
+    worker.submit(left)
+    with pytest.raises(Full):
+        worker.submit(next_one)
+    left.give_up()
+    worker.submit(next_one)
+    slow.go.set()
+    assert next_one.answer.result(20) == [1]
+    with pytest.raises(Expired):
+        left.answer.result(20)
+    worker.close(20)
+
+
+def test_what_stands_in_line_lets_others_through():
+    done = []
+
+    async def crowd():
+        line = Line()
+        for number in range(50):
+            line.add(lambda number=number: done.append(number))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        done.append("health")
+        while len(done) < 51:
+            await asyncio.sleep(0)
+
+    asyncio.run(crowd())
+    assert done.index("health") < 5
+    done.remove("health")
+    assert done == list(range(50))
 
 
 def test_one_bad_request_does_not_spoil_those_beside_it():
