@@ -10,6 +10,9 @@ from typing import Any
 
 from headwise.decoding.watching import Searched, watching
 
+# how long to wait for those who were answered together, as a share of the time that their answers took
+_LINGER = 0.05
+
 
 class Full(Exception):
     """As many jobs wait as may."""
@@ -105,7 +108,14 @@ class Worker:
                 if not self._jobs:
                     return
                 self._begun = self._take()
+            begun = time.monotonic()
             self._answer(self._begun)
+            self._linger(len(self._begun), _LINGER * (time.monotonic() - begun))
+
+    def _linger(self, count: int, seconds: float) -> None:
+        """Those who were answered together may ask again at once: a moment lets them be answered together again."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closing or not 1 < count > len(self._jobs), seconds)
 
     def _take(self) -> list[Job]:
         """The first job, and those behind it that go with it."""

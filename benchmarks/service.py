@@ -1,0 +1,125 @@
+"""The rate of a service under many clients beside that of the command line's batches, as ratios of one run.
+
+    python -m benchmarks.service RUN TEXTS
+    python -m benchmarks.service RUN TEXTS --clients 64 --rounds 5 --per-request 1
+
+Every round answers all lines of the file TEXTS twice: in this program as `headwise predict RUN --file TEXTS` does, and
+by `headwise serve RUN` in a process of its own, which so many clients ask over the network of this machine, each
+sending its next request when its last one is answered. Loading is not counted; both use one thread for the model.
+Rates are told by the clock and, for machines that have other work too, by the CPU time of whoever answers.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from benchmarks.tables import ratio, spread, write_json
+
+Rates = tuple[float, float]
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("texts", type=Path, help="a file of texts, one a line")
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--per-request", type=int, default=1, help="texts of a request")
+    parser.add_argument("--json", type=Path, help="write all figures to this file")
+    given = parser.parse_args()
+    texts = given.texts.read_text(encoding="utf-8").splitlines()
+    predict = _predictor(given.run)
+    service = subprocess.Popen(
+        [sys.executable, "-m", "headwise", "serve", str(given.run), "--port", "0", "--threads", "1"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        port = _port(service)
+        ours, theirs = list[Rates](), list[Rates]()
+        # what is done for the first time is not counted
+        asyncio.run(_ask(port, texts[:64], given.clients, 1))
+        predict(texts[:64])
+        for _ in range(given.rounds):
+            theirs.append(_rates(texts, predict, os.getpid()))
+            ask = partial(_ask, port, clients=given.clients, per_request=given.per_request)
+            ours.append(_rates(texts, lambda lines: asyncio.run(ask(lines)), service.pid))  # noqa: B023
+    finally:
+        service.terminate()
+        service.wait(60)
+    print(f"{len(texts):,} texts, {given.clients} clients, {given.per_request} a request")
+    for place, clock in enumerate(("second", "CPU second")):
+        mine, other = ([each[place] for each in rates] for rates in (ours, theirs))
+        print(f"command line  {spread(other)} texts a {clock}")
+        print(f"service       {spread(mine)} texts a {clock}, {ratio(mine, other):.2f} of the command line's")
+    write_json(given.json, {"service": ours, "command line": theirs})
+
+
+def _predictor(run: Path) -> Callable[[list[str]], list[str]]:
+    import headwise
+    from headwise import runtime
+
+    runtime.apply(threads=1, fast_products=False)
+    predictor = headwise.load(run)
+
+    def predict(texts: list[str]) -> list[str]:
+        items = [predictor.parse(text) for text in texts]
+        options = predictor.options({})
+        found = predictor.predict(items, options)
+        return [predictor.write(*each, "json", options)[0] for each in zip(items, found, strict=True)]
+
+    return predict
+
+
+def _rates(texts: list[str], work: Callable[[list[str]], object], pid: int) -> Rates:
+    """Texts a second, and texts a second of the CPU time of a process."""
+    begun, used = time.perf_counter(), _cpu_s(pid)
+    work(texts)
+    return len(texts) / (time.perf_counter() - begun), len(texts) / (_cpu_s(pid) - used)
+
+
+def _cpu_s(pid: int) -> float:
+    """CPU seconds of a process, of all its threads."""
+    facts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(facts[11]) + int(facts[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _port(service: "subprocess.Popen[str]") -> int:
+    assert service.stdout is not None
+    for line in service.stdout:
+        if line.startswith("listening at "):
+            return int(line.rstrip("/\n").rpartition(":")[2])
+    raise SystemExit("the service did not start")
+
+
+async def _ask(port: int, texts: list[str], clients: int, per_request: int) -> None:
+    requests = iter([texts[start : start + per_request] for start in range(0, len(texts), per_request)])
+    await asyncio.gather(*(_client(port, requests) for _ in range(clients)))
+
+
+async def _client(port: int, requests: Iterator[list[str]]) -> None:
+    """Sends one request after another over one connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 24)
+    head = "POST /api/v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: "
+    for texts in requests:
+        body = json.dumps({"texts": texts}).encode()
+        writer.write(f"{head}{len(body)}\r\n\r\n".encode() + body)
+        answer = await reader.readuntil(b"\r\n\r\n")
+        status = int(answer.split(b" ", 2)[1])
+        lines = (line.lower().partition(b":") for line in answer.split(b"\r\n"))
+        told = await reader.readexactly(next(int(size) for name, _, size in lines if name == b"content-length"))
+        if status != 200:
+            raise SystemExit(f"{status}: {told.decode()}")
+    writer.close()
+
+
+if __name__ == "__main__":
+    main()
