@@ -28,6 +28,12 @@ Index = Annotated[int, Query(ge=0, le=1 << 20)]
 Name = Annotated[str, Query(max_length=200)]
 
 
+class Numbers(Response):
+    """A `.npy` file."""
+
+    media_type = MEDIA_TYPE
+
+
 class AskTraced(Body):
     """An input whose attention is looked at."""
 
@@ -55,7 +61,7 @@ class Explorer:
         (body,) = await self.service.answer(job, request)
         if len(body) > _MOST_BYTES + 1024:
             raise Problem(413, f"the answer has {len(body):,} bytes", "ask for rows with q=, or for fewer layers")
-        return Response(body, media_type=MEDIA_TYPE, headers=_KEPT)
+        return Numbers(body, headers=_KEPT)
 
 
 def explored(app: FastAPI, service: Service) -> None:
@@ -80,14 +86,14 @@ def _parts(app: FastAPI, explorer: Explorer) -> None:
             json.dumps({"layers": found.layers, "heads": told}), media_type="application/json", headers=_KEPT
         )
 
-    @app.get(f"{at}/matrix")
+    @app.get(f"{at}/matrix", response_class=Numbers)
     async def matrix(
         request: Request, name: str, layer: Name, head: Index, stage: Literal["scores", "masked", "weights"] = "weights"
     ) -> Response:
         """One head: (queries, keys), weights or scores."""
         return await explorer.numbers(request, name, lambda one: one.stage(layer, head, stage))
 
-    @app.get(f"{at}/row")
+    @app.get(f"{at}/row", response_class=Numbers)
     async def row(request: Request, name: str, group: Name, q: Index | None = None, k: Index | None = None) -> Response:
         """One query, or one key, through all layers and heads."""
         found = explorer.trace(name).group(group)
@@ -110,7 +116,7 @@ def _parts(app: FastAPI, explorer: Explorer) -> None:
 def _heads(app: FastAPI, explorer: Explorer) -> None:
     at = "/api/v1/traces/{name}"
 
-    @app.get(f"{at}/thumbs")
+    @app.get(f"{at}/thumbs", response_class=Numbers)
     async def thumbs(
         request: Request,
         name: str,
@@ -125,7 +131,7 @@ def _heads(app: FastAPI, explorer: Explorer) -> None:
         _within("first", first, found.layers)
         return await explorer.numbers(request, name, lambda one: one.thumbnails(found, size, chosen))
 
-    @app.get(f"{at}/alike")
+    @app.get(f"{at}/alike", response_class=Numbers)
     async def alike(request: Request, name: str, layer: Name) -> Response:
         """How alike the heads of a layer are: (heads, heads)."""
         return await explorer.numbers(request, name, lambda one: one.alike(layer))

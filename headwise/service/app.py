@@ -9,10 +9,10 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 
 from headwise.errors import Diverged, HeadwiseError, MachineError
-from headwise.service.asking import Ask, AskTrace, check, check_text, parsed
+from headwise.service.asking import Ask, AskTrace, check, check_text, parsed, schema_of
 from headwise.service.guard import LOOPBACK, Guard
 from headwise.service.limits import Limits
 from headwise.service.meters import MEDIA_TYPE, Meters
@@ -24,6 +24,8 @@ from headwise.service.worker import Expired, Full, Job, Worker
 
 # when a service ends its answers are out, or given up: all that is left is a step of a search
 _LAST_S = 2.0
+# any address may answer with these
+_REFUSALS: tuple[int | str, ...] = (400, 403, 404, 405, 408, 413, 415, 422, 429, 431, 500, 503)
 _NOT_KEPT = {"Cache-Control": "no-store"}
 
 
@@ -114,6 +116,7 @@ def create_app(
         openapi_url="/api/v1/openapi.json",
         lifespan=lifespan,
         redirect_slashes=False,
+        responses={code: {"description": "a problem document", "content": {PROBLEM: {}}} for code in _REFUSALS},
     )
     _looks(app, service)
     for verb in (*VERBS, "predict"):
@@ -139,7 +142,7 @@ def _looks(app: FastAPI, service: Service) -> None:
         """Whether requests are answered, and how many wait."""
         return as_json({"status": "ok", "waiting": len(service.worker)})
 
-    @app.get("/metrics")
+    @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Counters, in Prometheus' text format."""
         return Response(service.meters.text(), media_type=MEDIA_TYPE)
@@ -175,17 +178,13 @@ def route(app: FastAPI, service: Service, verb: str, kind: type[Any], handler: H
         finally:
             service.meters.answered(verb, status, time.perf_counter() - begun)
 
-    schema = kind.model_json_schema()
-    body = {"required": True, "content": {"application/json": {"schema": schema}}}
-    codes = (400, 403, 404, 408, 413, 415, 422, 429, 431, 500, 503)
-    problems = {code: {"description": "a problem document"} for code in codes}
+    body = {"required": True, "content": {"application/json": {"schema": schema_of(kind)}}}
     app.add_api_route(
         f"/api/v1/{verb}",
         answer,
         methods=["POST"],
         name=verb,
         openapi_extra={"requestBody": body},
-        responses=problems,  # type: ignore[arg-type]
         response_class=JSONResponse,
     )
 

@@ -77,6 +77,23 @@ def parsed(body: bytes, kind: type[M]) -> M:
         raise Problem(422, f"{place}: {first['msg']}", "the keys are in /api/v1/openapi.json") from None
 
 
+def schema_of(kind: type[BaseModel]) -> dict[str, Any]:
+    """The JSON schema of a body, whole: a document that it stands in would look for its parts elsewhere."""
+    schema = kind.model_json_schema()
+    parts = schema.pop("$defs", {})
+
+    def whole(value: Any) -> Any:
+        if isinstance(value, list):
+            return [whole(each) for each in value]
+        if not isinstance(value, dict):
+            return value
+        name = str(value.get("$ref", "")).rpartition("/")[2]
+        return {key: whole(each) for key, each in {**parts.get(name, {}), **value}.items() if key != "$ref"}
+
+    found: dict[str, Any] = whole(schema)
+    return found
+
+
 def check(ask: Ask, limits: Limits, decoding: DecodingConfig | None = None) -> None:
     """Raises: Problem 422 for more than the limits allow, before a model is asked.
 
