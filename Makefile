@@ -35,12 +35,15 @@ test test-all: export PYTHONDONTWRITEBYTECODE :=
 # what is compiled, and the certificates, without them in processes of their own
 test: export HEADWISE_TEST_ANNOTATIONS := none
 test: .venv/.ready  ## the tests, on two processes
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" $(foreach file,$(UNTYPED),--ignore=$(file))
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" $(UNTYPED)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not perf" $(foreach file,$(UNTYPED),--ignore=$(file))
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not perf" $(UNTYPED)
 
 test-all: .venv/.all  ## all tests, those that take long too, all under checked annotations
-	HEADWISE_TEST_ANNOTATIONS=all $(BIN)/python -m pytest -n 2 --dist worksteal
+	HEADWISE_TEST_ANNOTATIONS=all $(BIN)/python -m pytest -n 2 --dist worksteal -m "not perf"
 	HEADWISE_TEST_ANNOTATIONS=none $(BIN)/python -m pytest -n 2 --dist worksteal $(UNTYPED)
+
+acceptance: .venv/.ready  ## budgets of the explorer in Chromium, with their figures
+	$(BIN)/python -m pytest -m perf -s tests/explorer
 
 check: .venv/.ready  ## format, lint, types
 	$(BIN)/ruff format --check .
@@ -71,4 +74,4 @@ config-docs: .venv/.ready  ## docs/config.md from the code
 clean:  ## remove what the other targets made
 	rm -rf .venv build dist runs figures .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup demo test test-all check bench bench-kernels mutants config-docs clean
+.PHONY: help setup demo test test-all acceptance check bench bench-kernels mutants config-docs clean
