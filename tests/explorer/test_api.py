@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 from serving_runs import TEXT, filler_of, folder_of
 
-from headwise.explorer import heads
+from headwise.explain import heads
 from headwise.explorer.api import explored
 from headwise.explorer.traces import Store, Traced, traced
 from headwise.explorer.wire import npy
