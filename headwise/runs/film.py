@@ -144,5 +144,10 @@ class Film:
         commit_file(self.folder / MANIFEST, seal(facts))
 
 
+def has_film(run: Path) -> bool:
+    """Whether a run folder has a film, damaged or not."""
+    return (run / FOLDER / MANIFEST).exists()
+
+
 def _name(step: int) -> str:
     return f"step-{step:08d}.safetensors"

@@ -4,13 +4,13 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 from headwise.errors import HeadwiseError, MachineError, Unsupported
-from headwise.explain.head_statistics import STATISTICS, Flag, HeadStatistics, flagged, looked_at, together
+from headwise.explain.head_statistics import STATISTICS, Flag, HeadStatistics, flagged
 from headwise.labels import visible
 from headwise.predictors.looking import Look, looked
+from headwise.predictors.watched_heads import statistics_of
 from headwise.records import LayerRecord
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.film import Film
@@ -173,17 +173,13 @@ def framed(looks: list[Look], targets: list[str | None], step: int) -> Frame:
     Raises: Unsupported for weights that are not finite.
     """
     tensors: dict[str, torch.Tensor] = {}
-    found: dict[str, list[HeadStatistics]] = {}
     for number, look in enumerate(looks):
         for name, (_, record) in look.layers.items():
-            weights = record.weights()[0].float().cpu().contiguous()
+            weights = tensors[f"{number}/{name}"] = record.weights()[0].float().cpu().contiguous()
             if not bool(torch.isfinite(weights).all()):
                 raise Unsupported(f"the weights of {name} are not finite")
-            tensors[f"{number}/{name}"] = weights
-            found.setdefault(name, []).append(looked_at(weights.double().numpy(), _allowed(record)))
-    statistics = {name: together(parts) for name, parts in found.items()}
-    for name, one in statistics.items():
-        tensors[f"heads/{name}"] = torch.from_numpy(one.values).float()
+    statistics = statistics_of(looks)
+    tensors |= {f"heads/{name}": torch.from_numpy(one.values).float() for name, one in statistics.items()}
     flags = _flags(looks, statistics) if step else {}
     facts = {
         "step": step,
@@ -227,18 +223,6 @@ def _described(look: Look, target: str | None) -> dict[str, Any]:
         layers[name] = {"kind": layer.kind, "causal": layer.causal, "queries": queries, "keys": keys}
     found = look.explanation
     return {"source": str(found.source), "target": target, "output": str(found.output), "layers": layers}
-
-
-def _allowed(record: LayerRecord) -> np.ndarray:
-    """How many keys each row may attend to: (1 or heads, queries)."""
-    parts = []
-    for each in record.calls:
-        _, _, rows, keys = each.call.shape
-        keep = each.call.keep()
-        count = torch.full((1, rows), keys) if keep is None else keep.expand(-1, -1, rows, keys)[0].sum(-1)
-        parts.append(count.double().cpu().numpy())
-    widest = max(len(part) for part in parts)
-    return np.concatenate([np.broadcast_to(part, (widest, part.shape[1])) for part in parts], axis=1)
 
 
 def _size(record: LayerRecord) -> int:
