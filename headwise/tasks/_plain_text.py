@@ -71,10 +71,10 @@ def lines_of(config: TextConfig, split: str) -> list[str]:
     return list(portion.lines())
 
 
-def beginning(data: Mapping[str, Text] | None, tokenizer: Tokenizer) -> str:
-    """The first words of what is validated on, or else trained on; empty where there is neither."""
+def beginning(data: Mapping[str, Text] | None, tokenizer: Tokenizer, length: int) -> str:
+    """The first words of what is validated on, or else trained on, which fit into half a window of so many tokens."""
     text = next((data[part] for part in ("valid", "train") if part in data), None) if data else None
-    tokens = [] if text is None else text.tokens[1 : _PROBED + 1].tolist()
+    tokens = [] if text is None else text.tokens[1 : min(_PROBED, length // 2) + 1].tolist()
     return tokenizer.decode(tokens).strip()
 
 

@@ -156,7 +156,7 @@ class LanguageModel(Task[dict[str, Text]]):
 
     def probes(self, predictor: Any) -> list[Probe]:
         shown = [text for text in self.config.show if text.strip()]
-        beginning = _plain_text.beginning(self.assets.data, self.tokenizer)
+        beginning = _plain_text.beginning(self.assets.data, self.tokenizer, self.config.length)
         return [self.probe(predictor, text) for text in shown or [beginning] if text]
 
     def predictor(self, model: nn.Module) -> Continuer:

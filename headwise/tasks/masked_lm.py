@@ -129,7 +129,7 @@ class MaskedLM(Task[dict[str, Text]]):
         return [f"{text} → {filler.write(text, filled, 'text')[0]}" for text, filled in found]
 
     def probes(self, predictor: Any) -> list[Probe]:
-        words = _plain_text.beginning(self.assets.data, self.tokenizer).split()
+        words = _plain_text.beginning(self.assets.data, self.tokenizer, self.config.length).split()
         middle = len(words) // 2
         masked = " ".join([*words[:middle], MASK, *words[middle + 1 :]])
         return [Probe(text) for text in self.config.show or [masked]]

@@ -1,6 +1,7 @@
 """The film of a training: where every head looks in a few inputs, step after step, and which heads choose no key."""
 
 import json
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -154,7 +155,9 @@ class Filming:
         session, step = self._session, self._session.progress.step
         if self._seen is None or self._seen[0] != step:
             try:
-                with at_rest(model, session.recipe.seed, session.device):
+                with at_rest(model, session.recipe.seed, session.device), warnings.catch_warnings():
+                    # what there is to warn of a probe was told when the film was opened
+                    warnings.simplefilter("ignore")
                     predictor = session.task.predictor(model)
                     looks = [looked(predictor, *probe) for probe in self._probes]
                     self._seen = step, framed(looks, [probe.target for probe in self._probes], step)
