@@ -38,18 +38,7 @@ def filler_of(place):
 
 
 def filmed_of(place):
-    """A run folder with a film of its training."""
-    pairs = [f"{a} and {b} .\t{b} und {a} ." for a in "abcdef" for b in "ghijk"]
-    (place / "pairs.tsv").write_text("\n".join(pairs) + "\n")
-    sizes = {"d_model": 8, "d_ff": 8, "num_heads": 2, "encoder_layers": 2, "decoder_layers": 1}
-    recipe = {
-        "task": "translate",
-        "data": {"train": str(place / "pairs.tsv")},
-        "tokenizer": {"kind": "word", "joint": False},
-        "model": {"kind": "transformer", **sizes},
-        "decoding": {"max_len": 9},
-        "training": {"max_steps": 3, "batch_tokens": 64, "validate_every_epochs": 0, "warmup_steps": 1},
-        "film": {"every": 1, "probes": ["a and g .", "b and h ."], "targets": ["g und a .", "h und b ."]},
-    }
-    headwise.train(recipe, place / "film-run")
+    """The translator again, with a film of its training."""
+    probes = ['film.probes=["a and g .", "b and h ."]', 'film.targets=["g und a .", "h und b ."]']
+    headwise.train(folder_of(place) / "config.toml", place / "film-run", overrides=["film.every=1", *probes])
     return place / "film-run"
