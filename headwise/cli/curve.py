@@ -12,7 +12,7 @@ from headwise.errors import ConfigError
 if TYPE_CHECKING:
     from headwise.explain.lines import Series
 
-app = typer.Typer(help="Scores by length of the input, and distances attended to over training.")
+app = typer.Typer(help="Scores by length of the input, and what heads did over a training.")
 
 Figure = Annotated[Path | None, typer.Option(help="Draw the curve: a .png, .svg or .pdf file.")]
 Output = Annotated[Path | None, typer.Option(help="Write the rows to a CSV file.")]
@@ -21,7 +21,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object for ea
 
 @app.callback()
 def _group() -> None:
-    """Scores by length of the input, and distances attended to over training."""
+    """Scores by length of the input, and what heads did over a training."""
 
 
 @app.command("length")
@@ -59,33 +59,58 @@ def length(
         _draw(rows, "run", "mean", str(metric), "words of the input", figure)
 
 
-@app.command("distance")
-def distance(
-    run: Annotated[Path, typer.Argument(help="Run folder; training.keep_last says how many checkpoints it keeps.")],
-    texts: Annotated[list[str], typer.Argument(help="Inputs to look at: the same ones at every checkpoint.")],
+@app.command("heads")
+def heads(
+    run: Annotated[Path, typer.Argument(help="Run folder, trained with film.every.")],
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(help="Inputs to look at with every checkpoint that the run keeps, in place of its film."),
+    ] = None,
+    of: Annotated[str, typer.Option(help="distance, entropy, diagonal, first or redundancy.")] = "distance",
     layer: Annotated[str | None, typer.Option(help="Only layers whose names contain this.")] = None,
     figure: Figure = None,
     output: Output = None,
     as_json: AsJson = False,
 ) -> None:
-    """Follow how far each head of self-attention looks, in tokens, from checkpoint to checkpoint of a run."""
-    from headwise import runtime
-    from headwise.explain.distances import distances
-    from headwise.training.loading import at_step, steps_of
-
-    runtime.apply(fast_products=False)
-    rows: list[dict[str, Any]] = []
-    for step in steps_of(run):
-        predictor = at_step(run, step)
-        found = distances(predictor.explain(predictor.parse(text)) for text in texts)
-        rows += [{"head": name, "step": step, "distance": far} for name, far in found.items() if (layer or "") in name]
+    """Follow what each head does over a training, such as how far it looks, in tokens."""
+    rows = _of_checkpoints(run, texts, of, layer or "") if texts else _of_film(run, of, layer or "")
     if not rows:
-        raise ConfigError(f"--layer '{layer}': no layer of self-attention has that in its name")
+        raise ConfigError(f"--layer '{layer}': no layer of attention has that in its name")
     tell(rows, as_json=as_json, output=output)
     if figure is not None:
         names = _shortened([str(row["head"]) for row in rows])
         short = [{**row, "head": name} for row, name in zip(rows, names, strict=True)]
-        _draw(short, "head", "step", "distance", "step", figure)
+        _draw(short, "head", "step", of, "step", figure)
+
+
+def _of_film(run: Path, of: str, layer: str) -> list[dict[str, Any]]:
+    from headwise.explain.reel import Reel, rows_of
+
+    return rows_of(Reel(run), of, layer)
+
+
+def _of_checkpoints(run: Path, texts: list[str], of: str, layer: str) -> list[dict[str, Any]]:
+    from headwise import runtime
+    from headwise.errors import unknown
+    from headwise.explain.head_statistics import STATISTICS
+    from headwise.predictors.looking import looked
+    from headwise.predictors.watched_heads import statistics_of
+    from headwise.training.loading import at_step, steps_of
+
+    if of not in STATISTICS:
+        raise ConfigError(unknown("statistic", of, STATISTICS))
+    runtime.apply(fast_products=False)
+    rows: list[dict[str, Any]] = []
+    for step in steps_of(run):
+        predictor = at_step(run, step)
+        found = statistics_of([looked(predictor, predictor.parse(text), None) for text in texts])
+        told = {name: one.values[STATISTICS.index(of)] for name, one in found.items() if layer in name}
+        rows += [
+            {"head": f"{name}, head {head}", "step": step, of: float(value)}
+            for name, values in told.items()
+            for head, value in enumerate(values)
+        ]
+    return rows
 
 
 def _shortened(names: list[str]) -> list[str]:

@@ -20,6 +20,7 @@ def explore(
 
     try:
         from headwise.explorer.api import explored
+        from headwise.explorer.films import filmed
         from headwise.explorer.pages import paged
         from headwise.service.app import create_app
         from headwise.service.server import listen
@@ -36,4 +37,4 @@ def explore(
         if browser:
             webbrowser.open(address)
 
-    listen(create_app(served(runs), limits, more=(explored, paged)), limits, "127.0.0.1", port, ready)
+    listen(create_app(served(runs), limits, more=(explored, filmed, paged)), limits, "127.0.0.1", port, ready)

@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Float
 
 from headwise.errors import ConfigError, Unsupported, unknown
+from headwise.explain import heads as of_heads
 from headwise.explain.explanation import Explanation, Layer
-from headwise.explorer import heads as of_heads
 from headwise.predictors.looking import passes
 from headwise.records import LayerRecord, RecordedCall, Trace
 from headwise.service.served import Served

@@ -47,7 +47,7 @@ class Checkpoints:
         self.run = run
         self.folder = run / STATE
         self._keep_last = keep_last
-        self._check = check
+        self.check = check
         self._verified: set[Path] = set()
         self._damaged: dict[Path, str] = {}
 
@@ -80,7 +80,7 @@ class Checkpoints:
 
         Raises: MachineError when the disk refuses; then everything is as it was.
         """
-        self._check()
+        self.check()
         make_folder(self.folder)
         earlier = [entry.revision for entry in self.entries() if entry.step == step]
         suffix = f".{max(earlier) + 1}" if earlier else ""
@@ -132,7 +132,7 @@ class Checkpoints:
 
     def point_to_best(self, step: int, value: float | None) -> None:
         """Notes, for readers, which step is best."""
-        self._check()
+        self.check()
         commit_file(self.folder / BEST, seal({"format": FORMAT, "step": step, "value": value}))
 
     def best_step(self, warn: Callable[[str], None]) -> int | None:
@@ -148,7 +148,7 @@ class Checkpoints:
 
     def mark_finished(self, facts: Mapping[str, Any]) -> None:
         """Notes that the run is at its end, and how it ended."""
-        self._check()
+        self.check()
         commit_file(self.folder / FINISHED, seal({"format": FORMAT, **facts}))
 
     def finished(self) -> dict[str, Any] | None:
@@ -188,7 +188,7 @@ class Checkpoints:
             repeated = entry.step in kept_steps
             wanted = not repeated and (kept < self._keep_last or entry.step in protected)
             if problem := self._problem(entry) if wanted else self._damaged.pop(entry.path, ""):
-                note(f"{problem}; set aside as {_set_aside(entry.path).name}")
+                note(f"{problem}; set aside as {set_aside(entry.path).name}")
             elif wanted:
                 kept += 1
                 kept_steps.add(entry.step)
@@ -213,8 +213,8 @@ class Checkpoints:
                 raise CheckpointError(f"{part}: is a link; checkpoints must lie inside the run folder")
 
 
-def _set_aside(path: Path) -> Path:
-    """The damaged folder or link under a name of its own."""
+def set_aside(path: Path) -> Path:
+    """Gives a damaged folder or link a name of its own, and returns that."""
     number = 0
     while os.path.lexists(aside := path.with_name(f"damaged-{path.name}{f'.{number}' if number else ''}")):
         number += 1

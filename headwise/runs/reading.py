@@ -65,7 +65,7 @@ def read_folder(folder: Path) -> Saved:
     tensors: dict[str, tuple[dict[str, Tensor], dict[str, str]]] = {}
     for name, entry in sorted(manifest["files"].items()):
         if name.endswith(".safetensors"):
-            tensors[name] = _read_tensor_file(folder / name, entry)
+            tensors[name] = read_tensor_file(folder / name, entry)
         else:
             files[name] = _read_small(folder / name, entry)
     facts = {key: value for key, value in manifest.items() if key != "files"}
@@ -78,6 +78,18 @@ def read_file(folder: Path, name: str) -> bytes:
     if entry is None:
         raise CheckpointError(f"{folder / name}: missing; the folder is no checkpoint of this program")
     return _read_small(folder / name, entry)
+
+
+def read_tensor_file(path: Path, entry: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and metadata of a file, verified by its entry in a manifest.
+
+    Raises: CheckpointError naming it when it is missing, damaged, or holds numbers that are not finite.
+    """
+    with _opened(path, entry) as source:
+        tensors, metadata = read_tensors(source, source.left, str(path))
+    if bad := not_finite(tensors):
+        raise CheckpointError(f"{path}: '{bad[0]}' holds NaN or infinity ({len(bad)} of {len(tensors)} tensors do)")
+    return tensors, metadata
 
 
 def verify(folder: Path) -> None:
@@ -163,14 +175,6 @@ def _read_small(path: Path, entry: dict[str, Any] | None) -> bytes:
         if source.left > _MAX_SMALL_BYTES:
             raise CheckpointError(f"{path}: {source.left:,} bytes are too many for a file of this kind")
         return source.read(source.left)
-
-
-def _read_tensor_file(path: Path, entry: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, str]]:
-    with _opened(path, entry) as source:
-        tensors, metadata = read_tensors(source, source.left, str(path))
-    if bad := not_finite(tensors):
-        raise CheckpointError(f"{path}: '{bad[0]}' holds NaN or infinity ({len(bad)} of {len(tensors)} tensors do)")
-    return tensors, metadata
 
 
 def _object(data: bytes, path: Path) -> dict[str, Any]:

@@ -34,12 +34,14 @@ class Served:
     Args:
         name: by which requests call it.
         identity: what tells its weights, and the program that reads them, apart from others.
+        folder: where it is.
     """
 
     name: str
     task: str
     predictor: Predictor[Any, Any, Any]
     identity: str = ""
+    folder: Path | None = None
 
     @property
     def verb(self) -> str:
@@ -100,5 +102,5 @@ def served(folders: Sequence[Path]) -> dict[str, Served]:
             raise ConfigError(
                 f"{folder}: task {task} reads files, and no path is taken from a request; `headwise explain` reads them"
             )
-        found[name] = Served(name, task, predictor, f"{__version__}:{digest(folder / MODEL)}")
+        found[name] = Served(name, task, predictor, f"{__version__}:{digest(folder / MODEL)}", folder)
     return found

@@ -14,6 +14,8 @@ from headwise.errors import ConfigError
 from headwise.tasks.task import Given, required
 
 TOKENIZER_FILE = "text.tokenizer.json"
+# tokens of a text whose attention is followed through a training
+_PROBED = 16
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,13 @@ def lines_of(config: TextConfig, split: str) -> list[str]:
     portion = whole(own, config) if own else portions(config)[split]
     warn_skipped(portion.path, portion.bad)
     return list(portion.lines())
+
+
+def beginning(data: Mapping[str, Text] | None, tokenizer: Tokenizer, length: int) -> str:
+    """The first words of what is validated on, or else trained on, which fit into half a window of so many tokens."""
+    text = next((data[part] for part in ("valid", "train") if part in data), None) if data else None
+    tokens = [] if text is None else text.tokens[1 : min(_PROBED, length // 2) + 1].tolist()
+    return tokenizer.decode(tokens).strip()
 
 
 def limited(text: Text, length: int, limits: Limits) -> tuple[Text, int]:

@@ -29,7 +29,7 @@ from headwise.predictors.translator import Translator
 from headwise.predictors.writing import Writing
 from headwise.tasks._vectors import filled
 from headwise.tasks._writer import Writer, WriterConfig
-from headwise.tasks.task import Assets, Given, required
+from headwise.tasks.task import Assets, Given, Probe, required
 
 SOURCE_FILE, TARGET_FILE = "source.tokenizer.json", "target.tokenizer.json"
 
@@ -181,15 +181,26 @@ class TextToText(Writer[dict[str, Pairs]]):
         return replace(batch, references=[[found.pairs[place].target] for place in indices])
 
     def samples(self, model: nn.Module) -> list[str]:
-        known = {pair.source: pair.target for split in ("valid", "train") for pair in self.split(split).pairs}
-        clean = self.tokenizers[0].clean
-        shown = [clean(text) for text in self.config.show]
-        if not shown:
-            pairs = self.split("valid").pairs or self.split("train").pairs
-            shown = [pair.source for pair in pairs[: self.config.num_shown]]
+        known, shown = self._known(), self._shown()
         outputs = self.said(model, shown)
         told = [f"    ({known[text]})" if text in known else "" for text in shown]
         return [f"{text}  →  {output}{end}" for text, output, end in zip(shown, outputs, told, strict=True)]
+
+    def probe(self, predictor: Any, text: str) -> Probe:
+        return Probe(predictor.parse(text), self._known().get(self.tokenizers[0].clean(text)))
+
+    def probes(self, predictor: Any) -> list[Probe]:
+        known = self._known()
+        return [Probe(text, known.get(text)) for text in self._shown()]
+
+    def _known(self) -> dict[str, str]:
+        """Targets by their sources; those of training before others."""
+        return {pair.source: pair.target for split in ("valid", "train") for pair in self.split(split).pairs}
+
+    def _shown(self) -> list[str]:
+        pairs = self.split("valid").pairs or self.split("train").pairs
+        clean = self.tokenizers[0].clean
+        return [clean(text) for text in self.config.show] or [pair.source for pair in pairs[: self.config.num_shown]]
 
     def said(self, model: nn.Module, sources: list[str]) -> list[str]:
         """What the model writes of each source, by greedy search."""

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from jaxtyping import Float
 from pydantic import Field
@@ -24,7 +24,7 @@ from headwise.predictors.classifier import Classifier
 from headwise.predictors.texts import majority
 from headwise.tasks import _texts
 from headwise.tasks._texts import TOKENIZER_FILE, Texts, TextsConfig
-from headwise.tasks.task import Assets, Given, Metric, Stats, Task
+from headwise.tasks.task import Assets, Given, Metric, Probe, Stats, Task
 
 CLASSES_FILE = "classes.json"
 
@@ -116,6 +116,9 @@ class Classify(Task[dict[str, Texts]]):
         texts, classifier = _texts.shown(self.config, self.assets), self.predictor(model)
         found = zip(texts, classifier.predict(texts), strict=True)
         return [f"{text} → {verdict.label} ({verdict.probability:.0%})" for text, verdict in found]
+
+    def probes(self, predictor: Any) -> list[Probe]:
+        return [Probe(text) for text in _texts.shown(self.config, self.assets)]
 
     def predictor(self, model: nn.Module) -> Classifier:
         return Classifier(_texts.reader_of(model, self.tokenizer, self.config), self.classes, self.config.data)

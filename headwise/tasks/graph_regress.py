@@ -31,7 +31,7 @@ from headwise.predictors.molecule_regressor import (
     Scale,
     regression_scores,
 )
-from headwise.tasks.task import Assets, Metric, Stats, Task
+from headwise.tasks.task import Assets, Metric, Probe, Stats, Task
 
 SCALE_FILE = "scale.json"
 SPLITS = ("train", "valid", "test")
@@ -141,14 +141,20 @@ class GraphRegress(Task[Splits]):
 
     def samples(self, model: nn.Module) -> list[str]:
         predictor = self.predictor(model)
-        found = self.assets.data or {}
-        shown = [predictor.parse(text) for text in self.config.show]
-        shown = shown or (found.get("valid") or found.get("train") or [])[: self.config.num_shown]
+        shown = self._shown(predictor)
         said = zip(shown, predictor.predict(shown), strict=True)
         return [
             f"{item.smiles} → {value:.3g}" + ("" if item.target is None else f", is {item.target:.3g}")
             for item, value in said
         ]
+
+    def probes(self, predictor: Any) -> list[Probe]:
+        return [Probe(item) for item in self._shown(predictor)]
+
+    def _shown(self, predictor: MoleculeRegressor) -> list[Compound]:
+        found = self.assets.data or {}
+        first = found.get("valid") or found.get("train") or []
+        return [predictor.parse(text) for text in self.config.show] or first[: self.config.num_shown]
 
     def predictor(self, model: nn.Module) -> MoleculeRegressor:
         assert isinstance(model, GraphRegressor)

@@ -27,7 +27,7 @@ from headwise.models.image_classifier import ImageClassifier, build_image_classi
 from headwise.models.image_config import ImageEncoderConfig
 from headwise.predictors.classes import count_scores, counted, mean
 from headwise.predictors.recogniser import Known, Recogniser
-from headwise.tasks.task import Assets, Metric, Stats, Task
+from headwise.tasks.task import Assets, Metric, Probe, Stats, Task
 
 IMAGES_FILE = "images.json"
 # images of a batch where training.batch_sentences is not set
@@ -148,15 +148,21 @@ class ImageClassify(Task[dict[str, ImageSet]]):
         return {"loss": loss} | count_scores(stats, len(self.known.classes))
 
     def samples(self, model: nn.Module) -> list[str]:
-        images = self.split("valid") or self.split("train")
-        if images is None:
+        shown = self._shown()
+        if not shown:
             return []
-        shown = list(images.take(list(range(len(images)))[: self.config.num_shown]).images())
         found = self.predictor(model).predict(shown)
         return [
             f"{PurePath(image.name).name} ({image.label}) → {next(iter(said))} {next(iter(said.values())):.2f}"
             for image, said in zip(shown, found, strict=True)
         ]
+
+    def probes(self, predictor: Any) -> list[Probe]:
+        return [Probe(image) for image in self._shown()]
+
+    def _shown(self) -> list[Image]:
+        images = self.split("valid") or self.split("train")
+        return [] if images is None else list(images.take(list(range(len(images)))[: self.config.num_shown]).images())
 
     def predictor(self, model: nn.Module) -> Recogniser:
         assert isinstance(model, ImageClassifier)

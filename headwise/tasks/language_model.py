@@ -29,7 +29,7 @@ from headwise.predictors.continuer import (
 from headwise.predictors.ngram import COUNTED, NGrams
 from headwise.tasks import _plain_text
 from headwise.tasks._plain_text import TOKENIZER_FILE
-from headwise.tasks.task import Assets, Given, Metric, Stats, Task
+from headwise.tasks.task import Assets, Given, Metric, Probe, Stats, Task
 
 
 class LanguageModelConfig(Config):
@@ -149,6 +149,15 @@ class LanguageModel(Task[dict[str, Text]]):
         found = self.predictor(model).predict(self.config.show, shorter)
         shown = zip(self.config.show, found, strict=True)
         return [f"{prompt}  →  {written[0].text}".replace("\n", " ⏎ ") for prompt, written in shown]
+
+    def probe(self, predictor: Any, text: str) -> Probe:
+        # the prompt alone: what the model would write changes from step to step
+        return Probe(predictor.parse(text), "")
+
+    def probes(self, predictor: Any) -> list[Probe]:
+        shown = [text for text in self.config.show if text.strip()]
+        beginning = _plain_text.beginning(self.assets.data, self.tokenizer, self.config.length)
+        return [self.probe(predictor, text) for text in shown or [beginning] if text]
 
     def predictor(self, model: nn.Module) -> Continuer:
         assert isinstance(model, DecoderOnly)

@@ -25,7 +25,7 @@ from headwise.predictors.filler import MASK, Filler, masked_loss, told_counts, t
 from headwise.tasks import _plain_text
 from headwise.tasks._plain_text import TOKENIZER_FILE
 from headwise.tasks._texts import has_table
-from headwise.tasks.task import Assets, Given, Metric, Stats, Task
+from headwise.tasks.task import Assets, Given, Metric, Probe, Stats, Task
 
 
 class MaskedLMConfig(Config):
@@ -127,6 +127,12 @@ class MaskedLM(Task[dict[str, Text]]):
         filler = self.predictor(model)
         found = zip(self.config.show, filler.predict(self.config.show), strict=True)
         return [f"{text} → {filler.write(text, filled, 'text')[0]}" for text, filled in found]
+
+    def probes(self, predictor: Any) -> list[Probe]:
+        words = _plain_text.beginning(self.assets.data, self.tokenizer, self.config.length).split()
+        middle = len(words) // 2
+        masked = " ".join([*words[:middle], MASK, *words[middle + 1 :]])
+        return [Probe(text) for text in self.config.show or [masked]]
 
     def predictor(self, model: nn.Module) -> Filler:
         assert isinstance(model, MaskedEncoder)

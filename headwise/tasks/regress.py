@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -20,7 +20,7 @@ from headwise.predictors.regressor import Regressor, Scale, error_counts, error_
 from headwise.predictors.texts import spread
 from headwise.tasks import _texts
 from headwise.tasks._texts import TOKENIZER_FILE, Texts, TextsConfig
-from headwise.tasks.task import Assets, Given, Metric, Stats, Task
+from headwise.tasks.task import Assets, Given, Metric, Probe, Stats, Task
 
 SCALE_FILE = "scale.json"
 
@@ -114,6 +114,9 @@ class Regress(Task[dict[str, Texts]]):
     def samples(self, model: nn.Module) -> list[str]:
         texts, regressor = _texts.shown(self.config, self.assets), self.predictor(model)
         return [f"{text} → {number:.4g}" for text, number in zip(texts, regressor.predict(texts), strict=True)]
+
+    def probes(self, predictor: Any) -> list[Probe]:
+        return [Probe(text) for text in _texts.shown(self.config, self.assets)]
 
     def predictor(self, model: nn.Module) -> Regressor:
         return Regressor(_texts.reader_of(model, self.tokenizer, self.config), self.scale, self.config.data)

@@ -32,7 +32,7 @@ from headwise.predictors.tag_scores import tag_count_scores, tag_counts
 from headwise.predictors.tagger import Tagger, most_frequent
 from headwise.tasks._start import StartRunConfig, freeze, take_over, tokenizer_of_run
 from headwise.tasks._tag_files import Learned, lacking, left_out
-from headwise.tasks.task import Assets, Given, Metric, Stats, Task
+from headwise.tasks.task import Assets, Given, Metric, Probe, Stats, Task
 
 NOUNS = ("sentences", "tags")
 
@@ -204,10 +204,15 @@ class Tag(Task[dict[str, Sentences]]):
 
     def samples(self, model: nn.Module) -> list[str]:
         tagger = self.predictor(model)
-        shown = [tagger.parse(text) for text in self.config.show]
-        if not shown:
-            shown = (self.split("valid").sentences or self.split("train").sentences)[: self.config.num_shown]
+        shown = self._shown(tagger)
         return [line for pair in zip(shown, tagger.predict(shown), strict=True) for line in tagger.write(*pair, "text")]
+
+    def probes(self, predictor: Any) -> list[Probe]:
+        return [Probe(sentence) for sentence in self._shown(predictor)]
+
+    def _shown(self, tagger: Tagger) -> list[Tagged]:
+        first = self.split("valid").sentences or self.split("train").sentences
+        return [tagger.parse(text) for text in self.config.show] or first[: self.config.num_shown]
 
     def predictor(self, model: nn.Module) -> Tagger:
         assert isinstance(model, TokenTagger)

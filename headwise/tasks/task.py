@@ -32,6 +32,16 @@ class Metric(NamedTuple):
     better: Literal["low", "high"]
 
 
+class Probe(NamedTuple):
+    """An input whose attention is followed through a training, and the answer that the model is made to give, if any.
+
+    What the model would answer by itself changes from step to step, and with it what there is to look at.
+    """
+
+    item: Any
+    target: str | None = None
+
+
 @runtime_checkable
 class Batch(Protocol):
     """What a source hands out: which examples, and how many real target tokens they have."""
@@ -185,6 +195,14 @@ class Task(ABC, Generic[D]):
     @abstractmethod
     def samples(self, model: nn.Module) -> list[str]:
         """What the model does with a fixed set of examples, a line each; shown at each validation."""
+
+    def probe(self, predictor: Predictor[Any, Any, Any], text: str) -> Probe:
+        """What a film of the training looks at where the recipe names this input, without an answer to it."""
+        return Probe(predictor.parse(text))
+
+    def probes(self, predictor: Predictor[Any, Any, Any]) -> list[Probe]:
+        """What it looks at where the recipe names none: a few inputs, those of `samples`. Here there are none."""
+        return []
 
     @abstractmethod
     def predictor(self, model: nn.Module) -> Predictor[Any, Any, Any]:

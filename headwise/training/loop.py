@@ -15,6 +15,7 @@ from headwise.runs.publish import DATA, MODEL, publish
 from headwise.runs.tensors import TensorFile
 from headwise.training import numerics
 from headwise.training.compiling import Loss, compiled
+from headwise.training.filming import Filming
 from headwise.training.limits import Budget, Clock, Used
 from headwise.training.optimizers import learning_rate, set_learning_rate
 from headwise.training.parallel import Engine, Share, share_of_step, written
@@ -51,6 +52,7 @@ class Loop:
         self._best: TensorFile | None = None
         self._without_tokens = 0
         self._report = Reporter(session, log, self._budget)
+        self._film = Filming(session, checkpoints, log.note)
 
     def run(self) -> str:
         """Trains until a limit and says which: max_steps, max_epochs, max_cpu_s, max_minutes or patience.
@@ -62,6 +64,7 @@ class Loop:
         progress = self.session.progress
         progress.schedule_from = self._processes.numbers(progress.schedule_from)[0][0]
         self._report.begin()
+        self._film.begin()
         try:
             while True:
                 used = self._agreed()
@@ -78,6 +81,7 @@ class Loop:
             step = self.session.progress.step
             message = f"{stopped} after step {step}; everything is saved: run the same command to resume"
             raise Stopped(stopped.signum, message) from None
+        self._film.follow(last=True)
         self.save(retry=False)
         return reason
 
@@ -210,6 +214,7 @@ class Loop:
 
     def _after_step(self) -> None:
         progress, config = self.session.progress, self._config
+        self._film.follow()
         if progress.window_steps and progress.step % config.log_every == 0:
             self._report.steps()
         if self._log.display.due():
@@ -226,6 +231,7 @@ class Loop:
         smaller = smaller_is_better(self.session)
         improved = progress.note_validation(metrics, value, smaller, config.average_last)
         self._report.validation(metrics, samples, improved)
+        self._film.validated()
         if improved:
             self._best = self.session.published_weights()
         saved = self.save(retry=config.on_disk_full == "retry")

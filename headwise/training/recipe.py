@@ -160,6 +160,34 @@ class TrainingConfig(Config):
         return bool(self.max_cpu_s or self.max_minutes)
 
 
+class FilmConfig(Config):
+    """A film of the training: where every head looks in a few inputs, step after step. It changes nothing else."""
+
+    every: int = Field(
+        default=0,
+        ge=0,
+        description="steps between frames, besides one before the first step and one at the end; 0: no film",
+    )
+    probes: list[str] = Field(
+        default=[], description="inputs to look at; if empty, those of show, or the first ones to validate on"
+    )
+    targets: list[str] = Field(
+        default=[],
+        description="an answer that the model is made to give for each probe; if empty, as the data has it, or its own",
+    )
+    max_mib: int = Field(
+        default=64,
+        ge=1,
+        description="MiB of all frames; where more are needed, every second frame goes, again and again",
+    )
+
+    @model_validator(mode="after")
+    def _as_many(self) -> "FilmConfig":
+        if self.targets and len(self.targets) != len(self.probes):
+            raise ValueError(f"{len(self.targets)} targets for {len(self.probes)} probes; give one for each, or none")
+        return self
+
+
 class Recipe(Config):
     """All that decides a run. A recipe of a task has the task's own fields besides these."""
 
@@ -168,6 +196,7 @@ class Recipe(Config):
         default=0, ge=0, lt=2**63, description="of all random numbers: initial weights, order of the data, dropout"
     )
     training: TrainingConfig = Field(default=TrainingConfig(), description="how it is trained")
+    film: FilmConfig = Field(default=FilmConfig(), description="where its attention looks while it trains")
 
 
 # what may change when a run continues, besides where files lie: where it ends and what is kept and told, but nothing
@@ -191,7 +220,7 @@ MAY_CHANGE = frozenset(
         "trackers",
         "tracker_project",
     )
-)
+) | {f"film.{name}" for name in FilmConfig.model_fields}
 
 
 def read_recipe(source: str | os.PathLike[str] | Mapping[str, Any], overrides: Iterable[str] = ()) -> Recipe:

@@ -109,15 +109,31 @@ def test_curves_of_runs(headwise):
     code, out, err = headwise("curve", "length", "one", "--data", "data/longer.tsv", "--figure", "length.svg")
     assert (code, Path("length.svg").exists()) == (0, True), err
     assert "unknown metric 'exakt'; did you mean 'exact'" in headwise("curve", "length", "one", "--metric", "exakt")[2]
-    code, out, err = headwise("curve", "distance", "one", "a b c", "b c", "--layer", "encoder", "--json")
+    code, out, err = headwise("curve", "heads", "one", "a b c", "b c", "--layer", "encoder", "--json")
     assert code == 0, err
     rows = [json.loads(line) for line in out.splitlines()]
     assert [(row["step"], row["head"][-1]) for row in rows] == [(1, "0"), (1, "1"), (2, "0"), (2, "1")]
     assert all(0 < row["distance"] < 3 for row in rows)
     assert rows[0]["distance"] != rows[2]["distance"]
-    code, out, err = headwise("curve", "distance", "one", "a b c", "--layer", "codec")
-    assert (code, "no layer of self-attention has that in its name" in err) == (2, True)
-    assert "there is no checkpoint in it" in headwise("curve", "distance", "data", "a b")[2]
+    code, out, err = headwise("curve", "heads", "one", "a b c", "--layer", "codec")
+    assert (code, "no layer of attention has that in its name" in err) == (2, True)
+    assert "there is no checkpoint in it" in headwise("curve", "heads", "data", "a b")[2]
+    assert "has no film; train with film.every=50" in headwise("curve", "heads", "one")[2]
+    assert (
+        "unknown statistic 'entopy'; did you mean 'entropy'"
+        in headwise("curve", "heads", "one", "a", "--of", "entopy")[2]
+    )
+
+
+def test_curves_of_a_film(headwise):
+    settings = ["film.every=1", 'film.probes=["a b c"]']
+    assert headwise("train", "tiny.toml", "--run-folder", "filmed", *settings)[0] == 0
+    code, out, err = headwise("curve", "heads", "filmed", "--of", "entropy", "--json", "--figure", "heads.svg")
+    assert (code, Path("heads.svg").exists()) == (0, True), err
+    rows = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    assert [row["step"] for row in rows if row["head"] == rows[0]["head"]] == [0, 1, 2]
+    assert all(0 < row["entropy"] <= 1 for row in rows)
+    assert "unknown statistic 'entopy'" in headwise("curve", "heads", "filmed", "--of", "entopy")[2]
 
 
 def test_a_page_of_results(headwise, folder):

@@ -1,13 +1,10 @@
-"""Curves of measurements, and the distances they may be of."""
+"""Curves of measurements."""
 
 import statistics
 
-import numpy as np
 import pytest
 
-from headwise.errors import DataError, Unsupported
-from headwise.explain.distances import attended_distance, distances
-from headwise.explain.explanation import Explanation, Layer
+from headwise.errors import DataError
 from headwise.explain.lines import Mean, lines
 
 
@@ -47,25 +44,3 @@ def test_names_stand_side_by_side_and_spread_has_bars():
     assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_title()) == ("norm", "bleu", "t")
     with pytest.raises(DataError, match="nothing to draw"):
         lines({"a": []}, across="x", down="y")
-
-
-def test_the_distance_attended_to_by_hand():
-    weights = np.random.default_rng(0).dirichlet(np.ones(5), (3, 4))
-    expected = [sum(head[i, j] * abs(i - j) for i in range(4) for j in range(5)) / 4 for head in weights]
-    np.testing.assert_allclose(attended_distance(weights), expected)
-
-
-def test_distances_are_of_self_attention_and_means_over_texts():
-    def explained(*shares):
-        # all on the next token but one, or on itself
-        layers = {}
-        for number, share in enumerate(shares):
-            weights = (1 - share) * np.eye(4) + share * np.roll(np.eye(4), 2, 1)
-            layers[f"layer {number}"] = Layer(weights[None], list("abcd"), list("abcd"), "self")
-        cross = Layer(np.eye(4)[None], list("abcd"), list("abcd"), "cross")
-        return Explanation("a b c d", "a", layers | {"cross": cross})
-
-    found = distances([explained(0.0, 1.0), explained(0.5, 1.0)])
-    assert found == {"layer 0, head 0": pytest.approx(0.5), "layer 1, head 0": pytest.approx(2.0)}
-    with pytest.raises(Unsupported, match="no self-attention, so there are no distances"):
-        distances([Explanation("a", "b", {})])

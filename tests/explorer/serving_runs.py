@@ -35,3 +35,10 @@ def filler_of(place):
     }
     headwise.train(recipe, place / "filler")
     return place / "filler"
+
+
+def filmed_of(place):
+    """The translator again, with a film of its training."""
+    probes = ['film.probes=["a and g .", "b and h ."]', 'film.targets=["g und a .", "h und b ."]']
+    headwise.train(folder_of(place) / "config.toml", place / "film-run", overrides=["film.every=1", *probes])
+    return place / "film-run"

@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 from serving_runs import TEXT, filler_of, folder_of
 
-from headwise.explorer import heads
+from headwise.explain import heads
 from headwise.explorer.api import explored
 from headwise.explorer.traces import Store, Traced, traced
 from headwise.explorer.wire import npy
@@ -191,20 +191,6 @@ def test_numbers_survive_the_wire():
         found = np.load(io.BytesIO(npy(values)), allow_pickle=False)
         assert found.dtype == kind
         np.testing.assert_allclose(found, values)
-
-
-def test_summaries_equal_loops():
-    weights = np.random.default_rng(0).dirichlet(np.ones(5), (3, 4))
-    for head, found in zip(weights, heads.described(weights), strict=True):
-        entropy = [-sum(w * np.log(w) for w in row) for row in head]
-        assert found["entropy"] == pytest.approx(np.mean(entropy))
-        apart = [sum(w * abs(i - j) for j, w in enumerate(row)) for i, row in enumerate(head)]
-        assert found["distance"] == pytest.approx(np.mean(apart))
-        assert found["diagonal"] == pytest.approx(sum(head[i, i] for i in range(4)) / 4)
-        assert found["previous"] == pytest.approx(sum(head[i, i - 1] for i in range(1, 4)) / 4)
-    assert heads.described(np.zeros((1, 0, 0)))[0]["entropy"] == 0
-    # a row without a key is no number
-    assert heads.described(np.zeros((1, 2, 3)))[0]["distance"] == 0
 
 
 def test_thumbnails_lose_no_strong_weight():

@@ -8,6 +8,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,10 +20,12 @@ from headwise.config import build
 from headwise.data.sources import Limits
 from headwise.errors import HeadwiseError, Unsupported
 from headwise.explain.explanation import Explained, Explanation
+from headwise.explain.reel import Reel
 from headwise.explain.trace_formats import FORMS, formatted
 from headwise.predictors.predictor import Predictor
 from headwise.predictors.stepping import steps
 from headwise.records.watching import layers
+from headwise.runs.film import Film
 from headwise.tasks import registry
 from headwise.tasks.task import Task
 
@@ -69,6 +72,19 @@ def test_every_task_of_the_package_is_here():
 
 def test_a_resumed_run_predicts_the_same(run):
     assert_close(run.one.predict(run.items), run.two.predict(run.items), exact=True)
+
+
+FILMED = {"classify", "dialogue", "language-model", "masked-lm", "summarise", "tag", "translate", "graph-regress"}
+
+
+def test_where_there_are_inputs_to_name_a_film_is_recorded(run):
+    # the resumed run has one, and is the other's equal all the same
+    steps = Film.read(Path("part")).steps
+    if run.case.task in FILMED and any(layers(run.two.model)):
+        assert steps == [0, 2, 3, 4, 6]
+        assert Reel("part").curves(next(iter(Reel("part").layers))).shape[:2] == (5, 5)
+    if not any(layers(run.two.model)):
+        assert steps == []
 
 
 def test_a_loaded_run_has_the_scores_of_its_last_validation(run):

@@ -26,6 +26,9 @@ export async function post(path, body) {
 /** @param {string} path */
 export const getJson = (path) => once(path, async (answer) => answer.json());
 
+/** What may be another thing the next time. @param {string} path */
+export const getNow = async (path) => (await asked(path, {})).json();
+
 /** @param {string} path @returns {Promise<import("./core/npy.js").Numbers>} */
 export const getNumbers = (path) => once(path, async (answer) => parse(await answer.arrayBuffer()));
 

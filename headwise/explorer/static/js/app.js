@@ -9,7 +9,7 @@ import * as state from "./state.js";
 import { effect } from "./store.js";
 import { t } from "./strings.js";
 
-const PAGES = { "": "home", attend: "attend", trace: "trace" };
+const PAGES = { "": "home", attend: "attend", trace: "trace", film: "film" };
 const THEMES = ["", "light", "dark"];
 
 /** The top bar: model, input, theme, language. */

@@ -6,8 +6,8 @@ import { batch, effect, signal } from "./store.js";
 /** @typedef {{ name: string, kind: string, layers: string[], heads: number, queries: string[], keys: string[], causal: boolean }} Group */
 /** @typedef {{ trace_id: string, model: string, source: string, output: string, groups: Group[], warnings: string[] }} Trace */
 
-export const DEFAULTS = { page: "", m: "", x: "", g: "", l: 0, h: 0, q: -1, k: -1, sc: "sqrt", v: "heat", lang: "" };
-const NUMBERS = new Set(["l", "h", "q", "k"]);
+export const DEFAULTS = { page: "", m: "", x: "", g: "", l: 0, h: 0, q: -1, k: -1, sc: "sqrt", v: "heat", s: -1, p: 0, lang: "" };
+const NUMBERS = new Set(["l", "h", "q", "k", "s", "p"]);
 const SCALE_NAMES = ["linear", "sqrt", "log"];
 export const VIEWS = ["heat", "links", "text", "table"];
 
@@ -22,6 +22,9 @@ export const query = signal(-1);
 export const key = signal(-1);
 export const scale = signal("sqrt");
 export const view = signal("heat");
+/** The step of the film that is shown, -1 for its last, and the probe. */
+export const step = signal(-1);
+export const probe = signal(0);
 export const language = signal("");
 /** Whether the colours are those of the dark. */
 export const dark = signal(false);
@@ -32,7 +35,7 @@ export const trace = signal(/** @type {Trace | null} */ (null));
 export const meta = signal(/** @type {any} */ (null));
 export const status = signal("");
 
-const PARTS = { m: model, x: text, g: group, l: layer, h: head, q: query, k: key, sc: scale, v: view, lang: language };
+const PARTS = { m: model, x: text, g: group, l: layer, h: head, q: query, k: key, sc: scale, v: view, s: step, p: probe, lang: language };
 
 /** The query that is looked at: under the pointer, else the locked one. */
 export const lookedAt = () => (hovered.value ? hovered.value.q : query.value);

@@ -1,16 +1,19 @@
 """What a head does, in a few numbers that can be sorted by; and small pictures of many heads."""
 
 import numpy as np
-from jaxtyping import Float, UInt8
+from jaxtyping import Bool, Float, UInt8
 
 Weights = Float[np.ndarray, "heads queries keys"]
 
 
-def described(weights: Weights) -> list[dict[str, float]]:
+def described(weights: Weights, chosen: Bool[np.ndarray, "queries"] | None = None) -> list[dict[str, float]]:
     """Of each head, means over its rows; a row is taken as shares of its sum.
 
     entropy: in nats; effective: exp(entropy), how many keys it looks at; distance: |query - key|; diagonal, previous,
     first: the weight of the query's own place, of the one before it, of the first key; largest: the largest weight.
+
+    Args:
+        chosen: the rows that count; None: all.
 
     >>> described(np.eye(3)[None])[0]["diagonal"], described(np.full((1, 2, 4), 0.25))[0]["effective"]
     (1.0, 4.0)
@@ -21,14 +24,17 @@ def described(weights: Weights) -> list[dict[str, float]]:
     logs = np.log(rows, out=np.zeros_like(rows), where=rows > 0)
     entropy = -(rows * logs).sum(-1)
     apart = np.abs(np.arange(queries)[:, None] - np.arange(keys))
-    diagonal, before = (np.array([np.diagonal(head, off).sum() for head in rows]) / max(1, queries) for off in (0, -1))
+    diagonal, before = (_along(rows, off) for off in (0, -1))
+    if chosen is not None:
+        rows, weights, apart = rows[:, chosen], weights[:, chosen], apart[chosen]
+        entropy, diagonal, before = entropy[:, chosen], diagonal[:, chosen], before[:, chosen]
     return [
         {
             "entropy": _mean(entropy[head]),
             "effective": _mean(np.exp(entropy[head])),
             "distance": _mean((rows[head] * apart).sum(-1)),
-            "diagonal": float(diagonal[head]),
-            "previous": float(before[head]),
+            "diagonal": _mean(diagonal[head]),
+            "previous": _mean(before[head]),
             "first": _mean(rows[head, :, 0]) if keys else 0.0,
             "largest": float(weights[head].max(initial=0.0)),
         }
@@ -76,6 +82,16 @@ def alike(weights: Weights) -> Float[np.ndarray, "heads heads"]:
 def _bits(rows: np.ndarray) -> np.ndarray:
     logs = np.log2(rows, out=np.zeros_like(rows), where=rows > 0)
     return -(rows * logs).sum(-1)
+
+
+def _along(rows: np.ndarray, offset: int) -> np.ndarray:
+    """Of each row the weight of the key so many places behind it; 0 where there is none."""
+    queries, keys = rows.shape[1:]
+    places = np.arange(queries) + offset
+    there = (places >= 0) & (places < keys)
+    found = np.zeros(rows.shape[:2])
+    found[:, there] = rows[:, there, places[there]]
+    return found
 
 
 def _mean(values: np.ndarray) -> float:

@@ -1,0 +1,151 @@
+"""The film of a run as it is looked at: frames, what their axes are, and what every head did over the training."""
+
+import json
+import os
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from headwise.errors import CheckpointError, ConfigError, unknown
+from headwise.explain.head_statistics import Flag
+from headwise.runs.film import Film
+
+# frames that are kept in memory
+_KEPT = 8
+
+
+class Axes(NamedTuple):
+    """What a layer was in a probe: its rows and columns, and what the model answered there."""
+
+    queries: list[str]
+    keys: list[str]
+    kind: str
+    causal: bool
+    output: str
+
+
+class Reel:
+    """The film in a run folder, as it is now.
+
+    Raises: ConfigError where there is none; CheckpointError naming a file that is damaged, then and later.
+    """
+
+    def __init__(self, run: str | os.PathLike[str]) -> None:
+        self._film = Film.read(Path(run))
+        self._frames: OrderedDict[int, tuple[dict[str, np.ndarray], dict[str, Any]]] = OrderedDict()
+        self._curves: dict[str, np.ndarray] = {}
+        if not self.steps:
+            raise ConfigError(f"{run}: has no film; train with film.every=50 for a frame every 50 steps")
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps that it has frames of, the first one first."""
+        return self._film.steps
+
+    @property
+    def identity(self) -> str:
+        """What tells it apart from others; a film that goes on is another."""
+        return self._film.identity
+
+    @property
+    def statistics(self) -> list[str]:
+        """The names of what `curves` has, in its order."""
+        names: list[str] = self._facts(self.steps[-1])["statistics"]
+        return names
+
+    @property
+    def probes(self) -> list[dict[str, Any]]:
+        """Of each probe `source`, `target` (null: the model's own answer) and the `output` at the last step."""
+        found = self._facts(self.steps[-1])["probes"]
+        return [{name: one[name] for name in ("source", "target", "output")} for one in found]
+
+    @property
+    def layers(self) -> dict[str, int]:
+        """The layers in the order of the model, and how many heads each has."""
+        tensors, facts = self._frame(self.steps[-1])
+        names = dict.fromkeys(name for one in facts["probes"] for name in one["layers"])
+        return {name: tensors[f"heads/{name}"].shape[1] for name in names}
+
+    @property
+    def flags(self) -> dict[str, list[Flag]]:
+        """The heads that choose no key at the last step, by layer."""
+        found = self._facts(self.steps[-1])["flags"]
+        return {layer: [Flag(*one) for one in flags] for layer, flags in found.items()}
+
+    def axes(self, step: int, probe: int, layer: str) -> Axes:
+        """What the rows and columns of a layer are. Raises: ConfigError for what is not there."""
+        one = self._probe(step, probe)
+        if layer not in one["layers"]:
+            raise ConfigError(unknown("layer", layer, one["layers"]))
+        found = one["layers"][layer]
+        return Axes(found["queries"], found["keys"], found["kind"], found["causal"], one["output"])
+
+    def weights(self, step: int, probe: int, layer: str) -> Float[np.ndarray, "heads queries keys"]:
+        """Exact weights. Raises: ConfigError for what is not there."""
+        self.axes(step, probe, layer)
+        return self._frame(step)[0][f"{probe}/{layer}"]
+
+    def curves(self, layer: str) -> Float[np.ndarray, "steps statistics heads"]:
+        """What the heads of a layer did, means over the probes, from the first frame to the last.
+
+        Raises: ConfigError for a layer that is not there.
+        """
+        if layer not in self.layers:
+            raise ConfigError(unknown("layer", layer, self.layers))
+        if not self._curves:
+            rows = [self._frame(step)[0] for step in self.steps]
+            self._curves = {name: np.stack([row[f"heads/{name}"] for row in rows]) for name in self.layers}
+        return self._curves[layer]
+
+    def _probe(self, step: int, probe: int) -> dict[str, Any]:
+        if step not in self.steps:
+            raise ConfigError(f"step {step} has no frame; the film has {len(self.steps)}, up to step {self.steps[-1]}")
+        found = self._facts(step)["probes"]
+        if not 0 <= probe < len(found):
+            raise ConfigError(f"probe {probe} is not there; there are {len(found)}, from 0")
+        one: dict[str, Any] = found[probe]
+        return one
+
+    def _facts(self, step: int) -> dict[str, Any]:
+        return self._frame(step)[1]
+
+    def _frame(self, step: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        if step not in self._frames:
+            tensors, texts = self._film.frame(step)
+            try:
+                facts = json.loads(texts["film"])
+            except (LookupError, ValueError):
+                raise CheckpointError(
+                    f"{self._film.folder}: the frame of step {step} does not say what it is"
+                ) from None
+            self._frames[step] = {name: tensor.numpy() for name, tensor in tensors.items()}, facts
+        self._frames.move_to_end(step)
+        while len(self._frames) > _KEPT:
+            self._frames.popitem(last=False)
+        return self._frames[step]
+
+
+def rows_of(reel: Reel, statistic: str, layer: str = "") -> list[dict[str, Any]]:
+    """One statistic of every head at every step: rows with "head", "step" and the statistic's name.
+
+    Args:
+        layer: only layers whose names contain this.
+
+    Raises: ConfigError for a statistic that is not there.
+    """
+    if statistic not in reel.statistics:
+        raise ConfigError(unknown("statistic", statistic, reel.statistics))
+    place = reel.statistics.index(statistic)
+    rows = []
+    for name in reel.layers:
+        if layer in name:
+            found = reel.curves(name)[:, place]
+            for step, heads in zip(reel.steps, found, strict=True):
+                rows += [
+                    {"head": f"{name}, head {head}", "step": step, statistic: float(value)}
+                    for head, value in enumerate(heads)
+                ]
+    return rows

@@ -1,0 +1,137 @@
+"""The films of trainings: what the page that plays them asks for, frames as numbers that never change."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import FastAPI, Query, Request, Response
+
+from headwise.errors import Unsupported
+from headwise.explain import heads as of_heads
+from headwise.explain.ramps import HEAD_COLOURS
+from headwise.explain.reel import Reel
+from headwise.explorer.wire import MEDIA_TYPE, npy
+from headwise.runs.film import has_film
+from headwise.service.app import Service, as_json
+from headwise.service.problems import Problem
+
+_KEPT = {"Cache-Control": "private, max-age=31536000, immutable"}
+_MOST_BYTES = 1 << 22
+# films that are told of at once; an older one is asked for again
+_REELS = 32
+Index = Annotated[int, Query(ge=0, le=1 << 40)]
+Name = Annotated[str, Query(max_length=200)]
+
+
+class Films:
+    """The films of a service's runs by their identities."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._reels: dict[str, Reel] = {}
+
+    def of_run(self, model: str) -> Reel:
+        """The film of a run as it is now. Raises: Problem 404 where there is none; CheckpointError if it is damaged."""
+        run = self._service.find(model, "trace")
+        if run.folder is None:
+            raise Problem(404, f"{model} has no folder, so no film")
+        if not has_film(run.folder):
+            told = "train with film.every=50 for a frame every 50 steps"
+            raise Problem(404, f"{model} has no film of its training", told)
+        reel = Reel(run.folder)
+        found = self._reels.setdefault(reel.identity, reel)
+        while len(self._reels) > _REELS:
+            self._reels.pop(next(iter(self._reels)))
+        return found
+
+    async def asked(self, request: Request, identity: str, work: Callable[[Reel], Any]) -> Any:
+        """What the work makes of a film. Raises: Problem 404 for one that was not told of."""
+        if identity not in self._reels:
+            raise Problem(404, "this film is not known any more", "GET /api/v1/films/MODEL tells what it is called now")
+        reel = self._reels[identity]
+        (found,) = await self._service.answer(self._service.submit(lambda _: [work(reel)], [None]), request)
+        return found
+
+    async def numbers(self, request: Request, identity: str, work: Callable[[Reel], np.ndarray]) -> Response:
+        """A part of a film as a `.npy` file."""
+        body = await self.asked(request, identity, lambda reel: npy(work(reel)))
+        if len(body) > _MOST_BYTES + 1024:
+            raise Problem(413, f"the answer has {len(body):,} bytes", "ask for a single head")
+        return Response(body, media_type=MEDIA_TYPE, headers=_KEPT)
+
+
+def filmed(app: FastAPI, service: Service) -> None:
+    """Adds the routes of films to a service."""
+    films = Films(service)
+    _told(app, service, films)
+    _shown(app, films)
+
+
+def _told(app: FastAPI, service: Service, films: Films) -> None:
+    @app.get("/api/v1/films")
+    async def known(request: Request) -> Response:
+        """The runs that have a film."""
+        return as_json({"models": [run.name for run in service.runs.values() if run.folder and has_film(run.folder)]})
+
+    @app.get("/api/v1/films/{model}")
+    async def film(request: Request, model: str) -> Response:
+        """The film of a run: its name, steps, probes, layers, and the heads that choose no key at the end."""
+        job = service.submit(lambda _: [described(films.of_run(model))], [None])
+        (told,) = await service.answer(job, request)
+        return as_json({"model": model, **told})
+
+    @app.get("/api/v1/films/{identity}/axes")
+    async def axes(request: Request, identity: str, step: Index, probe: Index, layer: Name) -> Response:
+        """What the rows and the columns of a layer are, and what the model answered at that step."""
+        found = await films.asked(request, identity, lambda reel: reel.axes(step, probe, layer)._asdict())
+        answer = as_json(found)
+        answer.headers.update(_KEPT)
+        return answer
+
+
+def _shown(app: FastAPI, films: Films) -> None:
+    at = "/api/v1/films/{identity}"
+
+    @app.get(f"{at}/matrix")
+    async def matrix(request: Request, identity: str, step: Index, probe: Index, layer: Name, head: Index) -> Response:
+        """The weights of one head at one step: (queries, keys)."""
+        return await films.numbers(request, identity, lambda reel: _head(reel.weights(step, probe, layer), head))
+
+    @app.get(f"{at}/thumbs")
+    async def thumbs(
+        request: Request,
+        identity: str,
+        step: Index,
+        probe: Index,
+        layer: Name,
+        size: Annotated[int, Query(ge=1, le=64)] = 32,
+    ) -> Response:
+        """Small pictures of all heads of a layer at one step: (heads, rows, columns), from 0 to 255."""
+        return await films.numbers(
+            request, identity, lambda reel: of_heads.thumbnails(reel.weights(step, probe, layer), size)
+        )
+
+    @app.get(f"{at}/curves")
+    async def curves(request: Request, identity: str, layer: Name) -> Response:
+        """What each head of a layer did over the training: (steps, statistics, heads)."""
+        return await films.numbers(request, identity, lambda reel: reel.curves(layer))
+
+
+def described(reel: Reel) -> dict[str, Any]:
+    """A film for its page."""
+    return {
+        "film_id": reel.identity,
+        "steps": reel.steps,
+        "statistics": reel.statistics,
+        "probes": reel.probes,
+        "layers": [{"name": name, "heads": heads} for name, heads in reel.layers.items()],
+        "flags": {layer: [flag._asdict() for flag in flags] for layer, flags in reel.flags.items()},
+        "colours": list(HEAD_COLOURS),
+    }
+
+
+def _head(weights: np.ndarray, head: int) -> np.ndarray:
+    if head >= len(weights):
+        raise Unsupported(f"this layer has heads 0 to {len(weights) - 1}, not {head}")
+    one: np.ndarray = weights[head]
+    return one

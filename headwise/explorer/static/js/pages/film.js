@@ -1,0 +1,220 @@
+// @ts-check
+/** The film of a training: where one head looked in a probe, step after step, and what every head of its layer did. */
+
+import { getJson, getNow, getNumbers, query } from "../api.js";
+import { fill, h } from "../dom.js";
+import { effect, signal } from "../store.js";
+import * as state from "../state.js";
+import { t } from "../strings.js";
+import * as curves from "../views/film_curves.js";
+import * as heads from "../views/film_heads.js";
+import * as heat from "../views/heat.js";
+
+const PAUSE_MS = 250;
+
+/** @typedef {{ head: number, why: string, other: number }} Flag */
+/** @typedef {{ film_id: string, model: string, steps: number[], statistics: string[], colours: string[], probes: { source: string, target: string | null, output: string }[], layers: { name: string, heads: number }[], flags: Record<string, Flag[]> }} Film */
+
+const film = signal(/** @type {Film | null} */ (null));
+const playing = signal(false);
+
+/** What is chosen, within what the film has. @param {Film} found */
+function place(found) {
+  const within = (/** @type {number} */ value, /** @type {number} */ count) => Math.min(Math.max(0, value), count - 1);
+  const at = state.step.value < 0 ? found.steps.length - 1 : nearest(found.steps, state.step.value);
+  const layer = found.layers[within(state.layer.value, found.layers.length)];
+  const probe = within(state.probe.value, found.probes.length);
+  return { at, step: found.steps[at], probe, layer: layer.name, heads: layer.heads, head: within(state.head.value, layer.heads) };
+}
+
+/** The place of the last of these steps that is not beyond one. @param {number[]} steps @param {number} step */
+const nearest = (steps, step) => Math.max(0, steps.findLastIndex((one) => one <= step));
+
+/** @param {HTMLElement} place @returns {() => void} */
+export function mount(place) {
+  playing.value = false;
+  const bar = h("div", { class: "tabs" });
+  const player = h("div", { class: "player" });
+  const small = h("section", { class: "panel", "aria-label": () => t("heads") });
+  const large = h("section", { class: "panel wide" });
+  const charts = h("section", { class: "panel" });
+  const none = h("p", {});
+  const all = h("div", { hidden: () => !film.value }, bar, player, small, h("div", { class: "panels filmed" }, large, charts));
+  place.append(h("h1", {}, () => t("film")), none, all, h("p", { class: "note" }, () => t("filmNote")));
+  const ends = [followed(none), effect(() => choices(bar)), controls(player), frames(small, large), drawnCurves(charts)];
+  document.addEventListener("keydown", pressed, true);
+  return () => {
+    document.removeEventListener("keydown", pressed, true);
+    playing.value = false;
+    ends.forEach((end) => end());
+  };
+}
+
+/** Asks for the film of the model that is chosen. @param {HTMLElement} none */
+function followed(none) {
+  let turn = 0;
+  return effect(() => {
+    const meta = state.meta.value;
+    const name = state.model.value || (meta && meta.models.length ? meta.models[0].name : "");
+    turn += 1;
+    const mine = turn;
+    film.value = null;
+    fill(none);
+    if (!name) return;
+    // a film may have gone on since it was asked for
+    getNow("/api/v1/films").then(async ({ models }) => {
+      const there = models.includes(name);
+      const told = there ? await getNow(`/api/v1/films/${encodeURIComponent(name)}`) : null;
+      if (mine !== turn) return;
+      film.value = told;
+      if (there) return;
+      fill(none, `${name}: ${t("noFilm")}`);
+      document.documentElement.dataset.ready = "film/none";
+    }).catch(failed);
+  });
+}
+
+/** Probes, layers. @param {HTMLElement} bar */
+function choices(bar) {
+  const found = film.value;
+  if (!found) return;
+  const now = place(found);
+  const probes = h("select", { "aria-label": t("probe"), onchange: () => (state.probe.value = Number(probes.value)) });
+  fill(probes, found.probes.map((one, at) => h("option", { value: at }, one.source.length > 60 ? `${one.source.slice(0, 59)}…` : one.source)));
+  probes.value = String(now.probe);
+  const layers = h("select", { "aria-label": t("layer"), onchange: () => (state.layer.value = Number(layers.value)) });
+  const mark = (/** @type {string} */ name) => (found.flags[name] ? " ⚑" : "");
+  fill(layers, found.layers.map((one, at) => h("option", { value: at }, `${one.name}${mark(one.name)}`)));
+  layers.value = String(found.layers.findIndex((one) => one.name === now.layer));
+  fill(bar, h("label", {}, `${t("probe")} `, probes), h("label", {}, `${t("layer")} `, layers));
+}
+
+/** Play, and a slider from the first step to the last. @param {HTMLElement} player */
+function controls(player) {
+  const play = h("button", { class: "play", onclick: () => toggled(), "aria-pressed": () => String(playing.value) }, () => t(playing.value ? "pause" : "play"));
+  const slider = h("input", { type: "range", min: 0, step: 1, "aria-label": () => t("step"), oninput: () => go(Number(slider.value)) });
+  const told = h("output", {});
+  fill(player, play, slider, told);
+  return effect(() => {
+    const found = film.value;
+    if (!found) return;
+    const { at, step } = place(found);
+    slider.max = String(found.steps.length - 1);
+    slider.value = String(at);
+    slider.setAttribute("aria-valuetext", `${t("step")} ${step}`);
+    told.textContent = `${t("step")} ${step} / ${found.steps[found.steps.length - 1]}`;
+  });
+}
+
+/** Shows the frame at a place among all. @param {number} at */
+function go(at) {
+  const found = film.peek();
+  if (!found) return;
+  const last = found.steps.length - 1;
+  const within = Math.max(0, Math.min(last, at));
+  state.step.value = within === last ? -1 : found.steps[within];
+}
+
+function toggled() {
+  const found = film.peek();
+  if (!found) return;
+  if (!playing.peek() && place(found).at === found.steps.length - 1) go(0);
+  playing.value = !playing.peek();
+}
+
+/** The heads of the layer, and the chosen one. @param {HTMLElement} small @param {HTMLElement} large */
+function frames(small, large) {
+  let turn = 0;
+  let timer = 0;
+  let end = () => {};
+  const stop = effect(() => {
+    const found = film.value;
+    const [dark, going] = [state.dark.value, playing.value];
+    clearTimeout(timer);
+    turn += 1;
+    const mine = turn;
+    if (!found) return;
+    const now = place(found);
+    const at = { step: now.step, probe: now.probe, layer: now.layer };
+    const path = `/api/v1/films/${found.film_id}`;
+    const asked = [
+      getJson(`${path}/axes?${query(at)}`),
+      getNumbers(`${path}/matrix?${query({ ...at, head: now.head })}`),
+      getNumbers(`${path}/thumbs?${query({ ...at, size: 32 })}`),
+    ];
+    Promise.all(asked).then(([axes, matrix, thumbs]) => {
+      if (mine !== turn) return;
+      end();
+      heads.show(small, thumbs, found.flags[now.layer] || [], dark);
+      end = shown(large, now, axes, matrix);
+      document.documentElement.dataset.ready = `film/${now.step}/${now.probe}/${now.layer}/${now.head}`;
+      if (going) timer = window.setTimeout(() => advanced(found, now.at), PAUSE_MS);
+    }, failed);
+  });
+  return () => {
+    stop();
+    turn += 1;
+    clearTimeout(timer);
+    end();
+  };
+}
+
+/** The next frame, until the last. @param {Film} found @param {number} at */
+function advanced(found, at) {
+  if (at + 1 >= found.steps.length - 1) playing.value = false;
+  go(at + 1);
+}
+
+/** @param {HTMLElement} large @param {ReturnType<typeof place>} now @param {any} axes @param {import("../core/npy.js").Numbers} matrix */
+function shown(large, now, axes, matrix) {
+  const group = { name: now.layer, layers: [now.layer], heads: now.heads, ...axes };
+  const title = `${now.layer}, ${t("head")} ${now.head}, ${t("step")} ${now.step}`;
+  fill(large, h("h2", {}, title), h("p", { class: "side" }, `${t("answer")}: ${axes.output}`));
+  return heat.mount(large, { weights: /** @type {Float32Array} */ (matrix.data), group, title });
+}
+
+/** @param {HTMLElement} charts */
+function drawnCurves(charts) {
+  let turn = 0;
+  return effect(() => {
+    const found = film.value;
+    if (!found) return;
+    const { layer } = place(found);
+    turn += 1;
+    const mine = turn;
+    getNumbers(`/api/v1/films/${found.film_id}/curves?${query({ layer })}`).then((numbers) => {
+      if (mine === turn) curves.mount(charts, { found, layer, numbers, place: () => place(found), go });
+    }, failed);
+  });
+}
+
+/** @param {KeyboardEvent} event */
+function pressed(event) {
+  const target = /** @type {HTMLElement} */ (event.target);
+  const found = film.peek();
+  if (!found || /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName) || event.ctrlKey || event.metaKey || event.altKey) return;
+  const now = place(found);
+  const wrap = (/** @type {number} */ value, /** @type {number} */ count) => (value + count) % count;
+  const at = found.layers.findIndex((one) => one.name === now.layer);
+  /** @type {Record<string, () => void>} */
+  const moves = {
+    ArrowLeft: () => go(now.at - (event.shiftKey ? 10 : 1)),
+    ArrowRight: () => go(now.at + (event.shiftKey ? 10 : 1)),
+    Home: () => go(0),
+    End: () => go(found.steps.length - 1),
+    "[": () => (state.layer.value = wrap(at - 1, found.layers.length)),
+    "]": () => (state.layer.value = wrap(at + 1, found.layers.length)),
+    ",": () => (state.head.value = wrap(now.head - 1, now.heads)),
+    ".": () => (state.head.value = wrap(now.head + 1, now.heads)),
+  };
+  if (target.tagName !== "BUTTON") moves[" "] = toggled;
+  if (!moves[event.key]) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+  moves[event.key]();
+}
+
+/** @param {Error} error */
+function failed(error) {
+  state.status.value = error.message;
+}

@@ -1,0 +1,155 @@
+// @ts-check
+/** What every head of a layer did over a training: a small chart for each statistic, a line for each head. */
+
+import { fill, h } from "../dom.js";
+import { effect } from "../store.js";
+import { number } from "../core/text.js";
+import * as state from "../state.js";
+import { t } from "../strings.js";
+
+const LEFT = 40;
+const BOTTOM = 18;
+const COLOURED = 8;
+// what is a share lies between 0 and 1
+const UNBOUNDED = "distance";
+
+/** @typedef {import("../pages/film.js").Film} Film */
+/** @typedef {{ found: Film, layer: string, numbers: import("../core/npy.js").Numbers, place: () => { at: number, head: number }, go: (at: number) => void }} Shown */
+
+let end = () => {};
+
+/** @param {HTMLElement} place @param {Shown} shown */
+export function mount(place, shown) {
+  const { found, numbers } = shown;
+  const heads = numbers.shape[2];
+  const charts = found.statistics.map((name, at) => chart(name, at, shown));
+  const legend = Array.from({ length: heads }, (_, head) =>
+    h(
+      "button",
+      { class: () => (shown.place().head === head ? "key chosen" : "key"), onclick: () => (state.head.value = head) },
+      swatch(found, head, heads),
+      `${head}${(found.flags[shown.layer] || []).some((one) => one.head === head) ? " ⚑" : ""}`,
+    ),
+  );
+  end();
+  fill(place, h("h2", {}, `${shown.layer}: ${t("overTraining")}`), h("div", { class: "legend keys", role: "group", "aria-label": t("heads") }, legend), h("div", { class: "charts" }, charts.map((one) => one.node)));
+  const redraw = () => charts.forEach((one) => one.draw());
+  const resized = new ResizeObserver(redraw);
+  resized.observe(place);
+  const stop = effect(() => {
+    // colours are those of the page
+    void state.dark.value;
+    shown.place();
+    requestAnimationFrame(redraw);
+  });
+  end = () => {
+    stop();
+    resized.disconnect();
+  };
+}
+
+/** @param {Film} found @param {number} head @param {number} heads */
+function swatch(found, head, heads) {
+  const canvas = h("canvas", { class: "swatch", width: 24, height: 24, "aria-hidden": "true" });
+  const context = canvas.getContext("2d");
+  context.fillStyle = heads <= COLOURED ? found.colours[head % found.colours.length] : "#808080";
+  context.fillRect(0, 0, 24, 24);
+  return canvas;
+}
+
+/** @param {string} name @param {number} at of the statistic @param {Shown} shown */
+function chart(name, at, shown) {
+  const canvas = h("canvas", { class: "curve", role: "img", tabindex: -1 });
+  const told = h("output", { class: "now" });
+  const node = h("figure", {}, h("figcaption", {}, h("span", {}, t(name === "entropy" ? "evenness" : name)), told), canvas);
+  canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => {
+    const box = canvas.getBoundingClientRect();
+    const steps = shown.found.steps;
+    const wanted = ((event.clientX - box.left - LEFT) / (box.width - LEFT - 6)) * steps[steps.length - 1];
+    const near = steps.reduce((best, step, place) => (Math.abs(step - wanted) < Math.abs(steps[best] - wanted) ? place : best), 0);
+    shown.go(near);
+  });
+  const draw = () => {
+    const { at: now, head } = shown.place();
+    const value = cell(shown, now, at, head);
+    told.textContent = ` ${number(value)}`;
+    canvas.setAttribute("aria-label", `${t(name)}, ${t("head")} ${head}: ${number(cell(shown, 0, at, head))} → ${number(cell(shown, shown.found.steps.length - 1, at, head))}`);
+    drawn(canvas, name, at, shown, now, head);
+  };
+  return { node, draw };
+}
+
+/** @param {Shown} shown @param {number} step @param {number} at @param {number} head */
+function cell({ numbers }, step, at, head) {
+  const [, statistics, heads] = numbers.shape;
+  return numbers.data[(step * statistics + at) * heads + head];
+}
+
+/** @param {HTMLCanvasElement} canvas @param {string} name @param {number} at @param {Shown} shown @param {number} now @param {number} chosen */
+function drawn(canvas, name, at, shown, now, chosen) {
+  const { found, numbers } = shown;
+  const dots = window.devicePixelRatio || 1;
+  const [width, height] = [canvas.clientWidth, canvas.clientHeight];
+  if (!width || !height) return;
+  canvas.width = Math.round(width * dots);
+  canvas.height = Math.round(height * dots);
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  context.scale(dots, dots);
+  const style = getComputedStyle(canvas);
+  const [ink, line, mark] = ["--soft", "--line", "--mark"].map((one) => style.getPropertyValue(one).trim());
+  const [steps, heads] = [found.steps, numbers.shape[2]];
+  const last = steps[steps.length - 1] || 1;
+  const top = name === UNBOUNDED ? highest(shown, at) : 1;
+  const x = (/** @type {number} */ step) => LEFT + (step / last) * (width - LEFT - 6);
+  const y = (/** @type {number} */ value) => 6 + (1 - value / top) * (height - BOTTOM - 6);
+  axes(context, { x, y, top, last, ink, line, width, height });
+  const path = (/** @type {number} */ head) => {
+    context.beginPath();
+    steps.forEach((step, place) => context.lineTo(x(step), y(cell(shown, place, at, head))));
+    context.stroke();
+  };
+  for (const head of [...Array(heads).keys()].filter((one) => one !== chosen).concat(chosen)) {
+    context.strokeStyle = heads <= COLOURED ? found.colours[head % found.colours.length] : head === chosen ? mark : ink;
+    context.lineWidth = head === chosen ? 3 : 1.25;
+    context.globalAlpha = head === chosen || heads <= COLOURED ? 1 : 0.4;
+    path(head);
+  }
+  context.globalAlpha = 1;
+  context.strokeStyle = mark;
+  context.lineWidth = 1;
+  context.setLineDash([3, 3]);
+  context.beginPath();
+  context.moveTo(x(steps[now]), 6);
+  context.lineTo(x(steps[now]), height - BOTTOM);
+  context.stroke();
+  context.setLineDash([]);
+}
+
+/** @param {CanvasRenderingContext2D} context @param {any} frame */
+function axes(context, { x, y, top, last, ink, line, width, height }) {
+  context.clearRect(0, 0, width, height);
+  context.font = "11px system-ui, sans-serif";
+  context.fillStyle = ink;
+  context.strokeStyle = line;
+  context.lineWidth = 1;
+  context.textAlign = "right";
+  for (const value of [0, top / 2, top]) {
+    context.beginPath();
+    context.moveTo(LEFT, y(value));
+    context.lineTo(width - 6, y(value));
+    context.stroke();
+    context.fillText(number(value), LEFT - 5, y(value) + 4);
+  }
+  context.fillText(String(last), width - 6, height - 4);
+  context.textAlign = "left";
+  context.fillText("0", x(0), height - 4);
+}
+
+/** @param {Shown} shown @param {number} at */
+function highest(shown, at) {
+  let found = 0;
+  for (let step = 0; step < shown.found.steps.length; step += 1) {
+    for (let head = 0; head < shown.numbers.shape[2]; head += 1) found = Math.max(found, cell(shown, step, at, head));
+  }
+  return found > 0 ? Number((found * 1.05).toPrecision(2)) : 1;
+}

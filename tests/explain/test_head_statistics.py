@@ -1,0 +1,101 @@
+"""What heads do, in numbers equal to loops; heads that choose no key are named, and no others."""
+
+import numpy as np
+import pytest
+import torch
+
+from headwise.attention.call import Call
+from headwise.attention.masks import Causal
+from headwise.explain import heads
+from headwise.explain.head_statistics import STATISTICS, Flag, flagged, looked_at, together
+from headwise.layers.attention import MultiHeadAttention
+from headwise.predictors.watched_heads import allowed
+from headwise.records import record
+
+RNG = np.random.default_rng(0)
+
+
+def drawn(count, queries, keys, spread=1.0):
+    return RNG.dirichlet(np.full(keys, spread), (count, queries))
+
+
+def causal(scores):
+    weights = np.where(np.tri(scores.shape[-1], dtype=bool), np.exp(scores), 0)
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def test_summaries_equal_loops():
+    weights = drawn(3, 4, 5)
+    for head, found in zip(weights, heads.described(weights), strict=True):
+        entropy = [-sum(w * np.log(w) for w in row) for row in head]
+        assert found["entropy"] == pytest.approx(np.mean(entropy))
+        apart = [sum(w * abs(i - j) for j, w in enumerate(row)) for i, row in enumerate(head)]
+        assert found["distance"] == pytest.approx(np.mean(apart))
+        assert found["diagonal"] == pytest.approx(sum(head[i, i] for i in range(4)) / 4)
+        assert found["previous"] == pytest.approx(sum(head[i, i - 1] for i in range(1, 4)) / 4)
+    assert heads.described(np.zeros((1, 0, 0)))[0]["entropy"] == 0
+    # a row without a key is no number
+    assert heads.described(np.zeros((1, 2, 3)))[0]["distance"] == 0
+
+
+def test_rows_without_a_choice_do_not_count():
+    weights = causal(RNG.normal(size=(2, 7, 7)))
+    counts = np.arange(1.0, 8.0)[None]
+    found = looked_at(weights, counts)
+    assert found.rows == 6
+    for head, values in enumerate(found.values.T):
+        told = dict(zip(STATISTICS, values, strict=True))
+        entropy = [-sum(w * np.log(w) for w in row if w) for row in weights[head, 1:]]
+        assert told["entropy"] == pytest.approx(sum(entropy) / sum(np.log(n) for n in range(2, 8)))
+        assert told["first"] == pytest.approx(weights[head, 1:, 0].mean())
+        assert told["diagonal"] == pytest.approx(np.mean([weights[head, i, i] for i in range(1, 7)]))
+        assert told["distance"] == pytest.approx(
+            np.mean([sum(w * (i - j) for j, w in enumerate(weights[head, i, : i + 1])) for i in range(1, 7)])
+        )
+        assert told["redundancy"] == pytest.approx(found.alike[0, 1])
+    assert found.alike[0, 1] == pytest.approx(heads.alike(weights[:, 1:])[0, 1])
+    lonely = looked_at(np.ones((3, 1, 1)), np.ones((1, 1)))
+    assert (lonely.rows, flagged(lonely)) == (0, [])
+
+
+def test_inputs_count_by_their_rows():
+    long, short = drawn(2, 9, 5), drawn(2, 3, 5)
+    both = together([looked_at(one, np.full((1, len(one[0])), 5.0)) for one in (long, short)])
+    whole = looked_at(np.concatenate([long, short], 1), np.full((1, 12), 5.0))
+    np.testing.assert_allclose(both.values[[0, 3]], whole.values[[0, 3]])
+    np.testing.assert_allclose(both.alike, whole.alike)
+    assert both.rows == 12
+
+
+def test_heads_that_choose_no_key_are_named():
+    uniform = causal(np.zeros((1, 12, 12)))
+    first = np.eye(12)[[0] * 12][None]
+    before = np.eye(12)[np.maximum(0, np.arange(12) - 1)][None]
+    sharp = causal(4 * RNG.normal(size=(1, 12, 12)))
+    weights = np.concatenate([sharp, uniform, before, first, sharp, first])
+    counts = np.arange(1.0, 13.0)[None]
+    assert flagged(looked_at(weights, counts)) == [
+        Flag(1, "uniform"), Flag(3, "one key"), Flag(4, "same", 0), Flag(5, "one key")
+    ]  # fmt: skip
+    assert flagged(looked_at(weights[:, :4], counts[:, :4])) == []
+
+
+def test_a_head_that_is_uniform_over_few_keys_has_chosen_them():
+    window = np.where(np.abs(np.subtract.outer(np.arange(12), np.arange(12))) < 2, 1.0, 0.0)
+    window = (window / window.sum(-1, keepdims=True))[None]
+    assert flagged(looked_at(window, np.full((1, 12), 12.0))) == []
+    # where the mask leaves no others, it has not
+    assert flagged(looked_at(window, (window > 0).sum(-1).astype(float))) == [Flag(0, "uniform")]
+
+
+def test_keys_are_counted_by_mask_and_bias():
+    layer = MultiHeadAttention(8, 2)
+    with record(layer) as trace:
+        layer(torch.randn(1, 5, 8), mask=Causal())
+    (one,) = trace
+    assert allowed(one).tolist() == [[1, 2, 3, 4, 5]]
+    bias = torch.zeros(1, 2, 5, 5)
+    bias[0, 1, :, 3:] = -torch.inf
+    query = torch.randn(1, 2, 5, 4)
+    one.calls[0] = type(one.calls[0])(one.calls[0].mechanism, Call(query, query, query, bias=bias), query)
+    assert allowed(one).tolist() == [[5.0] * 5, [3.0] * 5]

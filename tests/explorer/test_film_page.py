@@ -1,0 +1,130 @@
+"""The page of films in a browser: frames under the slider, the address, the keyboard, nothing from elsewhere."""
+
+import re
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from serving_runs import filler_of, filmed_of
+
+from headwise.explain.reel import Reel
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")]
+LAYER = "encoder.blocks.0.self_attention"
+
+
+@pytest.fixture(scope="module")
+def reel(tmp_path_factory):
+    return Reel(filmed_of(tmp_path_factory.mktemp("shown")))
+
+
+@pytest.fixture(scope="module")
+def site(reel, tmp_path_factory):
+    runs = [str(reel._film.folder.parent), str(filler_of(tmp_path_factory.mktemp("other")))]
+    command = [sys.executable, "-m", "headwise", "explore", *runs, "--no-browser", "--threads", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        yield process.stdout.readline().split()[2].rstrip(";")
+        process.terminate()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as started:
+        flags = ["--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"]
+        found = started.chromium.launch(executable_path=CHROMIUM, args=flags)
+        yield found
+        found.close()
+
+
+@pytest.fixture(params=[("light", 1280), ("dark", 390)], ids=lambda how: f"{how[0]}-{how[1]}")
+def page(request, browser, site):
+    scheme, width = request.param
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    made = context.new_page()
+    told, asked = [], []
+    made.on("console", lambda message: told.append(message.text))
+    made.on("pageerror", lambda error: told.append(str(error)))
+    made.on("request", lambda one: asked.append(one.url))
+    yield made
+    context.close()
+    assert told == []
+    assert all(url.startswith((site, "data:", "blob:")) for url in asked)
+
+
+def at(page, step, probe=0, layer=LAYER, head=0):
+    page.wait_for_selector(f"html[data-ready='film/{step}/{probe}/{layer}/{head}']")
+
+
+def under(page, q, k, exact):
+    canvas = page.locator("canvas.heat")
+    box, (rows, columns) = canvas.bounding_box(), exact.shape
+    canvas.hover(position={"x": (k + 0.5) * box["width"] / columns, "y": (q + 0.5) * box["height"] / rows})
+    return float(page.locator(".tip").inner_text().split()[-1])
+
+
+def test_each_frame_has_the_numbers_of_its_step(page, site, reel):
+    page.goto(site + "#/film?p=1&h=1")
+    at(page, 3, probe=1, head=1)
+    for step in (3, 0):
+        if step == 0:
+            page.locator("input[type=range]").fill("0")
+            at(page, 0, probe=1, head=1)
+        exact = reel.weights(step, 1, LAYER)[1]
+        for q, k in ((0, 0), (1, 3), (4, 4)):
+            assert under(page, q, k, exact) == pytest.approx(exact[q, k], rel=6e-3)
+    entropy = page.locator("figure", has_text="entropy").locator(".now").inner_text()
+    assert float(entropy) == pytest.approx(float(reel.curves(LAYER)[0, 0, 1]), rel=6e-3)
+
+
+def test_the_keyboard_plays_and_the_address_follows(page, site):
+    page.goto(site + "#/film")
+    at(page, 3)
+    page.keyboard.press("Home")
+    at(page, 0)
+    assert re.search(r"#/film\?s=0$", page.url)
+    page.keyboard.press("ArrowRight")
+    at(page, 1)
+    page.keyboard.press(".")
+    at(page, 1, head=1)
+    page.keyboard.press("]")
+    at(page, 1, layer="encoder.blocks.1.self_attention", head=1)
+    page.reload()
+    at(page, 1, layer="encoder.blocks.1.self_attention", head=1)
+    page.keyboard.press("Home")
+    page.keyboard.press("Space")
+    at(page, 3, layer="encoder.blocks.1.self_attention", head=1)
+    page.wait_for_selector("button.play[aria-pressed=false]")
+    page.select_option("select[aria-label=probe]", "1")
+    at(page, 3, probe=1, layer="encoder.blocks.1.self_attention", head=1)
+
+
+def test_a_click_on_a_curve_goes_to_its_step(page, site):
+    page.goto(site + "#/film")
+    at(page, 3)
+    curve = page.locator("canvas.curve").first
+    box = curve.bounding_box()
+    curve.click(position={"x": 40 + (box["width"] - 46) / 3, "y": 50})
+    at(page, 1)
+    read = "(one) => Array.from(one.getContext('2d').getImageData(0, 0, one.width, one.height).data)"
+    pixels = np.array(curve.evaluate(read)).reshape(-1, 4)[:, 3]
+    assert np.count_nonzero(pixels) > 500
+
+
+def test_the_page_fits_and_has_targets_to_touch(page, site):
+    page.goto(site + "#/film")
+    at(page, 3)
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    for button in page.locator("main button, main select").all():
+        box = button.bounding_box()
+        assert min(box["width"], box["height"]) >= 24
+
+
+def test_a_run_without_a_film_says_how_to_get_one(page, site):
+    page.goto(site + "#/film?m=filler&lang=zh")
+    page.wait_for_selector("html[data-ready='film/none']")
+    assert "film.every=50" in page.locator("main").inner_text()
