@@ -5,8 +5,15 @@ import headwise
 TEXT = "a and g ."
 
 
-def folder_of(place):
+def small(folder, recipe):
     """A run folder, trained for three steps."""
+    training = {"max_steps": 3, "batch_tokens": 64, "validate_every_epochs": 0, "warmup_steps": 1}
+    headwise.train({**recipe, "training": training}, folder)
+    return folder
+
+
+def folder_of(place):
+    """A run folder of a translator."""
     pairs = [f"{a} and {b} .\t{b} und {a} ." for a in "abcdef" for b in "ghijk"]
     (place / "pairs.tsv").write_text("\n".join(pairs) + "\n")
     sizes = {"d_model": 8, "d_ff": 8, "num_heads": 2, "encoder_layers": 2, "decoder_layers": 1}
@@ -16,10 +23,8 @@ def folder_of(place):
         "tokenizer": {"kind": "word", "joint": False},
         "model": {"kind": "transformer", **sizes},
         "decoding": {"max_len": 9},
-        "training": {"max_steps": 3, "batch_tokens": 64, "validate_every_epochs": 0, "warmup_steps": 1},
     }
-    headwise.train(recipe, place / "run")
-    return place / "run"
+    return small(place / "run", recipe)
 
 
 def filler_of(place):
@@ -31,7 +36,5 @@ def filler_of(place):
         "tokenizer": {"kind": "word", "min_frequency": 1},
         "length": 12,
         "model": {"kind": "attention", "d_model": 8, "d_ff": 8, "num_heads": 2, "encoder_layers": 1},
-        "training": {"max_steps": 3, "batch_tokens": 64, "validate_every_epochs": 0, "warmup_steps": 1},
     }
-    headwise.train(recipe, place / "filler")
-    return place / "filler"
+    return small(place / "filler", recipe)
