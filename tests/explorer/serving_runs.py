@@ -1,4 +1,4 @@
-"""Small runs to look at: a translator, and a model of masked words."""
+"""Small runs to look at: a translator, a model of masked words, one that writes on."""
 
 import headwise
 
@@ -38,3 +38,17 @@ def filler_of(place):
         "model": {"kind": "attention", "d_model": 8, "d_ff": 8, "num_heads": 2, "encoder_layers": 1},
     }
     return small(place / "filler", recipe)
+
+
+def writer_of(place):
+    """A run folder of a language model."""
+    (place / "lines.txt").write_text("".join(f"a{n % 7} b{n % 5} c\n" for n in range(60)))
+    recipe = {
+        "task": "language-model",
+        "length": 16,
+        "data": {"train": str(place / "lines.txt")},
+        "tokenizer": {"kind": "char"},
+        "model": {"kind": "decoder", "d_model": 8, "d_ff": 8, "num_heads": 2, "num_layers": 2},
+        "decoding": {"method": "greedy", "max_len": 7},
+    }
+    return small(place / "text", recipe)

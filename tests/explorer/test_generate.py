@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from fastapi.testclient import TestClient
-from serving_runs import TEXT, filler_of, folder_of, small
+from serving_runs import TEXT, filler_of, folder_of, small, writer_of
 
 from headwise.decoding.watching import watching
 from headwise.explorer import generating
@@ -28,19 +28,11 @@ RECURRENT = {"kind": "recurrent", "embed_dim": 8, "hidden_dim": 8, "num_layers":
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     place = tmp_path_factory.mktemp("written")
-    folders = [folder_of(place), filler_of(place)]
+    folders = [folder_of(place), filler_of(place), writer_of(place)]
     pairs = {"task": "translate", "data": {"train": str(place / "pairs.tsv")}, "tokenizer": {"kind": "word"}}
     made = {
         "additive": {**pairs, "model": {**RECURRENT, "score": "additive"}, "decoding": {"max_len": 7}},
         "blind": {**pairs, "model": {**RECURRENT, "score": "none"}, "decoding": {"max_len": 7}},
-        "text": {
-            "task": "language-model",
-            "length": 16,
-            "data": {"train": str(place / "text.txt")},
-            "tokenizer": {"kind": "char"},
-            "model": {"kind": "decoder", "d_model": 8, "d_ff": 8, "num_heads": 2, "num_layers": 2},
-            "decoding": {"method": "greedy", "max_len": 7},
-        },
     }
     return served([*folders, *(small(place / name, recipe) for name, recipe in made.items())])
 

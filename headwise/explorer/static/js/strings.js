@@ -60,6 +60,8 @@ Object.assign(STRINGS, {
   beams: ["Beams", "束宽"],
   recipe: ["as the recipe says", "按配方设定"],
   mean: ["mean", "平均"],
+  ofLayers: ["mean of all layers", "各层平均"],
+  ofHeads: ["mean of the heads", "各头平均"],
   source: ["reads", "读入"],
   written: ["writes", "写出"],
   alignment: ["Alignment", "对齐"],

@@ -6,8 +6,8 @@
 
 /**
  * Each beginning stands in the column of its step. The heir of a beginning, the child that reaches the best hypothesis or
- * else the furthest, or among these has the best score, goes on in its lane; every other child opens a lane of its own,
- * the first below its parent that is free as long as its line of heirs goes.
+ * else the furthest, or among these has the best score, goes on in its lane; every other child goes to the
+ * lane nearest to its parent's that is free as long as its line of heirs goes.
  * @param {Iterable<Leaf>} beams a parent before its children; the parent 0 is the empty beginning
  * @param {number} best the last beginning of the best hypothesis, 0 if it is not known
  * @returns {Layout}
@@ -82,12 +82,13 @@ function lineOf(first, heirs) {
 }
 
 /**
- * Takes these steps of the first lane from `above` on where they are free.
+ * Takes these steps of the lane nearest to `above` where they are free, of a new one below where they are free in none.
  * @param {[number, number][][]} lanes @param {number} above @param {number} begin @param {number} end
  */
 function free(lanes, above, begin, end) {
-  let y = above;
-  while (lanes[y] && lanes[y].some(([from, to]) => begin <= to && from <= end)) y += 1;
-  (lanes[y] ||= []).push([begin, end]);
+  const open = lanes.map((_, y) => y).filter((y) => lanes[y].every(([from, to]) => end < from || to < begin));
+  const [y = lanes.length] = open.sort((one, two) => Math.abs(one - above) - Math.abs(two - above) || one - two);
+  if (y === lanes.length) lanes.push([]);
+  lanes[y].push([begin, end]);
   return y;
 }

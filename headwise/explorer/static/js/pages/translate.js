@@ -1,10 +1,8 @@
 // @ts-check
 /** An output as it is written: where each token looks, the beams, what else was likely; step by step, and otherwise. */
 
-import { postLines } from "../api.js";
-import { alignment, begun, best, likelyAt, lookOf, pathTo, take } from "../core/search.js";
+import { alignment, begun, likelyAt, lookOf, pathTo } from "../core/search.js";
 import { number, shown } from "../core/text.js";
-import { layout } from "../core/tree.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
 import { effect, signal } from "../store.js";
@@ -12,23 +10,14 @@ import { t } from "../strings.js";
 import * as beamTree from "../views/beam_tree.js";
 import * as heat from "../views/heat.js";
 import * as likely from "../views/likely.js";
-import { controls, player, still } from "../views/player.js";
+import { controls, player } from "../views/player.js";
 import { tint } from "../views/text.js";
-import { options } from "../views/writing_options.js";
+import { asking, drawn } from "../views/writing.js";
 import { keyboard } from "../views/writing_keys.js";
+import { options } from "../views/writing_options.js";
 
-/** What is told while it is written is drawn at most so often. */
-const REDRAW_MS = 150;
-const LIKELY = 10;
-
-/** @typedef {import("../core/search.js").Search} Search */
 /** @typedef {import("../core/search.js").Beam} Beam */
-
-/** What is known of it so far, its best hypothesis, and where its beams stand. @param {Search} it */
-const drawn = (it) => ({ it, best: best(it), tree: layout(it.beams.values(), best(it)) });
-
-/** @typedef {{ value: ReturnType<typeof drawn>, peek: () => ReturnType<typeof drawn> }} Shown */
-/** @typedef {{ value: AbortController | null, peek: () => AbortController | null }} Open */
+/** @typedef {import("../views/writing.js").Shown} Shown */
 /** @typedef {{ value: Beam[], peek: () => Beam[] }} Path */
 
 /** @param {HTMLElement} place @returns {() => void} */
@@ -54,7 +43,7 @@ export function mount(place) {
     }),
     strips(panels, search, path, self),
     aligned(panels.alignment, search, path),
-    choices(panels.likely, search, path, self),
+    choices(panels.likely, search, path),
     tree(panels.tree, search, path, self),
   ];
   return () => {
@@ -68,14 +57,20 @@ function parts() {
   const make = (/** @type {string} */ name) => h("div", { class: name });
   const found = { read: make("tokens"), written: make("tokens"), alignment: make("held"), likely: make("held"), tree: make("scrolls") };
   found.tree.tabIndex = 0;
+  const strip = (/** @type {string} */ name, /** @type {HTMLElement} */ node) =>
+    h("div", { class: "strip" }, h("p", { class: "side" }, () => t(name)), node);
   const panel = (/** @type {string} */ kind, /** @type {string} */ title, /** @type {HTMLElement} */ node, /** @type {string} */ note) =>
     h("section", { class: `panel ${kind}`, "aria-label": () => t(title) }, h("h2", {}, () => t(title)), node, note && h("p", { class: "note" }, () => t(note)));
   const all = [
-    h("p", { class: "side" }, () => t("source")),
-    found.read,
-    h("p", { class: "side" }, () => t("written")),
-    found.written,
-    h("div", { class: "panels writes" }, panel("wide", "alignment", found.alignment, ""), panel("", "likely", found.likely, "pick"), panel("whole", "tree", found.tree, "hypotheses")),
+    strip("source", found.read),
+    strip("written", found.written),
+    h(
+      "div",
+      { class: "panels writes" },
+      panel("wide", "alignment", found.alignment, ""),
+      panel("side-panel", "likely", found.likely, "pick"),
+      panel("whole", "tree", found.tree, "hypotheses"),
+    ),
     h("p", { class: "note" }, () => t("note")),
     h("p", { class: "note" }, () => t("writerKeys")),
   ];
@@ -90,7 +85,7 @@ function through({ it, best, tree }) {
   return found;
 }
 
-/** Ends the work of the server. @param {Open} open */
+/** Ends the work of the server. @param {import("../views/writing.js").Open} open */
 function stop(open) {
   const now = open.peek();
   if (now) now.abort();
@@ -101,111 +96,6 @@ function force(path, token) {
   state.node.value = -1;
   state.forced.value = [...path.slice(0, -1).map((beam) => beam.token), token].join(",");
 }
-
-/**
- * Asks whenever what is asked for changes; what is told is drawn as it comes.
- * @param {Shown} search @param {{ value: number }} count @param {Open} open @param {ReturnType<typeof player>} self
- */
-function asking(search, count, open, self) {
-  let [before, about, alive] = ["", "", true];
-  let end = () => {};
-  const begin = () => {
-    end();
-    end = () => {};
-    search.value = drawn(begun());
-    count.value = 0;
-    if (before) end = told(JSON.parse(before), search, count, open);
-  };
-  const shown = (/** @type {boolean} */ first, /** @type {number} */ from) => {
-    if (first && state.step.peek() >= 0) return;
-    if (still()) self.rest();
-    else self.play(from);
-  };
-  const follow = effect(() => {
-    const [next, forced] = [wanted(), state.forced.value];
-    // outside of the effect, which is not to follow what is read there
-    queueMicrotask(() => {
-      if (!alive || next.body === before) return;
-      const other = Boolean(before) && next.about !== about;
-      shown(!before, other ? 0 : forced.split(",").length - 1);
-      if (before) state.node.value = -1;
-      [before, about] = [next.body, next.about];
-      // tokens that were forced on another text mean nothing here
-      if (other && forced) state.forced.value = "";
-      else begin();
-    });
-  });
-  return {
-    again: () => {
-      shown(false, 0);
-      begin();
-    },
-    end: () => {
-      alive = false;
-      follow();
-      end();
-    },
-  };
-}
-
-/** The request for what is chosen, empty without a text; and what it is about. */
-function wanted() {
-  const [text, meta, forced] = [state.text.value, state.meta.value, state.forced.value];
-  const [beams, most] = [state.beams.value, state.most.value];
-  const model = state.model.value || (meta && meta.models.length ? meta.models[0].name : null);
-  const body = {
-    model,
-    text,
-    top_k: LIKELY,
-    force: forced ? forced.split(",").map(Number) : [],
-    ...(beams > 0 ? { beam: beams } : {}),
-    ...(most > 0 ? { max_new: most } : {}),
-  };
-  return { body: text && meta ? JSON.stringify(body) : "", about: JSON.stringify([model, text]) };
-}
-
-/**
- * @param {any} body @param {Shown} search @param {{ value: number }} count @param {Open} open
- * @returns {() => void} ends it
- */
-function told(body, search, count, open) {
-  const [stopped, found] = [new AbortController(), begun()];
-  let [timer, failed] = [0, ""];
-  const draw = () => {
-    clearTimeout(timer);
-    timer = 0;
-    search.value = drawn(found);
-    count.value = found.steps.length;
-  };
-  const over = (/** @type {string} */ message) => {
-    if (open.peek() !== stopped) return;
-    draw();
-    open.value = null;
-    state.status.value = message;
-    document.documentElement.dataset.ready = `written/${found.steps.length}/${found.end ? "end" : "cut"}`;
-  };
-  open.value = stopped;
-  state.status.value = t("loading");
-  delete document.documentElement.dataset.ready;
-  const line = (/** @type {any} */ one) => {
-    if (one.error) failed = one.error;
-    take(found, one);
-    if (found.steps.length === 1) draw();
-    else if (!timer) timer = window.setTimeout(draw, REDRAW_MS);
-  };
-  postLines("/api/v1/generate", body, stopped.signal, line).then(
-    () => over(failed || (found.end ? ending(found) : t("broken"))),
-    (error) => over(stopped.signal.aborted ? t("stopped") : error.status ? error.message : t("broken")),
-  );
-  return () => {
-    if (open.peek() === stopped) open.value = null;
-    stopped.abort();
-    clearTimeout(timer);
-  };
-}
-
-/** @param {Search} search */
-const ending = (search) => [`${t("answer")}: ${search.end.output}`, ...search.start.warnings].join(" · ");
 
 /**
  * What is read, tinted by where the step looks, and what is written so far.
@@ -222,7 +112,7 @@ function strips(panels, search, path, self) {
     const tokens = read.map((token) => h("span", { class: "token" }, shown(token)));
     if (look) tokens.forEach((node, k) => tinted(node, look[k]));
     fill(panels.read, tokens);
-    fill(panels.written, now.map((one, at) => written(one, at, at < far, self)));
+    fill(panels.written, now.map((one, at) => written(one, { now: at === now.length - 1, forced: at < far }, () => self.go(at))));
   });
 }
 
@@ -232,15 +122,11 @@ function tinted(node, weight) {
   node.title = number(weight);
 }
 
-/** @param {Beam} beam @param {number} at @param {boolean} forced @param {ReturnType<typeof player>} self */
-function written(beam, at, forced, self) {
-  const told = `${shown(beam.text)} ${number(Math.exp(beam.logp))}${forced ? ` · ${t("forced")}` : ""}`;
-  const now = self.step() === at;
-  return h(
-    "button",
-    { class: `token${now ? " chosen" : ""}${forced ? " forced" : ""}`, title: told, "aria-label": told, "aria-current": now ? "step" : null, onclick: () => self.go(at) },
-    shown(beam.text),
-  );
+/** @param {Beam} beam @param {{ now: boolean, forced: boolean }} is @param {() => void} go */
+function written(beam, is, go) {
+  const told = `${shown(beam.text)} ${number(Math.exp(beam.logp))}${is.forced ? ` · ${t("forced")}` : ""}`;
+  const kind = `token${is.now ? " chosen" : ""}${is.forced ? " forced" : ""}`;
+  return h("button", { class: kind, title: told, "aria-label": told, "aria-current": is.now ? "step" : null, onclick: go }, shown(beam.text));
 }
 
 /** The matrix, a row for every token so far. @param {HTMLElement} place @param {Shown} search @param {Path} path */
@@ -250,7 +136,7 @@ function aligned(place, search, path) {
     fill(place);
     const now = path.value;
     if (!now.length) {
-      if (!state.text.value) fill(place, h("p", {}, t("empty")));
+      fill(place, h("p", {}, () => (state.text.value ? state.status.value : t("empty"))));
       return undefined;
     }
     const [layer, head] = [state.ofLayer.value, state.ofHead.value];
@@ -260,16 +146,16 @@ function aligned(place, search, path) {
     }
     const { weights, queries, keys } = alignment(it, now, layer, head);
     const group = { name: "", kind: it.start.kind, layers: [], heads: 0, queries, keys, causal: false };
-    const title = [it.start.layers[layer] || t("mean"), head < 0 ? t("mean") : `${t("head")} ${head}`].join(", ");
+    const title = `${it.start.layers[layer] || t("ofLayers")}, ${head < 0 ? t("ofHeads") : `${t("head")} ${head}`}`;
     return heat.mount(place, { weights, group, title });
   });
 }
 
-/** What was likely where the token of the step was chosen. @param {HTMLElement} place @param {Shown} search @param {Path} path @param {ReturnType<typeof player>} self */
-function choices(place, search, path, self) {
+/** What was likely where the token of the step was chosen. @param {HTMLElement} place @param {Shown} search @param {Path} path */
+function choices(place, search, path) {
   return effect(() => {
     const now = path.value;
-    const beam = now[self.step()];
+    const beam = now[now.length - 1];
     const tokens = beam ? likelyAt(search.value.it, beam) : [];
     likely.show(place, tokens, beam ? beam.token : -1, (token) => force(now, token));
   });

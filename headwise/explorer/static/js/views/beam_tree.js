@@ -50,7 +50,7 @@ function leaf(beam, found, follow) {
       "data-id": beam.id,
       onclick: () => follow.choose(beam.id),
     },
-    cut(beam.text, 8),
+    cut(beam.text, 9),
   );
   button.style.left = `${ROOT + WIDE * x + 12}px`;
   button.style.top = `${TALL * y + 4}px`;
