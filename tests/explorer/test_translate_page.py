@@ -141,7 +141,8 @@ def test_another_token_is_forced_and_released(page, site):
     answer = json.loads(told[-1])["end"]["output"]
     assert page.locator("p.status").inner_text() == f"answer: {answer}"
     page.locator(".release").click()
-    page.wait_for_function("!location.hash.includes('f=') && document.documentElement.dataset.ready")
+    page.wait_for_selector("html[data-ready^=written]")
+    assert "f=" not in page.url
     assert page.locator(".token.forced").count() == 0
     page.go_back()
     page.wait_for_selector(".token.forced")
@@ -154,7 +155,7 @@ def test_it_plays_by_itself_unless_nothing_may_move(page, site):
     page.wait_for_selector(".play[aria-label=Play]")
     page.keyboard.press("Home")
     page.keyboard.press(" ")
-    page.wait_for_function("document.querySelector('.count').textContent === 'step 9 / 9'")
+    page.wait_for_selector(".count:text-is('step 9 / 9')")
     page.wait_for_selector(".play[aria-label=Play]")
     opened(page, site, f"{AT}&b=2")
     assert page.locator(".play").get_attribute("aria-label") == "Play"
@@ -199,7 +200,8 @@ def test_the_keyboard_is_enough(page, site):
     assert "nd=" in page.url
     page.locator(".likely:not([disabled])").first.focus()
     page.keyboard.press("Enter")
-    page.wait_for_function("location.hash.includes('f=')")
+    page.wait_for_selector(".token.forced")
+    assert "f=" in page.url
 
 
 def test_another_text_is_not_forced(page, site):
@@ -207,7 +209,8 @@ def test_another_text_is_not_forced(page, site):
     assert page.locator(".token.forced").count() == 1
     page.fill("#input", "b and h .")
     page.press("#input", "Enter")
-    page.wait_for_function("location.hash.includes('x=b') && document.documentElement.dataset.ready")
+    page.wait_for_selector("html[data-ready^=written]")
+    assert "x=b" in page.url
     assert "f=" not in page.url
     assert page.locator(".token.forced").count() == 0
 
@@ -217,9 +220,12 @@ def test_what_cannot_be_written_is_told(page, site):
     page.goto(f"{site}{AT}&f=99999")
     page.wait_for_selector("html[data-ready='written/0/cut']")
     assert "outside the vocabulary" in page.locator("p.status").inner_text()
+    # a refused request is told by the browser too
+    assert [message for message in page.told if "422" not in message] == []
+    page.told.clear()
     page.fill("#input", "<img src=x onerror=window.hurt=1> <b>g</b> ." + 400 * "é")
     page.press("#input", "Enter")
-    page.wait_for_selector("html[data-ready^='written/9']")
+    page.wait_for_selector("html[data-ready$=end]")
     assert page.evaluate("window.hurt") is None
     assert page.locator("main img, main b").count() == 0
 
