@@ -21,6 +21,7 @@ from headwise.explorer.traces import Store, traced
 from headwise.predictors.drafting import Draft, Follower, Looked
 from headwise.service.app import Service, as_lines, route
 from headwise.service.asking import Ask, Body, Options, check, check_text
+from headwise.service.problems import Problem
 from headwise.service.served import Served
 from headwise.service.streaming import Told, streamed
 
@@ -53,6 +54,10 @@ def generated(app: FastAPI, service: Service, store: Store) -> None:
 
 async def _generated(store: Store, service: Service, verb: str, ask: AskGenerated, request: Request) -> Response:
     run = service.find(ask.model, "predict")
+    if run.predictor.reads != "text":
+        raise Problem(
+            422, f"{run.name} reads files, and no path is taken from a request", "choose a run that reads text"
+        )
     check_text(ask.text, service.limits)
     given = ask.given()
     check(

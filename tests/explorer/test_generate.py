@@ -129,8 +129,9 @@ def test_every_kind_of_model_says_what_it_shows(client):
     start, steps, _ = written(client, "text", text="a1")
     assert (start["kind"], start["axes"]["src"][1:]) == ("self", ["a", "1"])
     assert [looks(step).shape for step in steps[:2]] == [(1, 2, 2, 3), (1, 2, 2, 4)]
-    answer = client.post("/api/v1/generate", json={"model": "filler", "text": "a1"})
-    assert (answer.status_code, "does not write token by token" in answer.json()["detail"]) == (422, True)
+    answer = client.post("/api/v1/generate", json={"model": "filler", "text": "a1 [MASK]"})
+    assert answer.status_code == 422
+    assert "does not write token by token" in answer.json()["detail"]
 
 
 def test_likely_tokens_are_those_of_the_model(client, runs):
@@ -208,6 +209,12 @@ def test_the_end_names_the_trace_of_the_output(client):
 def test_what_cannot_be_written_is_refused_before_it_begins(client, asked, told):
     answer = client.post("/api/v1/generate", json={"model": "run", "text": TEXT, **asked})
     assert (answer.status_code, told in answer.json()["detail"]) == (422, True), answer.text
+
+
+def test_no_path_is_taken_from_a_request(client, runs, monkeypatch):
+    monkeypatch.setattr(type(runs["run"].predictor), "reads", "file")
+    answer = client.post("/api/v1/generate", json={"model": "run", "text": "pairs.tsv"})
+    assert (answer.status_code, "reads files" in answer.json()["detail"]) == (422, True)
 
 
 def test_what_fails_while_it_is_written_is_the_last_line(client):
