@@ -11,7 +11,7 @@ from headwise.decoding.constraints import Constraints, allowed_log_probs
 from headwise.decoding.hypotheses import Hypothesis, StepDecoder, length_norms
 from headwise.decoding.rows import device_of
 from headwise.decoding.top import continuations
-from headwise.decoding.watching import Searched, watcher
+from headwise.decoding.watching import Beginnings, Searched, watcher
 from headwise.errors import ConfigError
 
 
@@ -78,9 +78,10 @@ def _search(decoder: StepDecoder, cache: Cache, beams: "_Beams") -> list[list[Hy
         logits = decoder.step(torch.from_numpy(beams.tokens[rows]).to(device), cache)
         if first:
             beams.rules.check_logits(logits, beams.rules.sentences)
+        before = None if told is None else beams.beginnings(rows)
         parents, kept = beams.advance(allowed_log_probs(logits, beams.rules, beams.history[rows, : beams.step]))
-        if told is not None:
-            told(Searched(beams.step - 1, beams.places.repeat(beams.size), beams.tokens, beams.totals.reshape(-1)))
+        if told is not None and before is not None:
+            told(Searched(beams.step - 1, before, beams.beginnings(slice(None)), beams.fresh))
         if first and beams.size > 1:
             cache.expand(beams.size)
             parents = None
@@ -111,6 +112,8 @@ class _Beams:
     ended: list[list[Hypothesis]] = field(init=False)
     count: np.ndarray = field(init=False)
     bar: np.ndarray = field(init=False)
+    # what has ended in the latest step
+    fresh: list[tuple[int, Hypothesis]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         sentences = self.rules.sentences
@@ -127,11 +130,17 @@ class _Beams:
     def open(self) -> bool:
         return len(self.places) > 0
 
+    def beginnings(self, rows: slice) -> Beginnings:
+        """Copies of these rows, to be told."""
+        places, totals = self.places.repeat(self.size)[rows], self.totals.reshape(-1)[rows]
+        return Beginnings(places, self.history[rows, : self.step].copy(), totals.copy())
+
     def advance(self, log_probs: Tensor) -> tuple[np.ndarray | None, np.ndarray | None]:
         """One step of all beams: the row that each row continues, and the sentences that stay.
 
         The rows are counted as they are after the other sentences have left. None where nothing changes.
         """
+        self.fresh = []
         # each row has one ending, so of twice as many as there are rows enough go on
         so_far = self.totals[:, :1] if self.step == 0 else self.totals
         totals, parents, tokens = continuations(log_probs, so_far, 2 * self.size)
@@ -198,7 +207,9 @@ class _Beams:
     def _end(self, sentence: int, row: int, length: int, log_prob: float, *, finished: bool) -> None:
         score = log_prob / float(self.norms[length + finished])
         place, words = self.places[sentence], self.history[row, :length].tolist()
-        self.ended[place].append(Hypothesis(words, score, log_prob, finished))
+        found = Hypothesis(words, score, log_prob, finished)
+        self.ended[place].append(found)
+        self.fresh.append((int(place), found))
         self.count[place] += 1
         if self.count[place] >= self.n_best:
             self.bar[place] = sorted(hypothesis.score for hypothesis in self.ended[place])[-self.n_best]

@@ -11,7 +11,7 @@ from torch import Tensor
 from headwise.caches import Cache
 from headwise.decoding.constraints import Constraints, allowed_log_probs
 from headwise.decoding.hypotheses import Hypothesis, StepDecoder, length_norms
-from headwise.decoding.watching import Searched, watcher
+from headwise.decoding.watching import Beginnings, Searched, watcher
 
 Choose = Callable[
     [Float[Tensor, "rows vocab"], Int[np.ndarray, "rows"]],
@@ -50,10 +50,13 @@ def follow(
         if step == 0:
             rules.check_logits(logits, len(tokens))
         chosen, gained = choose(allowed_log_probs(logits, rules, rows.history[:, :step]), rows.number)
-        tokens = chosen.cpu().numpy()
-        results.update(rows.extend(step, tokens, gained.double().cpu().numpy(), rules.eos_id, norms))
-        if told is not None:
-            told(Searched(step, rows.number // per_sentence, tokens, rows.total))
+        tokens, gain, alive = chosen.cpu().numpy(), gained.double().cpu().numpy(), rows.open.copy()
+        before = None if told is None else rows.beginnings(step, alive, per_sentence)
+        ended = rows.extend(step, tokens, gain, rules.eos_id, norms)
+        results.update(ended)
+        if told is not None and before is not None:
+            after = rows.beginnings(step + 1, alive & (gain > float("-inf")), per_sentence)
+            told(Searched(step, before, after, [(row // per_sentence, found) for row, found in ended.items()]))
         stay = rows.open.reshape(-1, per_sentence).any(axis=1)
         if not stay.any():
             break
@@ -82,6 +85,10 @@ class _Rows:
         history = np.zeros((count, rules.longest), dtype=np.int64)
         limit = rules.max_len.repeat(per_sentence)
         return cls(np.arange(count), limit, history, np.zeros(count), np.ones(count, dtype=bool))
+
+    def beginnings(self, length: int, told: np.ndarray, per_sentence: int) -> Beginnings:
+        """Copies of these rows, to be told."""
+        return Beginnings(self.number[told] // per_sentence, self.history[told, :length], self.total[told])
 
     def extend(
         self, step: int, tokens: np.ndarray, gain: np.ndarray, eos_id: int, norms: np.ndarray

@@ -11,6 +11,7 @@ import numpy as np
 from fastapi import FastAPI, Query, Request, Response
 from pydantic import Field
 
+from headwise.explorer.generating import generated
 from headwise.explorer.traces import Store, Traced, traced
 from headwise.explorer.wire import MEDIA_TYPE, npy
 from headwise.service.app import Service, as_json, as_steps, route
@@ -68,6 +69,7 @@ def explored(app: FastAPI, service: Service) -> None:
     """Adds the routes of the explorer to a service."""
     explorer = Explorer(service, Store(_STORE_BYTES))
     route(app, service, "traces", AskTraced, functools.partial(_traced, explorer))
+    generated(app, service, explorer.store)
     _parts(app, explorer)
     _heads(app, explorer)
 

@@ -15,6 +15,7 @@ from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation
 from headwise.predictors import looking
 from headwise.predictors.diversity import distinct
+from headwise.predictors.drafting import Draft
 from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_tokens
 from headwise.predictors.translator import Asked, Translator
 from headwise.predictors.writing import Translation, Writing
@@ -65,7 +66,8 @@ class Answerer(Predictor[str, list[Translation], Pair]):
     def predict(self, items: Sequence[str] | str, options: Asked | None = None) -> list[list[Translation]]:
         """The answers to each context, best first."""
         contexts = [items] if isinstance(items, str) else items
-        return self._search(contexts, None if options is None else options.decoding)
+        told = options or Asked(self.translator.decoding)
+        return self.translator.search(self._rows(contexts), told.decoding, told.prefix)
 
     def write(self, item: str, output: list[Translation], form: Form, options: Asked | None = None) -> list[str]:
         """An answer a line, after its score where that is asked for; or JSON with the turns."""
@@ -96,6 +98,13 @@ class Answerer(Predictor[str, list[Translation], Pair]):
         """Tokens of turns, words or pieces of them, that are not in the vocabulary."""
         return unknown_tokens(self.translator.source_tokenizer, [turn for item in items for turn in turns_of(item)])
 
+    def draft(self, item: str, options: Asked | None = None) -> Draft:
+        context = self.parse(item)
+        if not context:
+            raise ConfigError("there is no turn to answer; there is nothing to write about it")
+        rows = self._rows([context])
+        return self.writing.draft(self.translator.collated(rows, rows, [0]), self._labels(rows))
+
     def explain(self, item: str, target: str | None = None) -> Explanation:
         """The attention of every layer while the model reads the turns and writes the answer, or `target` instead."""
         context = self.parse(item)
@@ -108,15 +117,17 @@ class Answerer(Predictor[str, list[Translation], Pair]):
         else:
             text, tokens = target, ids.encode(target)
         rows = self._rows([context])
-        batch = self.translator.collated(rows, Ragged.of([tokens]), [0])
-        shown = self.translator.source_tokenizer.shown
-        read = [SEPARATOR if token == BETWEEN else shown(token) for token in rows[0].tolist()] + [looking.EOS]
+        batch, read = self.translator.collated(rows, Ragged.of([tokens]), [0]), self._labels(rows)
         found = looking.attended(self.model, batch.src, batch.src_lens, batch.tgt_in)
         written = [*map(ids.shown, tokens), looking.EOS]
         return Explanation(context, text, looking.layers_of(found, read, read, written))
 
     def _search(self, contexts: Sequence[str], config: DecodingConfig | None) -> list[list[Translation]]:
         return self.translator.search(self._rows(contexts), config or self.translator.decoding)
+
+    def _labels(self, rows: Ragged) -> list[str]:
+        shown = self.translator.source_tokenizer.shown
+        return [SEPARATOR if token == BETWEEN else shown(token) for token in rows[0].tolist()] + [looking.EOS]
 
     def _rows(self, contexts: Sequence[str]) -> Ragged:
         given = [self.parse(context) for context in contexts]

@@ -26,6 +26,7 @@ from headwise.layers.decoding import for_inference
 from headwise.layers.loss import output_loss, real_rows
 from headwise.models.decoder_only import DecoderOnly
 from headwise.predictors import looking
+from headwise.predictors.drafting import Draft
 from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_tokens
 from headwise.processes import divided
 
@@ -49,10 +50,15 @@ class Continuation:
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """What `predict` is told: how to search, and a text that ends a continuation, itself left out."""
+    """What `predict` is told: how to search, and a text that ends a continuation, itself left out.
+
+    Args:
+        prefix: tokens that every continuation begins with.
+    """
 
     decoding: DecodingConfig
     stop: str | None = None
+    prefix: tuple[int, ...] = ()
 
 
 class Continuer(Predictor[str, list[Continuation], str]):
@@ -93,7 +99,7 @@ class Continuer(Predictor[str, list[Continuation], str]):
 
         Raises: ConfigError if the model has no room for continuations of this length.
         """
-        told = options if isinstance(options, Writing) else Writing(options or self.decoding)
+        told = self._told(options)
         config = continuing(told.decoding)
         prompts = [self._prompt(text, config.max_len) for text in ([items] if isinstance(items, str) else items)]
         groups: defaultdict[int, list[int]] = defaultdict(list)
@@ -107,7 +113,7 @@ class Continuer(Predictor[str, list[Continuation], str]):
             batches += [places[start : start + size] for start in range(0, len(places), size)]
 
         def searched(batch: list[int]) -> list[list[Continuation]]:
-            return self._search(writer, [prompts[place] for place in batch], config)
+            return self._search(writer, [prompts[place] for place in batch], config, told.prefix)
 
         for batch, written in divided(searched, batches, alone=config.method == "sample"):
             found |= dict(zip(batch, written, strict=True))
@@ -157,12 +163,20 @@ class Continuer(Predictor[str, list[Continuation], str]):
             raise ConfigError(f"--{shown[0]} is for translations; a continuation has none")
         if given.get("stop") == "":
             raise ConfigError("--stop is empty; give the text that ends a continuation, such as '\\n'")
-        how = {name: given[name] for name in given if name != "stop"}
-        return Writing(continuing(asked(self.decoding, how)), given.get("stop")) if given else None
+        how = {name: given[name] for name in given if name not in ("stop", "prefix")}
+        if not given:
+            return None
+        return Writing(continuing(asked(self.decoding, how)), given.get("stop"), tuple(given.get("prefix", ())))
 
     def unknown(self, items: Sequence[str]) -> Unknown:
         """Tokens of prompts that are not in the vocabulary."""
         return unknown_tokens(self.tokenizer, items)
+
+    def draft(self, item: str, options: DecodingConfig | Writing | None = None) -> Draft:
+        prompt = self._prompt(item, continuing(self._told(options).decoding).max_len)
+        tokens = torch.tensor([prompt], device=self.model.output.weight.device)
+        read = [self.tokenizer.shown(token) for token in prompt]
+        return Draft(self.model, self.model, lambda: self.model.start(tokens[:, :-1]), prompt[-1], read, self.tokenizer)
 
     def explain(self, item: str, target: str | None = None) -> Explanation:
         """The self-attention of every layer while the model reads a prompt and its continuation, 24 tokens of it.
@@ -183,6 +197,9 @@ class Continuer(Predictor[str, list[Continuation], str]):
         found = looking.attended(self.model, read)
         layers = {name: Layer(one.weights[0], names, names, one.kind, causal=True) for name, one in found.items()}
         return Explanation(item, self.tokenizer.decode(written), layers)
+
+    def _told(self, options: DecodingConfig | Writing | None) -> Writing:
+        return options if isinstance(options, Writing) else Writing(options or self.decoding)
 
     def _prompt(self, text: str, max_len: int) -> list[int]:
         """The tokens that the model reads, the last so many of a long prompt."""
@@ -207,7 +224,7 @@ class Continuer(Predictor[str, list[Continuation], str]):
         return replace(one, text=one.text[: one.text.index(stop)], tokens=one.tokens[:made])
 
     def _search(
-        self, writer: DecoderOnly, prompts: list[list[int]], config: DecodingConfig
+        self, writer: DecoderOnly, prompts: list[list[int]], config: DecodingConfig, prefix: Sequence[int]
     ) -> list[list[Continuation]]:
         ids = self.tokenizer
         tokens = torch.tensor(prompts, device=self.model.output.weight.device)
@@ -216,6 +233,7 @@ class Continuer(Predictor[str, list[Continuation], str]):
             bos_id=[prompt[-1] for prompt in prompts],
             eos_id=ids.eos_id,
             banned=(ids.pad_id, ids.bos_id, ids.unk_id, ids.eos_id),
+            prefix=[prefix] * len(prompts) if prefix else None,
         )
         found = search(writer, writer.start(tokens[:, :-1]), config, rules, draws=self.draws)
         return [

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import ConfigError, Unsupported
 from headwise.labels import visible
+from headwise.predictors.drafting import Draft
 from headwise.predictors.intervals import Resampled
 
 # inputs, outputs, and examples with the answer that is right
@@ -148,6 +149,18 @@ class Predictor(ABC, Generic[I, O, E]):
         Raises: Unsupported if there is nothing to look at.
         """
         raise Unsupported("this model does not say where it looks; headwise.record(model) gives its attention, if any")
+
+    def draft(self, item: I, options: Any = None) -> Draft:
+        """An input before anything is written about it, to follow a search token by token.
+
+        Args:
+            options: of the search, as for `predict`.
+
+        Raises: Unsupported if the model does not write token by token.
+        """
+        raise Unsupported(
+            "this model does not write token by token; a translator, a summariser or a language model does"
+        )
 
     def resampled(self, examples: Sequence[E]) -> Resampled:
         """The score by which two models are compared, as a function of how often each group of examples counts.

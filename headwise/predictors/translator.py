@@ -26,6 +26,7 @@ from headwise.models.protocols import Seq2Seq
 from headwise.predictors import looking
 from headwise.predictors.aligning import Aligning, Links, pharaoh, word_links
 from headwise.predictors.bleu import BleuConfig, Scoring
+from headwise.predictors.drafting import Draft
 from headwise.predictors.forced import likelihood, likelihood_scores
 from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_tokens
 from headwise.predictors.rouge import RougeConfig, rouge_counts, rouge_of
@@ -38,12 +39,17 @@ DECODING_TOKENS = 1024
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What `predict` is told: how to search, what to write beside each translation; `tokenize` is for `evaluate`."""
+    """What `predict` is told: how to search, what to write beside each translation; `tokenize` is for `evaluate`.
+
+    Args:
+        prefix: tokens that every output begins with.
+    """
 
     decoding: DecodingConfig
     scores: bool = False
     alignments: bool = False
     tokenize: str | None = None
+    prefix: tuple[int, ...] = ()
 
 
 class Translator(Predictor[str, list[Translation], Pair]):
@@ -106,12 +112,14 @@ class Translator(Predictor[str, list[Translation], Pair]):
         own: dict[str, Any] = {name: bool(given[name]) for name in ("scores", "alignments") if name in given}
         if "tokenize" in given:
             own["tokenize"] = build(BleuConfig, {"tokenize": given["tokenize"]}, "--tokenize").tokenize
+        if "prefix" in given:
+            own["prefix"] = tuple(given["prefix"])
         return Asked(asked(self.decoding, {name: given[name] for name in given if name not in own}), **own)
 
     def predict(self, items: Sequence[str] | str, options: Asked | None = None) -> list[list[Translation]]:
         items = [items] if isinstance(items, str) else items
         options = options or Asked(self.decoding)
-        found = self.n_best(items, options.decoding)
+        found = self.search(self._read(items), options.decoding, options.prefix)
         return self._linked(items, found) if options.alignments else found
 
     def write(self, item: str, output: list[Translation], form: Form, options: Asked | None = None) -> list[str]:
@@ -124,6 +132,13 @@ class Translator(Predictor[str, list[Translation], Pair]):
             columns += [visible(one.text), *([] if one.links is None else [one.links])]
             lines.append("\t".join(columns))
         return lines or [""]
+
+    def draft(self, item: str, options: Asked | None = None) -> Draft:
+        if not item.strip():
+            raise ConfigError("the sentence is empty; there is nothing to write about it")
+        rows = self._read([item])
+        batch = self.collated(rows, rows, [0])
+        return self.writing.draft(batch, looking.source_labels(self.source_tokenizer, item, int(batch.src_lens[0])))
 
     def explain(self, item: str, target: str | None = None) -> Explanation:
         """The attention of every layer while the model reads a sentence and writes a translation of it."""
@@ -199,14 +214,19 @@ class Translator(Predictor[str, list[Translation], Pair]):
         return likelihood_scores(stats)
 
     @torch.inference_mode()
-    def search(self, sources: Ragged, config: DecodingConfig) -> list[list[Translation]]:
-        """The translations of sources that are given as tokens, best first; of an empty one none."""
+    def search(self, sources: Ragged, config: DecodingConfig, prefix: Sequence[int] = ()) -> list[list[Translation]]:
+        """The translations of sources that are given as tokens, best first; of an empty one none.
+
+        Args:
+            prefix: tokens that every output begins with.
+        """
         results: list[list[Translation]] = [[] for _ in range(len(sources))]
         real = [index for index in range(len(sources)) if sources.lengths[index]]
         lengths = pair_lengths(sources, sources)
 
         def written(places: list[int]) -> list[list[Translation]]:
-            return self.writing.found(self.collated(sources, sources, [real[place] for place in places]), config)
+            batch = self.collated(sources, sources, [real[place] for place in places])
+            return self.writing.found(batch, config, prefix)
 
         for places, found in divided(written, self._batches(lengths[real]), alone=config.method == "sample"):
             for place, translations in zip(places, found, strict=True):

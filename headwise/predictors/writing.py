@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from headwise.attention.mechanisms.mechanism import Mechanism
+from headwise.caches import Cache
 from headwise.data.batches import PairBatch
 from headwise.data.tokenizers import Tokenizer
 from headwise.decoding.hypotheses import Hypothesis
@@ -14,6 +15,7 @@ from headwise.decoding.sampling import Draws
 from headwise.decoding.search import DecodingConfig, search
 from headwise.layers.decoding import Precision, for_inference, is_current
 from headwise.models.protocols import Seq2Seq
+from headwise.predictors.drafting import Draft
 from headwise.records.watching import watched
 
 
@@ -47,18 +49,32 @@ class Writing:
         return {**self.__dict__, "_twin": None}
 
     @torch.inference_mode()
-    def found(self, batch: PairBatch, config: DecodingConfig) -> list[list[Translation]]:
-        """The outputs for every source of a batch, best first; none for one that is too short."""
+    def found(self, batch: PairBatch, config: DecodingConfig, prefix: Sequence[int] = ()) -> list[list[Translation]]:
+        """The outputs for every source of a batch, best first; none for one that is too short.
+
+        Args:
+            prefix: tokens that every output begins with.
+        """
         model, ids = self._decoding_model(config.precision), self.tokenizer
         banned = ids.pad_id, ids.bos_id, ids.unk_id
-        rules = config.constraints(batch.src_lens.tolist(), bos_id=ids.bos_id, eos_id=ids.eos_id, banned=banned)
+        lengths = batch.src_lens.tolist()
+        forced = [prefix] * len(lengths) if prefix else None
+        rules = config.constraints(lengths, bos_id=ids.bos_id, eos_id=ids.eos_id, banned=banned, prefix=forced)
         cache = model.decoder.start(model.encoder(batch.src, batch.src_lens), batch.src_lens)
         found = search(model.decoder, cache, config, rules, draws=self.draws)
-        lengths = batch.src_lens.tolist()
         return [
             [self._translation(hypothesis) for hypothesis in hypotheses] if length >= self.least else []
             for hypotheses, length in zip(found, lengths, strict=True)
         ]
+
+    def draft(self, batch: PairBatch, read: list[str]) -> Draft:
+        """The only source of a batch, to be followed; `read`: labels of what the decoder looks at."""
+        model = self.model
+
+        def start() -> Cache:
+            return model.decoder.start(model.encoder(batch.src, batch.src_lens), batch.src_lens)
+
+        return Draft(model, model.decoder, start, self.tokenizer.bos_id, read, self.tokenizer)
 
     def _decoding_model(self, precision: Precision) -> Seq2Seq:
         """The model's inference twin; the model itself while it is watched."""

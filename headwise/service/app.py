@@ -19,7 +19,7 @@ from headwise.service.meters import MEDIA_TYPE, Meters
 from headwise.service.problems import MEDIA_TYPE as PROBLEM
 from headwise.service.problems import Problem
 from headwise.service.served import VERBS, Served
-from headwise.service.streaming import streamed
+from headwise.service.streaming import continued, streamed
 from headwise.service.worker import Expired, Full, Job, Worker
 
 # when a service ends its answers are out, or given up: all that is left is a step of a search
@@ -221,7 +221,7 @@ def _streamed(service: Service, run: Served, ask: Ask, items: list[Any], options
     how = run.decoding(options)
     if how is None or how.method == "beam" or how.num_samples > 1:
         raise Problem(422, "stream writes one continuation: use method greedy or sample")
-    return StreamingResponse(streamed(service.submit, run, items, options), media_type="application/x-ndjson")
+    return as_lines(streamed(service.submit, continued(run, options), items, lambda output: {"output": output}))
 
 
 async def _trace(service: Service, verb: str, ask: AskTrace, request: Request) -> Response:
@@ -244,6 +244,11 @@ def as_steps(told: str, limits: Limits, headers: Mapping[str, str]) -> Response:
 def as_json(told: Any, status: int = 200) -> Response:
     """An answer that nobody keeps; escapes keep what somebody sent from being anything but text."""
     return Response(json.dumps(told), status, _NOT_KEPT, media_type="application/json")
+
+
+def as_lines(told: AsyncIterator[bytes]) -> Response:
+    """An answer of JSON lines, sent as they are made; nobody keeps it."""
+    return StreamingResponse(told, headers=_NOT_KEPT, media_type="application/x-ndjson")
 
 
 def _refused(error: HeadwiseError) -> Problem:

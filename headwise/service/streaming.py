@@ -1,11 +1,11 @@
-"""A continuation as it is written: JSON lines, a piece of text at a time."""
+"""What is told while work is done: JSON lines; a continuation a piece of text at a time."""
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-from headwise.decoding.watching import Searched, watcher, watching
+from headwise.decoding.watching import Searched, watching
 from headwise.errors import HeadwiseError
 from headwise.service.served import Served
 from headwise.service.worker import Expired, Job
@@ -13,55 +13,69 @@ from headwise.service.worker import Expired, Job
 _BROKEN = "\ufffd"
 
 
-def streamed(submit: Callable[..., Job], run: Served, items: list[Any], options: Any) -> AsyncIterator[bytes]:
-    """`{"text": piece}` for each piece, then `{"output": ...}`, what `predict` prints; or `{"error": ...}`.
+Told = dict[str, Any]
 
-    Pieces joined are the continuation, but for what a text to stop at cuts off. The work is submitted at once, so what
-    refuses it is raised before an answer begins.
+
+def streamed(
+    submit: Callable[..., Job],
+    work: Callable[[list[Any], Callable[[Told], None]], Sequence[Any]],
+    items: list[Any],
+    last: Callable[[Any], Told],
+) -> AsyncIterator[bytes]:
+    """What the work tells while it is done, an object a line; then what `last` makes of its answer, or an error.
+
+    The work is submitted at once, so what refuses it is raised before an answer begins. When nobody reads any more it
+    is given up.
+
+    Args:
+        work: from one item, and whom to tell, to one answer.
     """
-    loop, pieces = asyncio.get_running_loop(), asyncio.Queue[dict[str, Any] | None]()
+    loop, pieces = asyncio.get_running_loop(), asyncio.Queue[Told | None]()
 
-    def tell(piece: dict[str, Any] | None) -> None:
+    def tell(piece: Told | None) -> None:
         loop.call_soon_threadsafe(pieces.put_nowait, piece)
 
-    job = submit(lambda given: _written(run, given, options, tell), items)
+    job = submit(lambda given: work(given, tell), items)
     job.answer.add_done_callback(lambda _: tell(None))
-    return _lines(job, pieces)
+    return _lines(job, pieces, last)
 
 
-async def _lines(job: Job, pieces: asyncio.Queue[dict[str, Any] | None]) -> AsyncIterator[bytes]:
+async def _lines(job: Job, pieces: asyncio.Queue[Told | None], last: Callable[[Any], Told]) -> AsyncIterator[bytes]:
     try:
         while (piece := await pieces.get()) is not None:
             yield json.dumps(piece).encode() + b"\n"
-        yield json.dumps(_ended(job)).encode() + b"\n"
+        yield json.dumps(_ended(job, last)).encode() + b"\n"
     finally:
         job.give_up()
 
 
-def _written(run: Served, items: list[Any], options: Any, tell: Callable[[dict[str, Any]], None]) -> list[Any]:
-    outer, tokens, shown = watcher(), list[int](), ""
-    tokenizer = run.predictor.tokenizer  # type: ignore[attr-defined]
-
-    def step(found: Searched) -> None:
-        nonlocal shown
-        if outer is not None:
-            outer(found)
-        tokens.append(int(found.tokens[0]))
-        text = tokenizer.decode(tokens)
-        # a character of several tokens is shown when it is whole
-        if text.startswith(shown) and not text.endswith(_BROKEN) and text != shown:
-            tell({"text": text[len(shown) :]})
-            shown = text
-
-    with watching(step):
-        return run.answers(items, options)
-
-
-def _ended(job: Job) -> dict[str, Any]:
+def _ended(job: Job, last: Callable[[Any], Told]) -> Told:
     try:
-        (output,) = job.answer.result()
+        (answer,) = job.answer.result()
     except Expired:
         return {"error": "the request took too long"}
     except HeadwiseError as error:
         return {"error": str(error)[:500]}
-    return {"output": output}
+    return last(answer)
+
+
+def continued(run: Served, options: Any) -> Callable[[list[Any], Callable[[Told], None]], list[Any]]:
+    """Work that tells a continuation as `{"text": piece}`; joined, they are all of it but for what `stop` cuts off."""
+
+    def work(items: list[Any], tell: Callable[[Told], None]) -> list[Any]:
+        tokens, shown = list[int](), ""
+        tokenizer = run.predictor.tokenizer  # type: ignore[attr-defined]
+
+        def step(found: Searched) -> None:
+            nonlocal shown
+            tokens.extend(found.after.tokens[:1, -1].tolist())
+            text = tokenizer.decode(tokens)
+            # a character of several tokens is shown when it is whole
+            if text.startswith(shown) and not text.endswith(_BROKEN) and text != shown:
+                tell({"text": text[len(shown) :]})
+                shown = text
+
+        with watching(step):
+            return run.answers(items, options)
+
+    return work

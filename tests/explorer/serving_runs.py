@@ -1,12 +1,19 @@
-"""Small runs to look at: a translator, and a model of masked words."""
+"""Small runs to look at: a translator, a model of masked words, one that writes on."""
 
 import headwise
 
 TEXT = "a and g ."
 
 
-def folder_of(place):
+def small(folder, recipe):
     """A run folder, trained for three steps."""
+    training = {"max_steps": 3, "batch_tokens": 64, "validate_every_epochs": 0, "warmup_steps": 1}
+    headwise.train({**recipe, "training": training}, folder)
+    return folder
+
+
+def folder_of(place):
+    """A run folder of a translator."""
     pairs = [f"{a} and {b} .\t{b} und {a} ." for a in "abcdef" for b in "ghijk"]
     (place / "pairs.tsv").write_text("\n".join(pairs) + "\n")
     sizes = {"d_model": 8, "d_ff": 8, "num_heads": 2, "encoder_layers": 2, "decoder_layers": 1}
@@ -16,10 +23,8 @@ def folder_of(place):
         "tokenizer": {"kind": "word", "joint": False},
         "model": {"kind": "transformer", **sizes},
         "decoding": {"max_len": 9},
-        "training": {"max_steps": 3, "batch_tokens": 64, "validate_every_epochs": 0, "warmup_steps": 1},
     }
-    headwise.train(recipe, place / "run")
-    return place / "run"
+    return small(place / "run", recipe)
 
 
 def filler_of(place):
@@ -31,10 +36,8 @@ def filler_of(place):
         "tokenizer": {"kind": "word", "min_frequency": 1},
         "length": 12,
         "model": {"kind": "attention", "d_model": 8, "d_ff": 8, "num_heads": 2, "encoder_layers": 1},
-        "training": {"max_steps": 3, "batch_tokens": 64, "validate_every_epochs": 0, "warmup_steps": 1},
     }
-    headwise.train(recipe, place / "filler")
-    return place / "filler"
+    return small(place / "filler", recipe)
 
 
 def filmed_of(place):
@@ -42,3 +45,17 @@ def filmed_of(place):
     probes = ['film.probes=["a and g .", "b and h ."]', 'film.targets=["g und a .", "h und b ."]']
     headwise.train(folder_of(place) / "config.toml", place / "film-run", overrides=["film.every=1", *probes])
     return place / "film-run"
+
+
+def writer_of(place):
+    """A run folder of a language model."""
+    (place / "lines.txt").write_text("".join(f"a{n % 7} b{n % 5} c\n" for n in range(60)))
+    recipe = {
+        "task": "language-model",
+        "length": 16,
+        "data": {"train": str(place / "lines.txt")},
+        "tokenizer": {"kind": "char"},
+        "model": {"kind": "decoder", "d_model": 8, "d_ff": 8, "num_heads": 2, "num_layers": 2},
+        "decoding": {"method": "greedy", "max_len": 7},
+    }
+    return small(place / "text", recipe)

@@ -2,56 +2,22 @@
 
 import io
 import re
-import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from browsing import IN_BROWSER, explored_at
 from serving_runs import TEXT, folder_of
 
 from headwise.explain.ramps import ramp
 
-CHROMIUM = shutil.which("chromium")
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")]
+pytestmark = IN_BROWSER
 LAYER = "decoder.blocks.0.cross_attention"
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    run = folder_of(tmp_path_factory.mktemp("shown"))
-    command = [sys.executable, "-m", "headwise", "explore", str(run), "--no-browser", "--threads", "1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        line = process.stdout.readline()
-        yield line.split()[2].rstrip(";")
-        process.terminate()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as started:
-        flags = ["--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"]
-        found = started.chromium.launch(executable_path=CHROMIUM, args=flags)
+    with explored_at([folder_of(tmp_path_factory.mktemp("shown"))]) as found:
         yield found
-        found.close()
-
-
-@pytest.fixture(params=[("light", 1280), ("dark", 390)], ids=lambda how: f"{how[0]}-{how[1]}")
-def page(request, browser, site):
-    scheme, width = request.param
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    made = context.new_page()
-    told, asked = [], []
-    made.on("console", lambda message: told.append(message.text))
-    made.on("pageerror", lambda error: told.append(str(error)))
-    made.on("request", lambda one: asked.append(one.url))
-    made.scheme = scheme
-    yield made
-    context.close()
-    assert told == []
-    assert all(url.startswith((site, "data:", "blob:")) for url in asked)
 
 
 def opened(page, site, path):
@@ -156,7 +122,9 @@ def test_steps_and_tables_show_the_same_numbers(page, site):
 
 def test_both_languages_have_every_word(page, site):
     opened(page, site, "#/attend?x=a+and+g+.&lang=zh")
-    assert page.locator("nav a").all_inner_texts() == ["首页", "注意力", "逐步计算"]
+    names = page.locator("nav a").all_inner_texts()
+    assert {"首页", "注意力", "逐步计算", "翻译"} <= set(names)
+    assert not any(re.search("[a-z]", name) for name in names)
     assert page.locator("html").get_attribute("lang") == "zh-Hans"
     missing = page.evaluate("""async () => { const text = await (await fetch('/static/js/strings.js')).text();
         return [...text.matchAll(/^  (\\w+): \\[/gm)].length }""")

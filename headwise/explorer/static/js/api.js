@@ -79,3 +79,23 @@ async function asked(path, options) {
   const told = await answer.json().catch(() => ({}));
   throw new Refused(answer.status, [told.detail || answer.statusText, told.hint].filter(Boolean).join("; "));
 }
+
+/**
+ * Asks for JSON lines and tells each as it comes; to abort the signal ends the work of the server too.
+ * @param {string} path @param {any} body @param {AbortSignal} signal @param {(line: any) => void} told
+ */
+export async function postLines(path, body, signal, told) {
+  const headers = { "Content-Type": "application/json" };
+  const answer = await asked(path, { method: "POST", headers, body: JSON.stringify(body), signal });
+  const reader = /** @type {ReadableStream<Uint8Array>} */ (answer.body).getReader();
+  const decoder = new TextDecoder();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    rest += decoder.decode(value, { stream: !done });
+    const lines = rest.split("\n");
+    rest = lines.pop() || "";
+    for (const line of lines) told(JSON.parse(line));
+    if (done) return;
+  }
+}

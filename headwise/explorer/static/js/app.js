@@ -9,7 +9,9 @@ import * as state from "./state.js";
 import { effect } from "./store.js";
 import { t } from "./strings.js";
 
-const PAGES = { "": "home", attend: "attend", trace: "trace", film: "film" };
+const PAGES = { "": "home", attend: "attend", trace: "trace", translate: "translate", film: "film" };
+/** Pages that show no trace. */
+const UNTRACED = new Set(["translate"]);
 const THEMES = ["", "light", "dark"];
 
 /** The top bar: model, input, theme, language. */
@@ -72,12 +74,18 @@ function rail() {
 /** Asks for the trace of what is in the input, whenever that or the model changes. */
 function follow() {
   let turn = 0;
+  let asked = "";
   effect(() => {
     const [text, model, meta] = [state.text.value, state.model.value, state.meta.value];
+    if (UNTRACED.has(state.page.value)) return;
     if (!text || !meta) {
+      asked = "";
       state.trace.value = null;
       return;
     }
+    const wanted = JSON.stringify([model, text]);
+    if (wanted === asked) return;
+    asked = wanted;
     turn += 1;
     const mine = turn;
     state.status.value = t("loading");

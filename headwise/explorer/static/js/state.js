@@ -37,6 +37,20 @@ export const status = signal("");
 
 const PARTS = { m: model, x: text, g: group, l: layer, h: head, q: query, k: key, sc: scale, v: view, s: step, p: probe, lang: language };
 
+/** The page that writes: hypotheses and tokens (0: as the recipe says), forced tokens, step, beam, layer and head (-1: all). */
+export const beams = signal(0);
+export const most = signal(0);
+export const forced = signal("");
+export const step = signal(-1);
+export const node = signal(-1);
+export const ofLayer = signal(-1);
+export const ofHead = signal(-1);
+Object.assign(PARTS, { b: beams, max: most, f: forced, t: step, nd: node, tl: ofLayer, th: ofHead });
+Object.assign(DEFAULTS, { b: 0, max: 0, f: "", t: -1, nd: -1, tl: -1, th: -1 });
+["b", "max", "t", "nd", "tl", "th"].forEach((name) => NUMBERS.add(name));
+/** What changes too often to be worth a way back. */
+const PASSING = ["t"];
+
 /** The query that is looked at: under the pointer, else the locked one. */
 export const lookedAt = () => (hovered.value ? hovered.value.q : query.value);
 
@@ -72,10 +86,14 @@ export function readAddress() {
   });
 }
 
-/** The address of what is shown, with a page of another name if one is given. @param {string} [other] */
-export function address(other) {
+/**
+ * The address of what is shown, with a page of another name if one is given.
+ * @param {string} [other] @param {string[]} [without] parts that are left out
+ */
+export function address(other, without = []) {
   const values = new URLSearchParams();
   for (const [name, part] of Object.entries(PARTS)) {
+    if (without.includes(name)) continue;
     if (part.value !== /** @type {any} */ (DEFAULTS)[name]) values.set(name, String(part.value));
   }
   const rest = values.toString();
@@ -86,9 +104,13 @@ export function address(other) {
 export function followAddress() {
   readAddress();
   window.addEventListener("popstate", readAddress);
+  let lasting = "";
   effect(() => {
     const next = address();
+    const before = lasting;
+    lasting = address(undefined, PASSING);
     if (next === location.hash || (next === "#/" && !location.hash)) return;
-    history.pushState(null, "", next);
+    if (before === lasting) history.replaceState(null, "", next);
+    else history.pushState(null, "", next);
   });
 }

@@ -30,7 +30,7 @@ export function parse(buffer) {
  * @param {string} kind @param {ArrayBuffer} buffer @param {number} at @param {number} count
  * @returns {Float32Array | Uint8Array}
  */
-function numbers(kind, buffer, at, count) {
+export function numbers(kind, buffer, at, count) {
   if (kind === "|u1") return new Uint8Array(buffer, at, count);
   if (kind === "<f4") return new Float32Array(buffer.slice(at, at + 4 * count));
   if (kind === "<f2") {

@@ -37,18 +37,21 @@ export function mount(place, { weights, group }) {
   );
   return effect(() => {
     const q = state.lookedAt();
-    const table = ramp(state.dark.value ? "ink dark" : "ink light");
-    const turn = SCALES[/** @type {keyof typeof SCALES} */ (state.scale.value)];
     keys.forEach((node, k) => {
-      const weight = q < 0 ? 0 : Math.max(0, weights[q * columns + k]);
-      const entry = 4 * Math.round(255 * turn(Math.min(1, weight)));
-      node.style.backgroundColor = `rgb(${table[entry]}, ${table[entry + 1]}, ${table[entry + 2]})`;
-      // letters stay readable on every colour
-      const light = 0.299 * table[entry] + 0.587 * table[entry + 1] + 0.114 * table[entry + 2] > 140;
-      node.style.color = light ? "#15171d" : "#f8fafd";
+      tint(node, q < 0 ? 0 : weights[q * columns + k]);
       node.title = q < 0 ? "" : number(weights[q * columns + k]);
     });
   });
+}
+
+/** Puts the colour of a weight from 0 to 1 behind a token; its letters stay readable. @param {HTMLElement} node @param {number} weight */
+export function tint(node, weight) {
+  const table = ramp(state.dark.value ? "ink dark" : "ink light");
+  const turn = SCALES[/** @type {keyof typeof SCALES} */ (state.scale.value)];
+  const entry = 4 * Math.round(255 * turn(Math.min(1, Math.max(0, weight))));
+  node.style.backgroundColor = `rgb(${table[entry]}, ${table[entry + 1]}, ${table[entry + 2]})`;
+  const light = 0.299 * table[entry] + 0.587 * table[entry + 1] + 0.114 * table[entry + 2] > 140;
+  node.style.color = light ? "#15171d" : "#f8fafd";
 }
 
 /** @param {Float32Array} weights @param {number} q @param {number} columns */

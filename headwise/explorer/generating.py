@@ -1,0 +1,236 @@
+"""An output as it is written, as JSON lines: the beams of every step, what else was likely, where each looks."""
+
+import base64
+import functools
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from fastapi import FastAPI, Request, Response
+from pydantic import Field
+from torch import Tensor
+
+from headwise.decoding.hypotheses import Hypothesis, length_norms
+from headwise.decoding.search import DecodingConfig
+from headwise.decoding.top import top
+from headwise.decoding.watching import Beginnings, Searched, watching
+from headwise.errors import Unsupported
+from headwise.explorer.traces import Store, traced
+from headwise.predictors.drafting import Draft, Follower, Looked
+from headwise.service.app import Service, as_lines, route
+from headwise.service.asking import Ask, Body, Options, check, check_text
+from headwise.service.problems import Problem
+from headwise.service.served import Served
+from headwise.service.streaming import Told, streamed
+
+# weights of one answer; where all heads together would be more, their mean is sent
+_MOST_BYTES = 1 << 24
+
+
+class AskGenerated(Body):
+    """An input about which an output is written step by step."""
+
+    text: str = Field(min_length=1)
+    method: Literal["beam", "greedy", "sample"] | None = Field(None, description="as the run's recipe if left out")
+    beam: int | None = Field(None, ge=1, description="hypotheses kept at each step, or samples")
+    max_new: int | None = Field(None, ge=1, description="tokens of the output at most")
+    top_k: int = Field(8, ge=0, le=50, description="likely next tokens that are told with every step")
+    force: list[int] = Field([], max_length=512, description="tokens that the output begins with, by number")
+
+    def given(self) -> dict[str, Any]:
+        """What it says of the search, as `headwise predict` calls it."""
+        found: dict[str, Any] = {} if self.method is None else {"method": self.method}
+        if self.beam is not None:
+            found["n_best" if self.method == "sample" else "beam_size"] = self.beam
+        return found if self.max_new is None else {**found, "max_len": self.max_new}
+
+
+def generated(app: FastAPI, service: Service, store: Store) -> None:
+    """Adds the route to a service; traces of what was written are put into the store."""
+    route(app, service, "generate", AskGenerated, functools.partial(_generated, store))
+
+
+async def _generated(store: Store, service: Service, verb: str, ask: AskGenerated, request: Request) -> Response:
+    run = service.find(ask.model, "predict")
+    if run.predictor.reads != "text":
+        raise Problem(
+            422, f"{run.name} reads files, and no path is taken from a request", "choose a run that reads text"
+        )
+    check_text(ask.text, service.limits)
+    given = ask.given()
+    check(
+        Ask(model=None, texts=[ask.text], options=Options(**given)),
+        service.limits,
+        getattr(run.predictor, "decoding", None),
+    )
+    (item,) = run.items([ask.text])
+    options = run.predictor.options({**given, "prefix": ask.force} if ask.force else given)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        draft = run.predictor.draft(item, options)
+    draft.check(ask.force)
+    noted = [str(one.message)[:500] for one in caught]
+    work = functools.partial(_written, run, store, ask, options, draft, noted)
+    return as_lines(streamed(service.submit, work, [item], lambda end: {"end": end}))
+
+
+def _written(
+    run: Served,
+    store: Store,
+    ask: AskGenerated,
+    options: Any,
+    draft: Draft,
+    noted: list[str],
+    items: list[Any],
+    tell: Callable[[Told], None],
+) -> list[Told]:
+    config = run.decoding(options)
+    if config is None:
+        raise Unsupported(f"{run.name} writes without a search")
+    follower = Follower(draft)
+    telling = Telling(draft, follower, config, ask.top_k)
+    tell({"start": {"model": run.name, "task": run.task, **telling.start(), "force": ask.force, "warnings": noted}})
+    with watching(lambda found: tell({"step": telling.step(found)})):
+        (found,) = run.predictor.predict(items, options)
+    hypotheses = [
+        {
+            "id": telling.place(one.tokens),
+            "text": one.text,
+            "tokens": one.tokens,
+            "score": one.score,
+            "log_prob": one.log_prob,
+        }
+        for one in found
+    ]
+    name = _kept(run, store, ask.text, found[0].text) if found else None
+    return [{"trace_id": name, "output": found[0].text if found else "", "hypotheses": hypotheses}]
+
+
+def _kept(run: Served, store: Store, text: str, output: str) -> str | None:
+    """The trace of an output, None for a model without attention."""
+    try:
+        one = traced(run, text, output)
+    except Unsupported:
+        return None
+    store.put(one)
+    return one.id
+
+
+Key = tuple[int, ...]
+
+
+@dataclass(eq=False)
+class Telling:
+    """What is told of a search over one input. Beginnings are numbered in the order of their appearance.
+
+    The empty beginning has number 0. A hypothesis that reaches the end of a text has a beginning that includes it.
+
+    Args:
+        config: of the search; scores are by its length penalty.
+        top_k: likely tokens that are told of each step.
+    """
+
+    draft: Draft
+    follower: Follower
+    config: DecodingConfig
+    top_k: int
+    _ids: dict[Key, int] = field(default_factory=lambda: {(): 0})
+    _totals: dict[Key, float] = field(default_factory=lambda: {(): 0.0})
+    _done: set[Key] = field(default_factory=set)
+
+    def start(self) -> Told:
+        """What is known before the first step."""
+        weights = self.follower.first.weights
+        return {
+            "axes": {"src": self.draft.read},
+            "kind": self.follower.kind,
+            "layers": self.follower.layers,
+            "heads": 0 if weights is None else weights.shape[2],
+            "kept": self._kept(),
+            "method": self.config.method,
+        }
+
+    def step(self, found: Searched) -> Told:
+        """One step: `beams` that appear or end in it; of each beginning that was continued what was likely, and where
+        it looks: `cross` has (beginnings, layers, heads, keys)."""
+        rows = list(dict.fromkeys(_keys(found.before)))
+        looked = self.follower.look(np.array(rows, dtype=np.int64).reshape(len(rows), found.step))
+        beams = list(self._appeared(found))
+        told = {"t": found.step, "beams": beams, "topk": self._likely(rows, looked)}
+        return {**told, "cross": None if looked.weights is None else packed(self._mean(looked.weights))}
+
+    def place(self, tokens: Sequence[int]) -> int | None:
+        """The number of a hypothesis that has ended."""
+        key = tuple(tokens)
+        ended = next((one for one in ((*key, self.draft.tokenizer.eos_id), key) if one in self._done), key)
+        return self._ids.get(ended)
+
+    def _appeared(self, found: Searched) -> Iterator[Told]:
+        ended = {self._key(one): one for _, one in found.ended}
+        penalty = self.config.length_penalty
+        for key, total in _keys(found.after).items():
+            if key not in ended and key not in self._ids:
+                score = total / float(length_norms(len(key), penalty)[-1])
+                yield self._node(key, total, score, done=False)
+        for key, one in ended.items():
+            self._done.add(key)
+            yield self._node(key, one.log_prob, one.score, done=True)
+
+    def _node(self, key: Key, total: float, score: float, *, done: bool) -> Told:
+        number = self._ids.setdefault(key, len(self._ids))
+        parent = self._ids[key[:-1]]
+        gained = total - self._totals[key[:-1]]
+        self._totals[key] = total
+        text = self.draft.tokenizer.shown(key[-1])
+        told = {"id": number, "parent": parent, "token": key[-1], "text": text, "logp": gained}
+        return {**told, "score": score, "done": done}
+
+    def _key(self, one: Hypothesis) -> Key:
+        return (*one.tokens, self.draft.tokenizer.eos_id) if one.finished else tuple(one.tokens)
+
+    def _likely(self, rows: Sequence[Key], looked: Looked) -> list[Told]:
+        if not self.top_k:
+            return [{"id": self._ids[key], "tokens": []} for key in rows]
+        values, tokens = top(looked.log_probs, min(self.top_k, looked.log_probs.shape[1]))
+        name = self.draft.tokenizer.shown
+        return [
+            {
+                "id": self._ids[key],
+                "tokens": [
+                    {"token": token, "text": name(token), "logp": value}
+                    for token, value in zip(numbers, likely, strict=True)
+                    if value > float("-inf")
+                ],
+            }
+            for key, numbers, likely in zip(rows, tokens.tolist(), values.tolist(), strict=True)
+        ]
+
+    def _kept(self) -> Literal["heads", "layers", "mean"]:
+        """What of the weights is sent: of every head, the means of layers, or their mean."""
+        weights = self.follower.first.weights
+        if weights is None:
+            return "heads"
+        _, layers, heads, keys = weights.shape
+        own = self.follower.kind == "self"
+        steps = self.config.max_len if own else self.config.limit(keys)
+        beams = {"beam": self.config.beam_size, "sample": self.config.num_samples, "greedy": 1}[self.config.method]
+        one = 2 * beams * steps * (keys + steps * own)
+        return "heads" if one * layers * heads <= _MOST_BYTES else "layers" if one * layers <= _MOST_BYTES else "mean"
+
+    def _mean(self, weights: Tensor) -> Tensor:
+        over = {"heads": (), "layers": (2,), "mean": (1, 2)}[self._kept()]
+        return weights.mean(over, keepdim=True) if over else weights
+
+
+def _keys(beginnings: Beginnings) -> dict[Key, float]:
+    """The hypotheses, each once, with their log-probabilities."""
+    rows = zip(beginnings.tokens.tolist(), beginnings.totals.tolist(), strict=True)
+    return {tuple(tokens): total for tokens, total in rows if total > float("-inf")}
+
+
+def packed(weights: Tensor) -> Told:
+    """Numbers inside of JSON: the bytes of half precision, little-endian, in C order."""
+    values = np.ascontiguousarray(weights.numpy().astype("<f2"))
+    return {"b64": base64.b64encode(values.tobytes()).decode(), "dtype": "<f2", "shape": list(values.shape)}

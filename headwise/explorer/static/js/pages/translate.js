@@ -1,0 +1,179 @@
+// @ts-check
+/** An output as it is written: where each token looks, the beams, what else was likely; step by step, and otherwise. */
+
+import { alignment, begun, likelyAt, lookOf, pathTo } from "../core/search.js";
+import { number, shown } from "../core/text.js";
+import { fill, h } from "../dom.js";
+import * as state from "../state.js";
+import { effect, signal } from "../store.js";
+import { t } from "../strings.js";
+import * as beamTree from "../views/beam_tree.js";
+import * as heat from "../views/heat.js";
+import * as likely from "../views/likely.js";
+import { controls, player } from "../views/player.js";
+import { tint } from "../views/text.js";
+import { asking, drawn } from "../views/writing.js";
+import { keyboard } from "../views/writing_keys.js";
+import { options } from "../views/writing_options.js";
+
+/** @typedef {import("../core/search.js").Beam} Beam */
+/** @typedef {import("../views/writing.js").Shown} Shown */
+/** @typedef {{ value: Beam[], peek: () => Beam[] }} Path */
+
+/** @param {HTMLElement} place @returns {() => void} */
+export function mount(place) {
+  const search = signal(drawn(begun()));
+  const open = signal(/** @type {AbortController | null} */ (null));
+  const count = signal(0);
+  const path = signal(/** @type {Beam[]} */ ([]));
+  const self = player(state.step, count, open);
+  const asked = asking(search, count, open, self);
+  const play = controls(self, count);
+  const chosen = options(search, open, () => stop(open), asked.again);
+  const panels = parts();
+  fill(place, h("div", { class: "writing" }, play.node, chosen.node), panels.all);
+  const ends = [
+    asked.end,
+    self.end,
+    play.end,
+    chosen.end,
+    keyboard(self, count, search),
+    effect(() => {
+      path.value = through(search.value).slice(0, self.step() + 1);
+    }),
+    strips(panels, search, path, self),
+    aligned(panels.alignment, search, path),
+    choices(panels.likely, search, path),
+    tree(panels.tree, search, path, self),
+  ];
+  return () => {
+    ends.forEach((end) => end());
+    stop(open);
+  };
+}
+
+/** The places of the page. */
+function parts() {
+  const make = (/** @type {string} */ name) => h("div", { class: name });
+  const found = { read: make("tokens"), written: make("tokens"), alignment: make("held"), likely: make("held"), tree: make("scrolls") };
+  found.tree.tabIndex = 0;
+  const strip = (/** @type {string} */ name, /** @type {HTMLElement} */ node) =>
+    h("div", { class: "strip" }, h("p", { class: "side" }, () => t(name)), node);
+  const panel = (/** @type {string} */ kind, /** @type {string} */ title, /** @type {HTMLElement} */ node, /** @type {string} */ note) =>
+    h("section", { class: `panel ${kind}`, "aria-label": () => t(title) }, h("h2", {}, () => t(title)), node, note && h("p", { class: "note" }, () => t(note)));
+  const all = [
+    strip("source", found.read),
+    strip("written", found.written),
+    h(
+      "div",
+      { class: "panels writes" },
+      panel("wide", "alignment", found.alignment, ""),
+      panel("side-panel", "likely", found.likely, "pick"),
+      panel("whole", "tree", found.tree, "hypotheses"),
+    ),
+    h("p", { class: "note" }, () => t("note")),
+    h("p", { class: "note" }, () => t("writerKeys")),
+  ];
+  return { ...found, all };
+}
+
+/** The hypothesis that is shown: the best, or the best one through the chosen beam. @param {ReturnType<typeof drawn>} search */
+function through({ it, best, tree }) {
+  const chosen = it.beams.has(state.node.value) ? state.node.value : best;
+  const found = pathTo(it, chosen);
+  for (let id = tree.heirs.get(chosen); chosen && id !== undefined; id = tree.heirs.get(id)) found.push(/** @type {Beam} */ (it.beams.get(id)));
+  return found;
+}
+
+/** Ends the work of the server. @param {import("../views/writing.js").Open} open */
+function stop(open) {
+  const now = open.peek();
+  if (now) now.abort();
+}
+
+/** Forces a token after those of a path, in place of its last. @param {Beam[]} path @param {number} token */
+function force(path, token) {
+  state.node.value = -1;
+  state.forced.value = [...path.slice(0, -1).map((beam) => beam.token), token].join(",");
+}
+
+/**
+ * What is read, tinted by where the step looks, and what is written so far.
+ * @param {{ read: HTMLElement, written: HTMLElement }} panels @param {Shown} search
+ * @param {Path} path @param {ReturnType<typeof player>} self
+ */
+function strips(panels, search, path, self) {
+  return effect(() => {
+    const { it } = search.value;
+    const [now, far] = [path.value, state.forced.value ? state.forced.value.split(",").length : 0];
+    const beam = now[now.length - 1];
+    const look = beam ? lookOf(it, beam, state.ofLayer.value, state.ofHead.value) : null;
+    const read = it.own ? [...it.first, ...now.slice(0, -1).map((one) => one.text)] : it.first;
+    const tokens = read.map((token) => h("span", { class: "token" }, shown(token)));
+    if (look) tokens.forEach((node, k) => tinted(node, look[k]));
+    fill(panels.read, tokens);
+    fill(panels.written, now.map((one, at) => written(one, { now: at === now.length - 1, forced: at < far }, () => self.go(at))));
+  });
+}
+
+/** @param {HTMLElement} node @param {number} weight */
+function tinted(node, weight) {
+  tint(node, weight);
+  node.title = number(weight);
+}
+
+/** @param {Beam} beam @param {{ now: boolean, forced: boolean }} is @param {() => void} go */
+function written(beam, is, go) {
+  const told = `${shown(beam.text)} ${number(Math.exp(beam.logp))}${is.forced ? ` · ${t("forced")}` : ""}`;
+  const kind = `token${is.now ? " chosen" : ""}${is.forced ? " forced" : ""}`;
+  return h("button", { class: kind, title: told, "aria-label": told, "aria-current": is.now ? "step" : null, onclick: go }, shown(beam.text));
+}
+
+/** The matrix, a row for every token so far. @param {HTMLElement} place @param {Shown} search @param {Path} path */
+function aligned(place, search, path) {
+  return effect(() => {
+    const it = search.value.it;
+    fill(place);
+    const now = path.value;
+    if (!now.length) {
+      fill(place, h("p", {}, () => (state.text.value ? state.status.value : t("empty"))));
+      return undefined;
+    }
+    const [layer, head] = [state.ofLayer.value, state.ofHead.value];
+    if (!it.start.kind) {
+      fill(place, h("p", {}, t("blind")));
+      return undefined;
+    }
+    const { weights, queries, keys } = alignment(it, now, layer, head);
+    const group = { name: "", kind: it.start.kind, layers: [], heads: 0, queries, keys, causal: false };
+    const title = `${it.start.layers[layer] || t("ofLayers")}, ${head < 0 ? t("ofHeads") : `${t("head")} ${head}`}`;
+    return heat.mount(place, { weights, group, title });
+  });
+}
+
+/** What was likely where the token of the step was chosen. @param {HTMLElement} place @param {Shown} search @param {Path} path */
+function choices(place, search, path) {
+  return effect(() => {
+    const now = path.value;
+    const beam = now[now.length - 1];
+    const tokens = beam ? likelyAt(search.value.it, beam) : [];
+    likely.show(place, tokens, beam ? beam.token : -1, (token) => force(now, token));
+  });
+}
+
+/** @param {HTMLElement} place @param {Shown} search @param {Path} path @param {ReturnType<typeof player>} self */
+function tree(place, search, path, self) {
+  const ids = signal(new Set());
+  const choose = (/** @type {number} */ id) => {
+    self.go(self.step());
+    state.node.value = id;
+  };
+  const follow = effect(() => {
+    ids.value = new Set(path.value.map((beam) => beam.id));
+  });
+  const end = effect(() => beamTree.mount(place, search.value.it, search.value.tree, { step: self.step, path: () => ids.value, choose }));
+  return () => {
+    end();
+    follow();
+  };
+}

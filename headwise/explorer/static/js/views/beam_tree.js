@@ -1,0 +1,96 @@
+// @ts-check
+/** The tree of a search: a button for each beginning, lines from parents to children, drawn up to the step that is shown. */
+
+import { fill, h } from "../dom.js";
+import { effect } from "../store.js";
+import { cut, number, shown } from "../core/text.js";
+import * as state from "../state.js";
+
+const [WIDE, TALL, ROOT] = [86, 34, 14];
+
+/**
+ * @param {HTMLElement} place @param {import("../core/search.js").Search} search
+ * @param {import("../core/tree.js").Layout} found where its beams stand
+ * @param {{ step: () => number, path: () => Set<number>, choose: (id: number) => void }} follow what is shown now
+ * @returns {() => void}
+ */
+export function mount(place, search, found, follow) {
+  const canvas = h("canvas", { class: "branches", "aria-hidden": "true" });
+  const area = h("div", { class: "tree", role: "group" }, canvas);
+  const size = { width: ROOT + WIDE * found.steps, height: TALL * Math.max(1, found.lanes) };
+  area.style.width = canvas.style.width = `${size.width}px`;
+  area.style.height = canvas.style.height = `${size.height}px`;
+  for (const beam of search.beams.values()) area.append(leaf(beam, found, follow));
+  fill(place, area);
+  return effect(() => {
+    // the colour of lines is that of the page
+    void state.dark.value;
+    const [step, path] = [follow.step(), follow.path()];
+    draw(canvas, size, search, found, step, path);
+    const right = ROOT + WIDE * (step + 1);
+    if (right > place.scrollLeft + place.clientWidth || right - WIDE < place.scrollLeft) place.scrollLeft = right - place.clientWidth / 2;
+  });
+}
+
+/**
+ * @param {import("../core/search.js").Beam} beam @param {import("../core/tree.js").Layout} found
+ * @param {{ step: () => number, path: () => Set<number>, choose: (id: number) => void }} follow
+ */
+function leaf(beam, found, follow) {
+  const { x, y } = /** @type {{ x: number, y: number }} */ (found.places.get(beam.id));
+  const told = `${shown(beam.text)} ${number(Math.exp(beam.logp))} · ${number(beam.score)}`;
+  const button = h(
+    "button",
+    {
+      class: () => ["leaf", beam.done && "done", follow.path().has(beam.id) && "chosen"].filter(Boolean).join(" "),
+      hidden: () => beam.t > follow.step(),
+      "aria-pressed": () => String(follow.path().has(beam.id)),
+      "aria-label": told,
+      title: told,
+      "data-id": beam.id,
+      onclick: () => follow.choose(beam.id),
+    },
+    cut(beam.text, 9),
+  );
+  button.style.left = `${ROOT + WIDE * x + 12}px`;
+  button.style.top = `${TALL * y + 4}px`;
+  return button;
+}
+
+/**
+ * @param {HTMLCanvasElement} canvas @param {{ width: number, height: number }} size
+ * @param {import("../core/search.js").Search} search @param {import("../core/tree.js").Layout} found
+ * @param {number} step @param {Set<number>} path
+ */
+function draw(canvas, size, search, found, step, path) {
+  const dots = window.devicePixelRatio || 1;
+  canvas.width = Math.round(size.width * dots);
+  canvas.height = Math.round(size.height * dots);
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const style = getComputedStyle(canvas);
+  const [plain, marked] = [style.getPropertyValue("--soft").trim(), style.getPropertyValue("--mark").trim()];
+  context.scale(dots, dots);
+  const middle = (/** @type {number} */ y) => TALL * (y + 0.5);
+  context.fillStyle = plain;
+  context.beginPath();
+  context.arc(ROOT / 2, middle(0), 3, 0, 7);
+  context.fill();
+  // those of the path last, on top
+  const beams = [...search.beams.values()].filter((beam) => beam.t <= step);
+  beams.sort((one, two) => Number(path.has(one.id)) - Number(path.has(two.id)));
+  for (const beam of beams) {
+    const to = /** @type {{ x: number, y: number }} */ (found.places.get(beam.id));
+    const from = found.places.get(beam.parent);
+    const left = from ? ROOT + WIDE * (from.x + 1) - 6 : ROOT / 2;
+    const right = ROOT + WIDE * to.x + 12;
+    const bend = (left + right) / 2;
+    context.strokeStyle = path.has(beam.id) ? marked : plain;
+    context.globalAlpha = path.has(beam.id) ? 1 : 0.6;
+    // a likely token has a thick line
+    context.lineWidth = 0.75 + 3 * Math.exp(beam.logp);
+    context.beginPath();
+    context.moveTo(left, middle(from ? from.y : 0));
+    context.bezierCurveTo(bend, middle(from ? from.y : 0), bend, middle(to.y), right, middle(to.y));
+    context.stroke();
+  }
+}

@@ -1,0 +1,126 @@
+// @ts-check
+/** An output is asked for whenever what is chosen changes, and known as far as it is told. */
+
+import { postLines } from "../api.js";
+import { begun, best, take } from "../core/search.js";
+import { layout } from "../core/tree.js";
+import * as state from "../state.js";
+import { effect } from "../store.js";
+import { t } from "../strings.js";
+import { still } from "./player.js";
+
+/** What is told while it is written is drawn at most so often. */
+const REDRAW_MS = 150;
+const LIKELY = 10;
+
+/** @typedef {import("../core/search.js").Search} Search */
+/** What is known of it so far, its best hypothesis, and where its beams stand. @param {Search} it */
+export const drawn = (it) => ({ it, best: best(it), tree: layout(it.beams.values(), best(it)) });
+
+/** @typedef {{ value: ReturnType<typeof drawn>, peek: () => ReturnType<typeof drawn> }} Shown */
+/** @typedef {{ value: AbortController | null, peek: () => AbortController | null }} Open */
+
+/**
+ * Asks whenever what is asked for changes; what is told is drawn as it comes.
+ * @param {Shown} search @param {{ value: number }} count @param {Open} open @param {ReturnType<typeof import("./player.js").player>} self
+ */
+export function asking(search, count, open, self) {
+  let [before, about, alive] = ["", "", true];
+  let end = () => {};
+  const begin = () => {
+    end();
+    end = () => {};
+    search.value = drawn(begun());
+    count.value = 0;
+    if (before) end = told(JSON.parse(before), search, count, open);
+  };
+  const shown = (/** @type {boolean} */ first, /** @type {number} */ from) => {
+    if (first && state.step.peek() >= 0) return;
+    if (still()) self.rest();
+    else self.play(from);
+  };
+  const follow = effect(() => {
+    const [next, forced] = [wanted(), state.forced.value];
+    // outside of the effect, which is not to follow what is read there
+    queueMicrotask(() => {
+      if (!alive || next.body === before) return;
+      const other = Boolean(before) && next.about !== about;
+      shown(!before, other ? 0 : forced.split(",").length - 1);
+      if (before) state.node.value = -1;
+      [before, about] = [next.body, next.about];
+      // tokens that were forced on another text mean nothing here
+      if (other && forced) state.forced.value = "";
+      else begin();
+    });
+  });
+  return {
+    again: () => {
+      shown(false, 0);
+      begin();
+    },
+    end: () => {
+      alive = false;
+      follow();
+      end();
+    },
+  };
+}
+
+/** The request for what is chosen, empty without a text; and what it is about. */
+function wanted() {
+  const [text, meta, forced] = [state.text.value, state.meta.value, state.forced.value];
+  const [beams, most] = [state.beams.value, state.most.value];
+  const model = state.model.value || (meta && meta.models.length ? meta.models[0].name : null);
+  const body = {
+    model,
+    text,
+    top_k: LIKELY,
+    force: forced ? forced.split(",").map(Number) : [],
+    ...(beams > 0 ? { beam: beams } : {}),
+    ...(most > 0 ? { max_new: most } : {}),
+  };
+  return { body: text && meta ? JSON.stringify(body) : "", about: JSON.stringify([model, text]) };
+}
+
+/**
+ * @param {any} body @param {Shown} search @param {{ value: number }} count @param {Open} open
+ * @returns {() => void} ends it
+ */
+function told(body, search, count, open) {
+  const [stopped, found] = [new AbortController(), begun()];
+  let [timer, failed] = [0, ""];
+  const draw = () => {
+    clearTimeout(timer);
+    timer = 0;
+    search.value = drawn(found);
+    count.value = found.steps.length;
+  };
+  const over = (/** @type {string} */ message) => {
+    if (open.peek() !== stopped) return;
+    draw();
+    open.value = null;
+    state.status.value = message;
+    document.documentElement.dataset.ready = `written/${found.steps.length}/${found.end ? "end" : "cut"}`;
+  };
+  open.value = stopped;
+  state.status.value = t("loading");
+  delete document.documentElement.dataset.ready;
+  const line = (/** @type {any} */ one) => {
+    if (one.error) failed = one.error;
+    take(found, one);
+    if (found.steps.length === 1) draw();
+    else if (!timer) timer = window.setTimeout(draw, REDRAW_MS);
+  };
+  postLines("/api/v1/generate", body, stopped.signal, line).then(
+    () => over(failed || (found.end ? ending(found) : t("broken"))),
+    (error) => over(stopped.signal.aborted ? t("stopped") : error.status ? error.message : t("broken")),
+  );
+  return () => {
+    if (open.peek() === stopped) open.value = null;
+    stopped.abort();
+    clearTimeout(timer);
+  };
+}
+
+/** @param {Search} search */
+const ending = (search) => [`${t("answer")}: ${search.end.output}`, ...search.start.warnings].join(" · ");

@@ -1,0 +1,45 @@
+// @ts-check
+/** The keys of the page that writes, before those of all pages. */
+
+import * as state from "../state.js";
+
+/**
+ * @param {ReturnType<typeof import("./player.js").player>} self @param {{ peek: () => number }} count
+ * @param {{ peek: () => { it: import("../core/search.js").Search } }} search
+ * @returns {() => void} ends it
+ */
+export function keyboard(self, count, search) {
+  const around = (/** @type {{ value: number }} */ part, /** @type {number} */ by, /** @type {number} */ size) => {
+    // -1, the mean, is one of them
+    part.value = ((part.value + 1 + by + size + 1) % (size + 1)) - 1;
+  };
+  const size = (/** @type {string} */ what) => {
+    const start = search.peek().it.start;
+    if (!start) return 0;
+    return what === "heads" ? (start.kept === "heads" ? start.heads : 0) : start.kept === "mean" ? 0 : start.layers.length;
+  };
+  /** @type {Record<string, () => void>} */
+  const keys = {
+    " ": () => self.turn(),
+    ArrowLeft: () => self.go(self.step() - 1),
+    ArrowRight: () => self.go(self.step() + 1),
+    Home: () => self.go(0),
+    End: () => self.go(count.peek() - 1),
+    "[": () => around(state.ofLayer, -1, size("layers")),
+    "]": () => around(state.ofLayer, 1, size("layers")),
+    ",": () => around(state.ofHead, -1, size("heads")),
+    ".": () => around(state.ofHead, 1, size("heads")),
+    Escape: () => (state.node.value = -1),
+  };
+  const pressed = (/** @type {KeyboardEvent} */ event) => {
+    const target = /** @type {HTMLElement} */ (event.target);
+    const work = keys[event.key];
+    if (!work || !count.peek() || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (/^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName) || (event.key === " " && target.tagName === "BUTTON")) return;
+    event.preventDefault();
+    if (event.key !== "Escape") event.stopPropagation();
+    work();
+  };
+  document.addEventListener("keydown", pressed, true);
+  return () => document.removeEventListener("keydown", pressed, true);
+}

@@ -1,0 +1,61 @@
+// @ts-check
+/** How it is written and what of it is looked at: hypotheses, layer, head, forced tokens; an end to the work, or once more. */
+
+import { fill, h } from "../dom.js";
+import { shown } from "../core/text.js";
+import { pathTo } from "../core/search.js";
+import * as state from "../state.js";
+import { effect } from "../store.js";
+import { t } from "../strings.js";
+
+const BEAMS = [1, 2, 3, 4, 5, 6, 8];
+
+/** @typedef {{ it: import("../core/search.js").Search, best: number }} Shown */
+
+/**
+ * @param {{ value: Shown }} search @param {{ value: AbortController | null }} open
+ * @param {() => void} stop @param {() => void} again
+ */
+export function options(search, open, stop, again) {
+  const start = () => search.value.it.start;
+  const heads = () => (start() && start().kept === "heads" ? start().heads : 0);
+  const layers = () => (start() && start().kept !== "mean" ? start().layers : []);
+  const selects = [
+    chosen("beams", state.beams, () => [[0, t("recipe")], ...BEAMS.map((count) => [count, String(count)])]),
+    chosen("layer", state.ofLayer, () => [[-1, t("mean")], ...layers().map((/** @type {string} */ name, /** @type {number} */ at) => [at, name])]),
+    chosen("head", state.ofHead, () => [[-1, t("mean")], ...Array.from({ length: heads() }, (_, at) => [at, String(at)])]),
+  ];
+  const node = h(
+    "div",
+    { class: "options" },
+    selects.map((one) => one.node),
+    h("button", { class: "stop", hidden: () => !open.value, onclick: stop }, "■ ", () => t("stop")),
+    h("button", { class: "again", hidden: () => Boolean(open.value) || !state.text.value, onclick: again }, "↻ ", () => t("again")),
+    h(
+      "button",
+      { class: "release", hidden: () => !state.forced.value, onclick: () => (state.forced.value = "") },
+      () => `✕ ${t("forced")}: ${names(search.value)}`,
+    ),
+  );
+  return { node, end: () => selects.forEach((one) => one.end()) };
+}
+
+/** The tokens that are forced, as they are written. @param {Shown} search */
+function names({ it, best }) {
+  const count = state.forced.value.split(",").length;
+  return pathTo(it, best).slice(0, count).map((beam) => shown(beam.text)).join(" ");
+}
+
+/** @param {string} name @param {{ value: number }} part @param {() => any[][]} values */
+function chosen(name, part, values) {
+  const select = h("select", { "aria-label": () => t(name), onchange: () => (part.value = Number(select.value)) });
+  let before = "";
+  const end = effect(() => {
+    const all = values();
+    const now = JSON.stringify(all);
+    if (now !== before) fill(select, all.map(([value, label]) => h("option", { value }, label)));
+    before = now;
+    select.value = String(all.some(([value]) => value === part.value) ? part.value : all[0][0]);
+  });
+  return { node: h("label", {}, () => t(name), " ", select), end };
+}

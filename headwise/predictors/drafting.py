@@ -1,0 +1,130 @@
+"""What a model writes about one input, followed token by token: what it says next, and where it looks as it says it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from headwise.caches import Cache
+from headwise.data.tokenizers import Tokenizer
+from headwise.decoding.hypotheses import StepDecoder
+from headwise.decoding.rows import device_of
+from headwise.errors import ConfigError
+from headwise.predictors.evaluating import evaluating
+from headwise.predictors.looking import has_attention
+from headwise.records import LayerRecord, Trace, record
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """One input, read, before anything is written about it.
+
+    Args:
+        model: whose attention is looked at.
+        decoder: the part of it that goes step by step.
+        start: makes a cache of one sentence before its first step.
+        first: the token that the first step reads.
+        read: labels of what was read: a source, or the prompt of a language model.
+        tokenizer: of what is written.
+    """
+
+    model: nn.Module
+    decoder: StepDecoder
+    start: Callable[[], Cache]
+    first: int
+    read: list[str]
+    tokenizer: Tokenizer
+
+    def check(self, prefix: Sequence[int]) -> None:
+        """Raises: ConfigError for tokens that nothing written can begin with."""
+        for token in prefix:
+            if not 0 <= token < self.tokenizer.vocab_size:
+                raise ConfigError(f"token {token} is outside the vocabulary of {self.tokenizer.vocab_size} tokens")
+            if token == self.tokenizer.eos_id:
+                raise ConfigError(f"token {token} is the end of a text; what is forced is what stands before it")
+
+
+@dataclass(frozen=True, eq=False)
+class Looked:
+    """The next step of some hypotheses, a row each.
+
+    Args:
+        log_probs: of the next token, as the model says them, before any rule.
+        weights: from the place that says it to what it attends to; None: there is no attention, or none with weights.
+    """
+
+    log_probs: Float[Tensor, "rows vocab"]
+    weights: Float[Tensor, "rows layers heads keys"] | None
+
+
+class Follower:
+    """The model of a draft behind its search: it reads what the hypotheses hold, and is looked at.
+
+    The search runs as ever, in its own way and at its own speed. Each hypothesis is a sentence here, so its attention
+    is over its own tokens alone, whatever the search shares between beams.
+
+    The first step is taken at once, as `first`. `layers` are the names of those that look at the source (`kind`
+    "cross"); where none does, of all ("self"), whose keys are the prompt and what was written; empty where there is
+    nothing to see.
+    """
+
+    def __init__(self, draft: Draft):
+        self._draft, self._device = draft, device_of(draft.decoder)
+        self.layers: list[str] = []
+        self.kind = ""
+        with evaluating(draft.model), torch.no_grad():
+            self._cache = draft.start()
+        self._rows: list[tuple[int, ...]] = [()]
+        self.first = self._stepped(torch.tensor([draft.first]))
+
+    def look(self, beginnings: Int[np.ndarray, "rows length"]) -> Looked:
+        """The next step of these hypotheses, each of which goes on from one of the last step.
+
+        Raises: ValueError for one that does not.
+        """
+        rows = [tuple(row) for row in beginnings.tolist()]
+        if rows == [()]:
+            return self.first
+        places = {row: place for place, row in enumerate(self._rows)}
+        if lost := [row for row in rows if row[:-1] not in places]:
+            raise ValueError(f"a hypothesis of {len(lost[0])} tokens goes on from none of the step before")
+        parents = [places[row[:-1]] for row in rows]
+        if parents != list(range(len(self._rows))):
+            # sentences that stay, in any order and any number of times
+            self._cache.keep(torch.tensor(parents).to(self._device))
+        self._rows = rows
+        return self._stepped(torch.from_numpy(beginnings[:, -1].copy()))
+
+    def _stepped(self, tokens: Tensor) -> Looked:
+        model, decoder = self._draft.model, self._draft.decoder
+        with evaluating(model), torch.no_grad():
+            if not has_attention(model):
+                logits, found = decoder.step(tokens.to(self._device), self._cache), []
+            else:
+                with record(model) as trace:
+                    logits = decoder.step(tokens.to(self._device), self._cache)
+                found = _seen(trace)
+        self.layers, self.kind = [one.name for one in found], found[0].kind if found else ""
+        return Looked(logits.float().log_softmax(1), _stacked(found))
+
+
+def _seen(trace: Trace) -> list[LayerRecord]:
+    """The layers that look at a source; where none does, those that look back."""
+    called = [one for one in trace if isinstance(one, LayerRecord) and one.calls]
+    return [one for one in called if one.kind == "cross"] or called
+
+
+def _stacked(found: Sequence[LayerRecord]) -> Tensor | None:
+    """The last row of every layer, on the host; layers without as many heads as others show the mean of theirs."""
+    if not found:
+        return None
+    weights = [one.weights()[:, :, -1].float().cpu() for one in found]
+    heads, keys = {one.shape[1] for one in weights}, max(one.shape[2] for one in weights)
+    if len(heads) > 1:
+        weights = [one.mean(1, keepdim=True) for one in weights]
+    # a layer that no longer keeps its first keys attends to them with nothing
+    return torch.stack([F.pad(one, (keys - one.shape[2], 0)) for one in weights], 1)
