@@ -3,29 +3,32 @@
 import functools
 import json
 import warnings
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Literal
 
-import numpy as np
 from fastapi import FastAPI, Query, Request, Response
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from headwise.explorer.traces import Store, Traced, traced
-from headwise.explorer.wire import MEDIA_TYPE, npy
+from headwise.explorer.editing import MOST_EDITS, AskEdit, edited
+from headwise.explorer.explorer import KEPT, Explorer, Name
+from headwise.explorer.needs import needed
+from headwise.explorer.traces import Store, Traced, digest_of, traced
 from headwise.service.app import Service, as_json, route
 from headwise.service.asking import Body, check_text
 from headwise.service.problems import Problem
 from headwise.service.served import Served
 
-# a matrix that is larger has to be asked for in parts
-_MOST_BYTES = 1 << 22
 # tensors of all traces that are kept
 _STORE_BYTES = 1 << 28
-# a trace is named after all that it depends on, so its parts never change
-_KEPT = {"Cache-Control": "private, max-age=31536000, immutable"}
 Index = Annotated[int, Query(ge=0, le=1 << 20)]
-Name = Annotated[str, Query(max_length=200)]
+
+
+class TraceOptions(BaseModel):
+    """How a model is looked at."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    edits: list[AskEdit] = Field([], max_length=MOST_EDITS, description="changes of its attention, in this order")
 
 
 class AskTraced(Body):
@@ -33,29 +36,7 @@ class AskTraced(Body):
 
     text: str = Field(min_length=1)
     target: str | None = Field(None, min_length=1, description="the output that the model is made to give")
-
-
-class Explorer:
-    """Traces of the runs of a service."""
-
-    def __init__(self, service: Service, store: Store):
-        self.service, self.store = service, store
-
-    def trace(self, name: str) -> Traced:
-        """Raises: Problem 404 for a trace that is gone."""
-        found = self.store.get(name)
-        if found is None:
-            raise Problem(404, "this trace is not kept any more", "POST /api/v1/traces makes it again")
-        return found
-
-    async def numbers(self, request: Request, name: str, work: Callable[[Traced], np.ndarray]) -> Response:
-        """A part of a trace as a `.npy` file."""
-        one = self.trace(name)
-        job = self.service.submit(lambda _: [npy(work(one))], [None])
-        (body,) = await self.service.answer(job, request)
-        if len(body) > _MOST_BYTES + 1024:
-            raise Problem(413, f"the answer has {len(body):,} bytes", "ask for rows with q=, or for fewer layers")
-        return Response(body, media_type=MEDIA_TYPE, headers=_KEPT)
+    options: TraceOptions = TraceOptions()
 
 
 def explored(app: FastAPI, service: Service) -> None:
@@ -64,6 +45,7 @@ def explored(app: FastAPI, service: Service) -> None:
     route(app, service, "traces", AskTraced, functools.partial(_traced, explorer))
     _parts(app, explorer)
     _heads(app, explorer)
+    needed(app, explorer)
 
 
 def _parts(app: FastAPI, explorer: Explorer) -> None:
@@ -77,7 +59,7 @@ def _parts(app: FastAPI, explorer: Explorer) -> None:
         job = explorer.service.submit(lambda _: [one.summary(found)], [None])
         (told,) = await explorer.service.answer(job, request)
         return Response(
-            json.dumps({"layers": found.layers, "heads": told}), media_type="application/json", headers=_KEPT
+            json.dumps({"layers": found.layers, "heads": told}), media_type="application/json", headers=KEPT
         )
 
     @app.get(f"{at}/matrix")
@@ -101,10 +83,9 @@ def _parts(app: FastAPI, explorer: Explorer) -> None:
     async def steps(request: Request, name: str, layer: Name, head: Index) -> Response:
         """Every step of one head, with its numbers."""
         one = explorer.trace(name)
-        run = explorer.service.runs[one.run]
-        job = explorer.service.submit(lambda _: [run.trace(one.text, one.target, layer, head)], [None])
+        job = explorer.service.submit(lambda _: [one.steps(layer, head)], [None])
         (told,) = await explorer.service.answer(job, request)
-        return Response(told, media_type="application/json", headers=_KEPT)
+        return Response(told, media_type="application/json", headers=KEPT)
 
 
 def _heads(app: FastAPI, explorer: Explorer) -> None:
@@ -135,18 +116,21 @@ async def _traced(explorer: Explorer, service: Service, verb: str, ask: AskTrace
     run = service.find(ask.model, "trace")
     for text in (ask.text, ask.target or ""):
         check_text(text, service.limits)
-    job = service.submit(lambda _: [_looked(run, ask)], [None])
+    job = service.submit(lambda _: [_looked(explorer, run, ask)], [None])
     ((one, noted),) = await service.answer(job, request)
     explorer.store.put(one)
     groups = [asdict(group) for group in one.groups]
     told = {"trace_id": one.id, "model": run.name, "source": one.source, "output": one.output, "groups": groups}
-    return as_json({**told, "warnings": noted}, 201)
+    return as_json({**told, "warnings": noted, "change": one.change}, 201)
 
 
-def _looked(run: Served, ask: AskTraced) -> tuple[Traced, list[str]]:
+def _looked(explorer: Explorer, run: Served, ask: AskTraced) -> tuple[Traced, list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = traced(run, ask.text, ask.target)
+        kept = explorer.store.get(digest_of(run, ask.text, ask.target)) if ask.options.edits else None
+        found = kept or traced(run, ask.text, ask.target)
+        if ask.options.edits:
+            found = edited(run, found, ask.options.edits)
     return found, [str(one.message)[:500] for one in caught]
 
 
