@@ -116,21 +116,26 @@ async def _traced(explorer: Explorer, service: Service, verb: str, ask: AskTrace
     run = service.find(ask.model, "trace")
     for text in (ask.text, ask.target or ""):
         check_text(text, service.limits)
-    job = service.submit(lambda _: [_looked(explorer, run, ask)], [None])
-    ((one, noted),) = await service.answer(job, request)
-    explorer.store.put(one)
+    asked = ask.options.edits
+    # what is edited is kept beside what it is compared with
+    kept = explorer.store.get(digest_of(run, ask.text, ask.target)) if asked else None
+    job = service.submit(lambda _: [_looked(run, ask, kept)], [None])
+    ((found, noted),) = await service.answer(job, request)
+    for one in found:
+        explorer.store.put(one)
+    one = found[-1]
     groups = [asdict(group) for group in one.groups]
     told = {"trace_id": one.id, "model": run.name, "source": one.source, "output": one.output, "groups": groups}
     return as_json({**told, "warnings": noted, "change": one.change}, 201)
 
 
-def _looked(explorer: Explorer, run: Served, ask: AskTraced) -> tuple[Traced, list[str]]:
+def _looked(run: Served, ask: AskTraced, kept: Traced | None) -> tuple[list[Traced], list[str]]:
+    """The trace, behind it the one under edits if there are any; and warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        kept = explorer.store.get(digest_of(run, ask.text, ask.target)) if ask.options.edits else None
-        found = kept or traced(run, ask.text, ask.target)
+        found = [kept or traced(run, ask.text, ask.target)]
         if ask.options.edits:
-            found = edited(run, found, ask.options.edits)
+            found.append(edited(run, found[0], ask.options.edits))
     return found, [str(one.message)[:500] for one in caught]
 
 

@@ -3,13 +3,14 @@
 
 import { Refused, getJson, getNumbers, post, query as asked } from "./api.js";
 import { setRamps } from "./core/color.js";
+import { read } from "./core/edits.js";
 import { fill, h } from "./dom.js";
 import { lock } from "./views/heat.js";
 import * as state from "./state.js";
 import { effect } from "./store.js";
 import { t } from "./strings.js";
 
-const PAGES = { "": "home", attend: "attend", trace: "trace" };
+const PAGES = { "": "home", attend: "attend", trace: "trace", compare: "compare" };
 const THEMES = ["", "light", "dark"];
 
 /** The top bar: model, input, theme, language. */
@@ -73,7 +74,7 @@ function rail() {
 function follow() {
   let turn = 0;
   effect(() => {
-    const [text, model, meta] = [state.text.value, state.model.value, state.meta.value];
+    const [text, model, meta, edits] = [state.text.value, state.model.value, state.meta.value, read(state.edits.value)];
     if (!text || !meta) {
       state.trace.value = null;
       return;
@@ -82,7 +83,7 @@ function follow() {
     const mine = turn;
     state.status.value = t("loading");
     const name = model || (meta.models.length ? meta.models[0].name : null);
-    post("/api/v1/traces", { model: name, text }).then(
+    post("/api/v1/traces", { model: name, text, options: { edits } }).then(
       (found) => {
         if (mine !== turn) return;
         state.trace.value = found;

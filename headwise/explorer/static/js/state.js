@@ -4,12 +4,15 @@
 import { batch, effect, signal } from "./store.js";
 
 /** @typedef {{ name: string, kind: string, layers: string[], heads: number, queries: string[], keys: string[], causal: boolean }} Group */
-/** @typedef {{ trace_id: string, model: string, source: string, output: string, groups: Group[], warnings: string[] }} Trace */
+/** @typedef {{ trace_id: string, model: string, source: string, output: string, groups: Group[], warnings: string[], change: any }} Trace */
 
-export const DEFAULTS = { page: "", m: "", x: "", g: "", l: 0, h: 0, q: -1, k: -1, sc: "sqrt", v: "heat", lang: "" };
+export const DEFAULTS = { page: "", m: "", x: "", g: "", l: 0, h: 0, q: -1, k: -1, sc: "sqrt", v: "heat", lang: "", e: "" };
 const NUMBERS = new Set(["l", "h", "q", "k"]);
+// the second side of a comparison
+Object.assign(DEFAULTS, { m2: "", x2: "", g2: "", l2: 0, h2: 1, e2: "" });
+["l2", "h2"].forEach((name) => NUMBERS.add(name));
 const SCALE_NAMES = ["linear", "sqrt", "log"];
-export const VIEWS = ["heat", "links", "text", "table"];
+export const VIEWS = ["heat", "links", "text", "table", "needs"];
 
 export const page = signal("");
 export const model = signal("");
@@ -23,6 +26,10 @@ export const key = signal(-1);
 export const scale = signal("sqrt");
 export const view = signal("heat");
 export const language = signal("");
+/** Edits of the attention, as `core/edits.js` writes them. */
+export const edits = signal("");
+/** What is compared with the selection above. */
+export const other = { model: signal(""), text: signal(""), group: signal(""), layer: signal(0), head: signal(1), edits: signal("") };
 /** Whether the colours are those of the dark. */
 export const dark = signal(false);
 
@@ -32,7 +39,8 @@ export const trace = signal(/** @type {Trace | null} */ (null));
 export const meta = signal(/** @type {any} */ (null));
 export const status = signal("");
 
-const PARTS = { m: model, x: text, g: group, l: layer, h: head, q: query, k: key, sc: scale, v: view, lang: language };
+const PARTS = { m: model, x: text, g: group, l: layer, h: head, q: query, k: key, sc: scale, v: view, lang: language, e: edits };
+Object.assign(PARTS, { m2: other.model, x2: other.text, g2: other.group, l2: other.layer, h2: other.head, e2: other.edits });
 
 /** The query that is looked at: under the pointer, else the locked one. */
 export const lookedAt = () => (hovered.value ? hovered.value.q : query.value);
