@@ -121,7 +121,6 @@ function changed(node) {
     h("p", {}, Object.entries(sum).map(([name, value]) => `${t(name)} ${number(value)}`).join(" · ")),
     weights,
     h("div", { class: "scrolls", tabindex: 0 }, places[0] && "chosen" in places[0] ? choices(places) : numbers(places)),
-    h("p", { class: "note" }, t("note")),
   );
   document.documentElement.dataset.changed = trace.trace_id;
   return end;
@@ -141,7 +140,8 @@ function raw(node, trace, unedited) {
       (found) => {
         if (!alive) return;
         const [before, after] = found.map((one) => number(one.data[q * group.keys.length + k]));
-        node.textContent = `${t("rawweight")}: ${shown(group.queries[q])} → ${shown(group.keys[k])} ${before} → ${after}`;
+        const pair = `${shown(group.queries[q])} → ${shown(group.keys[k])}`;
+        node.textContent = `${t("rawweight")} ${pair}: ${before} → ${after}. ${t("note")}`;
       },
       (error) => (state.status.value = error.message),
     );
