@@ -34,6 +34,7 @@ def explore(
     from headwise.service.served import served
 
     runtime.apply(threads=threads, fast_products=False)
+    records = [] if bench is None else read_measurements(bench)
     limits = Limits()
 
     def ready(address: str) -> None:
@@ -41,6 +42,5 @@ def explore(
         if browser:
             webbrowser.open(address)
 
-    records = [] if bench is None else read_measurements(bench)
     more = (explored, compared(records), paged)
     listen(create_app(served(runs), limits, more=more), limits, "127.0.0.1", port, ready)

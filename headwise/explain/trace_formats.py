@@ -161,6 +161,6 @@ def _cell(text: str) -> str:
 
 
 def _finite(values: np.ndarray | np.generic) -> object:
-    if values.ndim:
+    if isinstance(values, np.ndarray) and values.ndim:
         return [_finite(part) for part in values]
     return float(values) if np.isfinite(values) else None
