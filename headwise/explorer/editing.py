@@ -158,21 +158,28 @@ def edited(run: Served, one: Traced, asked: Sequence[Any]) -> Traced:
 
 
 def _answer(run: Served, one: Traced, asked: Sequence[Any]) -> str | None:
-    """What `headwise predict` prints as things are now; None where edits of places mean nothing to a new answer.
+    """What `headwise predict` prints as things are now; None where the edits mean nothing to a new answer.
 
     What is drawn is not asked for again; nor is a continuation, whose every place is told of already.
     """
     how = run.decoding(None)
     if one.target is not None or run.verb == "complete" or (how is not None and how.method == "sample"):
         return None
-    written = [group for group in one.groups if how is not None and group.name.startswith("decoder")]
-    for ask in asked:
-        forced = isinstance(ask, AskForce) and any(ask.layer in group.layers for group in written)
-        hidden = isinstance(ask, AskHide) and any(g.keys == one.group(ask.group).keys for g in written if g.causal)
-        if forced or hidden:
-            return None
+    if how is not None and not all(_searchable(ask, one) for ask in asked):
+        return None
     item = run.predictor.parse(one.text)
     return "\n".join(run.predictor.write(item, run.predictor.predict([item])[0], "text"))
+
+
+def _searchable(ask: Any, one: Traced) -> bool:
+    """Whether an edit is the same one in a search, whose hypotheses lie side by side and have places of their own."""
+    written = [group for group in one.groups if group.name.startswith("decoder")]
+    if isinstance(ask, AskHide):
+        keys = one.group(ask.group).keys
+        return not any(group.causal and group.keys == keys for group in written)
+    if isinstance(ask, AskMute) or (isinstance(ask, AskSwap) and ask.mechanism == "scored"):
+        return True
+    return not any(ask.layer in group.layers for group in written)
 
 
 def _labels(one: Traced, count: int) -> list[str]:
