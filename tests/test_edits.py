@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from headwise.attention.call import Call
-from headwise.attention.masks import Causal, Padding, Table
+from headwise.attention.masks import Causal, Padding, Table, Window
 from headwise.attention.mechanisms.gated_linear import GatedLinear
 from headwise.attention.mechanisms.linear import Linear
 from headwise.attention.mechanisms.mechanism import Mechanism
@@ -19,7 +19,7 @@ from headwise.layers.attention import MultiHeadAttention
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig
 from headwise.positions.shaw import Shaw
-from headwise.records import Hide, Mute, Replace, Swap, edit, record
+from headwise.records import Force, Hide, Mute, Narrow, Replace, Swap, edit, record
 
 LENS = torch.tensor([7, 3, 5])
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
@@ -61,7 +61,9 @@ EVERY = [
     Mute(NAMES[1], heads=[0, 2]),
     Replace(NAMES[1], torch.full((7,), 1 / 7, dtype=torch.float64), heads=1),
     Replace(NAMES[1], lambda weights: weights.flip(-1)),
+    Force(NAMES[1], 2, 1, 3, 0.8),
     Hide(NAMES[1], tokens=[2]),
+    Narrow(NAMES[1], Window(1, 1)),
     Swap(NAMES[1], Linear),
 ]
 
@@ -80,8 +82,9 @@ def test_what_is_not_edited_stays_bit_identical_and_all_is_undone(each):
     assert not torch.equal(edited, before)
     for upstream in (NAMES[0], "decoder.blocks.0.self_attention"):
         assert torch.equal(found[upstream], trace[upstream].output)
-    for head in range(3) if isinstance(each, Mute | Replace) else []:
-        changed = each.heads is None or head in ([each.heads] if isinstance(each.heads, int) else each.heads)
+    heads = getattr(each, "heads", getattr(each, "head", None))
+    for head in range(3) if isinstance(each, Mute | Replace | Force) else []:
+        changed = heads is None or head in ([heads] if isinstance(heads, int) else heads)
         assert torch.equal(found[NAMES[1]][:, head], trace[NAMES[1]].output[:, head]) != changed
     assert torch.equal(run(model), before)
     assert (list(model.state_dict()), list(model.modules())) == (keys, modules)
@@ -129,6 +132,50 @@ def test_replaced_weights_are_those_that_a_record_sees():
     assert torch.equal(seen.weights([3, 0]), new)
     assert torch.equal(seen.weights(0, slice(2, 4), slice(3)), new[:, 1:, 2:4, :3])
     torch.testing.assert_close(seen.weights() @ seen.value.repeat_interleave(2, 1), seen.output, **EXACT)
+
+
+@pytest.mark.parametrize("renormalized", [True, False])
+def test_a_forced_weight_is_that_and_the_others_keep_their_ratios(renormalized):
+    model, x = layer(num_kv_heads=2), numbers(2, 7, 30)
+    with record(model) as trace:
+        model["layer"](x, mask=Causal())
+    expected = trace["layer"].weights().clone()
+    for row in expected[:, 1, 4]:
+        others = [key for key in range(7) if key != 2]
+        share = 0.25 / sum(row[key] for key in others) if renormalized else 1.0
+        for key in others:
+            row[key] = row[key] * share
+        row[2] = 0.75
+    with edit(model, Force("layer", 1, 4, 2, 0.75, renormalized)), record(model) as trace:
+        model["layer"](x, mask=Causal())
+    torch.testing.assert_close(trace["layer"].weights(), expected, **EXACT)
+    torch.testing.assert_close(expected @ trace["layer"].value.repeat_interleave(2, 1), trace["layer"].output, **EXACT)
+    # step by step the row is met when it is there
+    memory = KeyValues()
+    whole = model["layer"]
+    with edit(model, Force("layer", 1, 4, 2, 0.75, renormalized)):
+        at_once = whole(x, mask=Causal())
+        steps = [whole(x[:, i : i + 1], mask=Causal(), cache=AttentionStep(memory, i)) for i in range(7)]
+    torch.testing.assert_close(torch.cat(steps, 1), at_once, rtol=1e-9, atol=1e-9)
+
+
+def test_a_forced_weight_that_is_alone_and_one_beyond_the_end():
+    model, x = layer(), numbers(2, 7, 30)
+    before = model["layer"](x, mask=Causal())
+    with edit(model, Force("layer", 1, 7, 0, 0.5), Force("layer", 1, 0, 7, 0.5)):
+        assert torch.equal(model["layer"](x, mask=Causal()), before)
+    # the first query has one key: nothing is left to share the rest
+    with edit(model, Force("layer", 1, 0, 0, 0.5)), record(model) as trace:
+        model["layer"](x, mask=Causal())
+    assert trace["layer"].weights(1)[0, 0, 0].tolist() == [0.5, 0, 0, 0, 0, 0, 0]
+
+
+def test_a_narrowed_mask_is_both_masks():
+    model, x = layer(), numbers(2, 7, 30)
+    for own in (None, Causal()):
+        both = Window(1, 2) if own is None else own & Window(1, 2)
+        with edit(model, Narrow("layer", Window(1, 2))):
+            assert torch.equal(model["layer"](x, mask=own), model["layer"](x, mask=both))
 
 
 def test_hidden_tokens_are_as_if_they_were_masked():
@@ -223,7 +270,7 @@ def test_what_cannot_be_edited_is_told(untyped):
         (Hide("layer", torch.ones(3, 7, dtype=torch.bool)), ShapeError, "does not fit"),
         (Swap("layer", nn.Linear), TypeError, "missing"),
         (Swap("layer", nn.Identity), ConfigError, r"Swap\('layer'\) changes to a Mechanism, not to Identity"),
-        ("layer", ConfigError, "edit takes Mute, Replace, Hide and Swap, not str"),
+        ("layer", ConfigError, "edit takes Mute, Replace, Force, Hide, Narrow and Swap, not str"),
     ]
     for each, kind, message in wrong:
         with pytest.raises(kind, match=message), edit(model, each):

@@ -23,6 +23,7 @@ def explain(
     top: Annotated[int, typer.Option(min=1, help="Number of attended tokens to list for each token.")] = 3,
     table: Annotated[bool, typer.Option("--table", help="Print only the table; draw nothing.")] = False,
     trace: Annotated[str | None, typer.Option(help="Print each step of a head: json, csv, latex or markdown.")] = None,
+    ablate: Annotated[bool, typer.Option("--ablate", help="Print what muting each head alone changes.")] = False,
     example: Annotated[str | None, typer.Option(help="Steps without a run: illustrated, illustrated-scaled.")] = None,
 ) -> None:
     """Draw what a model attends to, on one page, and list it for each token."""
@@ -30,11 +31,13 @@ def explain(
     from headwise import runtime
 
     if example is not None:
-        others = (run, text, target, layer, heads)
+        others = (run, text, target, layer, heads, ablate or None)
         return _print_example(example, trace or "markdown", alone=all(other is None for other in others))
     if run is None or text is None:
         raise ConfigError("give a run folder and an input, or --example illustrated")
     runtime.apply(fast_products=False)
+    if ablate:
+        return _print_ablated(run, text, alone=(target, layer, heads, trace) == (None,) * 4 and not (table or every))
     if trace is not None:
         return _print_trace(run, text, target, trace, layer, heads)
     predictor = headwise.load(run)
@@ -66,6 +69,26 @@ def _print_trace(run: Path, text: str, target: str | None, form: str, layer: str
     if len(chosen) > 1:
         raise ConfigError("--trace shows one head: give --heads one number")
     typer.echo(formatted(steps(headwise.load(run), text, target, numbered(layer), chosen[0]), form))
+
+
+def _print_ablated(run: Path, text: str, *, alone: bool) -> None:
+    """What each head alone does for the answer, most first."""
+    if not alone:
+        raise ConfigError("--ablate is of every head; leave --target, --layer, --heads, --trace, --table and --all out")
+    import headwise
+    from headwise.predictors.ablating import ablated, examples, heads_of
+
+    predictor = headwise.load(run)
+    given = examples(predictor, [text])
+    found = [one for layer, heads in heads_of(given[0]).items() for one in ablated(predictor, given, layer, heads)]
+    measures = list(found[0].effect)
+    found.sort(key=lambda one: -abs(one.effect[measures[0]]))
+    width = max(len(one.layer) for one in found)
+    named = {"divergence": "KL, nats", "log_prob": "log-probability", "change": "change"}
+    typer.echo(f"{'layer':<{width}}  head" + "".join(f"  {named[name]:>15}" for name in measures))
+    for one in found:
+        values = "".join(f"  {one.effect[name]:>15.5f}" for name in measures)
+        typer.echo(f"{one.layer:<{width}}  {one.head:>4}{values}")
 
 
 def numbered(layer: str | None) -> str | int | None:

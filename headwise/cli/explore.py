@@ -10,6 +10,9 @@ def explore(
     runs: Annotated[list[Path], typer.Argument(help="Run folders; each is called by the name of its folder.")],
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any that is free.")] = 0,
     threads: Annotated[int | None, typer.Option(min=1, help="Number of CPU threads.")] = None,
+    bench: Annotated[
+        Path | None, typer.Option(help="Measured times to draw: what python -m benchmarks.lengths --json FILE wrote.")
+    ] = None,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser.")] = True,
 ) -> None:
     """See what trained runs attend to, in the browser, at an address of this machine: docs/explorer.md."""
@@ -20,6 +23,8 @@ def explore(
 
     try:
         from headwise.explorer.api import explored
+        from headwise.explorer.bench import read_measurements
+        from headwise.explorer.comparing import compared
         from headwise.explorer.films import filmed
         from headwise.explorer.pages import paged
         from headwise.service.app import create_app
@@ -30,6 +35,7 @@ def explore(
     from headwise.service.served import served
 
     runtime.apply(threads=threads, fast_products=False)
+    records = [] if bench is None else read_measurements(bench)
     limits = Limits()
 
     def ready(address: str) -> None:
@@ -37,4 +43,5 @@ def explore(
         if browser:
             webbrowser.open(address)
 
-    listen(create_app(served(runs), limits, more=(explored, filmed, paged)), limits, "127.0.0.1", port, ready)
+    more = (explored, filmed, compared(records), paged)
+    listen(create_app(served(runs), limits, more=more), limits, "127.0.0.1", port, ready)

@@ -160,7 +160,7 @@ def _cell(text: str) -> str:
     return text.replace("\\", "\\\\").replace("|", r"\|").replace("\n", "↵").replace("<", "&lt;").replace("*", r"\*")
 
 
-def _finite(values: np.ndarray) -> object:
-    if values.ndim:
+def _finite(values: np.ndarray | np.generic) -> object:
+    if isinstance(values, np.ndarray) and values.ndim:
         return [_finite(part) for part in values]
     return float(values) if np.isfinite(values) else None

@@ -3,36 +3,33 @@
 import functools
 import json
 import warnings
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Literal
 
-import numpy as np
 from fastapi import FastAPI, Query, Request, Response
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
+from headwise.explorer.editing import MOST_EDITS, AskEdit, edited
+from headwise.explorer.explorer import KEPT, Explorer, Name, Numbers
 from headwise.explorer.generating import generated
-from headwise.explorer.traces import Store, Traced, traced
-from headwise.explorer.wire import MEDIA_TYPE, npy
+from headwise.explorer.needs import needed
+from headwise.explorer.traces import Store, Traced, digest_of, traced
 from headwise.service.app import Service, as_json, as_steps, route
 from headwise.service.asking import Body, check_text
 from headwise.service.problems import Problem
 from headwise.service.served import Served
 
-# a matrix that is larger has to be asked for in parts
-_MOST_BYTES = 1 << 22
 # tensors of all traces that are kept
 _STORE_BYTES = 1 << 28
-# a trace is named after all that it depends on, so its parts never change
-_KEPT = {"Cache-Control": "private, max-age=31536000, immutable"}
 Index = Annotated[int, Query(ge=0, le=1 << 20)]
-Name = Annotated[str, Query(max_length=200)]
 
 
-class Numbers(Response):
-    """A `.npy` file."""
+class TraceOptions(BaseModel):
+    """How a model is looked at."""
 
-    media_type = MEDIA_TYPE
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    edits: list[AskEdit] = Field([], max_length=MOST_EDITS, description="changes of its attention, in this order")
 
 
 class AskTraced(Body):
@@ -40,29 +37,7 @@ class AskTraced(Body):
 
     text: str = Field(min_length=1)
     target: str | None = Field(None, min_length=1, description="the output that the model is made to give")
-
-
-class Explorer:
-    """Traces of the runs of a service."""
-
-    def __init__(self, service: Service, store: Store):
-        self.service, self.store = service, store
-
-    def trace(self, name: str) -> Traced:
-        """Raises: Problem 404 for a trace that is gone."""
-        found = self.store.get(name)
-        if found is None:
-            raise Problem(404, "this trace is not kept any more", "POST /api/v1/traces makes it again")
-        return found
-
-    async def numbers(self, request: Request, name: str, work: Callable[[Traced], np.ndarray]) -> Response:
-        """A part of a trace as a `.npy` file."""
-        one = self.trace(name)
-        job = self.service.submit(lambda _: [npy(work(one))], [None])
-        (body,) = await self.service.answer(job, request)
-        if len(body) > _MOST_BYTES + 1024:
-            raise Problem(413, f"the answer has {len(body):,} bytes", "ask for rows with q=, or for fewer layers")
-        return Numbers(body, headers=_KEPT)
+    options: TraceOptions = TraceOptions()
 
 
 def explored(app: FastAPI, service: Service) -> None:
@@ -72,6 +47,7 @@ def explored(app: FastAPI, service: Service) -> None:
     generated(app, service, explorer.store)
     _parts(app, explorer)
     _heads(app, explorer)
+    needed(app, explorer)
 
 
 def _parts(app: FastAPI, explorer: Explorer) -> None:
@@ -85,7 +61,7 @@ def _parts(app: FastAPI, explorer: Explorer) -> None:
         job = explorer.service.submit(lambda _: [one.summary(found)], [None])
         (told,) = await explorer.service.answer(job, request)
         return Response(
-            json.dumps({"layers": found.layers, "heads": told}), media_type="application/json", headers=_KEPT
+            json.dumps({"layers": found.layers, "heads": told}), media_type="application/json", headers=KEPT
         )
 
     @app.get(f"{at}/matrix", response_class=Numbers)
@@ -109,10 +85,9 @@ def _parts(app: FastAPI, explorer: Explorer) -> None:
     async def steps(request: Request, name: str, layer: Name, head: Index) -> Response:
         """Every step of one head, with its numbers."""
         one = explorer.trace(name)
-        run = explorer.service.runs[one.run]
-        job = explorer.service.submit(lambda _: [run.trace(one.text, one.target, layer, head)], [None])
+        job = explorer.service.submit(lambda _: [one.steps(layer, head)], [None])
         (told,) = await explorer.service.answer(job, request)
-        return as_steps(told, explorer.service.limits, _KEPT)
+        return as_steps(told, explorer.service.limits, KEPT)
 
 
 def _heads(app: FastAPI, explorer: Explorer) -> None:
@@ -143,18 +118,26 @@ async def _traced(explorer: Explorer, service: Service, verb: str, ask: AskTrace
     run = service.find(ask.model, "trace")
     for text in (ask.text, ask.target or ""):
         check_text(text, service.limits)
-    job = service.submit(lambda _: [_looked(run, ask)], [None])
-    ((one, noted),) = await service.answer(job, request)
-    explorer.store.put(one)
+    asked = ask.options.edits
+    # what is edited is kept beside what it is compared with
+    kept = explorer.store.get(digest_of(run, ask.text, ask.target)) if asked else None
+    job = service.submit(lambda _: [_looked(run, ask, kept)], [None])
+    ((found, noted),) = await service.answer(job, request)
+    for one in found:
+        explorer.store.put(one)
+    one = found[-1]
     groups = [asdict(group) for group in one.groups]
     told = {"trace_id": one.id, "model": run.name, "source": one.source, "output": one.output, "groups": groups}
-    return as_json({**told, "warnings": noted}, 201)
+    return as_json({**told, "warnings": noted, "change": one.change}, 201)
 
 
-def _looked(run: Served, ask: AskTraced) -> tuple[Traced, list[str]]:
+def _looked(run: Served, ask: AskTraced, kept: Traced | None) -> tuple[list[Traced], list[str]]:
+    """The trace, behind it the one under edits if there are any; and warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = traced(run, ask.text, ask.target)
+        found = [kept or traced(run, ask.text, ask.target)]
+        if ask.options.edits:
+            found.append(edited(run, found[0], ask.options.edits))
     return found, [str(one.message)[:500] for one in caught]
 
 

@@ -5,7 +5,7 @@ import json
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -14,8 +14,10 @@ from jaxtyping import Float
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain import heads as of_heads
 from headwise.explain.explanation import Explanation, Layer
-from headwise.predictors.looking import passes
-from headwise.records import LayerRecord, RecordedCall, Trace
+from headwise.explain.layer_trace import layer_trace
+from headwise.explain.trace_formats import formatted
+from headwise.predictors.looking import Pass, passes
+from headwise.records import Edit, LayerRecord, RecordedCall, Trace, edit
 from headwise.service.served import Served
 
 Stage = Literal["scores", "masked", "weights"]
@@ -46,6 +48,9 @@ class Traced:
     Args:
         run: the name of its run.
         target: the output that it was made to give; None: its own.
+        seen: the pass that is shown.
+        edits: what was changed in it.
+        change: what the edits change in the answer; None: nothing is edited.
     """
 
     id: str
@@ -56,6 +61,9 @@ class Traced:
     output: str
     groups: list[Group]
     trace: Trace
+    seen: Pass
+    edits: tuple[Edit, ...] = ()
+    change: dict[str, Any] | None = None
     summaries: dict[str, list[list[dict[str, float]]]] = field(default_factory=dict)
 
     @property
@@ -69,6 +77,13 @@ class Traced:
         if name not in found:
             raise ConfigError(unknown("group", name, found))
         return found[name]
+
+    def group_of(self, layer: str) -> Group:
+        """The group of a layer. Raises: ConfigError for a layer that is not there."""
+        for group in self.groups:
+            if layer in group.layers:
+                return group
+        raise ConfigError(unknown("layer", layer, [name for group in self.groups for name in group.layers]))
 
     def weights(
         self,
@@ -123,10 +138,15 @@ class Traced:
         """How alike the heads of a layer are, from 0 to 1."""
         return of_heads.alike(self.weights(layer))
 
+    def steps(self, layer: str, head: int) -> str:
+        """Every step of a head as JSON, edits included; raises as `layer_trace`."""
+        group = self.group_of(layer)
+        with edit(self.seen.model, *self.edits):
+            found = layer_trace(self.seen.model, self.seen.run, layer, head, queries=group.queries, keys=group.keys)
+        return formatted(found, "json")
+
     def _record(self, layer: str) -> LayerRecord:
-        known = [name for group in self.groups for name in group.layers]
-        if layer not in known:
-            raise ConfigError(unknown("layer", layer, known))
+        self.group_of(layer)
         one: LayerRecord = self.trace[layer]
         return one
 
@@ -149,13 +169,19 @@ def traced(run: Served, text: str, target: str | None) -> Traced:
         found = run.predictor.explain(run.predictor.parse(text), target)
     if not isinstance(found, Explanation) or not made:
         raise Unsupported("this model has no attention to show")
-    trace = made[-1].again()
+    seen = made[-1]
+    trace = seen.again()
     known = [name for name in found.layers if name in trace.names() and trace[name].calls]
     if not known:
         raise Unsupported("this model has no attention to show")
-    digest = hashlib.sha256(json.dumps([run.identity, text, target]).encode()).hexdigest()
     groups = _groups({name: (found.layers[name], trace[name]) for name in known})
-    return Traced(digest[:20], run.name, text, target, found.source, found.output, groups, trace)
+    name = digest_of(run, text, target)
+    return Traced(name, run.name, text, target, found.source, found.output, groups, trace, seen)
+
+
+def digest_of(run: Served, text: str, target: str | None) -> str:
+    """The name of the trace of an input: after all that it depends on."""
+    return hashlib.sha256(json.dumps([run.identity, text, target]).encode()).hexdigest()[:20]
 
 
 class Store:

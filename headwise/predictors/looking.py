@@ -43,10 +43,10 @@ class Pass:
     model: nn.Module
     inputs: tuple[Any, ...]
 
-    def run(self) -> None:
-        """The same pass once more, in `eval()`, without gradient."""
+    def run(self) -> Any:
+        """What the same pass gives once more, in `eval()`, without gradient."""
         with evaluating(self.model), torch.no_grad():
-            self.model(*self.inputs)
+            return self.model(*self.inputs)
 
     def again(self) -> Trace:
         """Its trace."""

@@ -1,4 +1,7 @@
-"""Changing a model for a while: heads muted, weights replaced, tokens hidden, mechanisms swapped; undone on exit."""
+"""Changing a model for a while: heads muted, weights replaced, tokens hidden, masks narrowed, mechanisms swapped.
+
+All of it is undone on exit.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -10,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from headwise.attention.call import Call
-from headwise.attention.masks import Table
+from headwise.attention.masks import Mask, Table
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.precision import uncast, wide
 from headwise.errors import ConfigError, ShapeError
@@ -126,6 +129,64 @@ class Hide(Edit):
 
 
 @dataclass(frozen=True, eq=False)
+class Force(Edit):
+    """One weight of a head is another; all other heads stay bit-identical.
+
+    It may meet what the mask forbids. A layer whose calls never come to this query or key is left as it is, so a
+    decoder that goes step by step meets it when it gets there; hypotheses of a beam lie side by side, so it is for one.
+
+    Args:
+        query, key: positions from 0.
+        weight: from 0 to 1.
+        renormalized: whether the other weights of the row keep their ratios and its sum stays what it was; otherwise
+            they keep their values. Others that are all zero stay so.
+    """
+
+    head: int
+    query: int
+    key: int
+    weight: float
+    renormalized: bool = True
+
+    def after(self, output: Tensor, call: Call, earlier: Weights) -> Tensor:
+        return self._as_replaced(call).after(output, call, earlier) if self._meets(call) else output
+
+    def weights(self, whole: Tensor, call: Call) -> Tensor:
+        return self._as_replaced(call).weights(whole, call) if self._meets(call) else whole
+
+    def _as_replaced(self, call: Call) -> Replace:
+        return Replace(self.pattern, partial(self._forced, self.query - call.query_start), self.head)
+
+    def _meets(self, call: Call) -> bool:
+        return 0 <= self.query - call.query_start < call.shape[2] and self.key < call.shape[3]
+
+    def _forced(self, row: int, weights: Tensor) -> Tensor:
+        found = weights.clone()
+        if self.renormalized:
+            found[:, :, row, self.key] = 0.0
+            rest = found[:, :, row].sum(-1, keepdim=True)
+            wanted = (weights[:, :, row].sum(-1, keepdim=True) - self.weight).clamp(min=0)
+            found[:, :, row] *= torch.where(rest > 0, wanted / rest, 0.0)
+        found[:, :, row, self.key] = self.weight
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Narrow(Edit):
+    """A layer has another mask besides its own: only pairs that both allow may meet.
+
+    >>> from headwise.attention.masks import Window
+    >>> Narrow("encoder.*", Window(1, 1)).pattern
+    'encoder.*'
+    """
+
+    mask: Mask
+
+    def before(self, call: Call) -> Call:
+        return replace(call, mask=self.mask if call.mask is None else call.mask & self.mask)
+
+
+@dataclass(frozen=True, eq=False)
 class Swap(Edit):
     """Another mechanism computes the layer; it is a part of the model meanwhile, so it trains and moves with it.
 
@@ -161,7 +222,7 @@ def edit(model: nn.Module, *edits: Edit) -> Iterator[None]:
     since layers run again then. A program compiled before the edit was opened ignores it.
 
     Args:
-        edits: `Mute`, `Replace`, `Hide`, `Swap`, each with the names of its layers.
+        edits: `Mute`, `Replace`, `Force`, `Hide`, `Narrow`, `Swap`, each with the names of its layers.
     Raises:
         ConfigError: a name that no attention layer has, or a head that a layer lacks.
 
@@ -175,7 +236,7 @@ def edit(model: nn.Module, *edits: Edit) -> Iterator[None]:
     """
     wrong = [each for each in edits if not isinstance(each, Edit)]
     if wrong:
-        raise ConfigError(f"edit takes Mute, Replace, Hide and Swap, not {type(wrong[0]).__name__}")
+        raise ConfigError(f"edit takes Mute, Replace, Force, Hide, Narrow and Swap, not {type(wrong[0]).__name__}")
     with ExitStack() as stack:
         for each in sorted(edits, key=lambda one: not isinstance(one, Swap)):
             each.open(model, stack)

@@ -1,8 +1,11 @@
-"""`headwise explain --trace` and `--example`: the steps of a head on standard output."""
+"""`headwise explain --trace`, `--example` and `--ablate`: steps and effects of heads on standard output."""
 
 import json
 
 import numpy as np
+
+from headwise import load
+from headwise.predictors.looking import passes
 
 
 def test_the_steps_of_a_translator_are_printed(headwise, trained):
@@ -39,8 +42,36 @@ def test_what_does_not_fit_together_is_said(headwise, trained):
         (trained, "one", "--trace", "xml"): "error: --trace: unknown form 'xml'",
         (trained, "one", "--trace", "csv", "--heads", "0,1"): "error: --trace shows one head: give --heads one number",
         (trained, "one", "--trace", "csv", "--heads", "9"): "head 9 is not there",
+        (trained, "one", "--ablate", "--heads", "1"): "error: --ablate is of every head; leave",
+        (trained, "one", "--ablate", "--table"): "error: --ablate is of every head; leave",
+        ("--example", "illustrated", "--ablate"): "error: --example needs no run, no input and none",
     }
     for given, message in wrong.items():
         code, out, err = headwise("explain", *given)
         assert (code, out) == (2, "")
         assert message in err
+
+
+def test_what_each_head_does_is_printed_most_first(headwise, trained):
+    code, out, err = headwise("explain", trained, "one and two .", "--ablate")
+    assert (code, err) == (0, ""), err
+    heading, *rows = [line.split() for line in out.splitlines()]
+    assert heading[:3] == ["layer", "head", "KL,"]
+    found = [(layer, int(head), float(divergence)) for layer, head, divergence, _ in rows]
+    assert {(layer, head) for layer, head, _ in found} == heads_of(load(trained))
+    assert [each[2] for each in found] == sorted((each[2] for each in found), reverse=True)
+    assert found[0][2] > 0
+
+
+def heads_of(predictor):
+    """Every layer and head that an input goes through."""
+    with passes() as made:
+        predictor.explain("one and two .")
+    return {(each.name, head) for each in made[-1].again() for head in range(each.num_heads)}
+
+
+def test_a_file_without_measurements_is_refused_before_anything_is_loaded(headwise, tmp_path):
+    (tmp_path / "lengths.json").write_text("no json")
+    code, out, err = headwise("explore", tmp_path, "--bench", tmp_path / "lengths.json", "--no-browser")
+    assert (code, out) == (3, "")
+    assert "lengths.json: is no JSON; python -m benchmarks.lengths --json FILE writes it" in err

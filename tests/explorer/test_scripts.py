@@ -31,6 +31,8 @@ def test_signals_and_elements_stay_small():
 
 def test_every_name_of_a_text_is_in_the_table():
     table = (STATIC / "js" / "strings.js").read_text(encoding="utf-8")
-    known = set(re.findall(r"^  (\w+): \[", table, re.M))
+    names = re.findall(r"^  (\w+): \[", table, re.M)
+    known = set(names)
+    assert len(known) == len(names), [name for name in known if names.count(name) > 1]
     used = {name for path in SCRIPTS for name in re.findall(r"\bt\(\"(\w+)\"\)", path.read_text(encoding="utf-8"))}
     assert used <= known, used - known

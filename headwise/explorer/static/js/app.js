@@ -3,13 +3,21 @@
 
 import { Refused, getJson, getNumbers, post, query as asked } from "./api.js";
 import { setRamps } from "./core/color.js";
+import { read } from "./core/edits.js";
 import { fill, h } from "./dom.js";
 import { lock } from "./views/heat.js";
 import * as state from "./state.js";
 import { effect } from "./store.js";
 import { t } from "./strings.js";
 
-const PAGES = { "": "home", attend: "attend", trace: "trace", translate: "translate", film: "film" };
+const PAGES = {
+  "": "home",
+  attend: "attend",
+  trace: "trace",
+  translate: "translate",
+  compare: "compare",
+  film: "film",
+};
 /** Pages that show no trace. */
 const UNTRACED = new Set(["translate"]);
 const THEMES = ["", "light", "dark"];
@@ -76,8 +84,8 @@ function follow() {
   let turn = 0;
   let asked = "";
   effect(() => {
-    const [text, model, meta] = [state.text.value, state.model.value, state.meta.value];
     if (UNTRACED.has(state.page.value)) return;
+    const [text, model, meta, edits] = [state.text.value, state.model.value, state.meta.value, read(state.edits.value)];
     if (!text || !meta) {
       asked = "";
       state.trace.value = null;
@@ -90,7 +98,7 @@ function follow() {
     const mine = turn;
     state.status.value = t("loading");
     const name = model || (meta.models.length ? meta.models[0].name : null);
-    post("/api/v1/traces", { model: name, text }).then(
+    post("/api/v1/traces", { model: name, text, options: { edits } }).then(
       (found) => {
         if (mine !== turn) return;
         state.trace.value = found;

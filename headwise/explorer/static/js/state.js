@@ -4,12 +4,15 @@
 import { batch, effect, signal } from "./store.js";
 
 /** @typedef {{ name: string, kind: string, layers: string[], heads: number, queries: string[], keys: string[], causal: boolean }} Group */
-/** @typedef {{ trace_id: string, model: string, source: string, output: string, groups: Group[], warnings: string[] }} Trace */
+/** @typedef {{ trace_id: string, model: string, source: string, output: string, groups: Group[], warnings: string[], change: any }} Trace */
 
-export const DEFAULTS = { page: "", m: "", x: "", g: "", l: 0, h: 0, q: -1, k: -1, sc: "sqrt", v: "heat", s: -1, p: 0, lang: "" };
+export const DEFAULTS = { page: "", m: "", x: "", g: "", l: 0, h: 0, q: -1, k: -1, sc: "sqrt", v: "heat", s: -1, p: 0, lang: "", e: "" };
 const NUMBERS = new Set(["l", "h", "q", "k", "s", "p"]);
+// the second side of a comparison
+Object.assign(DEFAULTS, { m2: "", x2: "", g2: "", l2: 0, h2: 1, e2: "" });
+["l2", "h2"].forEach((name) => NUMBERS.add(name));
 const SCALE_NAMES = ["linear", "sqrt", "log"];
-export const VIEWS = ["heat", "links", "text", "table"];
+export const VIEWS = ["heat", "links", "text", "table", "needs"];
 
 export const page = signal("");
 export const model = signal("");
@@ -22,10 +25,14 @@ export const query = signal(-1);
 export const key = signal(-1);
 export const scale = signal("sqrt");
 export const view = signal("heat");
-/** The step of the film that is shown, -1 for its last, and the probe. */
-export const step = signal(-1);
+/** The frame of the film that is shown, -1 for its last, and the probe. */
+export const frame = signal(-1);
 export const probe = signal(0);
 export const language = signal("");
+/** Edits of the attention, as `core/edits.js` writes them. */
+export const edits = signal("");
+/** What is compared with the selection above. */
+export const other = { model: signal(""), text: signal(""), group: signal(""), layer: signal(0), head: signal(1), edits: signal("") };
 /** Whether the colours are those of the dark. */
 export const dark = signal(false);
 
@@ -35,8 +42,8 @@ export const trace = signal(/** @type {Trace | null} */ (null));
 export const meta = signal(/** @type {any} */ (null));
 export const status = signal("");
 
-const PARTS = { m: model, x: text, g: group, l: layer, h: head, q: query, k: key, sc: scale, v: view, s: step, p: probe, lang: language };
 
+const PARTS = { m: model, x: text, g: group, l: layer, h: head, q: query, k: key, sc: scale, v: view, s: frame, p: probe, lang: language, e: edits };
 /** The page that writes: hypotheses and tokens (0: as the recipe says), forced tokens, step, beam, layer and head (-1: all). */
 export const beams = signal(0);
 export const most = signal(0);
@@ -50,6 +57,7 @@ Object.assign(DEFAULTS, { b: 0, max: 0, f: "", t: -1, nd: -1, tl: -1, th: -1 });
 ["b", "max", "t", "nd", "tl", "th"].forEach((name) => NUMBERS.add(name));
 /** What changes too often to be worth a way back. */
 const PASSING = ["t"];
+Object.assign(PARTS, { m2: other.model, x2: other.text, g2: other.group, l2: other.layer, h2: other.head, e2: other.edits });
 
 /** The query that is looked at: under the pointer, else the locked one. */
 export const lookedAt = () => (hovered.value ? hovered.value.q : query.value);

@@ -6,10 +6,12 @@ import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
+import * as editing from "../views/edit.js";
 import * as headGrid from "../views/head_grid.js";
 import * as headTable from "../views/head_table.js";
 import * as heat from "../views/heat.js";
 import * as links from "../views/links.js";
+import * as needs from "../views/needs.js";
 import * as textView from "../views/text.js";
 
 /** @type {Record<string, { mount: (place: HTMLElement, head: any) => () => void }>} */
@@ -21,8 +23,10 @@ export function mount(place) {
   const grid = h("section", { class: "panel", "aria-label": () => t("heads") });
   const large = h("section", { class: "panel wide" });
   const tabs = h("div", { class: "tabs" });
-  place.append(tabs, h("div", { class: "panels" }, grid, large), h("p", { class: "note" }, () => t("note")));
+  const edits = h("section", { class: "panel whole", "aria-label": () => t("edit") });
+  place.append(tabs, h("div", { class: "panels" }, grid, large, edits), h("p", { class: "note" }, () => t("note")));
   const ends = [
+    editing.mount(edits),
     effect(() => fill(tabs, groups(), views())),
     drawn(grid, (trace, group, node, alive) => thumbs(trace, group, node, alive)),
     drawn(large, (trace, group, node, alive) => chosen(trace, group, node, alive)),
@@ -89,9 +93,11 @@ function thumbs(trace, group, node, alive) {
 
 /** @param {state.Trace} trace @param {state.Group} group @param {HTMLElement} node @param {() => boolean} alive */
 function chosen(trace, group, node, alive) {
-  const { at: number, layer, head } = state.place(group);
   const view = state.view.value;
   const at = `/api/v1/traces/${trace.trace_id}`;
+  // it shows all heads, whichever is chosen
+  if (view === "needs") return needs.mount(node, trace, group, alive);
+  const { at: number, layer, head } = state.place(group);
   let end = () => {};
   if (view === "table") {
     getJson(`${at}/summary?${query({ group: group.name })}`).then((found) => {

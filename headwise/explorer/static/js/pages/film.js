@@ -21,7 +21,7 @@ const playing = signal(false);
 /** What is chosen, within what the film has. @param {Film} found */
 function place(found) {
   const within = (/** @type {number} */ value, /** @type {number} */ count) => Math.min(Math.max(0, value), count - 1);
-  const at = state.step.value < 0 ? found.steps.length - 1 : nearest(found.steps, state.step.value);
+  const at = state.frame.value < 0 ? found.steps.length - 1 : nearest(found.steps, state.frame.value);
   const layer = found.layers[within(state.layer.value, found.layers.length)];
   const probe = within(state.probe.value, found.probes.length);
   return { at, step: found.steps[at], probe, layer: layer.name, heads: layer.heads, head: within(state.head.value, layer.heads) };
@@ -112,7 +112,7 @@ function go(at) {
   if (!found) return;
   const last = found.steps.length - 1;
   const within = Math.max(0, Math.min(last, at));
-  state.step.value = within === last ? -1 : found.steps[within];
+  state.frame.value = within === last ? -1 : found.steps[within];
 }
 
 function toggled() {

@@ -1,0 +1,47 @@
+"""What the routes of the explorer share: a service, the traces that are kept, and numbers as answers."""
+
+from collections.abc import Callable
+from typing import Annotated
+
+import numpy as np
+from fastapi import Query, Request, Response
+
+from headwise.explorer.traces import Store, Traced
+from headwise.explorer.wire import MEDIA_TYPE, npy
+from headwise.service.app import Service
+from headwise.service.problems import Problem
+
+# a matrix that is larger has to be asked for in parts
+_MOST_BYTES = 1 << 22
+# a trace is named after all that it depends on, so its parts never change
+KEPT = {"Cache-Control": "private, max-age=31536000, immutable"}
+Name = Annotated[str, Query(max_length=200)]
+
+
+class Numbers(Response):
+    """A `.npy` file."""
+
+    media_type = MEDIA_TYPE
+
+
+class Explorer:
+    """Traces of the runs of a service."""
+
+    def __init__(self, service: Service, store: Store):
+        self.service, self.store = service, store
+
+    def trace(self, name: str) -> Traced:
+        """Raises: Problem 404 for a trace that is gone."""
+        found = self.store.get(name)
+        if found is None:
+            raise Problem(404, "this trace is not kept any more", "POST /api/v1/traces makes it again")
+        return found
+
+    async def numbers(self, request: Request, name: str, work: Callable[[Traced], np.ndarray]) -> Response:
+        """A part of a trace as a `.npy` file."""
+        one = self.trace(name)
+        job = self.service.submit(lambda _: [npy(work(one))], [None])
+        (body,) = await self.service.answer(job, request)
+        if len(body) > _MOST_BYTES + 1024:
+            raise Problem(413, f"the answer has {len(body):,} bytes", "ask for rows with q=, or for fewer layers")
+        return Numbers(body, headers=KEPT)

@@ -1,0 +1,103 @@
+"""What a model needs of its heads: how alike they are, and what changes when each alone is muted, as it is found."""
+
+import asyncio
+import functools
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import numpy as np
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import Field
+
+from headwise.decoding.watching import Beginnings, Searched, watcher
+from headwise.errors import HeadwiseError
+from headwise.explain.heads import alike
+from headwise.explorer.explorer import Explorer, Name
+from headwise.predictors.ablating import Example, ablated, examples, heads_of
+from headwise.service.app import Service, route
+from headwise.service.asking import Body, check_text
+from headwise.service.problems import Problem
+from headwise.service.served import Served
+from headwise.service.worker import Expired, Job
+
+# head x head x query x key: what is compared in one request
+_MOST_COMPARED = 1 << 28
+_NOTHING = Beginnings(np.zeros(0, dtype=np.int64), np.zeros((0, 0), dtype=np.int64), np.zeros(0))
+# a muted head counts as a step of a search, so that work nobody waits for is ended
+_STEP = Searched(0, _NOTHING, _NOTHING, [])
+
+
+class AskAblations(Body):
+    """Inputs over which each head is muted alone."""
+
+    texts: list[str] = Field(min_length=1, description="inputs; effects are means over them")
+
+
+def needed(app: FastAPI, explorer: Explorer) -> None:
+    """Adds the routes to a service."""
+    route(app, explorer.service, "ablations", AskAblations, _ablations)
+
+    @app.get("/api/v1/traces/{name}/similar")
+    async def similar(request: Request, name: str, group: Name) -> Response:
+        """How alike all heads of a group are, layer after layer: (all heads, all heads), 1 for the same."""
+        found = explorer.trace(name).group(group)
+        count = found.heads * len(found.layers)
+        if count * count * len(found.queries) * len(found.keys) > _MOST_COMPARED:
+            raise Problem(413, f"{count} heads are too many to compare all at once", "ask for one layer: /alike?layer=")
+        return await explorer.numbers(
+            request, name, lambda one: alike(np.concatenate([one.weights(layer) for layer in found.layers]))
+        )
+
+
+async def _ablations(service: Service, verb: str, ask: AskAblations, request: Request) -> Response:
+    run = service.find(ask.model, "trace")
+    if len(ask.texts) > service.limits.shown_texts:
+        raise Problem(422, f"texts: {len(ask.texts)} is more than {service.limits.shown_texts}")
+    for text in ask.texts:
+        check_text(text, service.limits)
+    job = service.submit(lambda _: [_begun(run, ask.texts)], [None])
+    ((given, layers),) = await service.answer(job, request)
+    return StreamingResponse(_lines(service, run, given, layers), media_type="application/x-ndjson")
+
+
+def _begun(run: Served, texts: list[str]) -> tuple[list[Example], dict[str, int]]:
+    given = examples(run.predictor, texts)
+    return given, heads_of(given[0])
+
+
+async def _lines(service: Service, run: Served, given: list[Example], layers: dict[str, int]) -> AsyncIterator[bytes]:
+    """`{"layers": ...}`, a line for each head, `{"done": true}`; or `{"error": ...}`. A layer at a time is computed."""
+    yield _line({"layers": layers, "texts": len(given), "heads": sum(layers.values())})
+    for layer, heads in layers.items():
+        try:
+            (found,) = await _worked(service, functools.partial(_muted, run, given, layer, heads))
+        except (Expired, HeadwiseError, Problem) as error:
+            yield _line({"error": str(error)[:500] or "the request took too long; give fewer texts"})
+            return
+        for each in found:
+            yield _line({"layer": each.layer, "head": each.head, **each.effect})
+    yield _line({"done": True})
+
+
+def _muted(run: Served, given: list[Example], layer: str, heads: int, _: Any) -> list[Any]:
+    told = watcher()
+    wanted: Callable[[], None] = (lambda: None) if told is None else functools.partial(told, _STEP)
+    return [list(ablated(run.predictor, given, layer, heads, wanted))]
+
+
+async def _worked(service: Service, work: Callable[[list[Any]], list[Any]]) -> Any:
+    """What a job comes to; it is given up when nobody waits any more."""
+    job: Job = service.submit(work, [None])
+    waiting: asyncio.Future[Any] = asyncio.wrap_future(job.answer)
+    # nobody may look at what comes later
+    waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
+    try:
+        return await asyncio.shield(waiting)
+    finally:
+        job.give_up()
+
+
+def _line(told: dict[str, Any]) -> bytes:
+    return json.dumps(told).encode() + b"\n"

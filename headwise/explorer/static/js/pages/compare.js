@@ -1,0 +1,193 @@
+// @ts-check
+/** Two heads of any runs, inputs or mechanisms beside each other; measured curves; which pairs there are. */
+
+import { getNumbers, post, query } from "../api.js";
+import { fill, h } from "../dom.js";
+import { batch, effect, signal } from "../store.js";
+import { read, written } from "../core/edits.js";
+import { number, shown } from "../core/text.js";
+import * as state from "../state.js";
+import { t } from "../strings.js";
+import * as curves from "../views/curves.js";
+import { sentence } from "../views/edit.js";
+import * as gallery from "../views/gallery.js";
+import * as map from "../views/map.js";
+
+/** @typedef {{ value: any, peek: () => any }} Part */
+/** @typedef {{ name: string, model: Part, text: Part, group: Part, layer: Part, head: Part, edits: Part, trace: Part }} Side */
+
+const SWAPS = ["", "normalizer~sparsemax", "normalizer~entmax15", "normalizer~relu", "normalizer~top_k:2", "score~dot", "score~distance", "mechanism~linear"];
+
+/** @param {HTMLElement} place @returns {() => void} */
+export function mount(place) {
+  const first = { name: "A", model: state.model, text: state.text, group: state.group, layer: state.layer, head: state.head, edits: state.edits, trace: state.trace };
+  const second = { name: "B", ...state.other, trace: signal(null) };
+  const chosen = h("div", { class: "sides" }, side(first), side(second, first));
+  const maps = h("div", { class: "panels three" });
+  const lines = h("section", { class: "panel" });
+  const pictures = h("section", { class: "panel" });
+  place.append(h("h1", {}, () => t("comparison")), chosen, maps, h("p", { class: "note" }, () => t("note")), lines, pictures);
+  const ends = [follow(second, first), effect(() => drawn(maps, first, second)), curves.mount(lines), gallery.mount(pictures)];
+  return () => ends.forEach((end) => end());
+}
+
+/** Asks for the trace of the second side whenever what it is of changes. @param {Side} one @param {Side} other */
+function follow(one, other) {
+  let turn = 0;
+  const end = effect(() => {
+    const meta = state.meta.value;
+    const [text, model, edits] = [one.text.value || other.text.value, one.model.value || other.model.value, one.edits.value];
+    turn += 1;
+    const mine = turn;
+    if (!text || !meta || !meta.models.length) {
+      one.trace.value = null;
+      return;
+    }
+    const asked = { model: model || meta.models[0].name, text, options: { edits: read(edits) } };
+    post("/api/v1/traces", asked).then(
+      (found) => {
+        if (mine === turn) one.trace.value = found;
+      },
+      (error) => {
+        if (mine !== turn) return;
+        one.trace.value = null;
+        state.status.value = `${one.name}: ${error.message}`;
+      },
+    );
+  });
+  return () => {
+    turn += 1;
+    end();
+  };
+}
+
+/** The group, layer and head of a side, within those there are. @param {Side} one */
+function placed(one) {
+  const trace = one.trace.value;
+  if (!trace) return null;
+  const group = trace.groups.find((/** @type {state.Group} */ each) => each.name === one.group.value) || trace.groups[0];
+  const within = (/** @type {number} */ value, /** @type {number} */ count) => Math.max(0, Math.min(value, count - 1));
+  const at = within(one.layer.value, group.layers.length);
+  return { trace, group, at, layer: group.layers[at], head: within(one.head.value, group.heads) };
+}
+
+/** What is chosen on a side. @param {Side} one @param {Side} [other] whose run and input are taken where none is given */
+function side(one, other) {
+  const node = h("fieldset", { class: "side-of" });
+  effectOn(node, () => {
+    const at = placed(one);
+    const models = state.meta.value ? state.meta.value.models : [];
+    const list = (/** @type {string} */ name, /** @type {[any, string][]} */ items, /** @type {any} */ now, /** @type {(value: string) => void} */ set) => {
+      const found = h("select", { onchange: () => set(found.value) }, items.map(([value, words]) => h("option", { value }, words)));
+      found.value = String(now);
+      return h("label", {}, `${t(name)} `, found);
+    };
+    const count = (/** @type {number} */ length) => Array.from({ length }, (_, place) => /** @type {[any, string]} */ ([place, String(place)]));
+    const names = models.map((/** @type {any} */ each) => [each.name, each.name]);
+    const text = h("input", { type: "text", maxlength: 500, "aria-label": `${one.name}: ${t("input")}`, placeholder: other ? t("sameinput") : t("type"), value: one.text.value });
+    text.addEventListener("change", () => (one.text.value = text.value));
+    return [
+      h("legend", {}, one.name),
+      list("model", other ? [["", t("samemodel")], ...names] : names, one.model.value || (other ? "" : names[0] && names[0][0]), (value) => (one.model.value = value)),
+      h("label", { class: "grows" }, `${t("input")} `, text),
+      at ? list("group", at.trace.groups.map((/** @type {state.Group} */ each) => [each.name, each.name]), at.group.name, (value) => batch(() => ((one.group.value = value), (one.layer.value = 0)))) : null,
+      at ? list("layer", count(at.group.layers.length), at.at, (value) => (one.layer.value = Number(value))) : null,
+      at ? list("head", count(at.group.heads), at.head, (value) => (one.head.value = Number(value))) : null,
+      at ? list("swaplayer", SWAPS.map((each) => [each, each ? each.replace("~", " ") : t("own")]), swapped(one, at.layer), (value) => swap(one, at.layer, value)) : null,
+      h("p", { class: "side" }, read(one.edits.value).map(sentence).join(" · ")),
+    ];
+  });
+  return node;
+}
+
+/** Draws a node again whenever what it reads changes, and keeps the focus where it was. @param {HTMLElement} node @param {() => any[]} work */
+function effectOn(node, work) {
+  effect(() => {
+    const kids = work();
+    const focused = [...node.querySelectorAll("select, input")].indexOf(/** @type {Element} */ (document.activeElement));
+    fill(node, kids);
+    const again = /** @type {HTMLElement | undefined} */ ([...node.querySelectorAll("select, input")][focused]);
+    if (again) again.focus();
+  });
+}
+
+/** What computes a layer of a side, "" for its own. @param {Side} one @param {string} layer */
+function swapped(one, layer) {
+  const found = /** @type {any} */ (read(one.edits.value).find((each) => each.kind === "swap" && each.layer === layer));
+  const what = found && ["mechanism", "score", "normalizer"].find((part) => found[part]);
+  return what ? `${what}~${found[what]}` : "";
+}
+
+/** @param {Side} one @param {string} layer @param {string} value */
+function swap(one, layer, value) {
+  const rest = read(one.edits.peek()).filter((each) => each.kind !== "swap" || each.layer !== layer);
+  const [what, name] = value.split("~");
+  one.edits.value = written(value ? [...rest, { kind: "swap", layer, [what]: name }] : rest);
+}
+
+/** Both maps, and their difference where they have the same axes. @param {HTMLElement} node @param {Side} first @param {Side} second */
+function drawn(node, first, second) {
+  fill(node);
+  const sides = [first, second].map(placed);
+  const [a, b] = sides;
+  if (!a || !b) {
+    fill(node, h("p", {}, t("empty")));
+    return undefined;
+  }
+  let alive = true;
+  /** @type {(() => void)[]} */
+  const ends = [];
+  const asked = [a, b].map((one) => getNumbers(`/api/v1/traces/${one.trace.trace_id}/matrix?${query({ layer: one.layer, head: one.head })}`));
+  Promise.all(asked).then(
+    ([one, two]) => {
+      if (!alive) return;
+      const top = Math.max(largest(one.data), largest(two.data));
+      ends.push(weights(node, "A", a, one.data, top), weights(node, "B", b, two.data, top));
+      ends.push(difference(node, a.group, b.group, one.data, two.data));
+      document.documentElement.dataset.ready = `compare/${a.trace.trace_id}/${a.head}/${b.trace.trace_id}/${b.head}`;
+    },
+    (error) => (state.status.value = error.message),
+  );
+  return () => {
+    alive = false;
+    ends.forEach((end) => end());
+    state.hovered.value = null;
+  };
+}
+
+/** @param {HTMLElement} node @param {string} name @param {any} at @param {ArrayLike<number>} values @param {number} top */
+function weights(node, name, at, values, top) {
+  const title = `${name}: ${at.trace.model}, ${at.layer}, ${t("head")} ${at.head}`;
+  const told = (/** @type {number} */ q, /** @type {number} */ k) => `${shown(at.group.queries[q])} → ${shown(at.group.keys[k])} ${number(values[q * at.group.keys.length + k])}`;
+  const panel = h("section", { class: "panel" }, h("h2", {}, title));
+  node.append(panel);
+  const end = map.mount(panel, { values, rows: at.group.queries, columns: at.group.keys, top, title, cell: state.hovered, told });
+  panel.append(h("p", { class: "legend" }, `0 … ${number(top)}`));
+  return end;
+}
+
+/** @param {HTMLElement} node @param {state.Group} a @param {state.Group} b @param {ArrayLike<number>} one @param {ArrayLike<number>} two */
+function difference(node, a, b, one, two) {
+  const panel = h("section", { class: "panel" }, h("h2", {}, t("difference")));
+  node.append(panel);
+  const size = (/** @type {state.Group} */ group) => `${group.queries.length} × ${group.keys.length}`;
+  if (size(a) !== size(b)) {
+    panel.append(h("p", { class: "unlike" }, `A ${size(a)}, B ${size(b)}. ${t("unlike")}`));
+    return () => {};
+  }
+  const values = Float32Array.from(two, (value, place) => value - one[place]);
+  const top = largest(values.map(Math.abs));
+  const same = [...a.queries, ...a.keys].every((token, place) => token === [...b.queries, ...b.keys][place]);
+  const told = (/** @type {number} */ q, /** @type {number} */ k) => `${shown(a.queries[q])} → ${shown(a.keys[k])} ${values[q * a.keys.length + k] > 0 ? "+" : ""}${number(values[q * a.keys.length + k])}`;
+  const end = map.mount(panel, { values, rows: a.queries, columns: a.keys, top, signed: true, title: t("difference"), cell: state.hovered, told });
+  const mean = values.reduce((sum, value) => sum + Math.abs(value), 0) / Math.max(1, values.length);
+  panel.append(h("p", { class: "legend" }, `−${number(top)} … +${number(top)} · ${t("signs")} · ${t("meandifference")} ${number(mean)}${same ? "" : ` · ${t("othertokens")}`}`));
+  return end;
+}
+
+/** @param {ArrayLike<number>} values */
+function largest(values) {
+  let found = 0;
+  for (let place = 0; place < values.length; place += 1) if (values[place] > found) found = values[place];
+  return found;
+}

@@ -1,0 +1,181 @@
+// @ts-check
+/** Edits of the chosen head, layer or token: what can be done, what is done, and what it changes in the answer. */
+
+import { getNumbers, query } from "../api.js";
+import { fill, h } from "../dom.js";
+import { effect } from "../store.js";
+import { MOST, read, written } from "../core/edits.js";
+import { number, shown } from "../core/text.js";
+import * as state from "../state.js";
+import { t } from "../strings.js";
+
+const SWAPS = ["normalizer~sparsemax", "normalizer~entmax15", "normalizer~relu", "normalizer~hard", "normalizer~top_k:2", "score~dot", "score~distance", "mechanism~linear"];
+const MASKS = ["causal~1", "window~0", "window~1", "window~2", "window~4"];
+
+/** @param {HTMLElement} place @returns {() => void} */
+export function mount(place) {
+  const list = h("ol", { class: "edits" });
+  const told = h("div", { class: "change", role: "region", "aria-label": () => t("change") });
+  place.append(h("h2", {}, () => t("edit")), controls(), list, told);
+  const ends = [effect(() => fill(list, listed())), effect(() => changed(told))];
+  return () => ends.forEach((end) => end());
+}
+
+/** One more edit behind those there are. @param {import("../core/edits.js").Edit} edit */
+function add(edit) {
+  const edits = read(state.edits.peek());
+  if (edits.length >= MOST) state.status.value = t("toomany");
+  else state.edits.value = written([...edits, edit]);
+}
+
+/** What can be done to what is chosen. */
+function controls() {
+  const weight = h("input", { type: "number", min: 0, max: 1, step: 0.05, value: "1", "aria-label": () => t("weight") });
+  const shares = h("input", { type: "checkbox", checked: true });
+  const here = (/** @type {(group: state.Group, at: { layer: string, head: number }) => void} */ work) => () => {
+    const group = state.chosen();
+    if (group) work(group, state.place(group));
+  };
+  const locked = (/** @type {(group: state.Group, at: { layer: string, head: number }) => void} */ work) =>
+    here((group, at) => {
+      if (state.key.peek() < 0) state.status.value = t("lockfirst");
+      else work(group, at);
+    });
+  return h(
+    "div",
+    { class: "controls" },
+    h("button", { onclick: here((_, { layer, head }) => add({ kind: "mute", layer, heads: [head] })) }, () => t("mute")),
+    h("button", { onclick: locked((group) => add({ kind: "hide", group: group.name, tokens: [state.key.peek()] })) }, () => t("hidetoken")),
+    h(
+      "span",
+      { class: "set" },
+      h("button", { onclick: locked((_, { layer, head }) => add(forced(layer, head, weight, shares))) }, () => t("force")),
+      weight,
+      h("label", {}, shares, () => t("renormalized")),
+    ),
+    menu("swaplayer", SWAPS, (one) => one.replace("~", " "), here, (layer, one) => {
+      const [what, name] = one.split("~");
+      return { kind: "swap", layer, [what]: name };
+    }),
+    menu("narrow", MASKS, (one) => one.replace("~", " ").replace("causal 1", "causal"), here, (layer, one) => {
+      const [mask, width] = one.split("~");
+      return { kind: "narrow", layer, mask, width: Number(width) };
+    }),
+    h("button", { onclick: () => (state.edits.value = written(read(state.edits.peek()).slice(0, -1))) }, () => t("undo")),
+    h("button", { onclick: () => (state.edits.value = "") }, () => t("clear")),
+  );
+}
+
+/** @param {string} layer @param {number} head @param {HTMLInputElement} weight @param {HTMLInputElement} shares */
+function forced(layer, head, weight, shares) {
+  const value = Math.max(0, Math.min(1, Number(weight.value) || 0));
+  return { kind: "force", layer, head, query: state.query.peek(), key: state.key.peek(), weight: value, renormalized: shares.checked };
+}
+
+/** A list of which one is chosen for the layer. @param {string} name @param {string[]} items @param {(one: string) => string} words @param {any} here @param {(layer: string, one: string) => any} made */
+function menu(name, items, words, here, made) {
+  const list = h("select", { "aria-label": () => t(name) }, items.map((one) => h("option", { value: one }, words(one))));
+  const act = here((/** @type {any} */ _, /** @type {{ layer: string }} */ at) => add(made(at.layer, list.value)));
+  return h("span", { class: "set" }, h("button", { onclick: act }, () => t(name)), list);
+}
+
+/** What is done, each with a button that takes it back. */
+function listed() {
+  const edits = read(state.edits.value);
+  return edits.map((one, at) =>
+    h(
+      "li",
+      {},
+      `${sentence(one)} `,
+      h("button", { "aria-label": `${t("remove")}: ${sentence(one)}`, onclick: () => (state.edits.value = written(edits.filter((_, other) => other !== at))) }, "✕"),
+    ),
+  );
+}
+
+/** @param {any} one */
+export function sentence(one) {
+  const trace = state.trace.value;
+  const group = trace && trace.groups.find((each) => each.name === one.group || each.layers.includes(one.layer));
+  const token = (/** @type {number} */ at, /** @type {string[] | undefined} */ names) => (names && at < names.length ? `${at} “${shown(names[at])}”` : String(at));
+  if (one.kind === "mute") return `${t("mute")}: ${one.layer}, ${t("head")} ${one.heads.join(", ")}`;
+  if (one.kind === "hide") return `${t("hidetoken")}: ${one.tokens.map((/** @type {number} */ at) => token(at, group ? group.keys : undefined)).join(", ")}`;
+  if (one.kind === "swap") return `${t("swaplayer")}: ${one.layer} → ${one.mechanism || one.score || one.normalizer}`;
+  if (one.kind === "narrow") return `${t("narrow")}: ${one.layer}, ${one.mask}${one.mask === "window" ? ` ±${one.width}` : ""}`;
+  const pair = `${token(one.query, group ? group.queries : undefined)} → ${token(one.key, group ? group.keys : undefined)}`;
+  return `${t("force")}: ${one.layer}, ${t("head")} ${one.head}, ${pair} = ${one.weight}, ${t(one.renormalized ? "renormalized" : "notrenormalized")}`;
+}
+
+/** What the edits change. @param {HTMLElement} node */
+function changed(node) {
+  fill(node);
+  const trace = state.trace.value;
+  const change = trace && trace.change;
+  if (!trace || !change) return undefined;
+  const { answer, effect: sum, places } = change;
+  const weights = h("p", { class: "raw" });
+  const end = raw(weights, trace, change.unedited);
+  fill(
+    node,
+    h("h2", {}, t("change")),
+    answer ? h("p", {}, `${t("answer")}: `, h("b", {}, answer.before), " → ", h("b", {}, answer.after)) : h("p", { class: "side" }, t("nonew")),
+    h("p", {}, Object.entries(sum).map(([name, value]) => `${t(name)} ${number(value)}`).join(" · ")),
+    weights,
+    h("div", { class: "scrolls", tabindex: 0 }, places[0] && "chosen" in places[0] ? choices(places) : numbers(places)),
+  );
+  document.documentElement.dataset.changed = trace.trace_id;
+  return end;
+}
+
+/** The weight of the locked cell before and after. @param {HTMLElement} node @param {state.Trace} trace @param {string} unedited */
+function raw(node, trace, unedited) {
+  return effect(() => {
+    const group = state.chosen();
+    const [q, k] = [state.query.value, state.key.value];
+    node.textContent = "";
+    if (!group || q < 0 || k < 0) return undefined;
+    let alive = true;
+    const { layer, head } = state.place(group);
+    const asked = [unedited, trace.trace_id].map((id) => getNumbers(`/api/v1/traces/${id}/matrix?${query({ layer, head })}`));
+    Promise.all(asked).then(
+      (found) => {
+        if (!alive) return;
+        const [before, after] = found.map((one) => number(one.data[q * group.keys.length + k]));
+        const pair = `${shown(group.queries[q])} → ${shown(group.keys[k])}`;
+        node.textContent = `${t("rawweight")} ${pair}: ${before} → ${after}. ${t("note")}`;
+      },
+      (error) => (state.status.value = error.message),
+    );
+    return () => {
+      alive = false;
+    };
+  });
+}
+
+/** @param {any[]} places */
+function choices(places) {
+  const heads = ["place", "chosen", "before", "after", "divergence", "likeliest"];
+  const share = (/** @type {number} */ log) => number(Math.exp(log));
+  const best = (/** @type {[string, number][]} */ few) => few.map(([name, value]) => `${shown(name)} ${number(value)}`).join(", ");
+  return h(
+    "table",
+    { class: "places" },
+    h("thead", {}, h("tr", {}, heads.map((name) => h("th", { scope: "col" }, t(name))))),
+    h(
+      "tbody",
+      {},
+      places.map((one) =>
+        h("tr", {}, [shown(one.place), shown(one.chosen), share(one.before), share(one.after), number(one.divergence), best(one.likeliest_after)].map((cell) => h("td", {}, cell))),
+      ),
+    ),
+  );
+}
+
+/** @param {any[]} places */
+function numbers(places) {
+  return h(
+    "table",
+    { class: "places" },
+    h("thead", {}, h("tr", {}, ["before", "after"].map((name) => h("th", { scope: "col" }, t(name))))),
+    h("tbody", {}, places.map((one) => h("tr", {}, h("td", {}, number(one.before)), h("td", {}, number(one.after))))),
+  );
+}

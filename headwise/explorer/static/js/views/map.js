@@ -1,0 +1,88 @@
+// @ts-check
+/** A matrix with labels on both sides whose looked-at cell is shared with other matrices. */
+
+import { h } from "../dom.js";
+import { effect } from "../store.js";
+import { entries } from "../core/color.js";
+import { painted, shown, under } from "../core/heatmap.js";
+import { cut, shown as visible } from "../core/text.js";
+import * as state from "../state.js";
+
+const LABELLED = 48;
+const MOVES = /** @type {Record<string, [number, number]>} */ ({ ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] });
+
+/**
+ * @typedef {{ values: ArrayLike<number>, rows: string[], columns: string[], top: number, signed?: boolean,
+ *   title: string, width?: number, cell: { value: any, peek: () => any }, told: (q: number, k: number) => string,
+ *   pick?: (q: number, k: number) => void }} Matrix
+ */
+
+/** @param {HTMLElement} place @param {Matrix} matrix @returns {() => void} */
+export function mount(place, matrix) {
+  const [rows, columns] = [matrix.rows.length, matrix.columns.length];
+  const canvas = h("canvas", { class: "heat", tabindex: 0, role: "img", "aria-label": matrix.title });
+  const tip = h("div", { class: "tip", hidden: true });
+  const cells = h("div", { class: "cells" }, canvas, tip);
+  const frame = h("div", { class: "frame" }, h("div", {}), h("div", { class: "columns" }, labels(matrix.columns)), h("div", { class: "rows" }, labels(matrix.rows)), cells);
+  place.append(frame);
+  const side = Math.max(4, Math.min(28, Math.floor((matrix.width || 300) / Math.max(rows, columns, 1))));
+  cells.style.width = `${side * columns}px`;
+  cells.style.height = `${side * rows}px`;
+  frame.style.setProperty("--side", `${side}px`);
+  const within = (/** @type {{ q: number, k: number } | null} */ at) => at && at.q < rows && at.k < columns && at.q >= 0;
+  const end = effect(() => {
+    const name = matrix.signed ? "diverging" : state.dark.value ? "ink dark" : "ink light";
+    const image = painted(matrix.signed ? signed(matrix.values, matrix.top) : entries(matrix.values, matrix.top, "linear"), rows, columns, name);
+    return effect(() => {
+      const at = matrix.cell.value;
+      shown(canvas, image, within(at) ? { ...at, locked: false } : null, rows, columns);
+      tip.hidden = !within(at) || at.k < 0;
+      if (tip.hidden) return;
+      tip.textContent = matrix.told(at.q, at.k);
+      const left = (at.k + 1) * side + 6;
+      const flips = cells.getBoundingClientRect().left + left + tip.offsetWidth > window.innerWidth - 8;
+      tip.style.left = `${flips ? at.k * side - tip.offsetWidth - 6 : left}px`;
+      tip.style.top = `${at.q * side}px`;
+    });
+  });
+  canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
+    const [was, now] = [matrix.cell.peek(), under(canvas, event, rows, columns)];
+    if (!was || !now || was.q !== now.q || was.k !== now.k) matrix.cell.value = now;
+  });
+  canvas.addEventListener("pointerleave", () => (matrix.cell.value = null));
+  canvas.addEventListener("blur", () => (matrix.cell.value = null));
+  canvas.addEventListener("click", () => chosen(matrix));
+  canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => pressed(event, matrix, rows, columns));
+  return end;
+}
+
+/** @param {Matrix} matrix */
+function chosen(matrix) {
+  const at = matrix.cell.peek();
+  if (!at) return;
+  state.status.value = matrix.told(at.q, at.k);
+  if (matrix.pick) matrix.pick(at.q, at.k);
+}
+
+/** @param {KeyboardEvent} event @param {Matrix} matrix @param {number} rows @param {number} columns */
+function pressed(event, matrix, rows, columns) {
+  if (event.key === "Enter") chosen(matrix);
+  const move = MOVES[event.key];
+  if (!move) return;
+  event.preventDefault();
+  event.stopPropagation();
+  const at = matrix.cell.peek() || { q: -move[0], k: -move[1] };
+  const inside = (/** @type {number} */ value, /** @type {number} */ count) => Math.max(0, Math.min(count - 1, value));
+  matrix.cell.value = { q: inside(at.q + move[0], rows), k: inside(at.k + move[1], columns) };
+  state.status.value = matrix.told(matrix.cell.peek().q, matrix.cell.peek().k);
+}
+
+/** Entries around the middle of a ramp with two arms. @param {ArrayLike<number>} values @param {number} top */
+function signed(values, top) {
+  return Int16Array.from(values, (value) => Math.round(127.5 + 127.5 * (top > 0 ? Math.max(-1, Math.min(1, value / top)) : 0)));
+}
+
+/** @param {string[]} names */
+function labels(names) {
+  return names.length > LABELLED ? [] : names.map((name) => h("span", { title: visible(name) }, cut(name, 12)));
+}

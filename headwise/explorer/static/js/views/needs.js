@@ -1,0 +1,99 @@
+// @ts-check
+/** How alike the heads of a group are, and what changes in the answer when each is muted alone. */
+
+import { getNumbers, query } from "../api.js";
+import { fill, h } from "../dom.js";
+import { effect, signal } from "../store.js";
+import { lines } from "../core/lines.js";
+import { number } from "../core/text.js";
+import * as state from "../state.js";
+import { t } from "../strings.js";
+import * as map from "./map.js";
+
+/** @param {HTMLElement} place @param {state.Trace} trace @param {state.Group} group @param {() => boolean} alive @returns {() => void} */
+export function mount(place, trace, group, alive) {
+  const similar = h("div", {});
+  const muted = h("div", {});
+  place.append(h("h2", {}, t("similar")), h("p", { class: "side" }, t("similarnote")), similar, h("h2", {}, t("muted")), h("p", { class: "side" }, t("mutednote")), muted);
+  const ends = [one_by_one(muted, trace, group)];
+  getNumbers(`/api/v1/traces/${trace.trace_id}/similar?${query({ group: group.name })}`).then(
+    (found) => {
+      if (!alive()) return;
+      const names = group.layers.flatMap((_, layer) => Array.from({ length: group.heads }, (__, head) => `${layer}.${head}`));
+      const told = (/** @type {number} */ q, /** @type {number} */ k) => `${t("layer")}.${t("head")} ${names[q]} ~ ${names[k]} ${number(found.data[q * names.length + k])}`;
+      const pick = (/** @type {number} */ q) => choose(Math.floor(q / group.heads), q % group.heads);
+      ends.push(map.mount(similar, { values: found.data, rows: names, columns: names, top: 1, title: t("similar"), cell: signal(null), told, pick }));
+      document.documentElement.dataset.ready = `${group.name}/needs`;
+    },
+    (error) => (state.status.value = error.message),
+  );
+  return () => ends.forEach((end) => end());
+}
+
+/** @param {number} layer @param {number} head */
+function choose(layer, head) {
+  state.layer.value = layer;
+  state.head.value = head;
+}
+
+/** Muting every head, asked for by a button and ended by another. @param {HTMLElement} place @param {state.Trace} trace @param {state.Group} group */
+function one_by_one(place, trace, group) {
+  const texts = h("textarea", { rows: 3, maxlength: 4000, "aria-label": () => t("examples") });
+  texts.value = trace.source;
+  const bar = h("progress", { max: 1, value: 0, hidden: true, "aria-label": () => t("muted") });
+  const found = signal(/** @type {any[]} */ ([]));
+  let stop = /** @type {AbortController | null} */ (null);
+  const begin = async () => {
+    if (stop) stop.abort();
+    const mine = new AbortController();
+    stop = mine;
+    found.value = [];
+    bar.hidden = false;
+    const given = texts.value.split("\n").filter((/** @type {string} */ line) => line.trim());
+    try {
+      let heads = 1;
+      for await (const line of lines("/api/v1/ablations", { model: trace.model, texts: given }, mine.signal)) {
+        if (line.error) throw new Error(line.error);
+        if (line.heads) heads = line.heads;
+        else if (line.done) state.status.value = t("finished");
+        else {
+          found.value = [...found.peek(), line];
+          bar.value = found.peek().length / heads;
+        }
+      }
+    } catch (error) {
+      state.status.value = mine.signal.aborted ? t("ended") : String(/** @type {any} */ (error).message);
+    }
+    if (stop === mine) bar.hidden = true;
+  };
+  const end = () => stop && stop.abort();
+  const table = h("div", { class: "scrolls", tabindex: 0 });
+  place.append(
+    h("p", { class: "side" }, t("examples")),
+    texts,
+    h("div", { class: "controls" }, h("button", { onclick: begin }, t("muteeach")), h("button", { onclick: end }, t("stop")), bar),
+    table,
+  );
+  const drawn = effect(() => fill(table, shown(found.value, group)));
+  return () => {
+    end();
+    drawn();
+  };
+}
+
+/** @param {any[]} found @param {state.Group} group */
+function shown(found, group) {
+  if (!found.length) return [];
+  const measures = Object.keys(found[0]).filter((name) => name !== "layer" && name !== "head");
+  const by = measures.includes("divergence") ? "divergence" : measures[0];
+  const rows = [...found].sort((one, two) => two[by] - one[by]);
+  const largest = Math.max(...rows.map((one) => Math.abs(one[by])), 1e-12);
+  const line = (/** @type {any} */ one) => {
+    const layer = group.layers.indexOf(one.layer);
+    const name = layer < 0 ? one.head : h("button", { onclick: () => choose(layer, one.head) }, one.head);
+    const cells = measures.map((measure) => h("td", {}, number(one[measure])));
+    return h("tr", {}, h("td", {}, one.layer), h("td", {}, name), cells, h("td", {}, h("meter", { min: 0, max: largest, value: Math.abs(one[by]), "aria-hidden": "true" })));
+  };
+  const titles = ["layer", "head", ...measures].map((name) => h("th", { scope: "col" }, t(name)));
+  return [h("table", { class: "muted" }, h("thead", {}, h("tr", {}, titles, h("td", {}))), h("tbody", {}, rows.map(line)))];
+}

@@ -1,0 +1,67 @@
+"""How much a model needs each of its heads: what changes in its answers when one head alone is muted."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headwise.errors import Unsupported
+from headwise.predictors.looking import Pass, passes
+from headwise.predictors.predictor import Predictor
+from headwise.predictors.saying import Said, difference, said
+from headwise.records import LayerRecord, Mute
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """One pass of a model, and what it says in it."""
+
+    seen: Pass
+    said: Said
+
+
+@dataclass(frozen=True)
+class Ablated:
+    """What changes without one head: means over the examples, by what is measured."""
+
+    layer: str
+    head: int
+    effect: dict[str, float]
+
+
+def examples(predictor: Predictor[Any, Any, Any], texts: Sequence[str]) -> list[Example]:
+    """The passes in which a model answers these texts. Raises: Unsupported for a model without attention."""
+    found = []
+    for text in texts:
+        with passes() as made:
+            predictor.explain(predictor.parse(text))
+        if not made:
+            raise Unsupported("this model has no attention, so it has no heads to mute")
+        found.append(Example(made[-1], said(predictor, made[-1])))
+    return found
+
+
+def heads_of(example: Example) -> dict[str, int]:
+    """The number of heads of each layer that takes part in a pass."""
+    return {each.name: each.num_heads for each in example.seen.again() if isinstance(each, LayerRecord) and each.calls}
+
+
+def ablated(
+    predictor: Predictor[Any, Any, Any],
+    given: Sequence[Example],
+    layer: str,
+    heads: int,
+    wanted: Callable[[], None] = lambda: None,
+) -> Iterator[Ablated]:
+    """The effect of muting each head of a layer alone, over these examples.
+
+    The answers are those of the whole model: each place is asked how likely it still finds them. Nothing is searched
+    for anew, and no weight is learned again, so heads that could stand in for each other look needless one by one.
+
+    Args:
+        wanted: is called before each head; what it raises ends the work.
+    Source: Michel, Levy, Neubig 2019, arXiv:1905.10650, section 3.
+    """
+    for head in range(heads):
+        wanted()
+        effects = [difference(each.said, said(predictor, each.seen, [Mute(layer, head)])).effect for each in given]
+        yield Ablated(layer, head, {name: sum(one[name] for one in effects) / len(effects) for name in effects[0]})

@@ -1,0 +1,205 @@
+"""Edits, similar heads and comparisons in a browser: what is shown is what the server says, and is in the address."""
+
+import io
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from serving_runs import TEXT, filler_of, folder_of
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")]
+LAYER = "decoder.blocks.0.cross_attention"
+ATTEND = "#/attend?m=run&x=a+and+g+.&g=decoder+cross"
+RECORD = {"d": 64, "heads": 8, "dtype": "float32", "device": "cpu", "hardware": "some processor", "mem_mib": 2.0}
+RECORDS = [
+    {**RECORD, "mechanism": name, "n": n, "fwd_ms": {"p50": n**power / 1000, "p90": n**power / 900}}
+    for name, power in (("scored", 2), ("linear", 1))
+    for n in (128, 256, 512)
+]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    place = tmp_path_factory.mktemp("compared")
+    (place / "lengths.json").write_text(json.dumps({"records": RECORDS}))
+    command = [sys.executable, "-m", "headwise", "explore", str(folder_of(place)), str(filler_of(place))]
+    command += ["--no-browser", "--threads", "1", "--bench", str(place / "lengths.json")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        line = process.stdout.readline()
+        yield line.split()[2].rstrip(";")
+        process.terminate()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as started:
+        flags = ["--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"]
+        found = started.chromium.launch(executable_path=CHROMIUM, args=flags)
+        yield found
+        found.close()
+
+
+@pytest.fixture(params=[("light", 1280), ("dark", 390)], ids=lambda how: f"{how[0]}-{how[1]}")
+def page(request, browser, site):
+    scheme, width = request.param
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    made = context.new_page()
+    told, asked = [], []
+    made.on("console", lambda message: told.append(message.text))
+    made.on("pageerror", lambda error: told.append(str(error)))
+    made.on("request", lambda one: asked.append(one.url))
+    yield made
+    wide = made.evaluate("document.documentElement.scrollWidth > window.innerWidth")
+    context.close()
+    assert not wide
+    assert told == []
+    assert all(url.startswith((site, "data:", "blob:")) for url in asked)
+
+
+def opened(page, site, path, mark):
+    page.goto(site + path)
+    page.wait_for_selector(f"html[{mark}]")
+
+
+def traced(page, site, *edits):
+    body = {"model": "run", "text": TEXT, "options": {"edits": list(edits)}}
+    return page.request.post(f"{site}api/v1/traces", data=body).json()
+
+
+def matrix(page, site, told, head):
+    asked = {"layer": LAYER, "head": head}
+    answer = page.request.get(f"{site}api/v1/traces/{told['trace_id']}/matrix", params=asked)
+    return np.load(io.BytesIO(answer.body()), allow_pickle=False).astype(float)
+
+
+def under(page, canvas, shape, q, k):
+    """What the tips say with the pointer over a cell."""
+    box = canvas.bounding_box()
+    canvas.hover(position={"x": (k + 0.5) * box["width"] / shape[1], "y": (q + 0.5) * box["height"] / shape[0]})
+    return [float(tip.split()[-1]) for tip in page.locator(".tip:visible").all_inner_texts()]
+
+
+def test_edits_are_made_told_undone_and_kept_in_the_address(page, site):
+    opened(page, site, f"{ATTEND}&h=1&q=1&k=2", "data-ready")
+    page.get_by_role("button", name="Mute head").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("html[data-changed]")
+    change = traced(page, site, {"kind": "mute", "layer": LAYER, "heads": [1]})["change"]
+    shown = page.locator(".change").inner_text()
+    told = re.search(r"KL divergence \(nats\) (\S+) · change of log-probability (\S+)", shown)
+    assert float(told[1]) == pytest.approx(change["effect"]["divergence"], rel=6e-3)
+    assert float(told[2].replace("−", "-")) == pytest.approx(change["effect"]["log_prob"], rel=6e-3)
+    rows = page.locator(".places tbody tr")
+    assert rows.count() == len(change["places"])
+    after = [float(row.locator("td").nth(3).inner_text()) for row in rows.all()]
+    np.testing.assert_allclose(after, np.exp([place["after"] for place in change["places"]]), rtol=6e-3)
+    page.wait_for_selector(".raw:has-text('not why')")
+    before = matrix(page, site, traced(page, site), 1)[1, 2]
+    raw = re.search(r"raw weight .*: (\S+) → (\S+)\. Attention", page.locator(".raw").inner_text())
+    assert (float(raw[1]), float(raw[2])) == (pytest.approx(before, rel=6e-3), 0)
+    page.get_by_label("weight", exact=True).fill("0.6")
+    page.get_by_role("button", name="Set weight").click()
+    page.get_by_role("button", name="Hide token").click()
+    assert page.locator(".edits li").count() == 3
+    page.reload()
+    page.wait_for_selector("html[data-changed]")
+    assert page.locator(".edits li").count() == 3
+    page.get_by_role("button", name="Undo").click()
+    page.locator(".edits li button").first.click()
+    page.wait_for_selector(".edits li")
+    assert "force~" in page.evaluate("new URLSearchParams(location.hash.split('?')[1]).get('e')")
+    page.get_by_role("button", name="Clear").click()
+    page.wait_for_selector(".change:empty", state="attached")
+    assert page.locator(".edits li").count() == 0
+    assert "e=" not in page.url.partition("?")[2]
+
+
+def test_an_address_with_edits_that_are_none_is_read_without_them(page, site):
+    wrong = "mute~x|explode~1~2|force~a~b~c~d~e~f|swap~y~score~|narrow~z~window~x|hide"
+    opened(page, site, f"{ATTEND}&e={wrong}", "data-ready")
+    assert page.locator(".edits li").count() == 0
+
+
+def test_a_layer_with_another_mechanism_or_mask(page, site):
+    opened(page, site, ATTEND, "data-ready")
+    page.get_by_role("button", name="Swap mechanism").click()
+    page.wait_for_selector("html[data-changed]")
+    page.get_by_role("button", name="Narrow mask").click()
+    page.wait_for_selector(".edits li:nth-child(2)")
+    assert "sparsemax" in page.locator(".edits li").first.inner_text()
+    # what is hidden or set needs a cell
+    page.get_by_role("button", name="Set weight").click()
+    page.wait_for_selector("p.status:has-text('Click a cell')")
+
+
+def test_heads_that_are_alike_and_what_each_does(page, site):
+    opened(page, site, f"{ATTEND}&v=needs", "data-ready='decoder cross/needs'")
+    told = traced(page, site)
+    address = f"{site}api/v1/traces/{told['trace_id']}/similar?group=decoder+cross"
+    exact = np.load(io.BytesIO(page.request.get(address).body()), allow_pickle=False).astype(float)
+    (shown,) = under(page, page.locator("canvas.heat"), exact.shape, 0, 1)
+    assert shown == pytest.approx(exact[0, 1], rel=6e-3)
+    page.get_by_role("button", name="Mute each head alone").click()
+    page.wait_for_selector("p.status:has-text('Finished')")
+    lines = page.request.post(f"{site}api/v1/ablations", data={"model": "run", "texts": [TEXT]}).text().splitlines()
+    found = {(line["layer"], line["head"]): line for line in map(json.loads, lines[1:-1])}
+    rows = [row.locator("td").all_inner_texts() for row in page.locator(".muted tbody tr").all()]
+    assert len(rows) == len(found) == 8
+    for layer, head, divergence, *_ in rows:
+        assert float(divergence) == pytest.approx(found[layer, int(head)]["divergence"], rel=6e-3, abs=1e-6)
+    assert [float(row[2]) for row in rows] == sorted((float(row[2]) for row in rows), reverse=True)
+
+
+def test_two_heads_their_difference_and_one_pointer_for_all(page, site):
+    opened(page, site, "#/compare?m=run&x=a+and+g+.&g=decoder+cross&g2=decoder+cross", "data-ready^=compare")
+    told = traced(page, site)
+    one, two = (matrix(page, site, told, head) for head in (0, 1))
+    maps = page.locator("canvas.heat")
+    for q, k in ((0, 0), (2, 3), (one.shape[0] - 1, 1)):
+        shown = under(page, maps.nth(2), one.shape, q, k)
+        assert shown == [
+            pytest.approx(one[q, k], rel=6e-3),
+            pytest.approx(two[q, k], rel=6e-3),
+            pytest.approx(two[q, k] - one[q, k], rel=6e-3, abs=1e-6),
+        ]
+    second = page.locator("fieldset").nth(1)
+    second.get_by_label("head").select_option("0")
+    page.wait_for_selector("html[data-ready$='/0']")
+    assert all(value == 0 for value in under(page, maps.nth(2), one.shape, 0, 0)[2:])
+    second.get_by_label("Swap mechanism").select_option("normalizer~sparsemax")
+    page.wait_for_selector("fieldset:nth-of-type(2) p:has-text('sparsemax')")
+    assert "e2=" in page.url
+
+
+def test_what_does_not_fit_is_told(page, site):
+    opened(page, site, "#/compare?m=run&x=a+and+g+.&m2=filler&x2=a1+%5BMASK%5D+c", "data-ready^=compare")
+    assert "same number of rows and of columns" in page.locator(".unlike").inner_text()
+    assert page.locator("canvas.heat").count() == 2
+
+
+def test_curves_and_pictures_of_pairs(page, site):
+    opened(page, site, "#/compare", f"data-curves='{len(RECORDS)}'][data-gallery")
+    assert "some processor" in page.locator("main").inner_text()
+    key = page.locator(".key li").all_inner_texts()
+    assert [one.split() for one in key] == [["scored", "×4"], ["linear", "×2"]]
+    assert page.locator("figure.curves canvas").count() == 2
+    page.locator("summary").click()
+    assert page.locator("details tbody tr").count() == len(RECORDS)
+    answer = page.request.get(site + page.locator("a[download]").get_attribute("href").lstrip("/"))
+    assert len(answer.text().splitlines()) == len(RECORDS) + 1
+    assert page.locator("canvas.pattern").count() == int(page.locator("html").get_attribute("data-gallery"))
+
+
+def test_a_page_without_measurements_names_the_command(page, site):
+    page.route(
+        "**/api/v1/bench", lambda route: route.fulfill(json={"records": [], "made_by": "make", "shown_by": "show"})
+    )
+    opened(page, site, "#/compare?lang=zh", "data-curves='none'")
+    assert page.locator("section code").first.inner_text() == "make"

@@ -1,0 +1,148 @@
+"""How alike heads are and what each alone does: a copy is the same head; effects are those of muting by hand."""
+
+import asyncio
+import io
+import json
+
+import numpy as np
+import pytest
+import torch
+from fastapi.testclient import TestClient
+from serving_runs import TEXT, folder_of
+
+from headwise.decoding.watching import watching
+from headwise.explorer import needs
+from headwise.explorer.api import explored
+from headwise.predictors.ablating import ablated, examples
+from headwise.predictors.looking import passes
+from headwise.records import Mute, edit
+from headwise.service.app import Service, create_app
+from headwise.service.limits import Limits
+from headwise.service.served import served
+from headwise.service.worker import Expired
+
+CROSS = "decoder.blocks.0.cross_attention"
+TEXTS = [TEXT, "c and k ."]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    found = served([folder_of(tmp_path_factory.mktemp("needed"))])
+    own = found["run"].predictor.model.get_submodule("encoder.blocks.0.self_attention")
+    with torch.no_grad():
+        # the second head is a copy of the first: queries, keys and values, 4 columns each
+        for start in range(0, own.projection.weight.shape[0], 8):
+            own.projection.weight[start + 4 : start + 8] = own.projection.weight[start : start + 4]
+            if own.projection.bias is not None:
+                own.projection.bias[start + 4 : start + 8] = own.projection.bias[start : start + 4]
+    return found
+
+
+@pytest.fixture
+def client(runs):
+    with TestClient(create_app(runs, more=[explored]), base_url="http://127.0.0.1:8000") as found:
+        yield found
+
+
+def test_a_copied_head_is_the_same_and_others_are_not(client):
+    told = client.post("/api/v1/traces", json={"text": TEXT}).json()
+    answer = client.get(f"/api/v1/traces/{told['trace_id']}/similar", params={"group": "encoder self"})
+    found = np.load(io.BytesIO(answer.content), allow_pickle=False)
+    assert found.shape == (4, 4)
+    assert found[0, 1] == found[1, 0] == 1
+    np.testing.assert_array_equal(np.diagonal(found), 1)
+    others = [found[one, two] for one, two in ((0, 2), (0, 3), (2, 3))]
+    assert max(others) < 0.9999
+    assert client.get(f"/api/v1/traces/{told['trace_id']}/similar?group=x").status_code == 422
+
+
+def test_too_many_heads_are_refused(client, monkeypatch):
+    monkeypatch.setattr(needs, "_MOST_COMPARED", 10)
+    told = client.post("/api/v1/traces", json={"text": TEXT}).json()
+    answer = client.get(f"/api/v1/traces/{told['trace_id']}/similar", params={"group": "encoder self"})
+    assert answer.status_code == 413
+    assert "/alike" in answer.json()["hint"]
+
+
+def test_each_head_is_muted_alone(client, runs):
+    answer = client.post("/api/v1/ablations", json={"texts": TEXTS})
+    lines = [json.loads(line) for line in answer.text.splitlines()]
+    assert lines[0]["heads"] == 8
+    assert lines[-1] == {"done": True}
+    found = {(line["layer"], line["head"]): line for line in lines[1:-1]}
+    assert len(found) == 8
+    predictor = runs["run"].predictor
+    changes = []
+    for text in TEXTS:
+        with passes() as made:
+            predictor.explain(text)
+        seen = made[-1]
+        before = seen.run().log_softmax(-1)[0].double()
+        with edit(seen.model, Mute(CROSS, 1)):
+            after = seen.run().log_softmax(-1)[0].double()
+        written = [*seen.inputs[-1][0, 1:].tolist(), int(before[-1].argmax())]
+        changes.append(sum(float(after[row, token] - before[row, token]) for row, token in enumerate(written)))
+    assert found[CROSS, 1]["log_prob"] == pytest.approx(np.mean(changes), abs=1e-5)
+    assert found[CROSS, 1]["divergence"] > 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        ({"texts": []}, 422),
+        ({"texts": ["a"] * 9}, 422),
+        ({"texts": ["a" * 501]}, 422),
+        ({"texts": [""]}, 422),
+        ({}, 422),
+    ],
+)
+def test_what_cannot_be_ablated_is_refused(client, asked, status):
+    answer = client.post("/api/v1/ablations", json=asked)
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_nobody_waits_any_more_ends_the_work(runs):
+    run, begun = runs["run"], []
+
+    def left():
+        begun.append(1)
+        if len(begun) > 1:
+            raise Expired
+
+    work = ablated(run.predictor, examples(run.predictor, [TEXT]), CROSS, 2, left)
+    with pytest.raises(Expired):
+        list(work)
+    assert len(begun) == 2
+
+
+def test_a_reader_who_leaves_takes_the_rest_of_the_work_along(runs, monkeypatch):
+    async def read():
+        service = Service(runs, Limits())
+        jobs, submit = [], service.worker.submit
+        monkeypatch.setattr(service.worker, "submit", lambda job: (jobs.append(job), submit(job)))
+        given = examples(runs["run"].predictor, [TEXT])
+        lines = needs._lines(service, runs["run"], given, {CROSS: 2, "encoder.blocks.0.self_attention": 2})
+        first = [json.loads(await anext(lines)) for _ in range(2)]
+        await lines.aclose()
+        service.worker.close(5.0)
+        return first, jobs
+
+    (start, one), jobs = asyncio.run(read())
+    assert start["heads"] == 4
+    assert one["head"] == 0
+    # the second layer was never begun
+    assert len(jobs) == 1
+    assert jobs[0].given_up.is_set()
+
+
+def test_work_that_is_given_up_stops_at_the_next_head(runs):
+    given, told = examples(runs["run"].predictor, [TEXT]), []
+
+    def over(step):
+        told.append(step)
+        raise Expired
+
+    with watching(over), pytest.raises(Expired):
+        needs._muted(runs["run"], given, CROSS, 2, None)
+    assert len(told) == 1
