@@ -191,7 +191,10 @@ class TextToText(Writer[dict[str, Pairs]]):
 
     def probes(self, predictor: Any) -> list[Probe]:
         known = self._known()
-        return [Probe(text, known.get(text)) for text in self._shown()]
+        pairs = (self.split("valid").pairs or self.split("train").pairs)[: self.config.num_shown]
+        # what the model would write by itself has other rows in every frame
+        shown = [Probe(text, known[text]) for text in self._shown() if text in known]
+        return shown or [Probe(pair.source, pair.target) for pair in pairs]
 
     def _known(self) -> dict[str, str]:
         """Targets by their sources; those of training before others."""
