@@ -113,6 +113,9 @@ function strips(panels, search, path, self) {
     if (look) tokens.forEach((node, k) => tinted(node, look[k]));
     fill(panels.read, tokens);
     fill(panels.written, now.map((one, at) => written(one, { now: at === now.length - 1, forced: at < far }, () => self.go(at))));
+    // the latest is in view
+    panels.written.scrollTop = panels.written.scrollHeight;
+    if (it.own) panels.read.scrollTop = panels.read.scrollHeight;
   });
 }
 
@@ -147,7 +150,9 @@ function aligned(place, search, path) {
     const { weights, queries, keys } = alignment(it, now, layer, head);
     const group = { name: "", kind: it.start.kind, layers: [], heads: 0, queries, keys, causal: false };
     const title = `${it.start.layers[layer] || t("ofLayers")}, ${head < 0 ? t("ofHeads") : `${t("head")} ${head}`}`;
-    return heat.mount(place, { weights, group, title });
+    const end = heat.mount(place, { weights, group, title });
+    place.scrollTop = place.scrollHeight;
+    return end;
   });
 }
 

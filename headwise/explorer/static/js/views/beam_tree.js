@@ -7,6 +7,8 @@ import { cut, number, shown } from "../core/text.js";
 import * as state from "../state.js";
 
 const [WIDE, TALL, ROOT] = [86, 34, 14];
+/** No browser draws on a wider canvas. */
+const WIDEST = 32000;
 
 /**
  * @param {HTMLElement} place @param {import("../core/search.js").Search} search
@@ -63,7 +65,7 @@ function leaf(beam, found, follow) {
  * @param {number} step @param {Set<number>} path
  */
 function draw(canvas, size, search, found, step, path) {
-  const dots = window.devicePixelRatio || 1;
+  const dots = Math.min(window.devicePixelRatio || 1, WIDEST / size.width);
   canvas.width = Math.round(size.width * dots);
   canvas.height = Math.round(size.height * dots);
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));

@@ -12,6 +12,8 @@ import { still } from "./player.js";
 /** What is told while it is written is drawn at most so often. */
 const REDRAW_MS = 150;
 const LIKELY = 10;
+/** Letters of an output that the status line shows. */
+const TOLD = 200;
 
 /** @typedef {import("../core/search.js").Search} Search */
 /** What is known of it so far, its best hypothesis, and where its beams stand. @param {Search} it */
@@ -123,4 +125,8 @@ function told(body, search, count, open) {
 }
 
 /** @param {Search} search */
-const ending = (search) => [`${t("answer")}: ${search.end.output}`, ...search.start.warnings].join(" · ");
+function ending(search) {
+  const letters = [...search.end.output];
+  const output = letters.length > TOLD ? `${letters.slice(0, TOLD).join("")}…` : letters.join("");
+  return [`${t("answer")}: ${output}`, ...search.start.warnings].join(" · ");
+}
