@@ -73,8 +73,9 @@ def _of_mechanism(name: str) -> np.ndarray:
     kind = mechanisms.mechanism_type(name)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
-        made = kind.sized(head_dim=_WIDTH, num_heads=2, max_len=LENGTH, dropout=0.0).eval()
+        made = kind.sized(head_dim=_WIDTH, num_heads=2, max_len=LENGTH, dropout=0.0)
         query, value = (torch.randn(1, 2, LENGTH, _WIDTH) for _ in range(2))
+        made.train(False)
         mask = None if kind.facts.bidirectional else masks.Causal()
         try:
             weights = made.weights(Call(query, query, value, mask=mask))
