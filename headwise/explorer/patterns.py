@@ -10,7 +10,6 @@ from jaxtyping import UInt8
 from headwise.attention import masks, mechanisms
 from headwise.attention.call import Call
 from headwise.attention.masks import Mask
-from headwise.errors import Unsupported
 from headwise.explorer.heads import thumbnails
 
 LENGTH = 32
@@ -77,10 +76,7 @@ def _of_mechanism(name: str) -> np.ndarray:
         query, value = (torch.randn(1, 2, LENGTH, _WIDTH) for _ in range(2))
         made.train(False)
         mask = None if kind.facts.bidirectional else masks.Causal()
-        try:
-            weights = made.weights(Call(query, query, value, mask=mask))
-        except Unsupported:
-            weights = made.weights(Call(query, query, value, mask=masks.Causal()))
+        weights = made.weights(Call(query, query, value, mask=mask))
     sizes = weights[0, :1].abs().numpy()
     # what is small is still a pair that met
     shown: np.ndarray = np.maximum(thumbnails(sizes, LENGTH)[0], (sizes[0] > 0).astype(np.uint8))
