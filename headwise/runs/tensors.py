@@ -13,7 +13,7 @@ from torch import Tensor
 from headwise.errors import CheckpointError, ConfigError
 from headwise.runs.commits import Sink
 
-_KINDS = {
+KINDS = {
     "F64": torch.float64,
     "F32": torch.float32,
     "F16": torch.float16,
@@ -25,7 +25,7 @@ _KINDS = {
     "U8": torch.uint8,
     "BOOL": torch.bool,
 }
-_NAMES = {kind: name for name, kind in _KINDS.items()}
+KIND_NAMES = {kind: name for name, kind in KINDS.items()}
 _METADATA, _OURS = "__metadata__", "headwise"
 _LENGTH_BYTES = 8
 _MAX_HEADER_BYTES = 50_000_000
@@ -66,6 +66,11 @@ class TensorFile:
         """Its text by name."""
         return self._metadata
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether processes share any of its tensors."""
+        return any(hasattr(tensor, "device_mesh") for tensor in self._tensors.values())
+
     def copy(self) -> "TensorFile":
         """The same content, which later changes of the tensors do not touch."""
         return TensorFile({name: tensor.detach().clone() for name, tensor in self._tensors.items()}, self._metadata)
@@ -98,7 +103,7 @@ class TensorFile:
         end = 0
         for name, tensor in self._tensors.items():
             begin, end = end, end + _bytes(tensor)
-            if (kind := _NAMES.get(tensor.dtype)) is None:
+            if (kind := KIND_NAMES.get(tensor.dtype)) is None:
                 raise ConfigError(f"'{name}' is {tensor.dtype}, a type that checkpoints do not hold")
             header[name] = {"dtype": kind, "shape": list(tensor.shape), "data_offsets": [begin, end]}
         text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
@@ -197,7 +202,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _checked(key: str, value: Any, name: str) -> _Entry:
     if not isinstance(value, dict) or set(value) != {"dtype", "shape", "data_offsets"}:
         raise CheckpointError(f"{name}: tensor '{key}' needs exactly dtype, shape and data_offsets")
-    kind = _KINDS.get(value["dtype"]) if isinstance(value["dtype"], str) else None
+    kind = KINDS.get(value["dtype"]) if isinstance(value["dtype"], str) else None
     shape, span = value["shape"], value["data_offsets"]
     if kind is None:
         raise CheckpointError(f"{name}: tensor '{key}' has the unknown type {value['dtype']!r}")
