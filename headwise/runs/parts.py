@@ -56,11 +56,15 @@ class Parts:
         return made, dict(file.metadata)
 
 
-class Held(Mapping[str, Content]):
+class Held:
     """Tensors and metadata by file; those in parts are put together each time they are asked for."""
 
     def __init__(self, own: Mapping[str, Content], parts: Parts | None = None) -> None:
         self._own, self.parts = own, parts
+
+    def keys(self) -> list[str]:
+        """The files, in order."""
+        return sorted({*self._own, *(self.parts.table.files if self.parts is not None else ())})
 
     def __getitem__(self, name: str) -> Content:
         if self.parts is not None and name in self.parts.table.files:
@@ -68,11 +72,7 @@ class Held(Mapping[str, Content]):
         return self._own[name]
 
     def __iter__(self) -> Iterator[str]:
-        yield from sorted({*self._own, *(self.parts.table.files if self.parts is not None else ())})
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return iter(self.keys())
 
     def __contains__(self, name: object) -> bool:
-        # without putting anything together
-        return any(name == one for one in self)
+        return name in self.keys()

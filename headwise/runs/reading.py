@@ -34,7 +34,7 @@ class Saved:
     folder: Path
     facts: dict[str, Any]
     files: dict[str, bytes]
-    tensors: Mapping[str, Content]
+    tensors: Held | dict[str, Content]
 
     def json(self, name: str) -> dict[str, Any]:
         """The JSON object in file `name`. Raises: CheckpointError when it is missing or is none."""

@@ -173,7 +173,7 @@ class Session:
         if self.mean is not None:
             self.mean.restore(*self._given(saved, EMA), str(saved.folder / EMA))
         self.progress = trainer.progress
-        carried = saved.tensors.get(STREAM, ({}, {}))[0]
+        carried = saved.file(STREAM)[0] if STREAM in saved.tensors else {}
         sampler, self.digests = trainer.sampler, dict(digests)
         if anew and sampler.get("position"):
             sampler, carried = {**sampler, "epoch": sampler.get("epoch", 0) + 1, "position": 0}, {}
