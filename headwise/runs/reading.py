@@ -143,11 +143,11 @@ def read_sealed(path: Path) -> dict[str, Any]:
 
 
 class _Source:
-    """An open file that hashes what is read, and never gives less than was asked for."""
+    """An open file that hashes what is read, and never gives less than was asked for, nor an end that is damaged."""
 
-    def __init__(self, handle: int, path: Path, size: int) -> None:
+    def __init__(self, handle: int, path: Path, size: int, sha256: str | None) -> None:
         self._file = os.fdopen(handle, "rb", buffering=0)
-        self._path = path
+        self._path, self._sha256 = path, sha256
         self._digest = hashlib.sha256()
         self.left = size
 
@@ -157,10 +157,13 @@ class _Source:
             raise CheckpointError(f"{self._path}: ends too early")
         self._digest.update(content)
         self.left -= size
+        if not self.left:
+            self.check()
         return content
 
-    def digest(self) -> str:
-        return self._digest.hexdigest()
+    def check(self) -> None:
+        if self._sha256 not in (None, self._digest.hexdigest()):
+            raise CheckpointError(f"{self._path}: damaged: its SHA-256 is not the one in the manifest")
 
     def close(self) -> None:
         self._file.close()
@@ -181,13 +184,12 @@ def _opened(path: Path, entry: dict[str, Any] | None) -> Iterator[_Source]:
     if not stat.S_ISREG(facts.st_mode):
         os.close(handle)
         raise CheckpointError(f"{path}: is not a regular file")
-    source = _Source(handle, path, facts.st_size)
+    source = _Source(handle, path, facts.st_size, None if entry is None else entry["sha256"])
     try:
         if entry is not None and facts.st_size != entry["bytes"]:
             raise CheckpointError(f"{path}: damaged: {facts.st_size:,} bytes instead of {entry['bytes']:,}")
         yield source
-        if entry is not None and source.digest() != entry["sha256"]:
-            raise CheckpointError(f"{path}: damaged: its SHA-256 is not the one in the manifest")
+        source.check()
     finally:
         source.close()
 
