@@ -8,6 +8,7 @@ Each process is forked from this one, which has imported everything already. A c
 """
 
 import argparse
+import faulthandler
 import os
 import random
 import re
@@ -66,7 +67,8 @@ class Job:
         took = time.monotonic() - began
         for rank, pid in enumerate(self.pids):
             if rank not in self.codes:
-                os.kill(pid, signal.SIGKILL)
+                # which tells where it is before it ends
+                os.kill(pid, signal.SIGABRT)
                 self.codes[rank] = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         return took
 
@@ -82,6 +84,7 @@ class Job:
             handle = os.open(self._told / str(rank), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.dup2(handle, 1)
             os.dup2(handle, 2)
+            faulthandler.enable()
             os.environ |= {**place, "RANK": str(rank), "LOCAL_RANK": str(rank), "TORCH_CPP_LOG_LEVEL": "ERROR"}
             train(made("gathered", kind, max_steps=max_steps, save_every=1), run)
             code = 0
@@ -140,7 +143,9 @@ class Kills:
         self.seen[f"{kind}, {world} processes"] += 1
         self.seen["while a checkpoint was written"] += bool(list(self.run.glob(f"{STATE}/.*.tmp")))
         others = [rank for rank in range(world) if rank != victim]
-        problems = [f"exit code {job.codes[rank]}: {job.said(rank)[-300:]}" for rank in others if job.codes[rank] != 5]
+        problems = [
+            f"{kind}, exit code {job.codes[rank]}: {job.said(rank)[-2000:]}" for rank in others if job.codes[rank] != 5
+        ]
         told = [match for rank in others if (match := _SAVED.search(job.said(rank)))]
         if took > _MOST_S:
             problems.append(f"the others took {took:.0f} s")

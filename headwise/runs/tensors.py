@@ -82,18 +82,20 @@ class TensorFile:
     def write_to(self, sink: Sink) -> None:
         sink.write(self._header)
         for tensor in self._tensors.values():
-            made = whole(tensor.detach())
+            made = at_first(tensor.detach())
             self._gathered += 1
             # as bytes: a view, without type
             sink.write(made.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+            # before the next one is put together
+            del made
 
     def take_part(self) -> None:
-        """What the other processes do while one writes: puts the tensors together that are shared, one at a time.
+        """What the other processes do while the first writes: each sends its rows of shared tensors, one at a time.
 
         In the process that writes, what is left of that when the writing failed, so that nobody waits for it.
         """
         for tensor in list(self._tensors.values())[self._gathered :]:
-            whole(tensor.detach())
+            at_first(tensor.detach())
         self._gathered = 0
 
     def _made_header(self) -> bytes:
@@ -146,6 +148,30 @@ def whole(tensor: Tensor) -> Tensor:
     """All of a tensor: one that processes share is put together, which all of them must ask for."""
     found: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     return found
+
+
+def at_first(tensor: Tensor) -> Tensor:
+    """All of a tensor in the first process, to which all others send what they have; these get their own back.
+
+    Memory: one whole tensor in the first, nothing in the others; `full_tensor` takes two in each.
+    """
+    if not hasattr(tensor, "device_mesh"):
+        return tensor
+    import torch.distributed as distributed
+
+    own, rank, world = local(tensor).contiguous(), distributed.get_rank(), distributed.get_world_size()
+    if rank:
+        if own.numel():
+            distributed.send(own, 0)
+        return own
+    made = torch.empty(tensor.shape, dtype=tensor.dtype, device=own.device)
+    # the rows that `fully_shard` gives to each: as many as `chunk` does, perhaps none to the last ones
+    for other, rows in enumerate(made.chunk(world) if made.numel() else ()):
+        if other:
+            distributed.recv(rows, other)
+        else:
+            rows.copy_(own)
+    return made
 
 
 def _bytes(tensor: Tensor) -> int:
