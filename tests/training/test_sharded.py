@@ -137,7 +137,7 @@ def test_two_processes_go_on_before_a_damaged_part_with_the_same_bits(made, copi
 @pytest.mark.parametrize("rank", ["0", "1"])
 def test_parts_without_a_manifest_are_no_checkpoint(tmp_path, rank):
     run = tmp_path / "run"
-    found = ended(started(2, SCRIPT, "before the manifest", "fsdp", run, rank), 60)
+    found = ended(started(2, SCRIPT, "before the manifest", "fsdp", run, rank))
     codes = [code for code, _, _ in found]
     assert sorted(codes) == [5, 99]
     assert "everything up to step 20 is saved: run the same command to resume" in found[codes.index(5)][2]
