@@ -10,7 +10,6 @@ from headwise.errors import CheckpointError
 from headwise.runs.commits import (
     Draft,
     Writable,
-    canonical,
     commit_file,
     make_folder,
     remove_folder,
@@ -106,7 +105,7 @@ class Checkpoints:
         """Makes a draft a checkpoint, with these files and the parts that were `written`; then as `save`."""
         entries = {} if written is None else written.entries
         if written is not None:
-            files = {**files, TABLE: canonical(written.table.model_dump())}
+            files = {**files, TABLE: written.table.model_dump_json().encode()}
         draft.commit(files, {"format": FORMAT, "kind": "checkpoint", "step": step}, entries)
         self._verified.add(draft.final)
         self._retire(protected, note)
