@@ -99,13 +99,13 @@ class Group(Processes):
 
     def __init__(self, rank: int, world: int, local: int, control: "ProcessGroup", store: "Store | None" = None):
         self.rank, self.world, self.local = rank, world, local
-        self._control, self._store = control, store
+        self.control, self._store = control, store
 
     def gather(self, value: T) -> list[T]:
         import torch.distributed as distributed
 
         found: list[Any] = [None] * self.world
-        distributed.all_gather_object(found, value, group=self._control)
+        distributed.all_gather_object(found, value, group=self.control)
         return found
 
     def numbers(self, *values: int | float) -> list[list[float]]:
@@ -114,7 +114,7 @@ class Group(Processes):
 
         own = torch.tensor(values, dtype=torch.float64, device="cpu")
         found = [torch.empty_like(own) for _ in range(self.world)]
-        distributed.all_gather(found, own, group=self._control)
+        distributed.all_gather(found, own, group=self.control)
         return [one.tolist() for one in found]
 
     def once(self, work: Callable[[], T]) -> T:
@@ -129,7 +129,7 @@ class Group(Processes):
                 failure = error
                 told = error if isinstance(error, HeadwiseError) else MachineError(f"{self} failed: {error!r}")
                 outcome = [(False, told)]
-        distributed.broadcast_object_list(outcome, src=0, group=self._control)
+        distributed.broadcast_object_list(outcome, src=0, group=self.control)
         if failure is not None:
             raise failure
         done, found = outcome[0]
@@ -269,17 +269,22 @@ def divided(work: Callable[[I], T], items: Iterable[I], *, alone: bool = False) 
 
 
 def _shared(processes: Processes, work: Callable[[I], T], items: Sequence[I]) -> list[T]:
+    own = together(processes, lambda: [work(item) for item in items[processes.rank :: processes.world]])
+    shares = processes.gather(own)
+    return [shares[place % processes.world][place // processes.world] for place in range(len(items))]
+
+
+def together(processes: Processes, work: Callable[[], T]) -> T:
+    """What the work of this process returns; a failure of one is raised in all, so that nobody waits for the rest."""
+    made: list[T] = []
     failure: Exception | None = None
-    own: list[T] = []
     try:
-        own = [work(item) for item in items[processes.rank :: processes.world]]
+        made = [work()]
     except Exception as error:
         failure = error
-    # all hear of a failure, so that nobody waits for the rest
     failed = [repr(one) for one in processes.gather(failure if failure is None else str(failure)) if one is not None]
     if failure is not None:
         raise failure
     if failed:
         raise MachineError(f"another process failed: {failed[0]}")
-    shares = processes.gather(own)
-    return [shares[place % processes.world][place // processes.world] for place in range(len(items))]
+    return made[0]

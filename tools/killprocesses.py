@@ -1,57 +1,172 @@
 """Kills one of several training processes with SIGKILL at random moments: `python tools/killprocesses.py -n 200`.
 
-After every kill the others must end within a minute by themselves, with a line that says what is saved; there must be a
-good checkpoint, no older than that line says; and the run must go on, in one, two or three processes.
+After every kill the others must end within a minute by themselves, with a line that says what is saved; there must be
+a good checkpoint, no older than that line says; the run must go on from it, in one, two or three processes, to an end;
+and nothing half written may be left. At the end its weights are compared with those of one undisturbed process.
+
+Each process is forked from this one, which has imported everything already. A checkpoint is written after every step.
 """
 
 import argparse
+import faulthandler
 import os
 import random
 import re
 import signal
+import socket
 import sys
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "training"))
 
-from process_checks import HERE, ended, started
+import torch
 
-from headwise.runs.checkpoints import Checkpoints
+# what the processes import, once for all of them
+import torch.distributed.fsdp
+import training_toy
+from process_checks import made
+
+import headwise.runs.distributed  # noqa: F401
+from headwise.errors import HeadwiseError
+from headwise.runs.checkpoints import STATE, Checkpoints
 from headwise.runs.lock import OWNER
+from headwise.runs.publish import MODEL
+from headwise.training.train import train
 
-SCRIPT = [str(HERE / "process_checks.py")]
 _MOST_S = 60.0
 _SAVED = re.compile(r"everything up to step (\d+) is saved|nothing was saved yet")
 
 
-def killed(run: Path, rng: random.Random, kind: str, within_s: float) -> tuple[list[str], float]:
-    """Kills one of two or three processes of the run; what was wrong, and the seconds until the others ended."""
-    world = rng.choice((2, 3))
-    before = _written(run)
-    processes = started(world, SCRIPT, "long", kind, run)
-    # a process that dies before it has met the others is a matter of the launcher
-    while _written(run) == before:
-        time.sleep(0.02)
-    time.sleep(rng.uniform(0.0, within_s))
-    victim = rng.randrange(world)
-    os.kill(processes[victim].pid, signal.SIGKILL)
-    began = time.monotonic()
-    found = ended(processes, 2 * _MOST_S)
-    took = time.monotonic() - began
-    others = [one for rank, one in enumerate(found) if rank != victim]
-    problems = [f"exit code {code}: {err[-200:]}" for code, _, err in others if code != 5]
-    told = [match for _, _, err in others if (match := _SAVED.search(err))]
-    if took > _MOST_S:
-        problems.append(f"the others took {took:.0f} s")
-    if not told:
-        problems.append("no line says what is saved")
-    saved = Checkpoints(run).newest(problems.append)
-    step = saved.facts["step"] if saved is not None else 0
-    if any(int(match[1] or 0) > step for match in told):
-        problems.append(f"step {step} is older than what was said: {told[0][0]}")
-    return problems, took
+class Job:
+    """Processes of one run, which write what they say into files of a folder."""
+
+    def __init__(self, world: int, kind: str, run: Path, told: Path, max_steps: int) -> None:
+        self._told = told
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": str(world)}
+        self.pids = [self._forked(rank, place, kind, run, max_steps) for rank in range(world)]
+        self.codes: dict[int, int] = {}
+
+    def ended(self) -> bool:
+        """Whether all have."""
+        for rank, pid in enumerate(self.pids):
+            if rank not in self.codes and (found := os.waitpid(pid, os.WNOHANG))[0]:
+                self.codes[rank] = os.waitstatus_to_exitcode(found[1])
+        return len(self.codes) == len(self.pids)
+
+    def wait(self, most_s: float) -> float:
+        """Until all have ended, by force if it takes too long; seconds it took."""
+        began = time.monotonic()
+        while not self.ended() and time.monotonic() - began < most_s:
+            time.sleep(0.01)
+        took = time.monotonic() - began
+        for rank, pid in enumerate(self.pids):
+            if rank not in self.codes:
+                # which tells where it is before it ends
+                os.kill(pid, signal.SIGABRT)
+                self.codes[rank] = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        return took
+
+    def said(self, rank: int) -> str:
+        """All that a process has told."""
+        return (self._told / str(rank)).read_text(errors="replace")
+
+    def _forked(self, rank: int, place: Mapping[str, str], kind: str, run: Path, max_steps: int) -> int:
+        if pid := os.fork():
+            return pid
+        code = 1
+        try:
+            handle = os.open(self._told / str(rank), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.dup2(handle, 1)
+            os.dup2(handle, 2)
+            faulthandler.enable()
+            os.environ |= {**place, "RANK": str(rank), "LOCAL_RANK": str(rank), "TORCH_CPP_LOG_LEVEL": "ERROR"}
+            train(made("gathered", kind, max_steps=max_steps, save_every=1), run)
+            code = 0
+        except HeadwiseError as error:
+            print(f"error: {error}", flush=True)
+            code = error.exit_code
+        finally:
+            # whatever it was, this is not the process that began the tool
+            os._exit(code)
+
+
+class Kills:
+    """Kill after kill of one run.
+
+    Args:
+        kinds: the ways to share a model, of which one is drawn for each start.
+        within_s: a third of the kills come so many seconds, at most, after the run folder was taken; the others after
+            the first new checkpoint.
+    """
+
+    def __init__(self, folder: Path, rng: random.Random, kinds: list[str], within_s: float) -> None:
+        self.run, self._told = folder / "run", folder / "told"
+        self._told.mkdir()
+        self._rng, self._kinds, self._within_s = rng, kinds, within_s
+        self.longest, self.step = 0.0, 0
+        self.seen: Counter[str] = Counter()
+
+    def one(self) -> list[str]:
+        """Kills a process and lets the run go on; what was wrong."""
+        problems = self._killed()
+        entry = Checkpoints(self.run).newest(problems.append) if (self.run / STATE).exists() else None
+        step = entry.facts["step"] if entry is not None else 0
+        if entry is not None:
+            self.seen["checkpoints in parts"] += entry.parts is not None
+            # every tensor, put together by this one process
+            assert all(entry.tensors[name][0] for name in entry.tensors)
+        if step < self.step:
+            problems.append(f"step {self.step} is lost, {step} is left")
+        return problems + self._went_on(step)
+
+    def _killed(self) -> list[str]:
+        world, kind = self._rng.choice((2, 3)), self._rng.choice(self._kinds)
+        # while it opens the run, or while it trains and saves; a process that dies before it has met the others is a
+        # matter of the launcher
+        since, within_s = self._rng.choice(((_written, self._within_s), (_newest, 0.3), (_newest, 0.3)))
+        before, job = since(self.run), Job(world, kind, self.run, self._told, 10**6)
+        while since(self.run) == before and not job.ended():
+            time.sleep(0.002)
+        time.sleep(self._rng.uniform(0.0, within_s))
+        victim = self._rng.randrange(world)
+        if job.ended():
+            return [f"ended before it was killed: {job.said(0)[-200:]}"]
+        os.kill(job.pids[victim], signal.SIGKILL)
+        took = job.wait(2 * _MOST_S)
+        self.longest = max(self.longest, took)
+        self.seen[f"{kind}, {world} processes"] += 1
+        self.seen["while a checkpoint was written"] += bool(list(self.run.glob(f"{STATE}/.*.tmp")))
+        others = [rank for rank in range(world) if rank != victim]
+        problems = [
+            f"{kind}, exit code {job.codes[rank]}: {job.said(rank)[-2000:]}" for rank in others if job.codes[rank] != 5
+        ]
+        told = [match for rank in others if (match := _SAVED.search(job.said(rank)))]
+        if took > _MOST_S:
+            problems.append(f"the others took {took:.0f} s")
+        if len(told) < len(others):
+            problems.append("a process does not say what is saved")
+        entries = Checkpoints(self.run).entries()
+        if any(int(match[1] or 0) > (entries[0].step if entries else 0) for match in told):
+            problems.append(f"less is there than was said: {told[0][0]}")
+        return problems
+
+    def _went_on(self, step: int) -> list[str]:
+        world = self._rng.choice((1, 2, 3))
+        job = Job(world, self._rng.choice(self._kinds) if world > 1 else "auto", self.run, self._told, step + 2)
+        took, problems = job.wait(4 * _MOST_S), []
+        if set(job.codes.values()) != {0}:
+            problems.append(f"{world} did not go on in {took:.0f} s: {job.codes} {job.said(0)[-300:]}")
+        if left := [path.name for path in self.run.rglob("*.tmp")]:
+            problems.append(f"left: {left}")
+        self.seen[f"gone on by {world}"] += 1
+        self.step = Checkpoints(self.run).entries()[0].step
+        return problems
 
 
 def _written(run: Path) -> int:
@@ -60,29 +175,52 @@ def _written(run: Path) -> int:
     return owner.stat().st_mtime_ns if owner.exists() else 0
 
 
+def _newest(run: Path) -> int:
+    """The step of the newest checkpoint."""
+    entries = Checkpoints(run).entries()
+    return entries[0].step if entries else 0
+
+
+def difference(kills: Kills, folder: Path) -> float:
+    """The most by which a weight differs from that of one process that was never killed."""
+    job = Job(1, "auto", folder / "whole", folder / "told", kills.step)
+    job.wait(3600.0)
+    one, other = (_weights(run) for run in (kills.run, folder / "whole"))
+    return max(float((one[name] - other[name]).abs().max()) for name in one)
+
+
+def _weights(run: Path) -> dict[str, torch.Tensor]:
+    saved = Checkpoints(run).newest(_told_to_nobody)
+    assert saved is not None
+    return saved.file(MODEL)[0]
+
+
+_told_to_nobody: Callable[[str], None] = lambda _: None  # noqa: E731
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-n", type=int, default=200, help="kills")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--kind", choices=("ddp", "fsdp"), default="ddp")
-    parser.add_argument("--within", type=float, default=12.0, help="seconds after a start in which the kill comes")
+    parser.add_argument("--kind", choices=("ddp", "fsdp"), help="one way to share the model; both if not given")
+    parser.add_argument("--within", type=float, default=3.0, help="seconds for a kill while the run is opened")
     given = parser.parse_args()
-    rng, wrong, longest, reached = random.Random(given.seed), 0, 0.0, 0
+    torch.set_num_threads(1)
+    torch.set_default_dtype(torch.float64)
+    training_toy.install()
+    wrong = 0
     with tempfile.TemporaryDirectory() as folder:
-        run = Path(folder) / "run"
+        kinds = [given.kind] if given.kind else ["ddp", "fsdp"]
+        kills = Kills(Path(folder), random.Random(given.seed), kinds, given.within)
         for number in range(given.n):
-            problems, took = killed(run, rng, given.kind, given.within)
-            entries = Checkpoints(run).entries()
-            step, longest = entries[0].step if entries else 0, max(longest, took)
-            if step < reached:
-                problems.append(f"step {reached} is lost, {step} is left")
-            reached = step
+            problems = kills.one()
             wrong += bool(problems)
-            print(f"kill {number + 1}: ended in {took:.1f} s, step {step}  {'; '.join(problems) or 'good'}", flush=True)
-        final = started(1, SCRIPT, "goes on", "auto", run, reached + 3)
-        wrong += ended(final)[0][0] != 0
-    print(f"{given.n} kills, {wrong} with problems; the others ended within {longest:.1f} s")
+            print(f"kill {number + 1}: step {kills.step}  {'; '.join(problems) or 'good'}", flush=True)
+        for what, count in sorted(kills.seen.items()):
+            print(f"{what}: {count}")
+        print(f"at most {difference(kills, Path(folder)):.1e} from the weights of a run that was never killed")
+    print(f"{given.n} kills, {wrong} with problems; the others ended within {kills.longest:.1f} s")
     sys.exit(bool(wrong))
 
 

@@ -8,17 +8,19 @@ from typing import Any, NamedTuple, TypeVar
 
 from headwise.errors import CheckpointError
 from headwise.runs.commits import (
+    Draft,
     Writable,
     commit_file,
-    commit_folder,
     make_folder,
     remove_folder,
     seal,
+    size_of,
     sweep,
     sync_folder,
 )
 from headwise.runs.migration import FORMAT
 from headwise.runs.reading import Saved, read_folder, read_sealed, verify
+from headwise.runs.table import TABLE, Written
 
 STATE = "state"
 T = TypeVar("T")
@@ -80,15 +82,34 @@ class Checkpoints:
 
         Raises: MachineError when the disk refuses; then everything is as it was.
         """
+        draft = self.draft(step, sum(map(size_of, files.values())))
+        return self.commit(step, files, protected, note, draft)
+
+    def draft(self, step: int, needed: int) -> Draft:
+        """The beginning of a checkpoint of this step, for `needed` bytes. Raises: MachineError without room."""
         self.check()
         make_folder(self.folder)
         earlier = [entry.revision for entry in self.entries() if entry.step == step]
         suffix = f".{max(earlier) + 1}" if earlier else ""
-        path = self.folder / f"step-{step:08d}{suffix}"
-        commit_folder(path, files, {"format": FORMAT, "kind": "checkpoint", "step": step})
-        self._verified.add(path)
+        return Draft.begun(self.folder / f"step-{step:08d}{suffix}", needed)
+
+    def commit(
+        self,
+        step: int,
+        files: Mapping[str, Writable],
+        protected: Collection[int],
+        note: Callable[[str], None],
+        draft: Draft,
+        written: Written | None = None,
+    ) -> Path:
+        """Makes a draft a checkpoint, with these files and the parts that were `written`; then as `save`."""
+        entries = {} if written is None else written.entries
+        if written is not None:
+            files = {**files, TABLE: written.table.model_dump_json().encode()}
+        draft.commit(files, {"format": FORMAT, "kind": "checkpoint", "step": step}, entries)
+        self._verified.add(draft.final)
         self._retire(protected, note)
-        return path
+        return draft.final
 
     def read(self, entry: Entry) -> Saved:
         """The verified content of one checkpoint. Raises: CheckpointError naming the bad file."""

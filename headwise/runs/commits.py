@@ -5,10 +5,11 @@ import errno
 import hashlib
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from headwise.errors import MachineError
 from headwise.files import replacing
@@ -71,25 +72,65 @@ def commit_file(path: Path, content: Writable) -> dict[str, Any]:
     return entry
 
 
+class Draft(NamedTuple):
+    """A folder that is being written, hidden beside the place `final` that it will have.
+
+    Its name is no other writer's: what a process of a job that has ended still writes does not get into a later one.
+    """
+
+    final: Path
+    path: Path
+    needed: int
+
+    @classmethod
+    def begun(cls, final: Path, needed: int) -> "Draft":
+        """An empty one, for `needed` bytes. Raises: MachineError, and nothing is left behind."""
+        require_space(final, needed)
+        path = final.with_name(f".{final.name}.{secrets.token_hex(4)}.tmp")
+        try:
+            os.mkdir(path)
+        except OSError as error:
+            raise refused(error, final, needed) from None
+        return cls(final, path, needed)
+
+    def write(self, name: str, content: Writable) -> dict[str, Any]:
+        """Writes a file into it, down to the disk, and returns its manifest entry. Raises: OSError."""
+        return _write(self.path / name, content)
+
+    def commit(
+        self,
+        files: Mapping[str, Writable],
+        facts: Mapping[str, Any],
+        written: Mapping[str, dict[str, Any]] | None = None,
+    ) -> None:
+        """Writes these files, the manifest last, and gives the folder its place in one step.
+
+        Args:
+            written: entries of files that are in it already.
+
+        Raises: MachineError, and nothing is left behind.
+        """
+        try:
+            entries = {name: self.write(name, content) for name, content in files.items()}
+            self.write(MANIFEST, seal({"files": {**(written or {}), **entries}, **facts}))
+            sync_folder(self.path)
+            os.rename(self.path, self.final)
+            sync_folder(self.final.parent)
+        except OSError as error:
+            self.discard()
+            raise refused(error, self.final, self.needed) from None
+
+    def discard(self) -> None:
+        """Removes what was written."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
 def commit_folder(final: Path, files: Mapping[str, Writable], facts: Mapping[str, Any]) -> None:
     """Creates the folder `final` in one step; its manifest, with the SHA-256 of every file, is written last.
 
     Raises: MachineError, and nothing is left behind.
     """
-    temporary = final.with_name(f".{final.name}.tmp")
-    needed = sum(size_of(content) for content in files.values())
-    require_space(final, needed)
-    try:
-        shutil.rmtree(temporary, ignore_errors=True)
-        os.mkdir(temporary)
-        entries = {name: _write(temporary / name, content) for name, content in files.items()}
-        _write(temporary / MANIFEST, seal({"files": entries, **facts}))
-        sync_folder(temporary)
-        os.rename(temporary, final)
-        sync_folder(final.parent)
-    except OSError as error:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise refused(error, final, needed) from None
+    Draft.begun(final, sum(size_of(content) for content in files.values())).commit(files, facts)
 
 
 def make_folder(path: Path) -> None:

@@ -11,7 +11,7 @@ import tomli_w
 
 from headwise.errors import CheckpointError
 
-FORMAT = 3
+FORMAT = 4
 CONFIG = "config.toml"
 
 Files = dict[str, bytes]
@@ -67,4 +67,5 @@ def _from_2(values: dict[str, Any]) -> None:
             section["norm_order"] = section.pop("norm")
 
 
-_STEPS: dict[int, Callable[[Files], Files]] = {1: _configured(_from_1), 2: _configured(_from_2)}
+# what is new in 4, checkpoints in parts, needs nothing of older ones
+_STEPS: dict[int, Callable[[Files], Files]] = {1: _configured(_from_1), 2: _configured(_from_2), 3: dict}

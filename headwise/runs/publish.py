@@ -10,6 +10,7 @@ from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.commits import MANIFEST, Writable, commit_file, seal
 from headwise.runs.migration import CONFIG, FORMAT
 from headwise.runs.reading import Saved, read_folder
+from headwise.runs.table import TABLE
 
 T = TypeVar("T")
 
@@ -21,7 +22,7 @@ STREAM = "stream.safetensors"
 # the fact of a published model that says what it was trained on: SHA-256 by key of the recipe
 DATA = "data"
 OWN_FILES = frozenset(
-    {MODEL, EMA, CONFIG, TRAINER, OPTIMIZER, STREAM, MANIFEST, "metrics.jsonl", "log.txt", "README.md"}
+    {MODEL, EMA, CONFIG, TRAINER, OPTIMIZER, STREAM, TABLE, MANIFEST, "metrics.jsonl", "log.txt", "README.md"}
 )
 # a reader that meets a replacement half done looks once more after this long
 _RETRY_S = 0.1

@@ -5,7 +5,7 @@ import json
 import math
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,8 @@ from torch import Tensor
 from headwise.errors import CheckpointError
 from headwise.runs.commits import MANIFEST, canonical
 from headwise.runs.migration import check_format, migrated
+from headwise.runs.parts import Content, Held, Parts
+from headwise.runs.table import TABLE, Table
 from headwise.runs.tensors import not_finite, read_tensors
 
 _MAX_SMALL_BYTES = 256 * 1024 * 1024
@@ -24,12 +26,15 @@ _CHUNK_BYTES = 1024 * 1024
 
 @dataclass(frozen=True)
 class Saved:
-    """A folder's verified content: files as bytes, tensor files as (tensors, metadata), and the manifest's facts."""
+    """A folder's verified content: files as bytes, tensor files as (tensors, metadata), and the manifest's facts.
+
+    What was written in parts is put together whenever it is asked for; `parts` is what it is made of.
+    """
 
     folder: Path
     facts: dict[str, Any]
     files: dict[str, bytes]
-    tensors: dict[str, tuple[dict[str, Tensor], dict[str, str]]]
+    tensors: Held | dict[str, Content]
 
     def json(self, name: str) -> dict[str, Any]:
         """The JSON object in file `name`. Raises: CheckpointError when it is missing or is none."""
@@ -37,7 +42,12 @@ class Saved:
             raise CheckpointError(f"{self.folder / name}: missing; the folder is no checkpoint of this program")
         return _object(self.files[name], self.folder / name)
 
-    def file(self, name: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+    @property
+    def parts(self) -> Parts | None:
+        """The parts of a checkpoint that several processes have written."""
+        return self.tensors.parts if isinstance(self.tensors, Held) else None
+
+    def file(self, name: str) -> Content:
         """Tensors and metadata of file `name`. Raises: CheckpointError when the checkpoint has none."""
         if name not in self.tensors:
             raise CheckpointError(f"{self.folder / name}: missing; the folder is no checkpoint of this program")
@@ -55,21 +65,45 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def read_folder(folder: Path) -> Saved:
+def read_folder(folder: Path, *, every_part: bool = True) -> Saved:
     """Reads and verifies every file that the manifest of `folder` names, in one pass over each.
+
+    Memory: the files, but of those in parts one part at a time.
+
+    Args:
+        every_part: verify the parts now, not only when they are read.
 
     Raises: CheckpointError naming the first file that is missing, changed or holds numbers that are not finite.
     """
     manifest = read_manifest(folder)
+    entries: dict[str, dict[str, Any]] = manifest["files"]
+    parts = _parts(folder, entries)
+    names = [] if parts is None else parts.names
     files: dict[str, bytes] = {}
-    tensors: dict[str, tuple[dict[str, Tensor], dict[str, str]]] = {}
-    for name, entry in sorted(manifest["files"].items()):
-        if name.endswith(".safetensors"):
+    tensors: dict[str, Content] = {}
+    for name, entry in sorted(entries.items()):
+        if name in names:
+            _ = parts.read(name) if parts is not None and every_part else None
+        elif name.endswith(".safetensors"):
             tensors[name] = read_tensor_file(folder / name, entry)
-        else:
+        elif name != TABLE:
             files[name] = _read_small(folder / name, entry)
     facts = {key: value for key, value in manifest.items() if key != "files"}
-    return Saved(folder, facts, migrated(files, manifest["format"]), tensors)
+    return Saved(folder, facts, migrated(files, manifest["format"]), Held(tensors, parts))
+
+
+def _parts(folder: Path, entries: Mapping[str, dict[str, Any]]) -> Parts | None:
+    """The parts that the manifest's files tell of, none of them read. Raises: CheckpointError for a table that lies."""
+    if TABLE not in entries:
+        return None
+    path = folder / TABLE
+    table = Table.read(_read_small(path, entries[TABLE]), str(path))
+    parts = Parts(table, str(path), lambda part: read_tensor_file(folder / part, entries[part])[0])
+    if missing := [part for part in parts.names if part not in entries]:
+        raise CheckpointError(f"{path}: {missing[0]} is not in the manifest")
+    if twice := sorted(table.files.keys() & entries.keys()):
+        raise CheckpointError(f"{path}: {twice[0]} is a file of its own too")
+    return parts
 
 
 def read_file(folder: Path, name: str) -> bytes:
@@ -121,11 +155,11 @@ def read_sealed(path: Path) -> dict[str, Any]:
 
 
 class _Source:
-    """An open file that hashes what is read, and never gives less than was asked for."""
+    """An open file that hashes what is read, and never gives less than was asked for, nor an end that is damaged."""
 
-    def __init__(self, handle: int, path: Path, size: int) -> None:
+    def __init__(self, handle: int, path: Path, size: int, sha256: str | None) -> None:
         self._file = os.fdopen(handle, "rb", buffering=0)
-        self._path = path
+        self._path, self._sha256 = path, sha256
         self._digest = hashlib.sha256()
         self.left = size
 
@@ -135,10 +169,13 @@ class _Source:
             raise CheckpointError(f"{self._path}: ends too early")
         self._digest.update(content)
         self.left -= size
+        if not self.left:
+            self.check()
         return content
 
-    def digest(self) -> str:
-        return self._digest.hexdigest()
+    def check(self) -> None:
+        if self._sha256 not in (None, self._digest.hexdigest()):
+            raise CheckpointError(f"{self._path}: damaged: its SHA-256 is not the one in the manifest")
 
     def close(self) -> None:
         self._file.close()
@@ -159,13 +196,12 @@ def _opened(path: Path, entry: dict[str, Any] | None) -> Iterator[_Source]:
     if not stat.S_ISREG(facts.st_mode):
         os.close(handle)
         raise CheckpointError(f"{path}: is not a regular file")
-    source = _Source(handle, path, facts.st_size)
+    source = _Source(handle, path, facts.st_size, None if entry is None else entry["sha256"])
     try:
         if entry is not None and facts.st_size != entry["bytes"]:
             raise CheckpointError(f"{path}: damaged: {facts.st_size:,} bytes instead of {entry['bytes']:,}")
         yield source
-        if entry is not None and source.digest() != entry["sha256"]:
-            raise CheckpointError(f"{path}: damaged: its SHA-256 is not the one in the manifest")
+        source.check()
     finally:
         source.close()
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from headwise.errors import CheckpointError, ConfigError
 from headwise.runs.commits import Sink
 
-_KINDS = {
+KINDS = {
     "F64": torch.float64,
     "F32": torch.float32,
     "F16": torch.float16,
@@ -25,7 +25,7 @@ _KINDS = {
     "U8": torch.uint8,
     "BOOL": torch.bool,
 }
-_NAMES = {kind: name for name, kind in _KINDS.items()}
+KIND_NAMES = {kind: name for name, kind in KINDS.items()}
 _METADATA, _OURS = "__metadata__", "headwise"
 _LENGTH_BYTES = 8
 _MAX_HEADER_BYTES = 50_000_000
@@ -66,6 +66,11 @@ class TensorFile:
         """Its text by name."""
         return self._metadata
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether processes share any of its tensors."""
+        return any(hasattr(tensor, "device_mesh") for tensor in self._tensors.values())
+
     def copy(self) -> "TensorFile":
         """The same content, which later changes of the tensors do not touch."""
         return TensorFile({name: tensor.detach().clone() for name, tensor in self._tensors.items()}, self._metadata)
@@ -77,18 +82,20 @@ class TensorFile:
     def write_to(self, sink: Sink) -> None:
         sink.write(self._header)
         for tensor in self._tensors.values():
-            made = whole(tensor.detach())
+            made = at_first(tensor.detach())
             self._gathered += 1
             # as bytes: a view, without type
             sink.write(made.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+            # before the next one is put together
+            del made
 
     def take_part(self) -> None:
-        """What the other processes do while one writes: puts the tensors together that are shared, one at a time.
+        """What the other processes do while the first writes: each sends its rows of shared tensors, one at a time.
 
         In the process that writes, what is left of that when the writing failed, so that nobody waits for it.
         """
         for tensor in list(self._tensors.values())[self._gathered :]:
-            whole(tensor.detach())
+            at_first(tensor.detach())
         self._gathered = 0
 
     def _made_header(self) -> bytes:
@@ -98,7 +105,7 @@ class TensorFile:
         end = 0
         for name, tensor in self._tensors.items():
             begin, end = end, end + _bytes(tensor)
-            if (kind := _NAMES.get(tensor.dtype)) is None:
+            if (kind := KIND_NAMES.get(tensor.dtype)) is None:
                 raise ConfigError(f"'{name}' is {tensor.dtype}, a type that checkpoints do not hold")
             header[name] = {"dtype": kind, "shape": list(tensor.shape), "data_offsets": [begin, end]}
         text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
@@ -141,6 +148,30 @@ def whole(tensor: Tensor) -> Tensor:
     """All of a tensor: one that processes share is put together, which all of them must ask for."""
     found: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     return found
+
+
+def at_first(tensor: Tensor) -> Tensor:
+    """All of a tensor in the first process, to which all others send what they have; these get their own back.
+
+    Memory: one whole tensor in the first, nothing in the others; `full_tensor` takes two in each.
+    """
+    if not hasattr(tensor, "device_mesh"):
+        return tensor
+    import torch.distributed as distributed
+
+    own, rank, world = local(tensor).contiguous(), distributed.get_rank(), distributed.get_world_size()
+    if rank:
+        if own.numel():
+            distributed.send(own, 0)
+        return own
+    made = torch.empty(tensor.shape, dtype=tensor.dtype, device=own.device)
+    # the rows that `fully_shard` gives to each: as many as `chunk` does, perhaps none to the last ones
+    for other, rows in enumerate(made.chunk(world) if made.numel() else ()):
+        if other:
+            distributed.recv(rows, other)
+        else:
+            rows.copy_(own)
+    return made
 
 
 def _bytes(tensor: Tensor) -> int:
@@ -197,7 +228,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _checked(key: str, value: Any, name: str) -> _Entry:
     if not isinstance(value, dict) or set(value) != {"dtype", "shape", "data_offsets"}:
         raise CheckpointError(f"{name}: tensor '{key}' needs exactly dtype, shape and data_offsets")
-    kind = _KINDS.get(value["dtype"]) if isinstance(value["dtype"], str) else None
+    kind = KINDS.get(value["dtype"]) if isinstance(value["dtype"], str) else None
     shape, span = value["shape"], value["data_offsets"]
     if kind is None:
         raise CheckpointError(f"{name}: tensor '{key}' has the unknown type {value['dtype']!r}")

@@ -51,9 +51,12 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], metadata: Mapp
 
 
 def put(value: Tensor, given: Tensor) -> None:
-    """Copies a whole tensor; into one that processes share, each its part."""
+    """Copies a tensor; into one that processes share, each its part of a whole one, or of one shared alike."""
     if not hasattr(value, "device_mesh"):
         value.copy_(given)
+        return
+    if hasattr(given, "device_mesh"):
+        local(value).copy_(local(given))
         return
     from torch.distributed.tensor import distribute_tensor
 

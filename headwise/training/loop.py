@@ -20,6 +20,7 @@ from headwise.training.limits import Budget, Clock, Used
 from headwise.training.optimizers import learning_rate, set_learning_rate
 from headwise.training.parallel import Engine, Share, share_of_step, written
 from headwise.training.reporter import Reporter
+from headwise.training.saving import save_checkpoint
 from headwise.training.session import Session
 from headwise.training.signals import Stopped, StopSignal, stopped_by
 from headwise.training.validation import monitored, smaller_is_better, validate
@@ -102,8 +103,7 @@ class Loop:
             kept |= {entry.step for entry in self._checkpoints.entries()}
         files = self.session.files()
         try:
-            write = partial(self._checkpoints.save, progress.step, files, kept, self._log.note)
-            path = written(self._processes, files.values(), write)
+            path = save_checkpoint(self._processes, self._checkpoints, progress.step, files, kept, self._log.note)
         except MachineError as error:
             if not retry:
                 raise

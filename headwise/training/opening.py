@@ -52,7 +52,8 @@ class Opening:
         self.recipe = read_recipe(values)
         if name is not None:
             try:
-                self.saved = read_folder(self.checkpoints.folder / name)
+                # the first has verified all parts; this one verifies those that it reads
+                self.saved = read_folder(self.checkpoints.folder / name, every_part=False)
             except CheckpointError as error:
                 told = "the run folder must lie where every process sees it"
                 raise CheckpointError(f"process {processes.rank + 1} of {processes.world}: {error}; {told}") from None

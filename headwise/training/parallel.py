@@ -142,7 +142,7 @@ def _units(model: nn.Module) -> list[tuple[nn.Module, set[nn.Parameter]]]:
 def written(processes: Processes, files: Iterable[Writable], work: Callable[[], T]) -> T:
     """What `work` returns in the first process, which writes these files in their order; the others give their parts.
 
-    Memory: one whole tensor more than each process has.
+    Memory: in the first process one whole tensor more than it has, in the others nothing.
     """
     shared = [file for file in files if isinstance(file, TensorFile)]
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Annotated, Any
 
 import torch
@@ -12,8 +13,9 @@ from headwise.config import Config, build, to_toml
 from headwise.data.files import digested
 from headwise.data.sources import Limits, Source
 from headwise.errors import CheckpointError, ConfigError, DataError, ShapeError
-from headwise.processes import ALONE, Processes
+from headwise.processes import ALONE, Processes, together
 from headwise.runs.commits import Writable, canonical
+from headwise.runs.parts import Content
 from headwise.runs.publish import CONFIG, EMA, MODEL, OPTIMIZER, OWN_FILES, STREAM, TRAINER
 from headwise.runs.reading import Saved
 from headwise.runs.tensors import TensorFile, whole
@@ -166,12 +168,12 @@ class Session:
         Raises: CheckpointError naming the file that does not fit.
         """
         trainer = Trainer.read(saved)
-        load_weights(self.model, *saved.file(MODEL), str(saved.folder / MODEL))
-        restore_optimizer(self.optimizer, self.model, saved.file(OPTIMIZER)[0], str(saved.folder / OPTIMIZER))
+        load_weights(self.model, *self._given(saved, MODEL), str(saved.folder / MODEL))
+        restore_optimizer(self.optimizer, self.model, self._given(saved, OPTIMIZER)[0], str(saved.folder / OPTIMIZER))
         if self.mean is not None:
-            self.mean.restore(*saved.file(EMA), str(saved.folder / EMA))
+            self.mean.restore(*self._given(saved, EMA), str(saved.folder / EMA))
         self.progress = trainer.progress
-        carried = saved.tensors.get(STREAM, ({}, {}))[0]
+        carried = saved.file(STREAM)[0] if STREAM in saved.tensors else {}
         sampler, self.digests = trainer.sampler, dict(digests)
         if anew and sampler.get("position"):
             sampler, carried = {**sampler, "epoch": sampler.get("epoch", 0) + 1, "position": 0}, {}
@@ -183,6 +185,15 @@ class Session:
         except DataError as error:
             raise CheckpointError(f"{saved.folder / TRAINER}: {error}") from None
         self._restore_randomness(trainer, str(saved.folder / TRAINER))
+
+    def _given(self, saved: Saved, name: str) -> Content:
+        """A file of a checkpoint: where processes share model and checkpoint, this one's rows of its tensors."""
+        if self.kind != "fsdp" or saved.parts is None or name not in saved.parts.table.files:
+            return saved.file(name)
+        model = self.model.state_dict()
+        # what the optimizer remembers is called slot:parameter
+        like = partial(saved.parts.file, name, lambda tensor: model.get(tensor.rpartition(":")[2]))
+        return together(self.processes, like)
 
     def _initialised(self) -> list[str]:
         if self.kind != "fsdp":

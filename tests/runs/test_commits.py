@@ -56,13 +56,15 @@ def test_a_file_is_flushed_synced_renamed_and_its_folder_synced(tmp_path, calls)
 
 def test_a_folder_is_named_after_all_its_files_and_the_manifest_is_last(tmp_path, calls):
     commit_folder(tmp_path / "step-1", {"a.json": b"{}", "m.safetensors": TensorFile({"w": torch.ones(3)}, {})}, FACTS)
+    temporary = calls[3][1]
+    assert re.fullmatch(r"\.step-1\.\w{8}\.tmp", temporary)
     names = [(call[0], call[1]) for call in calls]
     assert names == [
         ("fsync", "a.json"),
         ("fsync", "m.safetensors"),
         ("fsync", "manifest.json"),
-        ("fsync", ".step-1.tmp"),
-        ("rename", ".step-1.tmp"),
+        ("fsync", temporary),
+        ("rename", temporary),
         ("fsync", tmp_path.name),
     ]
     assert all(call[2] for call in calls)
