@@ -267,7 +267,7 @@ def test_closing_the_stream_ends_the_search_within_a_step(runs):
     with pytest.raises(Expired):
         job.answer.result(timeout=60)
     assert steps == [0]
-    worker.close(60)
+    worker.close(60.0)
 
 
 def test_being_followed_changes_no_search(runs):
