@@ -11,6 +11,7 @@ import numpy as np
 from fastapi import FastAPI, Query, Request, Response
 from pydantic import Field
 
+from headwise.explorer.exports import exported
 from headwise.explorer.traces import Store, Traced, traced
 from headwise.explorer.wire import MEDIA_TYPE, npy
 from headwise.service.app import Service, as_json, route
@@ -64,6 +65,7 @@ def explored(app: FastAPI, service: Service) -> None:
     route(app, service, "traces", AskTraced, functools.partial(_traced, explorer))
     _parts(app, explorer)
     _heads(app, explorer)
+    exported(app, explorer)
 
 
 def _parts(app: FastAPI, explorer: Explorer) -> None:

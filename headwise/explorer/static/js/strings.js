@@ -45,6 +45,12 @@ const STRINGS = {
     "Keys: arrows move the cell · [ ] layer · , . head · v view · n scale · / input · Esc unlocks",
     "按键：方向键移动单元格 · [ ] 层 · , . 头 · v 视图 · n 刻度 · / 输入 · Esc 解锁",
   ],
+  theme: ["light or dark", "浅色或深色"],
+  save: ["Save", "保存"],
+  saved: ["saved", "已保存"],
+  savedPage: ["all of this as one file that opens without a server", "全部内容存为一个文件，无需服务器即可打开"],
+  savedNumbers: ["the weights, for NumPy", "权重，供 NumPy 读取"],
+  savedPicture: ["this picture", "这幅图"],
 };
 
 /** The words for a name. @param {string} name */

@@ -3,7 +3,7 @@
 
 import { h } from "../dom.js";
 import { effect } from "../store.js";
-import { SCALES, ramp } from "../core/color.js";
+import { SCALES, bright, ramp } from "../core/color.js";
 import { number, shown } from "../core/text.js";
 import { lock } from "./heat.js";
 import * as state from "../state.js";
@@ -37,15 +37,15 @@ export function mount(place, { weights, group }) {
   );
   return effect(() => {
     const q = state.lookedAt();
-    const table = ramp(state.dark.value ? "ink dark" : "ink light");
+    const name = state.dark.value ? "ink dark" : "ink light";
+    const table = ramp(name);
     const turn = SCALES[/** @type {keyof typeof SCALES} */ (state.scale.value)];
     keys.forEach((node, k) => {
       const weight = q < 0 ? 0 : Math.max(0, weights[q * columns + k]);
-      const entry = 4 * Math.round(255 * turn(Math.min(1, weight)));
-      node.style.backgroundColor = `rgb(${table[entry]}, ${table[entry + 1]}, ${table[entry + 2]})`;
+      const entry = Math.round(255 * turn(Math.min(1, weight)));
+      node.style.backgroundColor = `rgb(${table.subarray(4 * entry, 4 * entry + 3).join(", ")})`;
       // letters stay readable on every colour
-      const light = 0.299 * table[entry] + 0.587 * table[entry + 1] + 0.114 * table[entry + 2] > 140;
-      node.style.color = light ? "#15171d" : "#f8fafd";
+      node.style.color = bright(name, entry) ? "#15171d" : "#f8fafd";
       node.title = q < 0 ? "" : number(weights[q * columns + k]);
     });
   });
