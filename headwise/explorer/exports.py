@@ -1,6 +1,6 @@
 """The route that saves a trace as one file."""
 
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal, Protocol, runtime_checkable
 
 from fastapi import FastAPI, Query, Request, Response
 
@@ -12,6 +12,7 @@ from headwise.service.app import Service
 from headwise.service.problems import Problem
 
 
+@runtime_checkable
 class Traces(Protocol):
     """Traces that are kept, and what computes."""
 

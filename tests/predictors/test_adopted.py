@@ -1,4 +1,4 @@
-"""Hugging Face models from folders: their weights are their own eager ones, and nothing else is read, fetched or run."""
+"""Hugging Face models from folders: their weights are their own eager ones; nothing else is fetched or run."""
 
 import json
 import shutil
@@ -98,9 +98,8 @@ def test_what_a_model_says(folders, tmp_path):
     assert len(tagger.predict("the cat")[0].split()) == 4
     tokens = writer.saved.tokens(TEXT)
     model = transformers.GPT2LMHeadModel.from_pretrained(folders["GPT2LMHeadModel"]).eval()
-    exact = model.generate(
-        torch.tensor([tokens]), attention_mask=torch.ones(1, 9).long(), max_new_tokens=24, do_sample=False
-    )
+    row = torch.tensor([tokens])
+    exact = model.generate(row, attention_mask=torch.ones_like(row), max_new_tokens=24, do_sample=False)
     assert writer.saved.written(tokens, 24) == exact[0, 9:].tolist()
     assert writer.write("a", "b\n", "text") == ["b\\n"]
     assert json.loads(writer.write("a", "b", "json")[0]) == {"input": "a", "output": "b"}
@@ -108,7 +107,9 @@ def test_what_a_model_says(folders, tmp_path):
     assert len(writer.saved.written(tokens * 4, 24)) == 4
     with pytest.raises(ConfigError, match="an encoder writes nothing"):
         filler.explain(TEXT, "x")
-    with pytest.raises(ConfigError, match="the text has 42 tokens, and the model reads 40"):
+    with pytest.raises(ConfigError, match="there are 41 tokens"):
+        writer.explain(TEXT, "cat " * 32)
+    with pytest.raises(ConfigError, match="there are 42 tokens, and the model reads 40"):
         writer.parse("cat " * 40)
     with pytest.raises(Unsupported, match="not scored"):
         filler.evaluate([TEXT])
@@ -123,7 +124,7 @@ def test_bytes_are_shown_as_letters(tmp_path):
 def test_positions_that_begin_late_are_refused(tmp_path):
     one = Adopted(saved(made(tmp_path / "roberta", "RobertaForMaskedLM")))
     assert one.predict("cat " * 37) == [""]
-    with pytest.raises(ConfigError, match="40 tokens are more than the model reads"):
+    with pytest.raises(ConfigError, match="there are 40 tokens, and the model reads 39"):
         one.explain("cat " * 38)
 
 
