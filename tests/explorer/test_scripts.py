@@ -1,5 +1,6 @@
 """The scripts of the explorer keep the rules that keep a browser safe and the code readable."""
 
+import importlib.util
 import re
 from importlib.resources import files
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 STATIC = Path(str(files("headwise.explorer") / "static"))
 PACKAGE = Path(str(files("headwise")))
+TOOL = Path(__file__).parents[2] / "tools" / "wheelcheck.py"
 SCRIPTS = sorted(STATIC.rglob("*.js"))
 
 
@@ -19,20 +21,18 @@ def test_a_script_is_typed_short_and_puts_no_markup(path):
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|srcdoc", text)
 
 
-# names of languages, which nothing fetches
-NAMES = ("http://www.w3.org/2000/svg", "http://www.w3.org/1998/Math/MathML")
-
-
-def outside(text):
-    """What a script, a style sheet or a page could load from elsewhere."""
-    for name in NAMES:
-        text = text.replace(f'"{name}"', "")
-    return re.findall(r"https?://[^\s\"'`]*|@import|url\((?!data:)", text)
+def wheelcheck():
+    """The tool that looks at the wheel."""
+    spec = importlib.util.spec_from_file_location("wheelcheck", TOOL)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_nothing_is_loaded_from_elsewhere():
     # all that the wheel holds of what a browser reads
-    found = [path for kind in ("js", "css", "html", "svg", "json") for path in PACKAGE.rglob(f"*.{kind}")]
+    outside = wheelcheck().outside
+    found = [path for kind in wheelcheck().KINDS for path in PACKAGE.rglob(f"*{kind}")]
     assert set(SCRIPTS) < set(found)
     for path in found:
         assert not outside(path.read_text(encoding="utf-8")), path
