@@ -18,7 +18,7 @@ from headwise.explorer.content import Content
 from headwise.explorer.wire import npy
 
 # a page that is larger is slow to open
-MOST_BYTES = 1 << 25
+MOST_BYTES = 32_000_000
 # as many layers, and as large, as the views ask for
 _LAYERS, _SIDE = 64, 32
 # what pages and scripts weigh beside their numbers
@@ -48,7 +48,7 @@ _PAGE = """<!doctype html>
 def page(content: Content) -> bytes:
     """One HTML file, UTF-8, that opens from disk and asks for nothing: its policy forbids it to.
 
-    Weights are in half precision, which is exact to 1/2048 of each.
+    Weights are in half precision: exact to 1/2048 of each, or to 3e-8 where that is more.
 
     Raises: ConfigError where it would be larger than `MOST_BYTES`.
     """
