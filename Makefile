@@ -65,6 +65,9 @@ bench-kernels: .venv/.ready  ## attention kernels against the usual ways: time, 
 	$(BIN)/python -W ignore -m benchmarks.kernels
 	$(BIN)/python -W ignore -m benchmarks.planner
 
+wheel-check: .venv/.ready  ## the wheel, installed alone and without node, serves every page of the explorer
+	$(BIN)/python -m tools.wheelcheck
+
 mutants: .venv/.ready  ## show that the tests notice every fault of a long list
 	$(BIN)/python tools/mutants.py
 
@@ -74,4 +77,4 @@ config-docs: .venv/.ready  ## docs/config.md from the code
 clean:  ## remove what the other targets made
 	rm -rf .venv build dist runs figures .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup demo test test-all acceptance check bench bench-kernels mutants config-docs clean
+.PHONY: help setup demo test test-all acceptance check bench bench-kernels wheel-check mutants config-docs clean

@@ -141,13 +141,18 @@ def _normalizer(sinks: Tensor | None) -> Normalizer:
     return made
 
 
-def _transformers(module: str) -> ModuleType:
-    """A module of transformers. Raises: ConfigError if it is not there, or too old."""
+def transformers_part(name: str) -> Any:
+    """A public name of transformers; None where it has none such. Raises: ConfigError as `adopt`."""
+    return getattr(_transformers(), name, None)
+
+
+def _transformers(module: str = "") -> ModuleType:
+    """A module of transformers, or all of it. Raises: ConfigError if it is not there, or too old."""
     try:
         package = importlib.import_module("transformers")
         version = tuple(int(part) for part in package.__version__.split(".")[:2])
         if version >= _OLDEST:
-            return importlib.import_module(f"transformers.{module}")
+            return importlib.import_module(f"transformers.{module}") if module else package
         found = f"found {package.__version__}"
     except ImportError:
         found = "there is none"

@@ -24,6 +24,7 @@ def explain(
     table: Annotated[bool, typer.Option("--table", help="Print only the table; draw nothing.")] = False,
     trace: Annotated[str | None, typer.Option(help="Print each step of a head: json, csv, latex or markdown.")] = None,
     ablate: Annotated[bool, typer.Option("--ablate", help="Print what muting each head alone changes.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write one page to open in a browser, not pictures.")] = None,
     example: Annotated[str | None, typer.Option(help="Steps without a run: illustrated, illustrated-scaled.")] = None,
 ) -> None:
     """Draw what a model attends to, on one page, and list it for each token."""
@@ -38,16 +39,35 @@ def explain(
     runtime.apply(fast_products=False)
     if ablate:
         return _print_ablated(run, text, alone=(target, layer, heads, trace) == (None,) * 4 and not (table or every))
+    if html is not None and (every or table or trace is not None or formats != "png"):
+        raise ConfigError("--html writes one page with every layer: leave --all, --table, --trace and --format out")
     if trace is not None:
         return _print_trace(run, text, target, trace, layer, heads)
     predictor = headwise.load(run)
     found: Explained = predictor.explain(predictor.parse(text), target)
     chosen, only = numbered(layer), heads_of(heads)
     kinds = [kind.strip() for kind in formats.split(",")]
-    paths = [] if table else found.write(folder, kinds, chosen, only, every=every)
+    paths = [] if table or html is not None else found.write(folder, kinds, chosen, only, every=every)
+    told = None if html is None else _page(found, html, chosen)
     describe(found, chosen, only, top)
     for path in paths:
         typer.echo(str(path))
+    if told is not None:
+        typer.echo(told)
+
+
+def _page(found: "Explained", path: Path, layer: str | int | None) -> str:
+    """Writes a page of all layers, or of one that was asked for, and says how large it is."""
+    from headwise.explain.explanation import Explanation
+    from headwise.explorer.content import of_explanation
+    from headwise.explorer.notebook import written
+    from headwise.explorer.saving import page
+
+    if not isinstance(found, Explanation):
+        raise ConfigError("--html shows attention, and this model has none; leave it out to draw what there is")
+    content = of_explanation(found)
+    made = page(content if layer is None else content.layer(found.layer_name(layer)))
+    return f"{written(path, made)} ({len(made) / 1e3:,.0f} KB)"
 
 
 def _print_example(name: str, form: str, *, alone: bool) -> None:

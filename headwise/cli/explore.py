@@ -7,7 +7,12 @@ import typer
 
 
 def explore(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders; each is called by the name of its folder.")],
+    runs: Annotated[
+        list[Path] | None, typer.Argument(help="Run folders; each is called by the name of its folder.")
+    ] = None,
+    hf: Annotated[
+        list[Path] | None, typer.Option("--hf", help="A folder with a Hugging Face model; may be given several times.")
+    ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any that is free.")] = 0,
     threads: Annotated[int | None, typer.Option(min=1, help="Number of CPU threads.")] = None,
     bench: Annotated[
@@ -34,6 +39,8 @@ def explore(
     from headwise.service.limits import Limits
     from headwise.service.served import served
 
+    if not runs and not hf:
+        raise ConfigError("give a run folder, or --hf FOLDER with a Hugging Face model")
     runtime.apply(threads=threads, fast_products=False)
     records = [] if bench is None else read_measurements(bench)
     limits = Limits()
@@ -44,4 +51,4 @@ def explore(
             webbrowser.open(address)
 
     more = (explored, filmed, compared(records), paged)
-    listen(create_app(served(runs), limits, more=more), limits, "127.0.0.1", port, ready)
+    listen(create_app(served(runs or [], hf or []), limits, more=more), limits, "127.0.0.1", port, ready)

@@ -42,7 +42,7 @@ def described(weights: Weights, chosen: Bool[np.ndarray, "queries"] | None = Non
     ]
 
 
-def thumbnails(weights: Weights, size: int) -> UInt8[np.ndarray, "heads size size"]:
+def thumbnails(weights: Weights, size: int) -> UInt8[np.ndarray, "heads rows columns"]:
     """Small pictures, in which no strong weight is lost: the largest of each cell, its square root in 256 steps.
 
     Args:

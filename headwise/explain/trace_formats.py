@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -160,7 +161,7 @@ def _cell(text: str) -> str:
     return text.replace("\\", "\\\\").replace("|", r"\|").replace("\n", "↵").replace("<", "&lt;").replace("*", r"\*")
 
 
-def _finite(values: np.ndarray | np.generic) -> object:
-    if isinstance(values, np.ndarray) and values.ndim:
+def _finite(values: Any) -> object:
+    if values.ndim:
         return [_finite(part) for part in values]
     return float(values) if np.isfinite(values) else None

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from headwise.explorer.editing import MOST_EDITS, AskEdit, edited
 from headwise.explorer.explorer import KEPT, Explorer, Name, Numbers
+from headwise.explorer.exports import exported
 from headwise.explorer.generating import generated
 from headwise.explorer.needs import needed
 from headwise.explorer.traces import Store, Traced, digest_of, traced
@@ -48,6 +49,7 @@ def explored(app: FastAPI, service: Service) -> None:
     _parts(app, explorer)
     _heads(app, explorer)
     needed(app, explorer)
+    exported(app, explorer)
 
 
 def _parts(app: FastAPI, explorer: Explorer) -> None:

@@ -21,6 +21,8 @@ from headwise.records import Edit, LayerRecord, RecordedCall, Trace, edit
 from headwise.service.served import Served
 
 Stage = Literal["scores", "masked", "weights"]
+# heads, queries, keys
+Shape = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ def traced(run: Served, text: str, target: str | None) -> Traced:
     known = [name for name in found.layers if name in trace.names() and trace[name].calls]
     if not known:
         raise Unsupported("this model has no attention to show")
-    groups = _groups({name: (found.layers[name], trace[name]) for name in known})
+    groups = grouped({name: (found.layers[name], shape_of(trace[name])) for name in known})
     name = digest_of(run, text, target)
     return Traced(name, run.name, text, target, found.source, found.output, groups, trace, seen)
 
@@ -217,23 +219,30 @@ class Store:
         return self._found.get(name)
 
 
-def _groups(found: Mapping[str, tuple[Layer, LayerRecord]]) -> list[Group]:
-    groups: dict[tuple[str, str, int, int, int], list[str]] = {}
-    for name, (layer, record) in found.items():
-        groups.setdefault((name.partition(".")[0], layer.kind, *_shape(record)), []).append(name)
+def grouped(found: Mapping[str, tuple[Layer, Shape]]) -> list[Group]:
+    """Layers of the same part, kind, size and tokens together, in the order of the model."""
+    groups: dict[tuple[Any, ...], list[str]] = {}
+    for name, (layer, (heads, rows, columns)) in found.items():
+        keys = _labels(columns, layer.keys)
+        alike = (_part(name), layer.kind, heads, tuple(_labels(rows, layer.queries, keys)), tuple(keys), layer.causal)
+        groups.setdefault(alike, []).append(name)
     titles: Counter[str] = Counter()
     made = []
-    for (part, kind, heads, rows, columns), members in groups.items():
+    for (part, kind, heads, queries, names, causal), members in groups.items():
         title = f"{part} {kind}"
         titles[title] += 1
         name = title if titles[title] == 1 else f"{title} {titles[title]}"
-        one = found[members[0]][0]
-        keys = _labels(columns, one.keys)
-        made.append(Group(name, kind, members, heads, _labels(rows, one.queries, keys), keys, one.causal))
+        made.append(Group(name, kind, members, heads, list(queries), list(names), causal))
     return made
 
 
-def _shape(record: LayerRecord) -> tuple[int, int, int]:
+def _part(name: str) -> str:
+    """The part of a model that a layer is in: its encoder, its decoder, or what its name begins with."""
+    parts = name.split(".")
+    return next((part for part in parts if part in ("encoder", "decoder")), parts[0])
+
+
+def shape_of(record: LayerRecord) -> Shape:
     """Heads, queries, keys."""
     shapes = [each.call.shape for each in record.calls]
     return record.num_heads, sum(shape[2] for shape in shapes), max(shape[3] for shape in shapes)

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from headwise import __version__
+from headwise.adoption.saved import saved
 from headwise.data.files import digest
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError, Unsupported
 from headwise.explain.explanation import Explanation
 from headwise.explain.trace_formats import formatted
+from headwise.predictors.adopted import Adopted
 from headwise.predictors.predictor import Predictor
 from headwise.predictors.stepping import steps
 from headwise.runs.publish import MODEL
@@ -84,23 +86,33 @@ class Served:
         return formatted(steps(self.predictor, text, target, layer, head), "json")
 
 
-def served(folders: Sequence[Path]) -> dict[str, Served]:
+def served(folders: Sequence[Path], others: Sequence[Path] = ()) -> dict[str, Served]:
     """Loaded runs by name: that of the folder.
 
+    Args:
+        others: folders of Hugging Face models.
+
     Raises:
-        CheckpointError: naming a folder without an intact run.
+        CheckpointError: naming a folder without an intact run, or model.
         ConfigError: two folders of the same name, or a run whose inputs are files.
     """
     found: dict[str, Served] = {}
-    for folder in folders:
-        name = folder.resolve().name
-        if name in found:
-            raise ConfigError(f"two runs are called {name}; rename one of the folders")
+    names = [folder.resolve().name for folder in (*folders, *others)]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ConfigError(f"two runs are called {twice}; rename one of the folders")
+    for name, folder in zip(names, folders, strict=False):
         task = str(recipe_of(folder).task)
         predictor = load(folder)
         if predictor.reads == "file":
             raise ConfigError(
                 f"{folder}: task {task} reads files, and no path is taken from a request; `headwise explain` reads them"
             )
-        found[name] = Served(name, task, predictor, f"{__version__}:{digest(folder / MODEL)}", folder)
+        found[name] = Served(name, task, predictor, _identity([folder / MODEL]), folder)
+    for name, folder in zip(names[len(folders) :], others, strict=True):
+        adopted = Adopted(saved(folder))
+        found[name] = Served(name, "adopted", adopted, _identity(adopted.saved.files), folder)
     return found
+
+
+def _identity(files: Sequence[Path]) -> str:
+    return " ".join([__version__, *map(digest, files)])

@@ -129,3 +129,18 @@ def test_both_languages_have_every_word(page, site):
     missing = page.evaluate("""async () => { const text = await (await fetch('/static/js/strings.js')).text();
         return [...text.matchAll(/^  (\\w+): \\[/gm)].length }""")
     assert missing > 30
+
+
+@pytest.mark.parametrize("kind", ["HTML", "npz"])
+def test_all_that_is_shown_is_saved_as_one_file(page, site, kind):
+    opened(page, site, "#/attend?x=a+and+g+.&g=decoder+cross&h=1")
+    exact = number_of(page, site, "matrix", layer=LAYER, head=1)
+    with page.expect_download() as waiting:
+        page.locator(".saving button", has_text=kind).click()
+    assert waiting.value.suggested_filename == f"attention.{kind.lower()}"
+    assert re.search(r"attention\.\w+, \d+ KB", page.locator("p.status").inner_text())
+    if kind == "npz":
+        with np.load(waiting.value.path()) as found:
+            np.testing.assert_allclose(found[f"{LAYER}.weights"][1], exact, atol=5e-4)
+    else:
+        assert waiting.value.path().read_bytes().startswith(b"<!doctype html>")

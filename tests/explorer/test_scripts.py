@@ -1,5 +1,6 @@
 """The scripts of the explorer keep the rules that keep a browser safe and the code readable."""
 
+import importlib.util
 import re
 from importlib.resources import files
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import pytest
 
 STATIC = Path(str(files("headwise.explorer") / "static"))
+PACKAGE = Path(str(files("headwise")))
+TOOL = Path(__file__).parents[2] / "tools" / "wheelcheck.py"
 SCRIPTS = sorted(STATIC.rglob("*.js"))
 
 
@@ -18,10 +21,27 @@ def test_a_script_is_typed_short_and_puts_no_markup(path):
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|srcdoc", text)
 
 
+def wheelcheck():
+    """The tool that looks at the wheel."""
+    spec = importlib.util.spec_from_file_location("wheelcheck", TOOL)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def test_nothing_is_loaded_from_elsewhere():
-    for path in STATIC.rglob("*"):
-        if path.is_file():
-            assert not re.search(r"https?://|@import|url\((?!data:)", path.read_text(encoding="utf-8")), path
+    # all that the wheel holds of what a browser reads
+    outside = wheelcheck().outside
+    found = [path for kind in wheelcheck().KINDS for path in PACKAGE.rglob(f"*{kind}")]
+    assert set(SCRIPTS) < set(found)
+    for path in found:
+        assert not outside(path.read_text(encoding="utf-8")), path
+    assert outside('import("https://cdn.example/x.js"); @import "y"; url(z)') == [
+        "https://cdn.example/x.js",
+        "@import",
+        "url(",
+    ]
+    assert not outside('const SPACE = "http://www.w3.org/2000/svg";')
 
 
 def test_signals_and_elements_stay_small():

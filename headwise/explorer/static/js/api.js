@@ -2,6 +2,7 @@
 /** What the pages ask of the server, once each: answers are kept within a number of bytes. */
 
 import { parse } from "./core/npy.js";
+import { answered, inside } from "./inside.js";
 
 const LIMIT = 64 * 2 ** 20;
 /** @type {Map<string, { bytes: number, found: Promise<any> }>} */
@@ -31,6 +32,9 @@ export const getNow = async (path) => (await asked(path, {})).json();
 
 /** @param {string} path @returns {Promise<import("./core/npy.js").Numbers>} */
 export const getNumbers = (path) => once(path, async (answer) => parse(await answer.arrayBuffer()));
+
+/** A file that is saved rather than shown. @param {string} path */
+export const getFile = async (path) => (await asked(path, {})).blob();
 
 /** @param {Record<string, string | number>} values */
 export const query = (values) => new URLSearchParams(/** @type {any} */ (values)).toString();
@@ -69,6 +73,12 @@ async function fetched(path, read) {
 
 /** @param {string} path @param {RequestInit} options */
 async function asked(path, options) {
+  const held = inside();
+  if (held) {
+    const kept = answered(held, path);
+    if (!kept) throw new Refused(404, "this file holds the weights of one input; `headwise explore` shows the rest");
+    return kept;
+  }
   let answer;
   try {
     answer = await fetch(path, options);

@@ -1,14 +1,15 @@
 // @ts-check
 /** The shell: what is asked for above, pages at the side, one selection and its address for all of them. */
 
-import { Refused, getJson, getNumbers, post, query as asked } from "./api.js";
+import { Refused, getJson, post } from "./api.js";
 import { setRamps } from "./core/color.js";
 import { read } from "./core/edits.js";
 import { fill, h } from "./dom.js";
-import { lock } from "./views/heat.js";
+import { pressed } from "./keys.js";
 import * as state from "./state.js";
 import { effect } from "./store.js";
 import { t } from "./strings.js";
+import { followTheme, turned } from "./theme.js";
 
 const PAGES = {
   "": "home",
@@ -20,7 +21,6 @@ const PAGES = {
 };
 /** Pages that show no trace. */
 const UNTRACED = new Set(["translate"]);
-const THEMES = ["", "light", "dark"];
 
 /** The top bar: model, input, theme, language. */
 function bar() {
@@ -54,23 +54,6 @@ function bar() {
   );
 }
 
-/** Light, dark, or as the system has it. */
-function turned() {
-  const root = document.documentElement;
-  const next = THEMES[(THEMES.indexOf(root.dataset.theme || "") + 1) % THEMES.length];
-  if (next) root.dataset.theme = next;
-  else delete root.dataset.theme;
-  coloured();
-}
-
-const system = window.matchMedia("(prefers-color-scheme: dark)");
-
-/** Tells whether the page is dark now. */
-function coloured() {
-  const theme = document.documentElement.dataset.theme;
-  state.dark.value = theme ? theme === "dark" : system.matches;
-}
-
 /** The pages there are. */
 function rail() {
   const links = Object.entries(PAGES).map(([path, name]) =>
@@ -91,7 +74,7 @@ function follow() {
       state.trace.value = null;
       return;
     }
-    const wanted = JSON.stringify([model, text]);
+    const wanted = JSON.stringify([model, text, edits]);
     if (wanted === asked) return;
     asked = wanted;
     turn += 1;
@@ -131,60 +114,11 @@ function pages(main) {
   });
 }
 
-const MOVES = /** @type {Record<string, [number, number]>} */ ({
-  ArrowUp: [-1, 0],
-  ArrowDown: [1, 0],
-  ArrowLeft: [0, -1],
-  ArrowRight: [0, 1],
-});
-
-/** @param {KeyboardEvent} event */
-function pressed(event) {
-  const target = /** @type {HTMLElement} */ (event.target);
-  if (/^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName) || event.ctrlKey || event.metaKey || event.altKey) return;
-  const group = state.chosen();
-  const wrap = (/** @type {number} */ value, /** @type {number} */ count) => (value + count) % count;
-  if (event.key === "/") {
-    event.preventDefault();
-    /** @type {HTMLElement} */ (document.querySelector("#input")).focus();
-  } else if (event.key === "Escape") {
-    state.query.value = -1;
-    state.key.value = -1;
-  } else if (event.key === "v") state.view.value = state.VIEWS[(state.VIEWS.indexOf(state.view.value) + 1) % state.VIEWS.length];
-  else if (event.key === "n") state.scale.value = { sqrt: "linear", linear: "log", log: "sqrt" }[state.scale.value] || "sqrt";
-  else if (!group) return;
-  else if (event.key === "[") state.layer.value = wrap(state.layer.value - 1, group.layers.length);
-  else if (event.key === "]") state.layer.value = wrap(state.layer.value + 1, group.layers.length);
-  else if (event.key === ",") state.head.value = wrap(state.head.value - 1, group.heads);
-  else if (event.key === ".") state.head.value = wrap(state.head.value + 1, group.heads);
-  else if (MOVES[event.key]) move(event, group);
-}
-
-/** Moves the locked cell. @param {KeyboardEvent} event @param {state.Group} group */
-function move(event, group) {
-  const trace = state.trace.peek();
-  if (!trace || state.page.peek() !== "attend" || state.view.peek() !== "heat") return;
-  event.preventDefault();
-  const far = event.shiftKey ? 10 : 1;
-  const within = (/** @type {number} */ value, /** @type {number} */ count) => Math.max(0, Math.min(count - 1, value));
-  const [down, across] = MOVES[event.key];
-  const q = within(state.query.peek() + far * down, group.queries.length);
-  const k = within(state.key.peek() + far * across, group.keys.length);
-  const { layer, head } = state.place(group);
-  getNumbers(`/api/v1/traces/${trace.trace_id}/matrix?${asked({ layer, head })}`).then(
-    (found) => lock(q, k, found.data, group),
-    (error) => {
-      state.status.value = error.message;
-    },
-  );
-}
-
 async function begin() {
   const main = h("main", { id: "main", tabindex: -1 });
   const line = h("p", { class: "status", role: "status", "aria-live": "polite" }, () => state.status.value);
   fill(/** @type {Element} */ (document.querySelector("#app")), bar(), rail(), main, line);
-  coloured();
-  system.addEventListener("change", coloured);
+  followTheme();
   state.followAddress();
   effect(() => {
     document.documentElement.lang = state.language.value === "zh" ? "zh-Hans" : "en";

@@ -19,6 +19,12 @@ export function setRamps(given) {
 /** @param {string} name */
 export const ramp = (name) => ramps[name];
 
+/** Whether letters on a colour of a ramp have to be dark. @param {string} name @param {number} entry */
+export function bright(name, entry) {
+  const [red, green, blue] = ramps[name].subarray(4 * entry, 4 * entry + 3);
+  return 0.299 * red + 0.587 * green + 0.114 * blue > 140;
+}
+
 /** The share of the ramp, from 0 to 1, by scale. */
 export const SCALES = {
   linear: (/** @type {number} */ share) => share,

@@ -3,6 +3,7 @@
 
 import { getJson, getNumbers, query } from "../api.js";
 import { fill, h } from "../dom.js";
+import { inside } from "../inside.js";
 import { effect } from "../store.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
@@ -12,10 +13,14 @@ import * as headTable from "../views/head_table.js";
 import * as heat from "../views/heat.js";
 import * as links from "../views/links.js";
 import * as needs from "../views/needs.js";
+import * as pictures from "../views/pictures.js";
+import * as saving from "../views/saving.js";
 import * as textView from "../views/text.js";
 
 /** @type {Record<string, { mount: (place: HTMLElement, head: any) => () => void }>} */
 const LARGE = { heat, links, text: textView };
+/** @type {Record<string, (head: any) => import("../core/picture.js").Picture>} */
+const PICTURES = { heat: pictures.heat, links: pictures.links, text: pictures.text };
 const LAYERS = 64;
 
 /** @param {HTMLElement} place @returns {() => void} */
@@ -27,7 +32,7 @@ export function mount(place) {
   place.append(tabs, h("div", { class: "panels" }, grid, large, edits), h("p", { class: "note" }, () => t("note")));
   const ends = [
     editing.mount(edits),
-    effect(() => fill(tabs, groups(), views())),
+    effect(() => fill(tabs, groups(), views(), saves())),
     drawn(grid, (trace, group, node, alive) => thumbs(trace, group, node, alive)),
     drawn(large, (trace, group, node, alive) => chosen(trace, group, node, alive)),
   ];
@@ -60,6 +65,12 @@ function views() {
   return h("span", { class: "views" }, buttons);
 }
 
+/** Buttons that save everything; a page that was saved has nothing more to give. */
+function saves() {
+  const [trace, group] = [state.trace.value, state.chosen()];
+  return trace && group && !inside() ? saving.trace(trace, group) : null;
+}
+
 /**
  * Follows the trace and its group; what was drawn before is taken away first.
  * @param {HTMLElement} node
@@ -87,7 +98,9 @@ function thumbs(trace, group, node, alive) {
   const asked = query({ group: group.name, count: LAYERS, size: 32 });
   const dark = state.dark.value;
   getNumbers(`/api/v1/traces/${trace.trace_id}/thumbs?${asked}`).then((found) => {
-    if (alive()) headGrid.mount(node, group, found, dark);
+    if (!alive()) return;
+    headGrid.mount(node, group, found, dark);
+    node.append(saving.picture(`heads ${group.name}`, () => pictures.heads(group, found)));
   }, failed);
 }
 
@@ -101,7 +114,9 @@ function chosen(trace, group, node, alive) {
   let end = () => {};
   if (view === "table") {
     getJson(`${at}/summary?${query({ group: group.name })}`).then((found) => {
-      if (alive()) end = headTable.mount(node, group, found);
+      if (!alive()) return;
+      end = headTable.mount(node, group, found);
+      node.append(saving.picture(`table ${group.name}`, () => pictures.table(group, found)));
     }, failed);
     return () => end();
   }
@@ -110,7 +125,9 @@ function chosen(trace, group, node, alive) {
     if (!alive()) return;
     const title = `${layer}, ${t("head")} ${head}`;
     node.append(h("h2", {}, title));
-    end = LARGE[view].mount(node, { weights: found.data, group, title });
+    const shown = { weights: /** @type {Float32Array} */ (found.data), group, title };
+    end = LARGE[view].mount(node, shown);
+    node.append(saving.picture(`${view} ${layer} ${head}`, () => PICTURES[view](shown)));
     document.documentElement.dataset.ready = `${group.name}/${number}/${head}/${view}`;
   }, failed);
   return () => end();

@@ -7,7 +7,7 @@ import { number } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 
-const COLUMNS = ["entropy", "effective", "distance", "diagonal", "previous", "first", "largest"];
+export const COLUMNS = ["entropy", "effective", "distance", "diagonal", "previous", "first", "largest"];
 
 /**
  * @param {HTMLElement} place @param {state.Group} group @param {{ heads: Record<string, number>[][] }} summary

@@ -9,7 +9,8 @@ import { cut, number, shown as visible } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 
-const LABELLED = 48;
+/** Labels of more tokens would be too small to read. */
+export const LABELLED = 48;
 
 /**
  * @param {HTMLElement} place
@@ -26,7 +27,7 @@ export function mount(place, { weights, group, title }) {
   const bar = h("p", { class: "legend" });
   place.append(frame, bar);
   const cell = canvas.parentElement;
-  const side = Math.max(6, Math.min(28, Math.floor(560 / Math.max(rows, columns, 1))));
+  const side = sideOf(rows, columns);
   cell.style.width = `${side * columns}px`;
   cell.style.height = `${side * rows}px`;
   frame.style.setProperty("--side", `${side}px`);
@@ -46,7 +47,7 @@ export function mount(place, { weights, group, title }) {
   };
   const ends = [
     effect(() => {
-      const largest = top_of(weights);
+      const largest = largestOf(weights);
       const name = state.dark.value ? "ink dark" : "ink light";
       cells = painted(entries(weights, largest, /** @type {any} */ (state.scale.value)), rows, columns, name);
       bar.textContent = `${title} · 0 … ${number(largest)} · ${t("scale")}: ${state.scale.value} · ${t("from")} · ${t("to")}`;
@@ -111,8 +112,11 @@ function labels(tokens) {
   return tokens.map((token) => h("span", { title: visible(token) }, cut(token, 12)));
 }
 
-/** @param {Float32Array} values */
-function top_of(values) {
+/** How wide a cell is. @param {number} rows @param {number} columns */
+export const sideOf = (rows, columns) => Math.max(6, Math.min(28, Math.floor(560 / Math.max(rows, columns, 1))));
+
+/** The largest of the finite numbers, 0 at least. @param {Float32Array} values */
+export function largestOf(values) {
   let found = 0;
   for (const value of values) if (value > found && value < Infinity) found = value;
   return found;

@@ -8,8 +8,8 @@ import { shown } from "../core/text.js";
 import { lock } from "./heat.js";
 import * as state from "../state.js";
 
-const STEP = 24;
-const MASS = 0.9;
+export const STEP = 24;
+export const MASS = 0.9;
 
 /** @param {HTMLElement} place @param {{ weights: Float32Array, group: state.Group }} head @returns {() => void} */
 export function mount(place, { weights, group }) {

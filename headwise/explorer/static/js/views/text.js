@@ -3,7 +3,7 @@
 
 import { h } from "../dom.js";
 import { effect } from "../store.js";
-import { SCALES, ramp } from "../core/color.js";
+import { SCALES, bright, ramp } from "../core/color.js";
 import { number, shown } from "../core/text.js";
 import { lock } from "./heat.js";
 import * as state from "../state.js";
@@ -46,12 +46,11 @@ export function mount(place, { weights, group }) {
 
 /** Puts the colour of a weight from 0 to 1 behind a token; its letters stay readable. @param {HTMLElement} node @param {number} weight */
 export function tint(node, weight) {
-  const table = ramp(state.dark.value ? "ink dark" : "ink light");
+  const name = state.dark.value ? "ink dark" : "ink light";
   const turn = SCALES[/** @type {keyof typeof SCALES} */ (state.scale.value)];
-  const entry = 4 * Math.round(255 * turn(Math.min(1, Math.max(0, weight))));
-  node.style.backgroundColor = `rgb(${table[entry]}, ${table[entry + 1]}, ${table[entry + 2]})`;
-  const light = 0.299 * table[entry] + 0.587 * table[entry + 1] + 0.114 * table[entry + 2] > 140;
-  node.style.color = light ? "#15171d" : "#f8fafd";
+  const entry = Math.round(255 * turn(Math.min(1, Math.max(0, weight))));
+  node.style.backgroundColor = `rgb(${ramp(name).subarray(4 * entry, 4 * entry + 3).join(", ")})`;
+  node.style.color = bright(name, entry) ? "#15171d" : "#f8fafd";
 }
 
 /** @param {Float32Array} weights @param {number} q @param {number} columns */

@@ -1,0 +1,197 @@
+"""A Hugging Face model from a folder on this disk: nothing is downloaded, unpickled, or run that came with it."""
+
+import inspect
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headwise.adoption import adopt, transformers_part
+from headwise.errors import CheckpointError, ConfigError, Unsupported
+
+_CONFIG, _TOKENIZER, _WEIGHTS = "config.json", "tokenizer.json", "model.safetensors"
+_INDEX = f"{_WEIGHTS}.index.json"
+_SPACE = "\u2581"
+
+
+@dataclass(frozen=True, eq=False)
+class Saved:
+    """An adopted model in `eval()`, with its tokenizer.
+
+    Args:
+        folder: where it was read from.
+        files: what says which model it is: configuration, tokenizer, weights.
+    """
+
+    folder: Path
+    files: tuple[Path, ...]
+    model: Any
+    tokenizer: Any
+
+    @property
+    def kind(self) -> str:
+        """Whether it is an "encoder", a "decoder", or an "encoder-decoder"."""
+        if self.model.config.is_encoder_decoder:
+            return "encoder-decoder"
+        return "decoder" if self.model.can_generate() else "encoder"
+
+    def tokens(self, text: str, *, alone: bool = True) -> list[int]:
+        """The numbers of a text's tokens; `alone`: with what stands before and after a text. Raises: ConfigError."""
+        found: list[int] = self.tokenizer(text, add_special_tokens=alone, truncation=False, padding=False)["input_ids"]
+        rows = self.model.get_input_embeddings().weight.shape[0]
+        if found and max(found) >= rows:
+            raise ConfigError(f"{self.folder}: {_TOKENIZER} has token {max(found)}, and the model knows {rows} tokens")
+        return self.fitting(found)
+
+    @property
+    def longest(self) -> int | None:
+        """How many tokens the model has places for; None: no number of them is known."""
+        places: int | None = getattr(self.model.config, "max_position_embeddings", None)
+        tables = [getattr(module, "position_embeddings", None) for module in self.model.modules()]
+        # some count their places from behind that of padding
+        starts = [one.padding_idx for one in tables if isinstance(one, nn.Embedding) and one.padding_idx is not None]
+        return None if places is None else places - max((start + 1 for start in starts), default=0)
+
+    def fitting(self, tokens: list[int]) -> list[int]:
+        """The tokens. Raises: ConfigError for more than the model has places for."""
+        if self.longest is not None and len(tokens) > self.longest:
+            raise ConfigError(
+                f"there are {len(tokens)} tokens, and the model reads {self.longest}; give a shorter text"
+            )
+        return tokens
+
+    def labels(self, tokens: Sequence[int]) -> list[str]:
+        """Tokens as people read them, without the mark of a space."""
+        pieces = self.tokenizer.convert_ids_to_tokens(list(tokens))
+        decoder = json.loads(self.tokenizer.backend_tokenizer.to_str()).get("decoder") or {}
+        if "ByteLevel" in json.dumps(decoder):
+            # there a token is bytes, each as a letter
+            texts = [self.tokenizer.decode([token]) for token in tokens]
+            pieces = [piece if "\ufffd" in text else text for piece, text in zip(pieces, texts, strict=True)]
+        return [piece.strip(f" {_SPACE}") or _SPACE for piece in pieces]
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """What tokens spell, without special ones."""
+        found: str = self.tokenizer.decode(list(tokens), skip_special_tokens=True)
+        return found.strip()
+
+    def written(self, tokens: Sequence[int], most: int) -> list[int]:
+        """What the model writes, at most so many tokens, greedily: behind the given ones, or from its own start."""
+        ids = self._row(tokens)
+        room = (self.longest or len(tokens) + most + 1) - (1 if self.kind == "encoder-decoder" else len(tokens))
+        if min(most, room) < 1:
+            return []
+        how: dict[str, Any] = {"max_new_tokens": min(most, room), "do_sample": False, "num_beams": 1}
+        with torch.no_grad():
+            found: list[int] = self.model.generate(ids, attention_mask=torch.ones_like(ids), **how)[0].tolist()
+        return found if self.kind == "encoder-decoder" else found[len(tokens) :]
+
+    def start(self) -> int:
+        """The token that an encoder-decoder begins to write from. Raises: ConfigError where none is named."""
+        for config in (self.model.generation_config, self.model.config):
+            for name in ("decoder_start_token_id", "bos_token_id", "pad_token_id"):
+                if isinstance(found := getattr(config, name, None), int):
+                    return found
+        raise ConfigError(f"{self.folder}: {_CONFIG} has no decoder_start_token_id")
+
+    def inputs(self, tokens: Sequence[int], before: Sequence[int] = ()) -> tuple[Any, ...]:
+        """What the model is called with, by position: the tokens it reads, and those it writes behind."""
+        given = {"input_ids": self._row(tokens)} | ({"decoder_input_ids": self._row(before)} if before else {})
+        parameters = inspect.signature(self.model.forward).parameters
+        names = list(parameters)[: 1 + max(list(parameters).index(name) for name in given)]
+        return tuple(given.get(name, parameters[name].default) for name in names)
+
+    def _row(self, tokens: Sequence[int]) -> Tensor:
+        return torch.tensor([list(tokens)], device=self.model.device)
+
+
+def saved(folder: Path) -> Saved:
+    """The model of a folder, as `save_pretrained` of transformers writes it, adopted.
+
+    The folder holds config.json, tokenizer.json, and model.safetensors or its parts. The model's code is that of
+    transformers.
+
+    Raises:
+        CheckpointError: naming what is missing or damaged, or is there in another form.
+        Unsupported: a family that transformers does not have, that cannot be adopted, or that reads no text.
+    """
+    values, weights = _checked(folder)
+    kind = _class_of(folder, values)
+    tokenizers, config = transformers_part("PreTrainedTokenizerFast"), transformers_part("CONFIG_MAPPING")
+    how: dict[str, Any] = {"local_files_only": True}
+    try:
+        found = config[values["model_type"]].from_pretrained(folder, **how)
+        tokenizer = tokenizers.from_pretrained(folder, **how)
+        # not what its configuration may ask for, which could be fetched
+        how |= {"attn_implementation": "eager", "use_safetensors": True, "output_loading_info": True}
+        model, told = kind.from_pretrained(folder, config=found, **how)
+    except Exception as error:  # whatever a damaged file makes of the code that reads it
+        line = str(error).strip().partition("\n")[0][:200]
+        raise CheckpointError(f"{folder}: transformers cannot read it: {line or type(error).__name__}") from None
+    if missing := sorted(told["missing_keys"]):
+        raise CheckpointError(f"{folder}: {len(missing)} weights of {kind.__name__} are missing, such as {missing[0]}")
+    if found.is_encoder_decoder and not model.can_generate():
+        raise Unsupported(f"{folder}: {kind.__name__} reads and writes, and has no head that says what it writes")
+    try:
+        adopt(model.eval())
+    except Unsupported as error:
+        raise Unsupported(f"{folder}: {error}") from None
+    return Saved(folder, (folder / _CONFIG, folder / _TOKENIZER, *weights), model, tokenizer)
+
+
+def _checked(folder: Path) -> tuple[dict[str, Any], list[Path]]:
+    """The configuration, and the files of the weights."""
+    if not folder.is_dir():
+        raise CheckpointError(f"{folder} is no folder; nothing is downloaded: write one with save_pretrained")
+    for name in (_CONFIG, _TOKENIZER):
+        if not (folder / name).is_file():
+            raise CheckpointError(
+                f"{folder} has no {name}; write the folder with save_pretrained of model and tokenizer"
+            )
+    if (folder / "adapter_config.json").exists():
+        raise CheckpointError(f"{folder} holds an adapter; merge it into its model and save that")
+    values = _read(folder / _CONFIG)
+    if values.get("quantization_config") is not None:
+        raise Unsupported(f"{folder}: its weights are quantized; save the model without that")
+    names = [_WEIGHTS]
+    if not (folder / _WEIGHTS).is_file():
+        if not (folder / _INDEX).is_file():
+            raise CheckpointError(
+                f"{folder} has no {_WEIGHTS}, and no other weights are read: pickled ones run what they hold;"
+                " model.save_pretrained writes them"
+            )
+        names = sorted({str(name) for name in dict(_read(folder / _INDEX).get("weight_map") or {}).values()})
+    for name in names:
+        if Path(name).name != name or not name.endswith(".safetensors") or not (folder / name).is_file():
+            raise CheckpointError(f"{folder}: {_INDEX} names {name[:100]}, which is no weights file of the folder")
+    return values, [folder / name for name in names]
+
+
+def _class_of(folder: Path, values: dict[str, Any]) -> Any:
+    """The class of transformers that the configuration names."""
+    named = values.get("architectures")
+    name = named[0] if isinstance(named, list) and named and isinstance(named[0], str) else ""
+    known = values.get("model_type") in transformers_part("CONFIG_MAPPING")
+    kind = transformers_part(name) if known and name.isidentifier() else None
+    if not (isinstance(kind, type) and issubclass(kind, transformers_part("PreTrainedModel"))):
+        raise Unsupported(
+            f"{folder}: {_CONFIG} names the model '{name[:100]}', which transformers does not have; code that comes"
+            " with a model is not run"
+        )
+    if getattr(kind, "main_input_name", "") != "input_ids" or not issubclass(kind, nn.Module):
+        raise Unsupported(f"{folder}: {name} reads no text")
+    return kind
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} cannot be read: {str(error)[:100]}") from None
+    if not isinstance(found, dict):
+        raise CheckpointError(f"{path} is no object of JSON")
+    return found

@@ -1,0 +1,56 @@
+"""The scripts of the explorer as one: every module a function, in the order in which they need each other."""
+
+import posixpath
+import re
+from importlib.resources import files
+
+# the scripts keep to these two forms, which a test checks
+_IMPORT = re.compile(r'^import (?:\* as (?P<all>\w+)|\{(?P<some>[^}]*)\}) from "(?P<path>\.[^"]+)";$', re.M)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|class) (\w+))", re.M)
+_STATIC = files("headwise.explorer") / "static"
+
+
+def script(entry: str) -> str:
+    """A script that needs no other, from a module below `static/js` and all that it imports.
+
+    Raises: ValueError for modules that need each other, or that say so in a way that is not read here.
+    """
+    order: list[str] = []
+    parts: dict[str, str] = {}
+    _collect(entry, (), order, parts)
+    return "\n".join(['"use strict";', "const modules = {};", *(parts[name] for name in order)])
+
+
+def style() -> str:
+    """The style sheet of the pages."""
+    return _read("css/app.css")
+
+
+def _collect(name: str, above: tuple[str, ...], order: list[str], parts: dict[str, str]) -> None:
+    if name in above:
+        raise ValueError(f"scripts need each other: {' > '.join((*above, name))}")
+    if name in parts:
+        return
+    text = _read(f"js/{name}")
+    for match in _IMPORT.finditer(text):
+        _collect(_beside(name, match["path"]), (*above, name), order, parts)
+    exports = _EXPORT.findall(text)
+    body = _EXPORT.sub("", _IMPORT.sub(lambda match: _taken(name, match), text))
+    if left := re.search(r"^(import|export)\b.*|\bimport\((?!\")|</script", body, re.M):
+        raise ValueError(f"{name}: '{left[0]}' cannot be part of one script")
+    parts[name] = f'modules["{name}"] = (() => {{\n{body}return {{ {", ".join(exports)} }};\n}})();'
+    order.append(name)
+
+
+def _taken(name: str, match: re.Match[str]) -> str:
+    """An import as it stands in one script."""
+    names = match["all"] or f"{{{match['some'].replace(' as ', ': ')}}}"
+    return f'const {names} = modules["{_beside(name, match["path"])}"];'
+
+
+def _beside(name: str, path: str) -> str:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(name), path))
+
+
+def _read(name: str) -> str:
+    return (_STATIC / name).read_text(encoding="utf-8").replace("\r\n", "\n")

@@ -1,0 +1,118 @@
+"""The weights of one input as they are saved: groups of layers and their numbers, whatever they come from."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from headwise.errors import ConfigError, Unsupported, unknown
+from headwise.explain.explanation import Explanation, Layer
+from headwise.explorer.traces import Group, Traced, grouped, shape_of
+from headwise.records import LayerRecord, Trace
+
+Weights = Float[np.ndarray, "heads queries keys"]
+
+
+@dataclass(frozen=True, eq=False)
+class Content:
+    """What a saved page shows.
+
+    Args:
+        source, output: what was read and what was said of it; empty where nobody knows.
+        groups: layers that are alike.
+        weights: those of a layer, made when they are asked for.
+    """
+
+    source: str
+    output: str
+    groups: list[Group]
+    weights: Callable[[str], Weights]
+
+    @property
+    def numbers(self) -> int:
+        """How many weights there are."""
+        return sum(len(one.layers) * one.heads * len(one.queries) * len(one.keys) for one in self.groups)
+
+    def group(self, name: str) -> "Content":
+        """One group alone. Raises: ConfigError for a group that is not there."""
+        chosen = [one for one in self.groups if one.name == name]
+        if not chosen:
+            raise ConfigError(unknown("group", name, [one.name for one in self.groups]))
+        return replace(self, groups=chosen)
+
+    def layer(self, name: str) -> "Content":
+        """One layer alone. Raises: ConfigError for a layer that is not there."""
+        chosen = [replace(one, layers=[name]) for one in self.groups if name in one.layers]
+        if not chosen:
+            raise ConfigError(unknown("layer", name, [layer for one in self.groups for layer in one.layers]))
+        return replace(self, groups=chosen)
+
+
+def of_traced(one: Traced) -> Content:
+    """What the explorer keeps of an input."""
+    return Content(one.source, one.output, one.groups, one.weights)
+
+
+def of_explanation(found: Explanation) -> Content:
+    """What a predictor explains. Raises: Unsupported where there is no attention in it."""
+    layers = {name: layer for name, layer in found.layers.items() if layer.kind != "tags"}
+    if not layers:
+        raise Unsupported("this model has no attention to show")
+    groups = grouped({name: (layer, layer.weights.shape) for name, layer in layers.items()})
+    return Content(found.source, found.output, groups, lambda name: layers[name].weights)
+
+
+def of_trace(trace: Trace, queries: Sequence[str] = (), keys: Sequence[str] = (), example: int = 0) -> Content:
+    """What a record kept of one example of a batch.
+
+    Args:
+        queries, keys: tokens that are read and written; a layer takes for each side those that are as many as its
+            places, and numbers where there are none. Keys are the queries where they are left out.
+
+    Raises:
+        ConfigError: where nothing was recorded, or the batch has no such example.
+    """
+    records = {one.name: one for one in trace if isinstance(one, LayerRecord) and one.calls}
+    if not records:
+        raise ConfigError("no attention was recorded: run the model while the record is open")
+    sizes = {name: one.output.shape[0] for name, one in records.items()}
+    if not 0 <= example < min(sizes.values()):
+        raise ConfigError(f"example {example} is not there; the batch has examples 0 to {min(sizes.values()) - 1}")
+    given = [list(map(str, side)) for side in (queries, keys) if len(side)]
+    known = {name: _labelled(one, given) for name, one in records.items()}
+
+    def weights(name: str) -> Weights:
+        with torch.no_grad():
+            found: np.ndarray = records[name].weights()[example].double().cpu().numpy()
+        return found
+
+    return Content("", "", grouped(known), weights)
+
+
+def _labelled(record: LayerRecord, given: list[list[str]]) -> tuple[Layer, tuple[int, int, int]]:
+    heads, rows, columns = shape_of(record)
+    sides: list[list[str]] = []
+    for count, order in ((rows, given), (columns, given[::-1])):
+        sides.append(next((labels for labels in order if len(labels) == count), []))
+    kind: Any = record.kind
+    return Layer(np.zeros((heads, 0, 0)), sides[0], sides[1], kind), (heads, rows, columns)
+
+
+def content_of(found: Any, **how: Any) -> Content:
+    """The content of what shows attention; `how` is for a trace, as in `of_trace`.
+
+    Raises:
+        ConfigError: for anything else, or for tokens of what has its own.
+    """
+    if isinstance(found, Trace):
+        return of_trace(found, **how)
+    if any(how.values()):
+        raise ConfigError("an explanation has its own tokens and one example: leave queries, keys and example out")
+    made: Mapping[type, Callable[[Any], Content]] = {Traced: of_traced, Explanation: of_explanation}
+    for kind, make in made.items():
+        if isinstance(found, kind):
+            return make(found)
+    raise ConfigError(f"a trace or an explanation is shown, not {type(found).__name__}")

@@ -1,0 +1,46 @@
+"""The route that saves a trace as one file."""
+
+from typing import Annotated, Literal, Protocol, runtime_checkable
+
+from fastapi import FastAPI, Query, Request, Response
+
+from headwise.errors import ConfigError
+from headwise.explorer.content import of_traced
+from headwise.explorer.saving import FORMS, check
+from headwise.explorer.traces import Traced
+from headwise.service.app import Service
+from headwise.service.problems import Problem
+
+
+@runtime_checkable
+class Traces(Protocol):
+    """Traces that are kept, and what computes."""
+
+    service: Service
+
+    def trace(self, name: str) -> Traced: ...
+
+
+def exported(app: FastAPI, explorer: Traces) -> None:
+    """Adds it to a service."""
+
+    @app.get("/api/v1/traces/{name}/export")
+    async def export(
+        request: Request,
+        name: str,
+        form: Annotated[Literal["html", "npz"], Query(alias="as")] = "html",
+        group: Annotated[str | None, Query(max_length=200)] = None,
+    ) -> Response:
+        """All weights of a trace, or of a group of its layers, as a page that opens from disk or as arrays."""
+        content = of_traced(explorer.trace(name))
+        content = content if group is None else content.group(group)
+        try:
+            check(content, form)
+        except ConfigError as error:
+            raise Problem(413, str(error), "group=NAME saves a group of layers") from None
+        make, kind = FORMS[form]
+        job = explorer.service.submit(lambda _: [make(content)], [None])
+        (body,) = await explorer.service.answer(job, request)
+        file = {"Content-Disposition": f'attachment; filename="attention.{form}"'}
+        # a later version makes another page of the same trace
+        return Response(body, media_type=kind, headers={"Cache-Control": "no-store", **file})

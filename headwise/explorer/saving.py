@@ -1,0 +1,130 @@
+"""The weights of an input as one file: a page that opens without a server, or an archive of arrays."""
+
+import base64
+import hashlib
+import html
+import io
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from headwise.errors import ConfigError
+from headwise.explain.ramps import CONTROLS, hexadecimal
+from headwise.explorer import bundle, heads
+from headwise.explorer.content import Content
+from headwise.explorer.wire import npy
+
+# a page that is larger is slow to open
+MOST_BYTES = 32_000_000
+# as many layers, and as large, as the views ask for
+_LAYERS, _SIDE = 64, 32
+# what pages and scripts weigh beside their numbers
+_BESIDE = 1 << 18
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<link rel="icon" href="data:,">
+<style>{style}</style>
+</head>
+<body>
+<div id="app"></div>
+<noscript>This page needs JavaScript.</noscript>
+<script type="application/json" id="answers">{answers}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def page(content: Content) -> bytes:
+    """One HTML file, UTF-8, that opens from disk and asks for nothing: its policy forbids it to.
+
+    Weights are in half precision: exact to 1/2048 of each, or to 3e-8 where that is more.
+
+    Raises: ConfigError where it would be larger than `MOST_BYTES`.
+    """
+    check(content, "html")
+    script, style = f"(() => {{\n{bundle.script('alone.js')}\n}})();\n", bundle.style()
+    policy = (
+        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data: blob:;"
+        " base-uri 'none'; form-action 'none'"
+    )
+    # in JSON `<` is nothing but a letter of a string, so no text ends the script that it stands in
+    answers = json.dumps(_answers(content), separators=(",", ":")).replace("<", "\\u003c")
+    title = html.escape(f"Headwise: {content.source[:80]}" if content.source else "Headwise")
+    made = _PAGE.format(policy=policy, title=title, style=style, answers=answers, script=script)
+    return made.encode("utf-8", "replace")
+
+
+def archive(content: Content) -> bytes:
+    """A `.npz` archive that `numpy.load` reads: of each layer `NAME.weights` in single precision, (heads, queries,
+    keys), with the tokens of its rows and columns, `NAME.queries` and `NAME.keys`; and `source` and `output`.
+
+    Raises: ConfigError where it would be larger than `MOST_BYTES`.
+    """
+    check(content, "npz")
+    arrays: dict[str, Any] = {"source": np.array(content.source), "output": np.array(content.output)}
+    for group in content.groups:
+        for layer in group.layers:
+            arrays[f"{layer}.weights"] = content.weights(layer).astype("<f4")
+            arrays |= {f"{layer}.queries": np.array(group.queries), f"{layer}.keys": np.array(group.keys)}
+    stream = io.BytesIO()
+    np.savez(stream, allow_pickle=False, **arrays)
+    return stream.getvalue()
+
+
+FORMS: dict[str, tuple[Callable[[Content], bytes], str]] = {
+    "html": (page, "text/html; charset=utf-8"),
+    "npz": (archive, "application/octet-stream"),
+}
+
+
+def check(content: Content, form: str) -> None:
+    """Raises: ConfigError where a file of this form would be larger than `MOST_BYTES`."""
+    # half precision in base64, single precision
+    size = int(content.numbers * (8 / 3 if form == "html" else 4)) + _BESIDE
+    if size > MOST_BYTES:
+        raise ConfigError(
+            f"the file would have {size / 1e6:,.0f} MB, and at most {MOST_BYTES / 1e6:,.0f} MB are written; give a"
+            " shorter text, or save a part of the layers"
+        )
+
+
+def _answers(content: Content) -> dict[str, Any]:
+    """What the scripts would ask a server for, by what they would ask."""
+    matrices, thumbs, summaries = {}, {}, {}
+    for group in content.groups:
+        small, told = [], []
+        for number, layer in enumerate(group.layers):
+            weights = content.weights(layer)
+            matrices[layer] = [_base64(npy(head)) for head in weights]
+            told.append(heads.described(weights))
+            small += [heads.thumbnails(weights, _SIDE)] if number < _LAYERS else []
+        thumbs[group.name] = _base64(npy(np.stack(small)))
+        summaries[group.name] = {"layers": group.layers, "heads": told}
+    trace = {"trace_id": "inside", "model": "", "source": content.source, "output": content.output, "warnings": []}
+    return {
+        "trace": {**trace, "groups": [asdict(group) for group in content.groups]},
+        "ramps": {name: hexadecimal(name) for name in CONTROLS},
+        "summary": summaries,
+        "thumbs": thumbs,
+        "matrix": matrices,
+    }
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode("ascii")
+
+
+def _digest(text: str) -> str:
+    """What a policy calls a script or a style sheet by."""
+    return f"sha256-{_base64(hashlib.sha256(text.encode()).digest())}"

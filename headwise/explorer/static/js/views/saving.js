@@ -1,0 +1,51 @@
+// @ts-check
+/** Buttons that save what is shown: a picture, or the whole trace as one file. */
+
+import { getFile, query } from "../api.js";
+import { toCanvas, toSvg } from "../core/picture.js";
+import { h } from "../dom.js";
+import * as state from "../state.js";
+import { t } from "../strings.js";
+
+/** Pixels for each unit of a picture, so that it can be printed. */
+const DOTS = 2;
+const TOO_LARGE = 413;
+
+/** Buttons for a picture, which is made when it is asked for. @param {string} name @param {() => import("../core/picture.js").Picture} make */
+export function picture(name, make) {
+  const png = () => toCanvas(make(), DOTS).toBlob((blob) => blob && saved(blob, `${name}.png`), "image/png");
+  const svg = () => saved(new Blob([toSvg(make())], { type: "image/svg+xml" }), `${name}.svg`);
+  return h("p", { class: "saving" }, button("PNG", "savedPicture", png), button("SVG", "savedPicture", svg));
+}
+
+/** Buttons for all of a trace. @param {state.Trace} trace @param {state.Group} group */
+export function trace(trace, group) {
+  const at = `/api/v1/traces/${trace.trace_id}/export`;
+  const ask = (/** @type {string} */ kind) => () => {
+    state.status.value = t("loading");
+    const file = (/** @type {Record<string, string>} */ part) => getFile(`${at}?${query({ as: kind, ...part })}`);
+    // what is too large as a whole may do as the part that is looked at
+    const whole = file({}).then((blob) => saved(blob, `attention.${kind}`));
+    const part = () => file({ group: group.name }).then((blob) => saved(blob, `attention ${group.name}.${kind}`));
+    whole.catch((error) => (error.status === TOO_LARGE ? part() : Promise.reject(error))).catch((error) => {
+      state.status.value = error.message;
+    });
+  };
+  return h("span", { class: "saving" }, button("HTML", "savedPage", ask("html")), button("npz", "savedNumbers", ask("npz")));
+}
+
+/** @param {string} kind @param {string} what @param {() => void} work */
+function button(kind, what, work) {
+  const named = () => `${t("save")} ${kind}: ${t(what)}`;
+  return h("button", { onclick: work, title: named, "aria-label": named }, "↓ ", kind);
+}
+
+/** @param {Blob} blob @param {string} name */
+function saved(blob, name) {
+  const address = URL.createObjectURL(blob);
+  const link = h("a", { href: address, download: name });
+  link.click();
+  // the browser has taken it by then
+  setTimeout(() => URL.revokeObjectURL(address), 10000);
+  state.status.value = `${t("saved")}: ${name}, ${Math.max(1, Math.round(blob.size / 1024)).toLocaleString("en")} KB`;
+}

@@ -1,0 +1,124 @@
+"""An adopted Hugging Face model that answers texts, so that what explores runs explores it too."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headwise.adoption.saved import Saved
+from headwise.data.files import read_lines
+from headwise.errors import ConfigError, Unsupported
+from headwise.explain.explanation import Explanation, Layer
+from headwise.labels import visible
+from headwise.predictors import looking
+from headwise.predictors.looking import Attended
+from headwise.predictors.predictor import Form, Predictor
+
+# tokens of a continuation, and of an output that an encoder-decoder writes
+_BEHIND, _WRITTEN = 24, 64
+
+
+class Adopted(Predictor[str, str, str]):
+    """A model of transformers with its tokenizer; an input is a text.
+
+    What it answers: an encoder with a head for masked words the text with its masks filled, one that classifies the
+    label, or a label for each token, any other encoder nothing; a decoder the text that follows, of 24 tokens, an
+    encoder-decoder its output, of 64; both greedily.
+    """
+
+    def __init__(self, saved: Saved) -> None:
+        self.saved, self.model = saved, saved.model
+
+    def parse(self, text: str) -> str:
+        """The text. Raises: ConfigError for one without tokens, or of more than the model reads."""
+        if not self.saved.tokens(text):
+            raise ConfigError("there is no token to read; give a text")
+        return text
+
+    def read(self, path: Path) -> Iterator[str]:
+        """A text a line; blank lines are left out."""
+        return (self.parse(text) for _, text in read_lines(path) if text and not text.isspace())
+
+    def predict(self, items: Sequence[str] | str, options: None = None) -> list[str]:
+        """The answer to each text."""
+        return [self._answer(text, None)[1] for text in ([items] if isinstance(items, str) else items)]
+
+    def write(self, item: str, output: str, form: Form, options: None = None) -> list[str]:
+        """An answer a line, or JSON with the text."""
+        if form == "text":
+            return [visible(output)]
+        return [json.dumps({"input": item, "output": output}, ensure_ascii=False)]
+
+    def evaluate(self, examples: Sequence[str], *, options: Any = None) -> dict[str, float | str]:
+        """Raises: Unsupported: it is looked at here, and not scored."""
+        raise Unsupported("a model of transformers is not scored here")
+
+    def explain(self, item: str, target: str | None = None) -> Explanation:
+        """The attention of every layer while the model reads the text and writes its answer, or `target` instead.
+
+        Raises: ConfigError: a text that is too long, or a target for an encoder, which writes nothing.
+        """
+        text = self.parse(item)
+        tokens, said, written = self._answer(text, target)
+        one = self.saved
+        if one.kind == "encoder-decoder":
+            inputs, labels = one.inputs(tokens, one.fitting(written[:-1])), one.labels(written)
+            read, before, behind = one.labels(tokens), labels[:-1], labels[1:]
+        else:
+            tokens = one.fitting([*tokens, *written])
+            inputs, read = one.inputs(tokens), one.labels(tokens)
+            before = behind = read
+        found = looking.attended(self.model, *inputs)
+        return Explanation(text, said, self._layers(found, read, before, behind))
+
+    def _layers(
+        self, found: Mapping[str, Attended], read: list[str], before: list[str], behind: list[str]
+    ) -> dict[str, Layer]:
+        """Layers with their rows and columns: of what is read, of what stands before a token, of the tokens written."""
+        layers = {}
+        for name, one in found.items():
+            weights, kind = one.weights[0], self.saved.kind
+            if one.kind == "cross":
+                layers[name] = Layer(weights, _repeated(behind, weights.shape[1]), read, "cross")
+            elif kind == "encoder" or (kind == "encoder-decoder" and "encoder" in name.split(".")):
+                layers[name] = Layer(weights, _repeated(read, weights.shape[1]), read, "self")
+            else:
+                layers[name] = Layer(weights, _repeated(before, weights.shape[1]), before, "self", causal=True)
+        return layers
+
+    def _answer(self, text: str, target: str | None) -> tuple[list[int], str, list[int]]:
+        """The tokens that are read, what is said of them, and the tokens that are written."""
+        one = self.saved
+        tokens = one.tokens(text)
+        if one.kind == "encoder":
+            if target is not None:
+                raise ConfigError("an encoder writes nothing; leave the target out")
+            return tokens, self._told(tokens), []
+        if one.kind == "decoder":
+            written = one.written(tokens, _BEHIND) if target is None else one.tokens(target, alone=False)
+            return tokens, one.text(written), written
+        written = one.written(tokens, _WRITTEN) if target is None else [one.start(), *one.tokens(target)]
+        return tokens, one.text(written[1:]), written
+
+    def _told(self, tokens: list[int]) -> str:
+        """What an encoder says of a text by the numbers that it gives: tokens for masks, or labels."""
+        with torch.no_grad():
+            logits = getattr(self.model(*self.saved.inputs(tokens)), "logits", None)
+        config, masked = self.model.config, self.saved.tokenizer.mask_token_id
+        if not isinstance(logits, torch.Tensor):
+            return ""
+        best = logits[0].argmax(-1).tolist()
+        if logits.ndim == 3 and logits.shape[-1] == config.vocab_size:
+            filled = [told if token == masked else token for token, told in zip(tokens, best, strict=True)]
+            return self.saved.text(filled) if masked in tokens else ""
+        if logits.shape[-1] != config.num_labels:
+            return ""
+        return " ".join(str(config.id2label[label]) for label in (best if isinstance(best, list) else [best]))
+
+
+def _repeated(labels: list[str], rows: int) -> list[str]:
+    """The labels of rows; a layer that is passed several times has them several times, each with its number."""
+    times = rows // max(1, len(labels))
+    return labels if times < 2 else [f"{number} {label}" for number in range(times) for label in labels]

@@ -1,0 +1,155 @@
+"""Saved pages in a browser: opened from disk and inside a notebook's frame, they ask for nothing and show the same."""
+
+import shutil
+import struct
+import xml.etree.ElementTree as tree
+
+import numpy as np
+import pytest
+
+from headwise.explain.explanation import Explanation, Layer
+from headwise.explain.ramps import hexadecimal
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")]
+EVIL = "</script><script>window.hurt=1</script><img src=x onerror=window.hurt=1>"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def made(queries=5, keys=7):
+    """An explanation of two layers and three heads."""
+    weights = np.random.default_rng(3).dirichlet(np.full(keys, 0.4), (2, 3, queries))
+    rows, columns = [f"q{n}" for n in range(queries)], [EVIL, *(f"k{n}" for n in range(1, keys))]
+    layers = {f"decoder.{n}": Layer(weights[n], rows, columns, "cross") for n in range(2)}
+    layers["encoder.0"] = Layer(np.full((1, keys, keys), 1 / keys), columns, columns, "self")
+    return Explanation(EVIL, "said", layers)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as started:
+        flags = ["--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND"]
+        found = started.chromium.launch(executable_path=CHROMIUM, args=flags)
+        yield found
+        found.close()
+
+
+@pytest.fixture(params=[("light", 1280), ("dark", 390)], ids=lambda how: f"{how[0]}-{how[1]}")
+def page(request, browser):
+    scheme, width = request.param
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    opened = context.new_page()
+    told, asked = [], []
+    opened.on("console", lambda message: told.append(message.text))
+    opened.on("pageerror", lambda error: told.append(str(error)))
+    opened.on("request", lambda one: asked.append(one.url))
+    opened.scheme = scheme
+    yield opened
+    context.close()
+    assert told == []
+    # the file itself, and pictures that the page makes
+    assert [url for url in asked if not url.startswith(("data:", "blob:"))] == [opened.address]
+
+
+def opened(page, path, content):
+    path.write_bytes(content) if isinstance(content, bytes) else path.write_text(content)
+    page.address = path.as_uri()
+    page.goto(page.address)
+    return page
+
+
+def test_every_view_works_from_disk(page, tmp_path):
+    found = made()
+    opened(page, tmp_path / "page.html", found.show().html)
+    page.wait_for_selector("html[data-ready='decoder cross/0/0/heat']")
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    page.locator(".cell").nth(4).click()
+    page.wait_for_selector("html[data-ready='decoder cross/1/1/heat']")
+    canvas = page.locator("canvas.heat")
+    box = canvas.bounding_box()
+    canvas.hover(position={"x": 2.5 * box["width"] / 7, "y": 3.5 * box["height"] / 5})
+    told = page.locator(".tip").inner_text().split()
+    assert told[:3] == ["q3", "→", "k2"]
+    assert float(told[3]) == pytest.approx(found.layers["decoder.1"].weights[1, 3, 2], rel=6e-3, abs=1e-6)
+    for view in ("links", "text"):
+        page.keyboard.press("v")
+        page.wait_for_selector(f"html[data-ready='decoder cross/1/1/{view}']")
+    page.locator("button.token", has_text="q2").click()
+    page.keyboard.press("v")
+    assert page.locator("table.heads tbody tr").count() == 6
+    page.locator(".tab", has_text="encoder self").click()
+    page.wait_for_selector("table.heads tbody tr:only-child")
+    # nothing that was read is markup
+    assert page.evaluate("window.hurt") is None
+    assert page.locator("main img, header img").count() == 0
+
+
+def test_the_address_language_and_colours_work_from_disk(page, tmp_path):
+    opened(page, tmp_path / "page.html", made().show().html)
+    page.wait_for_selector("html[data-ready]")
+    page.keyboard.press(".")
+    page.wait_for_selector("html[data-ready='decoder cross/0/1/heat']")
+    assert "h=1" in page.url
+    page.go_back()
+    page.wait_for_selector("html[data-ready='decoder cross/0/0/heat']")
+    page.locator("header button").last.click()
+    page.wait_for_selector("html[lang='zh-Hans']")
+    assert page.locator(".tab.chosen").last.inner_text() == "热图"
+    before = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    for _ in range(2 if page.scheme == "light" else 1):
+        page.locator("header button").first.click()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != before
+
+
+def test_a_notebook_shows_the_same(page, tmp_path):
+    # as a notebook has it: one part of a page that is somebody else's
+    frame = made().show()._repr_html_()
+    opened(page, tmp_path / "notebook.html", f"<!doctype html><title>notebook</title><div>{frame}</div>")
+    inner = page.frame_locator("iframe")
+    inner.locator("canvas.heat").wait_for()
+    inner.locator(".cell").nth(1).click()
+    inner.locator("h2", has_text="head 1").wait_for()
+    inner.locator("canvas.heat").click(position={"x": 3, "y": 3})
+    assert inner.locator("p.status").inner_text().startswith("q0 →")
+    assert page.evaluate("window.hurt") is None
+
+
+@pytest.mark.parametrize("view", ["heat", "links", "text", "table"])
+def test_pictures_are_saved(page, tmp_path, view):
+    found = made()
+    opened(page, tmp_path / "page.html", found.show().html)
+    page.wait_for_selector("html[data-ready]")
+    for _ in range(["heat", "links", "text", "table"].index(view)):
+        page.keyboard.press("v")
+    (svg, png) = (saved(page, kind, ".panel.wide") for kind in ("SVG", "PNG"))
+    root = tree.fromstring(svg.decode())
+    assert root.tag == f"{SVG}svg"
+    # a picture holds no script, and text as text
+    assert {node.tag.removeprefix(SVG) for node in root.iter()} <= {"svg", "title", "rect", "line", "text", "image"}
+    assert struct.unpack(">II", png[16:24]) == (2 * int(root.get("width")), 2 * int(root.get("height")))
+    if view == "heat":
+        cells = [node for node in root.iter(f"{SVG}rect") if node.get("width") == node.get("height")]
+        weights = found.layers["decoder.0"].weights[0].astype(np.float16).astype(float)
+        ramp = hexadecimal(f"ink {page.scheme}")
+        wanted = [ramp[round(255 * (one / weights.max()) ** 0.5)] for one in weights.flat]
+        assert [node.get("fill") for node in cells] == wanted
+    if view == "text":
+        assert EVIL.replace(" ", "␣") in [node.text for node in root.iter(f"{SVG}text")]
+
+
+def saved(page, kind, place):
+    with page.expect_download() as waiting:
+        page.locator(f"{place} .saving button", has_text=kind).click()
+    return waiting.value.path().read_bytes()
+
+
+def test_a_large_map_is_one_image_in_its_picture(page, tmp_path):
+    opened(page, tmp_path / "page.html", made(150, 130).show().html)
+    page.wait_for_selector("html[data-ready]")
+    root = tree.fromstring(saved(page, "SVG", ".panel.wide").decode())
+    (image,) = root.iter(f"{SVG}image")
+    assert (image.get("width"), image.get("height")) == ("780", "900")
+    assert len(list(root.iter(f"{SVG}rect"))) < 100
+    assert len(list(tree.fromstring(saved(page, "SVG", ".panel:first-child").decode()).iter(f"{SVG}image"))) == 6
