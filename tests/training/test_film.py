@@ -116,6 +116,30 @@ def test_a_damaged_film_is_set_aside(recipe):
         Reel("elsewhere")
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda facts, tensors: facts.pop("probes"), "does not say what it is"),
+        (lambda facts, tensors: facts.update(probes=[]), "is of no probe"),
+        (lambda facts, tensors: facts["probes"][0].update(layers=7), "does not say what it is"),
+        (lambda facts, tensors: facts.update(flags={"x": [[0, "odd", 1]]}), "does not say what it is"),
+        (lambda facts, tensors: tensors.pop("0/encoder"), "not of the shape"),
+        (lambda facts, tensors: facts.update(statistics=["entropy"]), "are not those that it names"),
+    ],
+)
+def test_a_frame_that_says_what_it_is_not_is_refused(tmp_path, change, message):
+    layer = {"kind": "self", "causal": False, "queries": ["a", "b"], "keys": ["a", "b"]}
+    probe = {"source": "a b", "target": None, "output": "", "layers": {"encoder": layer}}
+    facts = {"step": 0, "statistics": ["entropy", "distance"], "probes": [probe], "flags": {}}
+    tensors = {"0/encoder": torch.zeros(3, 2, 2), "heads/encoder": torch.zeros(2, 3)}
+    Film(tmp_path).add(0, TensorFile(tensors, {"film": json.dumps(facts)}))
+    assert Reel(tmp_path).layers == {"encoder": 3}
+    change(facts, tensors)
+    Film(tmp_path).add(0, TensorFile(tensors, {"film": json.dumps(facts)}))
+    with pytest.raises(CheckpointError, match=message):
+        Reel(tmp_path).axes(0, 0, "encoder")
+
+
 def test_a_film_stays_within_its_bytes(tmp_path):
     content = TensorFile({"x": torch.zeros(250)}, {})
     size = content.size

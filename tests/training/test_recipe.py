@@ -8,6 +8,7 @@ from headwise.errors import CheckpointError, ConfigError
 from headwise.tasks import registry
 from headwise.training.recipe import (
     MAY_CHANGE,
+    FilmConfig,
     Recipe,
     TrainingConfig,
     as_recipe,
