@@ -7,7 +7,10 @@ import typer
 
 
 def explore(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders; each is called by the name of its folder.")],
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Run folders, each called by the name of its folder; none: what needs no run."),
+    ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any that is free.")] = 0,
     threads: Annotated[int | None, typer.Option(min=1, help="Number of CPU threads.")] = None,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser.")] = True,
@@ -20,6 +23,7 @@ def explore(
 
     try:
         from headwise.explorer.api import explored
+        from headwise.explorer.inputs import BODY_BYTES
         from headwise.explorer.pages import paged
         from headwise.service.app import create_app
         from headwise.service.server import listen
@@ -29,11 +33,11 @@ def explore(
     from headwise.service.served import served
 
     runtime.apply(threads=threads, fast_products=False)
-    limits = Limits()
+    limits = Limits(body_bytes=BODY_BYTES)
 
     def ready(address: str) -> None:
         typer.echo(f"exploring at {address}; end with Ctrl+C")
         if browser:
             webbrowser.open(address)
 
-    listen(create_app(served(runs), limits, more=(explored, paged)), limits, "127.0.0.1", port, ready)
+    listen(create_app(served(runs or [], files=True), limits, more=(explored, paged)), limits, "127.0.0.1", port, ready)

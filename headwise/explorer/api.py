@@ -11,10 +11,14 @@ import numpy as np
 from fastapi import FastAPI, Query, Request, Response
 from pydantic import Field
 
+from headwise.explorer.graphs import graphed
+from headwise.explorer.images import axes, imaged
+from headwise.explorer.inputs import AskInput, Examples, check_input, exemplified, item_of
+from headwise.explorer.positional import positioned
 from headwise.explorer.traces import Store, Traced, traced
 from headwise.explorer.wire import MEDIA_TYPE, npy
 from headwise.service.app import Service, as_json, route
-from headwise.service.asking import Body, check_text
+from headwise.service.asking import check_text
 from headwise.service.problems import Problem
 from headwise.service.served import Served
 
@@ -28,18 +32,20 @@ Index = Annotated[int, Query(ge=0, le=1 << 20)]
 Name = Annotated[str, Query(max_length=200)]
 
 
-class AskTraced(Body):
+class AskTraced(AskInput):
     """An input whose attention is looked at."""
 
-    text: str = Field(min_length=1)
     target: str | None = Field(None, min_length=1, description="the output that the model is made to give")
 
 
 class Explorer:
-    """Traces of the runs of a service."""
+    """Traces of the runs of a service; `kept` are the headers of what never changes."""
+
+    kept = _KEPT
 
     def __init__(self, service: Service, store: Store):
         self.service, self.store = service, store
+        self.examples = Examples()
 
     def trace(self, name: str) -> Traced:
         """Raises: Problem 404 for a trace that is gone."""
@@ -64,6 +70,10 @@ def explored(app: FastAPI, service: Service) -> None:
     route(app, service, "traces", AskTraced, functools.partial(_traced, explorer))
     _parts(app, explorer)
     _heads(app, explorer)
+    exemplified(app, service, explorer.examples)
+    imaged(app, explorer)
+    graphed(app, explorer)
+    positioned(app, explorer)
 
 
 def _parts(app: FastAPI, explorer: Explorer) -> None:
@@ -102,7 +112,7 @@ def _parts(app: FastAPI, explorer: Explorer) -> None:
         """Every step of one head, with its numbers."""
         one = explorer.trace(name)
         run = explorer.service.runs[one.run]
-        job = explorer.service.submit(lambda _: [run.trace(one.text, one.target, layer, head)], [None])
+        job = explorer.service.submit(lambda _: [run.steps(one.item, one.target, layer, head)], [None])
         (told,) = await explorer.service.answer(job, request)
         return Response(told, media_type="application/json", headers=_KEPT)
 
@@ -133,20 +143,21 @@ def _heads(app: FastAPI, explorer: Explorer) -> None:
 
 async def _traced(explorer: Explorer, service: Service, verb: str, ask: AskTraced, request: Request) -> Response:
     run = service.find(ask.model, "trace")
-    for text in (ask.text, ask.target or ""):
-        check_text(text, service.limits)
-    job = service.submit(lambda _: [_looked(run, ask)], [None])
+    check_input(ask, service.limits)
+    check_text(ask.target or "", service.limits)
+    job = service.submit(lambda _: [_looked(run, ask, explorer.examples)], [None])
     ((one, noted),) = await service.answer(job, request)
     explorer.store.put(one)
     groups = [asdict(group) for group in one.groups]
     told = {"trace_id": one.id, "model": run.name, "source": one.source, "output": one.output, "groups": groups}
-    return as_json({**told, "warnings": noted}, 201)
+    return as_json({**told, **axes(one), "warnings": noted}, 201)
 
 
-def _looked(run: Served, ask: AskTraced) -> tuple[Traced, list[str]]:
+def _looked(run: Served, ask: AskTraced, known: Examples) -> tuple[Traced, list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = traced(run, ask.text, ask.target)
+        item, key = item_of(run, ask, known)
+        found = traced(run, item, ask.target, key)
     return found, [str(one.message)[:500] for one in caught]
 
 

@@ -5,7 +5,7 @@ import json
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -13,12 +13,15 @@ from jaxtyping import Float
 
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain.explanation import Explanation, Layer
+from headwise.explain.places import InGraph, Places
 from headwise.explorer import heads as of_heads
 from headwise.predictors.looking import passes
 from headwise.records import LayerRecord, RecordedCall, Trace
 from headwise.service.served import Served
 
 Stage = Literal["scores", "masked", "weights"]
+# weights that are made at once, in double precision
+_MOST_PAIRS = 1 << 25
 
 
 @dataclass(frozen=True)
@@ -45,17 +48,20 @@ class Traced:
 
     Args:
         run: the name of its run.
+        item: the input, as its predictor reads it.
         target: the output that it was made to give; None: its own.
+        places: what rows and columns are where they are no tokens.
     """
 
     id: str
     run: str
-    text: str
+    item: Any
     target: str | None
     source: str
     output: str
     groups: list[Group]
     trace: Trace
+    places: Places | None = None
     summaries: dict[str, list[list[dict[str, float]]]] = field(default_factory=dict)
 
     @property
@@ -78,8 +84,14 @@ class Traced:
         keys: slice = slice(None),
     ) -> Float[np.ndarray, "heads queries keys"]:
         """Exact weights. Raises: ConfigError for a head or a layer that is not there."""
+        record = self._record(layer)
+        every, rows, columns = _shape(record)
+        pairs = (every if heads is None else len(heads)) * len(range(rows)[queries]) * len(range(columns)[keys])
+        if pairs > _MOST_PAIRS:
+            what = "look at a node on the page Graph" if self.places is not None else "give a shorter input"
+            raise Unsupported(f"{layer} has {rows:,} x {columns:,} pairs, too many to be shown at once; {what}")
         with torch.no_grad():
-            found = self._record(layer).weights(heads, queries, keys)
+            found = record.weights(heads, queries, keys)
         return found[0].double().cpu().numpy()
 
     def stage(self, layer: str, head: int, stage: Stage) -> Float[np.ndarray, "queries keys"]:
@@ -137,25 +149,27 @@ def stages_of(call: RecordedCall) -> dict[str, torch.Tensor]:
         return {step.name: step.values for step in call.mechanism.stages(call.call)}
 
 
-def traced(run: Served, text: str, target: str | None) -> Traced:
+def traced(run: Served, item: Any, target: str | None, key: str | None = None) -> Traced:
     """The trace of an input.
 
     Args:
         target: the output that the model is made to give; None: its own.
+        key: what tells the input from others; None: the input is a text, which does.
 
     Raises: Unsupported if the model has no attention.
     """
     with passes() as made:
-        found = run.predictor.explain(run.predictor.parse(text), target)
+        found = run.predictor.explain(item, target)
     if not isinstance(found, Explanation) or not made:
         raise Unsupported("this model has no attention to show")
     trace = made[-1].again()
     known = [name for name in found.layers if name in trace.names() and trace[name].calls]
     if not known:
         raise Unsupported("this model has no attention to show")
-    digest = hashlib.sha256(json.dumps([run.identity, text, target]).encode()).hexdigest()
-    groups = _groups({name: (found.layers[name], trace[name]) for name in known})
-    return Traced(digest[:20], run.name, text, target, found.source, found.output, groups, trace)
+    digest = hashlib.sha256(json.dumps([run.identity, item if key is None else [key], target]).encode()).hexdigest()
+    names = list(found.places.names) if isinstance(found.places, InGraph) else []
+    groups = _groups({name: (found.layers[name], trace[name]) for name in known}, names)
+    return Traced(digest[:20], run.name, item, target, found.source, found.output, groups, trace, found.places)
 
 
 class Store:
@@ -191,7 +205,7 @@ class Store:
         return self._found.get(name)
 
 
-def _groups(found: Mapping[str, tuple[Layer, LayerRecord]]) -> list[Group]:
+def _groups(found: Mapping[str, tuple[Layer, LayerRecord]], names: list[str]) -> list[Group]:
     groups: dict[tuple[str, str, int, int, int], list[str]] = {}
     for name, (layer, record) in found.items():
         groups.setdefault((name.partition(".")[0], layer.kind, *_shape(record)), []).append(name)
@@ -202,7 +216,7 @@ def _groups(found: Mapping[str, tuple[Layer, LayerRecord]]) -> list[Group]:
         titles[title] += 1
         name = title if titles[title] == 1 else f"{title} {titles[title]}"
         one = found[members[0]][0]
-        keys = _labels(columns, one.keys)
+        keys = _labels(columns, one.keys, names)
         made.append(Group(name, kind, members, heads, _labels(rows, one.queries, keys), keys, one.causal))
     return made
 

@@ -42,6 +42,7 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
 
     # or numbers, but a name is taken for a file wherever there is one
     reads = "file"
+    given = "series"
 
     def __init__(self, model: Forecaster, scaling: Scaling, baselines: Baselines, length: int, data: SeriesConfig):
         self.model, self.scaling, self.baselines = model, scaling, baselines

@@ -149,13 +149,13 @@ def test_the_steps_of_every_layer_end_in_the_weights_that_are_shown(run):
         pytest.skip("there is no attention to look at")
     if not isinstance(found, Explanation):
         with pytest.raises(Unsupported, match="no attention"):
-            steps(run.one, text, None)
+            steps(run.one, run.one.parse(text), None)
         return
     for name, layer in found.layers.items():
         if name not in layers(run.one.model):
             continue
         for head in range(len(layer.weights)):
-            traced = steps(run.one, text, None, name, head)
+            traced = steps(run.one, run.one.parse(text), None, name, head)
             weights = traced["weights"].values
             assert traced["output"].values.shape[0] == len(weights)
             if weights.shape == layer.weights[head].shape:
