@@ -89,7 +89,7 @@ def local(one: Traced, asked: Around) -> Local:
         Unsupported: for a trace that is of no graph.
         Problem: 422 for a node that is not there, or none of a graph that is too large to be drawn.
     """
-    group, (query, key) = one.group(asked.group), _pairs(one, one.group(asked.group))
+    query, key = _pairs(one, one.group(asked.group))
     assert isinstance(one.places, InGraph), "pairs are those of a graph"
     count = len(one.places.names)
     middle = one.places.chosen if asked.around is None else asked.around
@@ -100,7 +100,7 @@ def local(one: Traced, asked: Around) -> Local:
     hops = np.zeros(count, np.int64) if middle is None else _hops(query, key, middle, count, asked.hops)
     within = np.flatnonzero(hops >= 0)
     # of those that are as near, the ones that the node in the middle looks at most
-    looked = np.zeros(count) if middle is None else _row(one, group, middle).mean((0, 1))
+    looked = np.zeros(count) if middle is None else _looked(one, middle)
     order = within[np.lexsort((within, -looked[within], hops[within]))]
     chosen = order[: asked.most]
     number = np.full(count, -1)
@@ -172,6 +172,15 @@ def _hops(query: np.ndarray, key: np.ndarray, middle: int, count: int, most: int
         reached = found >= 0
         wider = np.concatenate([key[reached[query]], query[reached[key]]])
         found[wider[found[wider] < 0]] = step
+    return found
+
+
+def _looked(one: Traced, place: int) -> Float[np.ndarray, "nodes"]:
+    """How much a node looks at each other in all layers, so that every layer of a trace has the same nodes."""
+    assert isinstance(one.places, InGraph), "it was looked at"
+    count = len(one.places.names)
+    between = [group for group in one.groups if len(group.queries) == len(group.keys) == count]
+    found: np.ndarray = sum(_row(one, group, place).mean((0, 1)) for group in between) / len(between)
     return found
 
 

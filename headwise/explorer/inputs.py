@@ -104,9 +104,12 @@ def exemplified(app: FastAPI, service: Service, known: Examples) -> None:
 
 
 def _titled(item: Any, example: Any) -> dict[str, str]:
-    name = next((found for key in ("name", "called", "smiles") if (found := getattr(item, key, None))), item)
+    name = next((found for key in ("name", "smiles", "history") if (found := getattr(item, key, None))), item)
     label = getattr(example, "label", None) or getattr(example, "target", None)
-    title = PurePath(str(name)).name if hasattr(item, "name") else str(name)
+    title = " ".join(name) if isinstance(name, list | tuple) else str(name)
+    if hasattr(item, "pixels"):
+        # a path says where, its end what
+        title = PurePath(title).name
     return {"title": shorten(title, _COLUMNS), "label": "" if label is None else shorten(str(label), _COLUMNS)}
 
 

@@ -140,7 +140,10 @@ class Predictor(ABC, Generic[I, O, E]):
         """
         if self.reads == "file":
             return cast(I, example)
-        return self.parse(self.text_of(example))
+        try:
+            return self.parse(self.text_of(example))
+        except Unsupported:
+            raise Unsupported("the data of this model gives no single inputs; type one") from None
 
     def opened(self, data: bytes, name: str) -> I:
         """The input in the content of a file, where `parse` opens one; of at most `MOST_PIXELS`, if it has pixels.

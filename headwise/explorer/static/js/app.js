@@ -9,7 +9,9 @@ import * as state from "./state.js";
 import { effect } from "./store.js";
 import { t } from "./strings.js";
 
-const PAGES = { "": "home", attend: "attend", trace: "trace" };
+const PAGES = { "": "home", attend: "attend", trace: "trace", positions: "positions", vision: "vision", graph: "graph" };
+/** The page that shows best what a run reads. */
+const BEST = /** @type {Record<string, string>} */ ({ image: "vision", node: "graph", molecule: "graph" });
 const THEMES = ["", "light", "dark"];
 
 /** The top bar: model, input, theme, language. */
@@ -20,15 +22,18 @@ function bar() {
     maxlength: 500,
     autocomplete: "off",
     "aria-label": () => t("input"),
-    placeholder: () => t("type"),
-    value: () => state.text.value,
+    placeholder: () => t(`type_${state.reads() || "text"}`),
+    value: () => (state.example.value >= 0 ? String(state.example.value) : state.text.value),
   });
   const look = (/** @type {Event} */ event) => {
     event.preventDefault();
-    state.text.value = input.value;
-    if (!state.page.value) state.page.value = "attend";
+    const typed = input.value.trim();
+    // what is read from files is asked for by number
+    const numbered = ["image", "sound", "series"].includes(state.reads()) && /^\d+$/.test(typed);
+    state.give(numbered ? { example: Number(typed) } : { text: input.value });
+    if (!state.page.value) state.page.value = BEST[state.reads()] || "attend";
   };
-  const models = h("select", { "aria-label": () => t("model"), onchange: () => (state.model.value = models.value) });
+  const models = h("select", { "aria-label": () => t("model"), onchange: () => state.pick(models.value) });
   effect(() => {
     const all = state.meta.value ? state.meta.value.models : [];
     fill(models, all.map((/** @type {any} */ one) => h("option", { value: one.name }, one.name)));
@@ -73,8 +78,9 @@ function rail() {
 function follow() {
   let turn = 0;
   effect(() => {
-    const [text, model, meta] = [state.text.value, state.model.value, state.meta.value];
-    if (!text || !meta) {
+    const [model, meta] = [state.model.value, state.meta.value];
+    const given = input();
+    if (!given || !meta || !meta.models.length) {
       state.trace.value = null;
       return;
     }
@@ -82,7 +88,7 @@ function follow() {
     const mine = turn;
     state.status.value = t("loading");
     const name = model || (meta.models.length ? meta.models[0].name : null);
-    post("/api/v1/traces", { model: name, text }).then(
+    post("/api/v1/traces", { model: name, ...given }).then(
       (found) => {
         if (mine !== turn) return;
         state.trace.value = found;
@@ -95,6 +101,14 @@ function follow() {
       },
     );
   });
+}
+
+/** The input as a request has it; null where there is none. */
+function input() {
+  const [upload, example, text] = [state.upload.value, state.example.value, state.text.value];
+  if (upload) return { file: upload };
+  if (example >= 0) return { example };
+  return text ? { text } : null;
 }
 
 /** @param {HTMLElement} main */

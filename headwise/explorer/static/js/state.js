@@ -4,8 +4,10 @@
 import { batch, effect, signal } from "./store.js";
 
 /** @typedef {{ name: string, kind: string, layers: string[], heads: number, queries: string[], keys: string[], causal: boolean }} Group */
-/** @typedef {{ trace_id: string, model: string, source: string, output: string, groups: Group[], warnings: string[] }} Trace */
+/** @typedef {{ kind: string, grid?: number[], before?: number }} Axis */
+/** @typedef {{ trace_id: string, places: any, axes: Record<string, { queries: Axis, keys: Axis }>, model: string, source: string, output: string, groups: Group[], warnings: string[] }} Trace */
 
+/** @type {Record<string, any>} */
 export const DEFAULTS = { page: "", m: "", x: "", g: "", l: 0, h: 0, q: -1, k: -1, sc: "sqrt", v: "heat", lang: "" };
 const NUMBERS = new Set(["l", "h", "q", "k"]);
 const SCALE_NAMES = ["linear", "sqrt", "log"];
@@ -13,6 +15,10 @@ export const VIEWS = ["heat", "links", "text", "table"];
 
 export const page = signal("");
 export const model = signal("");
+/** The number of an example of the run's own data, in place of a text; -1 for none. */
+export const example = signal(-1);
+/** The content of a file in base64, in place of both. */
+export const upload = signal("");
 export const text = signal("");
 export const group = signal("");
 export const layer = signal(0);
@@ -32,7 +38,22 @@ export const trace = signal(/** @type {Trace | null} */ (null));
 export const meta = signal(/** @type {any} */ (null));
 export const status = signal("");
 
+/** @type {Record<string, any>} */
 const PARTS = { m: model, x: text, g: group, l: layer, h: head, q: query, k: key, sc: scale, v: view, lang: language };
+
+/** What the pages of positions, images and graphs keep besides. */
+export const first = signal("sinusoidal");
+export const second = signal("rotary");
+export const count = signal(64);
+export const width = signal(64);
+export const base = signal(10000);
+export const spot = signal(8);
+export const each = signal("");
+export const hops = signal(1);
+export const loops = signal("");
+Object.assign(DEFAULTS, { e: -1, pa: "sinusoidal", pb: "rotary", n: 64, d: 64, b: 10000, p: 8, ea: "", hp: 1, sl: "" });
+Object.assign(PARTS, { e: example, pa: first, pb: second, n: count, d: width, b: base, p: spot, ea: each, hp: hops, sl: loops });
+for (const name of ["e", "n", "d", "b", "p", "hp"]) NUMBERS.add(name);
 
 /** The query that is looked at: under the pointer, else the locked one. */
 export const lookedAt = () => (hovered.value ? hovered.value.q : query.value);
@@ -79,6 +100,50 @@ export function address(other) {
   return `#/${other === undefined ? page.value : other}${rest ? `?${rest}` : ""}`;
 }
 
+let gliding = false;
+
+/**
+ * A change that Back does not undo: one of many that follow each other, as of a slider, or one that nobody asked for.
+ * @param {() => void} work
+ */
+export function instead(work) {
+  gliding = true;
+  try {
+    work();
+  } finally {
+    gliding = false;
+  }
+}
+
+/** What the chosen run reads: "text", "image", "node" ... @returns {string} */
+export function reads() {
+  const models = meta.value ? meta.value.models : [];
+  const found = models.find((/** @type {any} */ one) => one.name === model.value) || models[0];
+  return found ? found.input : "";
+}
+
+/** Another run; its inputs are others. @param {string} name */
+export function pick(name) {
+  batch(() => {
+    give({});
+    group.value = "";
+    layer.value = 0;
+    head.value = 0;
+    model.value = name;
+  });
+}
+
+/** Another input, of one kind. @param {{ text?: string, example?: number, upload?: string }} given */
+export function give(given) {
+  batch(() => {
+    query.value = -1;
+    key.value = -1;
+    text.value = given.text || "";
+    example.value = given.example === undefined ? -1 : given.example;
+    upload.value = given.upload || "";
+  });
+}
+
 /** Keeps the address and the selection equal from now on. */
 export function followAddress() {
   readAddress();
@@ -86,6 +151,7 @@ export function followAddress() {
   effect(() => {
     const next = address();
     if (next === location.hash || (next === "#/" && !location.hash)) return;
-    history.pushState(null, "", next);
+    if (gliding) history.replaceState(null, "", next);
+    else history.pushState(null, "", next);
   });
 }

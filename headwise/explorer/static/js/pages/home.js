@@ -33,7 +33,7 @@ export function mount(place) {
 
 /** @param {string} name */
 function choose(name) {
-  state.model.value = name;
+  state.pick(name);
   const input = /** @type {HTMLInputElement | null} */ (document.querySelector("#input"));
   if (input) input.focus();
 }
