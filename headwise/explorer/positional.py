@@ -176,30 +176,30 @@ def _known() -> list[dict[str, Any]]:
     lines = positions.catalogue()
     return [
         {"kind": kind, "line": lines[kind], **dict(details), "base": _has_base(positions.position_type(kind))}
-        | {"does": _does(built(kind, 4, 8, 10_000.0), 8)}
+        | _tried(built(kind, 4, 8, 10_000.0), 8)
         for kind, details in positions.details().items()
     ]
 
 
 def _of_runs(service: Service) -> list[dict[str, Any]]:
-    return [
+    found = [
         {"kind": name, "model": run.name, "line": type(scheme).__name__, "where": type(scheme).where, "base": False}
-        | {"does": does}
+        | _tried(scheme, _width(scheme))
         for run in service.runs.values()
         for name, scheme in _modules(run.predictor.model).items()
-        if (does := _does(scheme, _width(scheme)))
     ]
+    return [one for one in found if one["does"]]
 
 
-def _does(scheme: Position, d: int) -> Role | None:
-    """What can be drawn of a scheme, found by trying."""
+def _tried(scheme: Position, d: int) -> dict[str, str | None]:
+    """What can be drawn of a scheme, or why nothing can, found by trying."""
     try:
         with torch.no_grad():
             values(scheme, 4, d)
-    except (HeadwiseError, RuntimeError):
+    except (HeadwiseError, RuntimeError) as error:
         # one of somebody's own may need other sizes
-        return None
-    return role(scheme)
+        return {"does": None, "why": str(error)[:500]}
+    return {"does": role(scheme)}
 
 
 def _modules(model: nn.Module) -> dict[str, Position]:

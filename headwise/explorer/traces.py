@@ -163,13 +163,19 @@ def traced(run: Served, item: Any, target: str | None, key: str | None = None) -
     if not isinstance(found, Explanation) or not made:
         raise Unsupported("this model has no attention to show")
     trace = made[-1].again()
-    known = [name for name in found.layers if name in trace.names() and trace[name].calls]
+    known = {_recorded(name, trace): layer for name, layer in found.layers.items()}
+    known = {name: layer for name, layer in known.items() if name and trace[name].calls}
     if not known:
         raise Unsupported("this model has no attention to show")
     digest = hashlib.sha256(json.dumps([run.identity, item if key is None else [key], target]).encode()).hexdigest()
     names = list(found.places.names) if isinstance(found.places, InGraph) else []
-    groups = _groups({name: (found.layers[name], trace[name]) for name in known}, names)
+    groups = _groups({name: (layer, trace[name]) for name, layer in known.items()}, names)
     return Traced(digest[:20], run.name, item, target, found.source, found.output, groups, trace, found.places)
+
+
+def _recorded(name: str, trace: Trace) -> str:
+    """The name by which a trace has a layer of an explanation, which may leave out how its model was wrapped."""
+    return next((one for one in trace.names() if one == name or one.endswith(f".{name}")), "")
 
 
 class Store:

@@ -10,8 +10,6 @@ import { effect } from "./store.js";
 import { t } from "./strings.js";
 
 const PAGES = { "": "home", attend: "attend", trace: "trace", positions: "positions", vision: "vision", graph: "graph" };
-/** The page that shows best what a run reads. */
-const BEST = /** @type {Record<string, string>} */ ({ image: "vision", node: "graph", molecule: "graph" });
 const THEMES = ["", "light", "dark"];
 
 /** The top bar: model, input, theme, language. */
@@ -31,7 +29,7 @@ function bar() {
     // what is read from files is asked for by number
     const numbered = ["image", "sound", "series"].includes(state.reads()) && /^\d+$/.test(typed);
     state.give(numbered ? { example: Number(typed) } : { text: input.value });
-    if (!state.page.value) state.page.value = BEST[state.reads()] || "attend";
+    if (!state.page.value) state.page.value = state.best();
   };
   const models = h("select", { "aria-label": () => t("model"), onchange: () => state.pick(models.value) });
   effect(() => {

@@ -122,6 +122,9 @@ export function reads() {
   return found ? found.input : "";
 }
 
+/** The page that shows best what the chosen run reads. */
+export const best = () => ({ image: "vision", node: "graph", molecule: "graph" })[reads()] || "attend";
+
 /** Another run; its inputs are others. @param {string} name */
 export function pick(name) {
   batch(() => {

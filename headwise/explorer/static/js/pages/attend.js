@@ -6,6 +6,7 @@ import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
+import * as examples from "../views/examples.js";
 import * as headGrid from "../views/head_grid.js";
 import * as headTable from "../views/head_table.js";
 import * as heat from "../views/heat.js";
@@ -21,8 +22,14 @@ export function mount(place) {
   const grid = h("section", { class: "panel", "aria-label": () => t("heads") });
   const large = h("section", { class: "panel wide" });
   const tabs = h("div", { class: "tabs" });
-  place.append(tabs, h("div", { class: "panels" }, grid, large), h("p", { class: "note" }, () => t("note")));
+  const given = h("div");
+  place.append(given, tabs, h("div", { class: "panels" }, grid, large), h("p", { class: "note" }, () => t("note")));
   const ends = [
+    effect(() => {
+      fill(given);
+      // what is not typed is chosen from a list
+      return ["", "text"].includes(state.reads()) ? undefined : examples.mount(given);
+    }),
     effect(() => fill(tabs, groups(), views())),
     drawn(grid, (trace, group, node, alive) => thumbs(trace, group, node, alive)),
     drawn(large, (trace, group, node, alive) => chosen(trace, group, node, alive)),

@@ -20,9 +20,9 @@ export function mount(place) {
   const top = h("div");
   const tabs = h("div", { class: "tabs" });
   const large = h("section", { class: "panel seen" });
-  const grid = h("section", { class: "panel wide", "aria-label": () => t("heads") });
+  const grid = h("section", { class: "panel", "aria-label": () => t("heads") });
   const rolled = h("section", { class: "panel seen" });
-  place.append(top, tabs, h("div", { class: "panels" }, large, grid, rolled), h("p", { class: "note" }, () => t("note")));
+  place.append(top, tabs, h("div", { class: "panels" }, large, h("div", { class: "stack wide" }, grid, rolled)), h("p", { class: "note" }, () => t("note")));
   const seen = signal(/** @type {Seen | null} */ (null));
   const ends = [
     effect(() => given(top)),

@@ -109,7 +109,7 @@ function draw(canvas, seen, now) {
   canvas.height = Math.max(1, Math.round(canvas.clientHeight * dots));
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   const css = getComputedStyle(canvas);
-  const [faint, strong] = ["--line", "--link"].map((name) => css.getPropertyValue(name).trim());
+  const [faint, strong] = ["--faint", "--link"].map((name) => css.getPropertyValue(name).trim());
   const spot = (/** @type {number} */ at) => {
     const { x, y } = seen.part.nodes[at];
     return [(0.05 + 0.9 * x) * canvas.width, (0.06 + 0.88 * y) * canvas.height];
