@@ -160,7 +160,7 @@ def _cell(text: str) -> str:
     return text.replace("\\", "\\\\").replace("|", r"\|").replace("\n", "↵").replace("<", "&lt;").replace("*", r"\*")
 
 
-def _finite(values: np.ndarray | np.floating) -> object:
+def _finite(values: np.ndarray) -> object:
     if values.ndim:
-        return [_finite(part) for part in values]
+        return [_finite(np.asarray(part)) for part in values]
     return float(values) if np.isfinite(values) else None

@@ -1,4 +1,4 @@
-"""What the page Positions asks for: what a position scheme adds, turns or scores, and how alike positions are for it."""
+"""What the page Positions asks for: what a scheme adds, turns or scores, and how alike positions are for it."""
 
 import inspect
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -73,8 +73,7 @@ def _answer(service: Service, asked: Asked) -> bytes:
             raise ConfigError(unknown("position of this run", asked.kind, found))
         scheme = found[asked.kind]
         width = _width(scheme)
-    with torch.no_grad():
-        made = values(scheme, asked.n, width, asked.head)
+    made = values(scheme, asked.n, width, asked.head)
     return npy((made if asked.what == "values" else similarity(scheme, made)).astype(np.float32))
 
 
@@ -90,7 +89,7 @@ def built(kind: str, n: int, d: int, base: float) -> Position:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         if _has_base(made):
-            return made(d, base=base)  # type: ignore[call-arg]
+            return made(d, base=base)
         return made.sized(d, d, _HEADS, n)
 
 
@@ -106,6 +105,7 @@ def role(scheme: Position) -> Role | None:
     return "turns" if scheme.acts_in_attention() else None
 
 
+@torch.no_grad()
 def values(scheme: Position, n: int, d: int, head: int = 0) -> Float[np.ndarray, "n columns"]:
     """What a scheme does to n positions.
 
@@ -129,7 +129,7 @@ def values(scheme: Position, n: int, d: int, head: int = 0) -> Float[np.ndarray,
         unit[..., order[::2]] = 1.0
         return scheme.rotate(unit, 0)[0, 0][:, order].numpy()
     if does == "scores":
-        return _added(scheme, torch.zeros(1, 1, n, d, device=device), head)
+        return _added(scheme, torch.zeros(1, getattr(scheme, "num_heads", 1), n, d, device=device), head)
     raise _depends(scheme)
 
 
@@ -161,15 +161,19 @@ def _added(scheme: Position, none: torch.Tensor, head: int) -> Float[np.ndarray,
     if table is None:
         raise _depends(scheme)
     if head >= table.shape[1]:
-        raise ConfigError(f"{_name(scheme)} positions have heads 0 to {table.shape[1] - 1} here, not {head}")
+        raise ConfigError(f"positions of kind {_kind(scheme)} have heads 0 to {table.shape[1] - 1} here, not {head}")
     return table[0, head].float().cpu().numpy()
 
 
 def _depends(scheme: Position) -> Unsupported:
-    name = type(scheme).__module__.rpartition(".")[2]
+    name = _kind(scheme)
     if type(scheme).where == "nowhere":
         return Unsupported(f"positions of kind {name} do nothing: there is nothing to draw")
     return Unsupported(f"positions of kind {name} are not drawn by themselves: what they do depends on the input")
+
+
+def _kind(scheme: Position) -> str:
+    return type(scheme).__module__.rpartition(".")[2]
 
 
 def _known() -> list[dict[str, Any]]:
@@ -194,8 +198,7 @@ def _of_runs(service: Service) -> list[dict[str, Any]]:
 def _tried(scheme: Position, d: int) -> dict[str, str | None]:
     """What can be drawn of a scheme, or why nothing can, found by trying."""
     try:
-        with torch.no_grad():
-            values(scheme, 4, d)
+        values(scheme, 4, d)
     except (HeadwiseError, RuntimeError) as error:
         # one of somebody's own may need other sizes
         return {"does": None, "why": str(error)[:500]}

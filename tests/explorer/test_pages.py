@@ -156,7 +156,7 @@ def test_steps_and_tables_show_the_same_numbers(page, site):
 
 def test_both_languages_have_every_word(page, site):
     opened(page, site, "#/attend?x=a+and+g+.&lang=zh")
-    assert page.locator("nav a").all_inner_texts() == ["首页", "注意力", "逐步计算"]
+    assert page.locator("nav a").all_inner_texts() == ["首页", "注意力", "逐步计算", "位置", "图像", "图"]
     assert page.locator("html").get_attribute("lang") == "zh-Hans"
     missing = page.evaluate("""async () => { const text = await (await fetch('/static/js/strings.js')).text();
         return [...text.matchAll(/^  (\\w+): \\[/gm)].length }""")

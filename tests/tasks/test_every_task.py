@@ -150,9 +150,8 @@ def test_the_explorer_shows_every_run_that_attends(run):
     try:
         explained = run.one.explain(item)
         found = traced(served, item, None, "the last input")
-    except Unsupported as error:
-        assert "\n" not in str(error)
-        return
+    except Unsupported:
+        pytest.skip("there is no attention to look at")
     axes = axes_of(found)["axes"]
     for group in found.groups:
         shapes = {found.weights(layer).shape for layer in group.layers}
