@@ -3,31 +3,25 @@
 import functools
 import json
 import warnings
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Literal
 
-import numpy as np
 from fastapi import FastAPI, Query, Request, Response
 from pydantic import Field
 
+from headwise.explorer.explorer import Explorer
 from headwise.explorer.graphs import graphed
 from headwise.explorer.images import axes, imaged
 from headwise.explorer.inputs import AskInput, Examples, check_input, exemplified, item_of
 from headwise.explorer.positional import positioned
 from headwise.explorer.traces import Store, Traced, traced
-from headwise.explorer.wire import MEDIA_TYPE, npy
 from headwise.service.app import Service, as_json, route
 from headwise.service.asking import check_text
 from headwise.service.problems import Problem
 from headwise.service.served import Served
 
-# a matrix that is larger has to be asked for in parts
-_MOST_BYTES = 1 << 22
 # tensors of all traces that are kept
 _STORE_BYTES = 1 << 28
-# a trace is named after all that it depends on, so its parts never change
-_KEPT = {"Cache-Control": "private, max-age=31536000, immutable"}
 Index = Annotated[int, Query(ge=0, le=1 << 20)]
 Name = Annotated[str, Query(max_length=200)]
 
@@ -36,32 +30,6 @@ class AskTraced(AskInput):
     """An input whose attention is looked at."""
 
     target: str | None = Field(None, min_length=1, description="the output that the model is made to give")
-
-
-class Explorer:
-    """Traces of the runs of a service; `kept` are the headers of what never changes."""
-
-    kept = _KEPT
-
-    def __init__(self, service: Service, store: Store):
-        self.service, self.store = service, store
-        self.examples = Examples()
-
-    def trace(self, name: str) -> Traced:
-        """Raises: Problem 404 for a trace that is gone."""
-        found = self.store.get(name)
-        if found is None:
-            raise Problem(404, "this trace is not kept any more", "POST /api/v1/traces makes it again")
-        return found
-
-    async def numbers(self, request: Request, name: str, work: Callable[[Traced], np.ndarray]) -> Response:
-        """A part of a trace as a `.npy` file."""
-        one = self.trace(name)
-        job = self.service.submit(lambda _: [npy(work(one))], [None])
-        (body,) = await self.service.answer(job, request)
-        if len(body) > _MOST_BYTES + 1024:
-            raise Problem(413, f"the answer has {len(body):,} bytes", "ask for rows with q=, or for fewer layers")
-        return Response(body, media_type=MEDIA_TYPE, headers=_KEPT)
 
 
 def explored(app: FastAPI, service: Service) -> None:
@@ -87,7 +55,7 @@ def _parts(app: FastAPI, explorer: Explorer) -> None:
         job = explorer.service.submit(lambda _: [one.summary(found)], [None])
         (told,) = await explorer.service.answer(job, request)
         return Response(
-            json.dumps({"layers": found.layers, "heads": told}), media_type="application/json", headers=_KEPT
+            json.dumps({"layers": found.layers, "heads": told}), media_type="application/json", headers=explorer.kept
         )
 
     @app.get(f"{at}/matrix")
@@ -114,7 +82,7 @@ def _parts(app: FastAPI, explorer: Explorer) -> None:
         run = explorer.service.runs[one.run]
         job = explorer.service.submit(lambda _: [run.steps(one.item, one.target, layer, head)], [None])
         (told,) = await explorer.service.answer(job, request)
-        return Response(told, media_type="application/json", headers=_KEPT)
+        return Response(told, media_type="application/json", headers=explorer.kept)
 
 
 def _heads(app: FastAPI, explorer: Explorer) -> None:

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 from fastapi import Depends, FastAPI, Query, Request, Response
@@ -11,12 +11,10 @@ from pydantic import BaseModel
 
 from headwise.errors import Unsupported
 from headwise.explain.places import InGraph
+from headwise.explorer.explorer import Explorer
 from headwise.explorer.layout import layout
 from headwise.explorer.traces import Group, Traced
 from headwise.service.problems import Problem
-
-if TYPE_CHECKING:
-    from headwise.explorer.api import Explorer
 
 # nodes that are drawn at once
 MOST = 120
@@ -59,7 +57,7 @@ class Local:
     heard: Int[np.ndarray, "nodes"]
 
 
-def graphed(app: FastAPI, explorer: "Explorer") -> None:
+def graphed(app: FastAPI, explorer: Explorer) -> None:
     """Adds the routes of graphs."""
     at = "/api/v1/traces/{name}"
 

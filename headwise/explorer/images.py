@@ -1,6 +1,6 @@
 """What the page Vision asks for: the image, what is looked at on average, and rollout; and what axes are."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 from fastapi import FastAPI, Query, Request, Response
@@ -8,10 +8,8 @@ from fastapi import FastAPI, Query, Request, Response
 from headwise.errors import Unsupported
 from headwise.explain.places import InGraph, OnImage, Places
 from headwise.explorer import heads
+from headwise.explorer.explorer import Explorer
 from headwise.explorer.traces import Traced
-
-if TYPE_CHECKING:
-    from headwise.explorer.api import Explorer
 
 Name = Annotated[str, Query(max_length=200)]
 # pixels of a side of a picture that is sent to a page
@@ -39,7 +37,7 @@ def axes(one: Traced) -> dict[str, Any]:
     return told | {"axes": of}
 
 
-def imaged(app: FastAPI, explorer: "Explorer") -> None:
+def imaged(app: FastAPI, explorer: Explorer) -> None:
     """Adds the routes of images."""
     at = "/api/v1/traces/{name}"
 

@@ -1,7 +1,7 @@
 """What the page Positions asks for: what a scheme adds, turns or scores, and how alike positions are for it."""
 
 import inspect
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -12,12 +12,10 @@ from torch import nn
 
 from headwise import positions
 from headwise.errors import ConfigError, HeadwiseError, Unsupported, unknown
+from headwise.explorer.explorer import Explorer
 from headwise.explorer.wire import MEDIA_TYPE, npy
 from headwise.positions.position import Position
 from headwise.service.app import Service, as_json
-
-if TYPE_CHECKING:
-    from headwise.explorer.api import Explorer
 
 Role = Literal["vectors", "turns", "scores"]
 # heads of a scheme that is of no run
@@ -46,7 +44,7 @@ class Asked(BaseModel):
     what: Literal["values", "similarity"] = "values"
 
 
-def positioned(app: FastAPI, explorer: "Explorer") -> None:
+def positioned(app: FastAPI, explorer: Explorer) -> None:
     """Adds the routes of positions."""
     service = explorer.service
 

@@ -1,4 +1,4 @@
-"""The pages Positions, Vision and Graph in a browser: what is clicked is what the server told, nothing from elsewhere."""
+"""The pages Positions, Vision and Graph in a browser: what is shown is what the server told, nothing from elsewhere."""
 
 import io
 import re
@@ -102,8 +102,8 @@ def test_a_click_on_a_patch_makes_it_the_query(page, site):
 def test_where_nothing_glows_the_image_is_seen(page, site):
     opened(page, site, f"#/vision?m={VIT}", "vision/")
     read = """(canvas) => { const copy = document.createElement('canvas');
-        const c = copy.getContext('2d', { willReadFrequently: true }), at = [canvas.width / 4 - 3, canvas.height / 4 - 3];
-        c.drawImage(canvas, ...at, 1, 1, 0, 0, 1, 1);
+        const c = copy.getContext('2d', { willReadFrequently: true });
+        c.drawImage(canvas, canvas.width / 4 - 3, canvas.height / 4 - 3, 1, 1, 0, 0, 1, 1);
         return Array.from(c.getImageData(0, 0, 1, 1).data).slice(0, 3); }"""
     canvas = page.locator("canvas.over").first
     image = numbers(page, site, VIT, "image", {}, example=0)

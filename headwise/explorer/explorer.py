@@ -1,0 +1,43 @@
+"""What every route of the explorer works with: `Explorer`, its traces and how their numbers are sent."""
+
+from collections.abc import Callable
+
+import numpy as np
+from fastapi import Request, Response
+
+from headwise.explorer.inputs import Examples
+from headwise.explorer.traces import Store, Traced
+from headwise.explorer.wire import MEDIA_TYPE, npy
+from headwise.service.app import Service
+from headwise.service.problems import Problem
+
+# a matrix that is larger has to be asked for in parts
+_MOST_BYTES = 1 << 22
+# a trace is named after all that it depends on, so its parts never change
+_KEPT = {"Cache-Control": "private, max-age=31536000, immutable"}
+
+
+class Explorer:
+    """Traces of the runs of a service; `kept` are the headers of what never changes."""
+
+    kept = _KEPT
+
+    def __init__(self, service: Service, store: Store):
+        self.service, self.store = service, store
+        self.examples = Examples()
+
+    def trace(self, name: str) -> Traced:
+        """Raises: Problem 404 for a trace that is gone."""
+        found = self.store.get(name)
+        if found is None:
+            raise Problem(404, "this trace is not kept any more", "POST /api/v1/traces makes it again")
+        return found
+
+    async def numbers(self, request: Request, name: str, work: Callable[[Traced], np.ndarray]) -> Response:
+        """A part of a trace as a `.npy` file."""
+        one = self.trace(name)
+        job = self.service.submit(lambda _: [npy(work(one))], [None])
+        (body,) = await self.service.answer(job, request)
+        if len(body) > _MOST_BYTES + 1024:
+            raise Problem(413, f"the answer has {len(body):,} bytes", "ask for rows with q=, or for fewer layers")
+        return Response(body, media_type=MEDIA_TYPE, headers=_KEPT)
