@@ -144,6 +144,17 @@ def test_what_is_shown_of_attention_sums_to_one(run, tmp_path):
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
+def test_an_example_of_the_data_is_an_input(run):
+    (example, *_) = run.task.examples(run.task.config, "test")
+    try:
+        item = run.one.input_of(example)
+    except Unsupported:
+        assert run.one.given == "text"
+        return
+    (output,) = run.one.predict([item])
+    assert run.one.write(item, output, "json")
+
+
 def test_the_explorer_shows_every_run_that_attends(run):
     item = run.items[-1]
     served = Served(run.case.task, run.case.task, run.one, "weights")
