@@ -127,7 +127,7 @@ def values(scheme: Position, n: int, d: int, head: int = 0) -> Float[np.ndarray,
         unit[..., order[::2]] = 1.0
         return scheme.rotate(unit, 0)[0, 0][:, order].numpy()
     if does == "scores":
-        return _added(scheme, torch.zeros(1, getattr(scheme, "num_heads", 1), n, d, device=device), head)
+        return _added(scheme, torch.zeros(1, _heads(scheme), n, d, device=device), head)
     raise _depends(scheme)
 
 
@@ -168,6 +168,12 @@ def _depends(scheme: Position) -> Unsupported:
     if type(scheme).where == "nowhere":
         return Unsupported(f"positions of kind {name} do nothing: there is nothing to draw")
     return Unsupported(f"positions of kind {name} are not drawn by themselves: what they do depends on the input")
+
+
+def _heads(scheme: Position) -> int:
+    """Heads of a scheme that adds to scores; a table of such numbers has a column for each."""
+    table = getattr(scheme, "table", None)
+    return int(getattr(scheme, "num_heads", 1 if table is None else table.shape[-1]))
 
 
 def _kind(scheme: Position) -> str:
