@@ -88,7 +88,8 @@ def _print_trace(run: Path, text: str, target: str | None, form: str, layer: str
     chosen = heads_of(heads) or (0,)
     if len(chosen) > 1:
         raise ConfigError("--trace shows one head: give --heads one number")
-    typer.echo(formatted(steps(headwise.load(run), text, target, numbered(layer), chosen[0]), form))
+    predictor = headwise.load(run)
+    typer.echo(formatted(steps(predictor, predictor.parse(text), target, numbered(layer), chosen[0]), form))
 
 
 def _print_ablated(run: Path, text: str, *, alone: bool) -> None:

@@ -8,7 +8,8 @@ import typer
 
 def explore(
     runs: Annotated[
-        list[Path] | None, typer.Argument(help="Run folders; each is called by the name of its folder.")
+        list[Path] | None,
+        typer.Argument(help="Run folders, each called by the name of its folder; none: what needs no run."),
     ] = None,
     hf: Annotated[
         list[Path] | None, typer.Option("--hf", help="A folder with a Hugging Face model; may be given several times.")
@@ -31,6 +32,7 @@ def explore(
         from headwise.explorer.bench import read_measurements
         from headwise.explorer.comparing import compared
         from headwise.explorer.films import filmed
+        from headwise.explorer.inputs import BODY_BYTES
         from headwise.explorer.pages import paged
         from headwise.service.app import create_app
         from headwise.service.server import listen
@@ -39,11 +41,9 @@ def explore(
     from headwise.service.limits import Limits
     from headwise.service.served import served
 
-    if not runs and not hf:
-        raise ConfigError("give a run folder, or --hf FOLDER with a Hugging Face model")
     runtime.apply(threads=threads, fast_products=False)
     records = [] if bench is None else read_measurements(bench)
-    limits = Limits()
+    limits = Limits(body_bytes=BODY_BYTES)
 
     def ready(address: str) -> None:
         typer.echo(f"exploring at {address}; end with Ctrl+C")
@@ -51,4 +51,5 @@ def explore(
             webbrowser.open(address)
 
     more = (explored, filmed, compared(records), paged)
-    listen(create_app(served(runs or [], hf or []), limits, more=more), limits, "127.0.0.1", port, ready)
+    found = served(runs or [], hf or [], files=True)
+    listen(create_app(found, limits, more=more), limits, "127.0.0.1", port, ready)

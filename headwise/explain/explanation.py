@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain.alignment import focus, table
+from headwise.explain.places import Places
 from headwise.explain.values import Drawing, require_formats
 
 Heads = int | Sequence[int] | None
@@ -88,6 +89,7 @@ class Explanation:
         layers: by their names in the model, from the first to the last.
         draw: makes the picture of a layer, or of all if None, in place of a map; it gets what `page` gets.
         note: lines to read beside the pictures, such as a table of what else decided.
+        places: what rows and columns are where they are no tokens.
     """
 
     source: str
@@ -95,6 +97,7 @@ class Explanation:
     layers: dict[str, Layer]
     draw: Callable[["Explanation", str | int | None, Heads], Drawing] | None = None
     note: str = ""
+    places: Places | None = None
 
     @property
     def row_error(self) -> float:

@@ -1,5 +1,7 @@
 """What a head does, in a few numbers that can be sorted by; and small pictures of many heads."""
 
+from collections.abc import Iterable
+
 import numpy as np
 from jaxtyping import Bool, Float, UInt8
 
@@ -76,6 +78,23 @@ def alike(weights: Weights) -> Float[np.ndarray, "heads heads"]:
     for head in range(len(rows)):
         divergence = _bits((rows[head] + rows) / 2) - (own[head] + own) / 2
         found[head] = 1 - np.sqrt(np.clip(divergence, 0, 1)).mean(-1)
+    return found
+
+
+def rollout(layers: Iterable[Weights]) -> Float[np.ndarray, "queries keys"]:
+    """How much of each first state is in each last one, were every layer half the mean of its heads, half a copy.
+
+    Source: Abnar and Zuidema 2020, arXiv:2005.00928, section 3; rows are taken as shares of their sums.
+
+    >>> rollout([np.array([[[0.0, 1.0], [1.0, 0.0]]])] * 2).tolist()
+    [[0.5, 0.5], [0.5, 0.5]]
+    """
+    found: np.ndarray | None = None
+    for weights in layers:
+        mixed = weights.mean(0) + np.eye(weights.shape[-1])
+        mixed = mixed / mixed.sum(-1, keepdims=True)
+        found = mixed if found is None else mixed @ found
+    assert found is not None, "a group has layers"
     return found
 
 

@@ -18,6 +18,7 @@ CONTROLS: dict[str, tuple[str, ...]] = {
     "ink light": ("#f8fafd #bee6ff #87cdf7 #5bb0eb #458fd2 #3970b7 #305199 #2b3771 #202148",),
     "ink dark": ("#15171d #232d4c #2d4978 #2c6c9d #2a92b5 #3cb5bd #74d4b3 #c3e8a2 #fbf9d3",),
     "diverging": ("#183d86 #356eb2 #62a0dd #a8cdef #f6f7f8", "#f8f6f5 #f6c49d #e2924b #b56627 #893a0e"),
+    "diverging dark": ("#cfe3ff #8fbcf0 #4a86c8 #2a4f82 #15171d", "#15171d #6b3d12 #b56627 #eda45f #ffe0bd"),
 }
 
 # Okabe and Ito (2008), with a grey for their black; above eight heads position and label must tell them apart
@@ -57,7 +58,8 @@ def ramp(name: str) -> Float[np.ndarray, "entries 3"]:
     """256 sRGB colours, equally far from each other in OKLab along the curve through the control colours.
 
     Args:
-        name: "ink light" (zero is a white page), "ink dark" (zero is a black page) or "diverging" (zero in the middle).
+        name: "ink light" (zero is a white page), "ink dark" (zero is a black page), "diverging" (zero in the middle) or
+            "diverging dark" (the same, on a black page).
 
     >>> ramp("ink light").shape
     (256, 3)

@@ -163,5 +163,5 @@ def _cell(text: str) -> str:
 
 def _finite(values: Any) -> object:
     if values.ndim:
-        return [_finite(part) for part in values]
+        return [_finite(np.asarray(part)) for part in values]
     return float(values) if np.isfinite(values) else None

@@ -13,10 +13,14 @@ from headwise.explorer.editing import MOST_EDITS, AskEdit, edited
 from headwise.explorer.explorer import KEPT, Explorer, Name, Numbers
 from headwise.explorer.exports import exported
 from headwise.explorer.generating import generated
+from headwise.explorer.graphs import graphed
+from headwise.explorer.images import axes, imaged
+from headwise.explorer.inputs import AskInput, check_input, exemplified, item_of
 from headwise.explorer.needs import needed
+from headwise.explorer.positional import positioned
 from headwise.explorer.traces import Store, Traced, digest_of, traced
 from headwise.service.app import Service, as_json, as_steps, route
-from headwise.service.asking import Body, check_text
+from headwise.service.asking import check_text
 from headwise.service.problems import Problem
 from headwise.service.served import Served
 
@@ -33,10 +37,9 @@ class TraceOptions(BaseModel):
     edits: list[AskEdit] = Field([], max_length=MOST_EDITS, description="changes of its attention, in this order")
 
 
-class AskTraced(Body):
+class AskTraced(AskInput):
     """An input whose attention is looked at."""
 
-    text: str = Field(min_length=1)
     target: str | None = Field(None, min_length=1, description="the output that the model is made to give")
     options: TraceOptions = TraceOptions()
 
@@ -50,6 +53,10 @@ def explored(app: FastAPI, service: Service) -> None:
     _heads(app, explorer)
     needed(app, explorer)
     exported(app, explorer)
+    exemplified(app, service, explorer.examples)
+    imaged(app, explorer)
+    graphed(app, explorer)
+    positioned(app, explorer)
 
 
 def _parts(app: FastAPI, explorer: Explorer) -> None:
@@ -118,26 +125,26 @@ def _heads(app: FastAPI, explorer: Explorer) -> None:
 
 async def _traced(explorer: Explorer, service: Service, verb: str, ask: AskTraced, request: Request) -> Response:
     run = service.find(ask.model, "trace")
-    for text in (ask.text, ask.target or ""):
-        check_text(text, service.limits)
-    asked = ask.options.edits
-    # what is edited is kept beside what it is compared with
-    kept = explorer.store.get(digest_of(run, ask.text, ask.target)) if asked else None
-    job = service.submit(lambda _: [_looked(run, ask, kept)], [None])
+    check_input(ask, service.limits)
+    check_text(ask.target or "", service.limits)
+    job = service.submit(lambda _: [_looked(explorer, run, ask)], [None])
     ((found, noted),) = await service.answer(job, request)
     for one in found:
         explorer.store.put(one)
     one = found[-1]
     groups = [asdict(group) for group in one.groups]
     told = {"trace_id": one.id, "model": run.name, "source": one.source, "output": one.output, "groups": groups}
-    return as_json({**told, "warnings": noted, "change": one.change}, 201)
+    return as_json({**told, **axes(one), "warnings": noted, "change": one.change}, 201)
 
 
-def _looked(run: Served, ask: AskTraced, kept: Traced | None) -> tuple[list[Traced], list[str]]:
+def _looked(explorer: Explorer, run: Served, ask: AskTraced) -> tuple[list[Traced], list[str]]:
     """The trace, behind it the one under edits if there are any; and warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = [kept or traced(run, ask.text, ask.target)]
+        item, key = item_of(run, ask, explorer.examples)
+        # what is edited is kept beside what it is compared with
+        kept = explorer.store.get(digest_of(run, item, ask.target, key)) if ask.options.edits else None
+        found = [kept or traced(run, item, ask.target, key)]
         if ask.options.edits:
             found.append(edited(run, found[0], ask.options.edits))
     return found, [str(one.message)[:500] for one in caught]

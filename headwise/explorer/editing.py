@@ -167,8 +167,7 @@ def _answer(run: Served, one: Traced, asked: Sequence[Any]) -> str | None:
         return None
     if how is not None and not all(_searchable(ask, one) for ask in asked):
         return None
-    item = run.predictor.parse(one.text)
-    return "\n".join(run.predictor.write(item, run.predictor.predict([item])[0], "text"))
+    return "\n".join(run.predictor.write(one.item, run.predictor.predict([one.item])[0], "text"))
 
 
 def _searchable(ask: Any, one: Traced) -> bool:

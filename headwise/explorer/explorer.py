@@ -1,4 +1,4 @@
-"""What the routes of the explorer share: a service, the traces that are kept, and numbers as answers."""
+"""What every route of the explorer works with: `Explorer`, its traces and how their numbers are sent."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -6,6 +6,7 @@ from typing import Annotated
 import numpy as np
 from fastapi import Query, Request, Response
 
+from headwise.explorer.inputs import Examples
 from headwise.explorer.traces import Store, Traced
 from headwise.explorer.wire import MEDIA_TYPE, npy
 from headwise.service.app import Service
@@ -29,6 +30,7 @@ class Explorer:
 
     def __init__(self, service: Service, store: Store):
         self.service, self.store = service, store
+        self.examples = Examples()
 
     def trace(self, name: str) -> Traced:
         """Raises: Problem 404 for a trace that is gone."""

@@ -104,14 +104,14 @@ def _written(
         }
         for one in found
     ]
-    name = _kept(run, store, ask.text, found[0].text) if found else None
+    name = _kept(run, store, items[0], f"text {ask.text}", found[0].text) if found else None
     return [{"trace_id": name, "output": found[0].text if found else "", "hypotheses": hypotheses}]
 
 
-def _kept(run: Served, store: Store, text: str, output: str) -> str | None:
+def _kept(run: Served, store: Store, item: Any, key: str, output: str) -> str | None:
     """The trace of an output, None for a model without attention."""
     try:
-        one = traced(run, text, output)
+        one = traced(run, item, output, key)
     except Unsupported:
         return None
     store.put(one)

@@ -7,7 +7,7 @@ from importlib.resources.abc import Traversable
 
 from fastapi import FastAPI, Request, Response
 
-from headwise.explain.ramps import CONTROLS, hexadecimal
+from headwise.explain.ramps import CONTROLS, HEAD_COLOURS, hexadecimal
 from headwise.service.app import Service, as_json
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
@@ -26,8 +26,8 @@ def paged(app: FastAPI, service: Service) -> None:
 
     @app.get("/api/v1/ramps")
     async def ramps() -> Response:
-        """Colours of numbers, 256 from zero to the largest."""
-        return as_json({name: hexadecimal(name) for name in CONTROLS})
+        """Colours of numbers, 256 from zero to the largest; and those of kinds."""
+        return as_json({name: hexadecimal(name) for name in CONTROLS} | {"kinds": HEAD_COLOURS})
 
 
 def _served(name: str, content: bytes) -> Callable[[Request], Awaitable[Response]]:

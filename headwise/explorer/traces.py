@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import threading
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain import heads as of_heads
 from headwise.explain.explanation import Explanation, Layer
 from headwise.explain.layer_trace import layer_trace
+from headwise.explain.places import InGraph, Places
 from headwise.explain.trace_formats import formatted
 from headwise.predictors.looking import Pass, passes
 from headwise.records import Edit, LayerRecord, RecordedCall, Trace, edit
@@ -23,6 +25,8 @@ from headwise.service.served import Served
 Stage = Literal["scores", "masked", "weights"]
 # heads, queries, keys
 Shape = tuple[int, int, int]
+# weights that are made at once, in double precision
+_MOST_PAIRS = 1 << 25
 
 
 @dataclass(frozen=True)
@@ -49,21 +53,24 @@ class Traced:
 
     Args:
         run: the name of its run.
+        item: the input, as its predictor reads it.
         target: the output that it was made to give; None: its own.
         seen: the pass that is shown.
         edits: what was changed in it.
         change: what the edits change in the answer; None: nothing is edited.
+        places: what rows and columns are where they are no tokens.
     """
 
     id: str
     run: str
-    text: str
+    item: Any
     target: str | None
     source: str
     output: str
     groups: list[Group]
     trace: Trace
     seen: Pass
+    places: Places | None = None
     edits: tuple[Edit, ...] = ()
     change: dict[str, Any] | None = None
     summaries: dict[str, list[list[dict[str, float]]]] = field(default_factory=dict)
@@ -95,8 +102,14 @@ class Traced:
         keys: slice = slice(None),
     ) -> Float[np.ndarray, "heads queries keys"]:
         """Exact weights. Raises: ConfigError for a head or a layer that is not there."""
+        record = self._record(layer)
+        every, rows, columns = shape_of(record)
+        pairs = (every if heads is None else len(heads)) * len(range(rows)[queries]) * len(range(columns)[keys])
+        if pairs > _MOST_PAIRS:
+            what = "look at a node on the page Graph" if self.places is not None else "give a shorter input"
+            raise Unsupported(f"{layer} has {rows:,} x {columns:,} pairs, too many to be shown at once; {what}")
         with torch.no_grad():
-            found = self._record(layer).weights(heads, queries, keys)
+            found = record.weights(heads, queries, keys)
         return found[0].double().cpu().numpy()
 
     def stage(self, layer: str, head: int, stage: Stage) -> Float[np.ndarray, "queries keys"]:
@@ -159,31 +172,40 @@ def stages_of(call: RecordedCall) -> dict[str, torch.Tensor]:
         return {step.name: step.values for step in call.mechanism.stages(call.call)}
 
 
-def traced(run: Served, text: str, target: str | None) -> Traced:
+def traced(run: Served, item: Any, target: str | None, key: str | None = None) -> Traced:
     """The trace of an input.
 
     Args:
         target: the output that the model is made to give; None: its own.
+        key: what tells the input from others; None: the input is a text, which does.
 
     Raises: Unsupported if the model has no attention.
     """
     with passes() as made:
-        found = run.predictor.explain(run.predictor.parse(text), target)
+        found = run.predictor.explain(item, target)
     if not isinstance(found, Explanation) or not made:
         raise Unsupported("this model has no attention to show")
     seen = made[-1]
     trace = seen.again()
-    known = [name for name in found.layers if name in trace.names() and trace[name].calls]
+    known = {_recorded(name, trace): layer for name, layer in found.layers.items()}
+    known = {name: layer for name, layer in known.items() if name and trace[name].calls}
     if not known:
         raise Unsupported("this model has no attention to show")
-    groups = grouped({name: (found.layers[name], shape_of(trace[name])) for name in known})
-    name = digest_of(run, text, target)
-    return Traced(name, run.name, text, target, found.source, found.output, groups, trace, seen)
+    names = list(found.places.names) if isinstance(found.places, InGraph) else []
+    groups = grouped({name: (layer, shape_of(trace[name])) for name, layer in known.items()}, names)
+    name = digest_of(run, item, target, key)
+    return Traced(name, run.name, item, target, found.source, found.output, groups, trace, seen, found.places)
 
 
-def digest_of(run: Served, text: str, target: str | None) -> str:
-    """The name of the trace of an input: after all that it depends on."""
-    return hashlib.sha256(json.dumps([run.identity, text, target]).encode()).hexdigest()[:20]
+def digest_of(run: Served, item: Any, target: str | None, key: str | None = None) -> str:
+    """The name of the trace of an input: after all that it depends on; arguments as of `traced`."""
+    told = json.dumps([run.identity, item if key is None else [key], target])
+    return hashlib.sha256(told.encode()).hexdigest()[:20]
+
+
+def _recorded(name: str, trace: Trace) -> str:
+    """The name by which a trace has a layer of an explanation, which may leave out how its model was wrapped."""
+    return next((one for one in trace.names() if one == name or one.endswith(f".{name}")), "")
 
 
 class Store:
@@ -196,6 +218,8 @@ class Store:
     def __init__(self, limit: int):
         self._limit = limit
         self._found: OrderedDict[str, Traced] = OrderedDict()
+        # the worker keeps traces too
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._found)
@@ -207,32 +231,38 @@ class Store:
 
     def put(self, one: Traced) -> None:
         """Keeps a trace, and lets the oldest go."""
-        self._found[one.id] = one
-        self._found.move_to_end(one.id)
-        while len(self._found) > 1 and self.bytes > self._limit:
-            self._found.popitem(last=False)
+        with self._lock:
+            self._found[one.id] = one
+            self._found.move_to_end(one.id)
+            while len(self._found) > 1 and self.bytes > self._limit:
+                self._found.popitem(last=False)
 
     def get(self, name: str) -> Traced | None:
         """A trace by its id; None where it is gone."""
-        if name in self._found:
-            self._found.move_to_end(name)
-        return self._found.get(name)
+        with self._lock:
+            if name in self._found:
+                self._found.move_to_end(name)
+            return self._found.get(name)
 
 
-def grouped(found: Mapping[str, tuple[Layer, Shape]]) -> list[Group]:
-    """Layers of the same part, kind, size and tokens together, in the order of the model."""
+def grouped(found: Mapping[str, tuple[Layer, Shape]], names: Sequence[str] = ()) -> list[Group]:
+    """Layers of the same part, kind, size and tokens together, in the order of the model.
+
+    Args:
+        names: labels of places where a layer has none.
+    """
     groups: dict[tuple[Any, ...], list[str]] = {}
     for name, (layer, (heads, rows, columns)) in found.items():
-        keys = _labels(columns, layer.keys)
+        keys = _labels(columns, layer.keys, list(names))
         alike = (_part(name), layer.kind, heads, tuple(_labels(rows, layer.queries, keys)), tuple(keys), layer.causal)
         groups.setdefault(alike, []).append(name)
     titles: Counter[str] = Counter()
     made = []
-    for (part, kind, heads, queries, names, causal), members in groups.items():
+    for (part, kind, heads, queries, keys, causal), members in groups.items():
         title = f"{part} {kind}"
         titles[title] += 1
         name = title if titles[title] == 1 else f"{title} {titles[title]}"
-        made.append(Group(name, kind, members, heads, list(queries), list(names), causal))
+        made.append(Group(name, kind, members, heads, list(queries), list(keys), causal))
     return made
 
 

@@ -10,19 +10,20 @@ from headwise.positions.position import Position
 
 _CPU = torch.device("cpu")
 _FIRST = 256
+_BASE = 10_000.0
 
 
 def sinusoids(
-    length: int, d_model: int, start: int = 0, device: torch.device = _CPU
+    length: int, d_model: int, start: int = 0, device: torch.device = _CPU, base: float = _BASE
 ) -> Float[Tensor, "length d_model"]:
-    """p[i, 2j] = sin(i / 10000^(2j/d)), p[i, 2j+1] = cos of the same, in float64, for positions from `start` on.
+    """p[i, 2j] = sin(i / base^(2j/d)), p[i, 2j+1] = cos of the same, in float64, for positions from `start` on.
 
     They lie on the device, or on the processor if the device has no float64.
 
     >>> sinusoids(1, 4).tolist()
     [[0.0, 1.0, 0.0, 1.0]]
     """
-    return waves(angles(start, length, frequencies(d_model, 10000.0, device)))
+    return waves(angles(start, length, frequencies(d_model, base, device)))
 
 
 def waves(angles: Float[Tensor, "length pairs"]) -> Float[Tensor, "length d_model"]:
@@ -44,8 +45,9 @@ class Sinusoidal(Position):
 
     Args:
         d_model: width of the embeddings, even.
+        base: ratio of the slowest to the fastest period.
     Raises:
-        ConfigError: for an odd width.
+        ConfigError: for an odd width, and a base that is not above 0.
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.5.
 
     >>> Sinusoidal(32).embed(torch.zeros(2, 60, 32), 0).shape
@@ -56,12 +58,14 @@ class Sinusoidal(Position):
     extrapolates = "Any length has its vectors, but a model sees angles that it was not trained on."
     paper = "Vaswani et al. 2017, arXiv:1706.03762"
 
-    def __init__(self, d_model: int):
+    def __init__(self, d_model: int, base: float = _BASE):
         super().__init__()
         check_even("sinusoidal", d_model)
-        self.d_model = d_model
+        if not base > 0:
+            raise ConfigError(f"base of sinusoidal positions must be above 0, got {base}")
+        self.d_model, self.base = d_model, base
         # the first positions; no buffer, which a cast of the model would round; none in a model without memory
-        self._first = sinusoids(0 if torch.get_default_device().type == "meta" else _FIRST, d_model)
+        self._first = sinusoids(0 if torch.get_default_device().type == "meta" else _FIRST, d_model, base=base)
 
     @classmethod
     def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "Sinusoidal":
@@ -74,5 +78,5 @@ class Sinusoidal(Position):
         # a tensor without numbers, as FakeTensorMode makes them, meets none that has some
         real = type(x) in (Tensor, nn.Parameter) and x.device.type == "cpu" and not torch.compiler.is_compiling()
         if not real or not 0 <= start <= len(self._first) - length:
-            return x + moved(sinusoids(length, self.d_model, start, x.device), x)
+            return x + moved(sinusoids(length, self.d_model, start, x.device, self.base), x)
         return x + moved(self._first.narrow(0, start, length), x)

@@ -23,6 +23,7 @@ from headwise.decoding.options import asked
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation
+from headwise.explain.places import Grid, OnImage
 from headwise.explain.word_maps import WordMaps
 from headwise.labels import visible
 from headwise.models.captioner import ImageReader
@@ -30,7 +31,7 @@ from headwise.models.protocols import Seq2Seq
 from headwise.predictors import looking
 from headwise.predictors.bleu import BleuConfig
 from headwise.predictors.forced import likelihood, likelihood_scores
-from headwise.predictors.predictor import Form, Predictor
+from headwise.predictors.predictor import MOST_PIXELS, Form, Predictor
 from headwise.predictors.translator import Asked
 from headwise.predictors.writing import Translation, Writing, text_of
 from headwise.processes import divided
@@ -74,6 +75,7 @@ class Captioner(Predictor[Image, list[Translation], Image]):
     """
 
     reads = "file"
+    given = "image"
 
     def __init__(
         self,
@@ -91,6 +93,9 @@ class Captioner(Predictor[Image, list[Translation], Image]):
     def parse(self, text: str) -> Image:
         """The picture at a path. Raises: DataError if it cannot be read."""
         return decode(Bytes().read(Path(text)), text, self.data.max_pixels)
+
+    def opened(self, data: bytes, name: str) -> Image:
+        return decode(data, name, min(self.data.max_pixels, MOST_PIXELS))
 
     def read(self, path: Path) -> Iterator[Image]:
         """A picture, or those of a table or an .npz file; captions are not needed."""
@@ -180,7 +185,8 @@ class Captioner(Predictor[Image, list[Translation], Image]):
         weights = looking.attended(self.model, batch.src, batch.src_lens, batch.tgt_in)
         layers = looking.layers_of(weights, read, places, written)
         draw = WordMaps(adapted(image, self.seen.shape, self.data.fit), (rows, columns))
-        return Explanation(Path(image.name).name, text, layers, draw)
+        on = OnImage(draw.pixels, [Grid(lines, across, encoder.class_tokens), Grid(rows, columns)])
+        return Explanation(Path(image.name).name, text, layers, draw, places=on)
 
     @torch.inference_mode()
     def _likelihood(self, examples: Sequence[Image]) -> dict[str, float]:

@@ -5,6 +5,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
 
     # or numbers, but a name is taken for a file wherever there is one
     reads = "file"
+    given = "series"
 
     def __init__(self, model: Forecaster, scaling: Scaling, baselines: Baselines, length: int, data: SeriesConfig):
         self.model, self.scaling, self.baselines = model, scaling, baselines
@@ -139,6 +141,13 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
             beside = error_scores(one, self.scaling)
             found |= {f"baseline_{name}_{key}": beside[key] for key in ("mse", "mae")}
         return found
+
+    def input_of(self, example: Window) -> Series:
+        """The steps that a forecast is made of, and those that it tells, which are held back."""
+        whole, rows = example.series, slice(max(0, example.place - self.length), example.place + self.model.horizon)
+        times = None if whole.times is None else whole.times[rows]
+        name = f"{whole.called} at step {example.place:,}"
+        return replace(whole, name=name, values=whole.values[rows], times=times)
 
     def explain(self, item: Series | str, target: str | None = None) -> Explanation:
         """Which steps of the history the forecast attends to.

@@ -17,6 +17,7 @@ from headwise.data.molecules import Compound, MoleculesConfig, atom_features, bo
 from headwise.data.smiles import SmilesError
 from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation, Layer
+from headwise.explain.places import InGraph
 from headwise.labels import visible
 from headwise.models.graph_regressor import GraphRegressor
 from headwise.predictors import looking
@@ -99,8 +100,13 @@ class MoleculeRegressor(Predictor[Compound, float, Compound]):
         data: how files are read.
     """
 
+    given = "molecule"
+
     def __init__(self, model: GraphRegressor, scale: Scale, data: MoleculesConfig):
         self.model, self.scale, self.data = model, scale, data
+
+    def input_of(self, example: Compound) -> Compound:
+        return example
 
     def parse(self, text: str) -> Compound:
         """A molecule of SMILES. Raises: ConfigError with the position of what is wrong."""
@@ -168,7 +174,9 @@ class MoleculeRegressor(Predictor[Compound, float, Compound]):
             weights = one.weights[0]
             layers[name] = Layer(weights, atoms if weights.shape[1] == len(atoms) else ["molecule"], atoms, "self")
         (found,) = self.predict([item])
-        return Explanation(item.smiles, f"{found:.4g}", layers)
+        bonds = {(bond.first, bond.second): bond.order for bond in item.molecule.bonds}
+        places = InGraph(atoms, [atom.element for atom in item.molecule.atoms], bonds=bonds)
+        return Explanation(item.smiles, f"{found:.4g}", layers, places=places)
 
     def _compound(self, item: Compound | str) -> Compound:
         return self.parse(item) if isinstance(item, str) else item

@@ -15,6 +15,7 @@ from headwise.data.graph_files import read_ids
 from headwise.data.graphs import Graph, GraphConfig, LabelledNode
 from headwise.errors import ConfigError, DataError, unknown
 from headwise.explain.explanation import Explanation, Layer
+from headwise.explain.places import InGraph
 from headwise.labels import visible
 from headwise.models.graph_encoders import GraphEncoder
 from headwise.predictors import looking
@@ -43,11 +44,16 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
         data: how files are read, and whether a node hears of itself.
     """
 
+    given = "node"
+
     def __init__(self, model: GraphEncoder, graph: Graph, labels: Mapping[str, int], data: GraphConfig):
         self.model, self.graph, self.data = model, graph, data
         self.labels, self.counts = list(labels), dict(labels)
         self.number = {name: place for place, name in enumerate(graph.ids)}
         self.input = graph_input(graph, data.self_loops)
+
+    def input_of(self, example: LabelledNode) -> str:
+        return example.node
 
     def parse(self, text: str) -> str:
         """The name of a node. Raises: ConfigError with the nearest one if there is none of this name."""
@@ -130,7 +136,9 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
         }
         (found,) = self.predict([item])
         output = f"{found.label} ({found.probability:.2f})"
-        return Explanation(item, output, layers, Neighbourhood(item, found.label, [*labels, *([""] if more else [])]))
+        draw = Neighbourhood(item, found.label, [*labels, *([""] if more else [])])
+        places = InGraph(self.graph.ids, [self.labels[number] for number in said.tolist()], place)
+        return Explanation(item, output, layers, draw, places=places)
 
     def _logits(self) -> Tensor:
         moved = self._moved()

@@ -20,6 +20,7 @@ from headwise.data.pixels import Image, Shape, adapted, decode, encode_labels
 from headwise.errors import ConfigError, DataError, ShapeError
 from headwise.explain.explanation import Explained, Explanation, Layer
 from headwise.explain.label_map import Labelled, LabelMap
+from headwise.explain.places import Grid, OnImage
 from headwise.labels import visible
 from headwise.models.segmenter import Segmenter
 from headwise.positions import Position
@@ -27,7 +28,7 @@ from headwise.predictors import looking
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.pixel_classes import PixelClasses
 from headwise.predictors.pixel_scores import confusion, told
-from headwise.predictors.predictor import Form, Predictor
+from headwise.predictors.predictor import MOST_PIXELS, Form, Predictor
 
 # pixels that are read together, but for a larger picture
 PREDICTION_PIXELS = 1 << 18
@@ -62,6 +63,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
     """
 
     reads = "file"
+    given = "image"
     ending: ClassVar[str] = ".png"
 
     def __init__(
@@ -84,6 +86,11 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
         if not names or keys[0] not in found or not all(isinstance(name, str) for name in names):
             raise DataError(f'{text[:60]}: give a path, or JSON such as {{"{keys[0]}": "a.png", "{keys[1]}": "b.png"}}')
         return picture_with_mask(names[0], names[1], self.data, Bytes()) if len(names) > 1 else self.parse(names[0])
+
+    def opened(self, data: bytes, name: str) -> Image:
+        # a picture that keeps its size is read by as many places
+        most = PREDICTION_PIXELS if self.data.size is None else MOST_PIXELS
+        return decode(data, name, min(self.data.max_pixels, most))
 
     def read(self, path: Path) -> Iterator[Image]:
         """A picture, or those of a table or an .npz file; masks are not needed."""
@@ -170,13 +177,16 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
         output = f"{self.known.classes[found[pixel]]} at {pixel[0]},{pixel[1]}"
         if not looking.has_attention(self.model):
             return Labelled(name, ", ".join(shares.split("\t")[:_NAMED]), draw, shares.split("\t"))
-        return Explanation(name, output, self._layers(image, shape, pixel), draw, shares.replace("\t", "\n"))
+        encoder, noted = self._model(shape, image.name).encoder, shares.replace("\t", "\n")
+        grid = Grid(*encoder.grid, encoder.class_tokens)
+        places = OnImage(draw.pixels, [grid], draw.covered, self._query(grid, pixel, read))
+        return Explanation(name, output, self._layers(image, shape, pixel), draw, noted, places)
 
     def _layers(self, image: Image, shape: Shape, pixel: tuple[int, int]) -> dict[str, Layer]:
         """What the place under a pixel looks at in every layer."""
         model, read = self._model(shape, image.name), self._filled(shape)
         (rows, columns), before = model.encoder.grid, model.encoder.class_tokens
-        query = before + pixel[0] * rows // read.height * columns + pixel[1] * columns // read.width
+        query = self._query(Grid(rows, columns, before), pixel, read)
         places = [f"{row},{column}" for row in range(rows) for column in range(columns)]
         keys = ["class"] * before + places
         pixels = self._pixels([image], shape)
@@ -184,6 +194,12 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
             name: Layer(one.weights[0][:, query : query + 1], [f"pixel {pixel[0]},{pixel[1]}"], keys, one.kind)
             for name, one in looking.attended(model, pixels).items()
         }
+
+    @staticmethod
+    def _query(grid: Grid, pixel: tuple[int, int], read: Shape) -> int:
+        """The place that a pixel lies in."""
+        row, column = pixel[0] * grid.rows // read.height, pixel[1] * grid.columns // read.width
+        return grid.before + row * grid.columns + column
 
     def _painted(self, images: Sequence[Image], shape: Shape) -> list[Painted]:
         """What is said of images that are read in this shape, in the sizes that they have."""

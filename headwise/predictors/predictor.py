@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
 
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import ConfigError, Unsupported
@@ -18,7 +18,10 @@ O = TypeVar("O")  # noqa: E741
 E = TypeVar("E")
 
 Form = Literal["text", "json"]
+Given = Literal["text", "image", "sound", "series", "node", "molecule"]
 
+# pixels of a picture that comes from elsewhere
+MOST_PIXELS = 1 << 24
 _NAMED = 5  # unknown words that a message names
 
 
@@ -82,12 +85,13 @@ class Predictor(ABC, Generic[I, O, E]):
 
     `model` is the network that it applies; `reads` says whether an argument is the input itself or may name a file that
     `parse` opens: such a run is not served over HTTP; `ending` is that of the files that outputs are written to, one
-    each, in a folder; empty: outputs are lines alone.
+    each, in a folder; empty: outputs are lines alone; `given` is what an input is, for those who show it.
     """
 
     model: Any
     reads: ClassVar[Literal["text", "file"]] = "text"
     ending: ClassVar[str] = ""
+    given: ClassVar[Given] = "text"
 
     @abstractmethod
     def parse(self, text: str) -> I:
@@ -129,6 +133,25 @@ class Predictor(ABC, Generic[I, O, E]):
     def text_of(self, example: E) -> str:
         """What an example gives the model to read, with blanks between words. Raises: Unsupported if it is no text."""
         raise Unsupported("what this model reads is no text, so it has no length in words")
+
+    def input_of(self, example: E) -> I:
+        """The input of a labelled example; those that are read from files are inputs themselves.
+
+        Raises: Unsupported where an example gives no input.
+        """
+        if self.reads == "file":
+            return cast(I, example)
+        try:
+            return self.parse(self.text_of(example))
+        except Unsupported:
+            raise Unsupported("the data of this model gives no single inputs; type one") from None
+
+    def opened(self, data: bytes, name: str) -> I:
+        """The input in the content of a file, where `parse` opens one; of at most `MOST_PIXELS`, if it has pixels.
+
+        Raises: Unsupported where a file is not read whole.
+        """
+        raise Unsupported("this model does not read the content of a file")
 
     def unknown(self, items: Sequence[I]) -> Unknown:
         """What of these inputs training has not taught the model; nothing where a model cannot tell."""

@@ -128,6 +128,9 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
         """The AUC as a function of how often each session counts; raises as `evaluate`."""
         return self._resampled(examples, *self._scored(examples))
 
+    def input_of(self, example: Choice) -> Choice:
+        return example
+
     def explain(self, item: Choice | str, target: str | None = None) -> Explanation:
         """The weights of the history's items for the likeliest candidates, or for the item `target`.
 

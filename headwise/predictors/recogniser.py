@@ -16,10 +16,11 @@ from headwise.data.pixels import Image, Shape, adapted, decode
 from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation, Layer
 from headwise.explain.image_map import ImageMap
+from headwise.explain.places import Grid, OnImage
 from headwise.labels import visible
 from headwise.models.image_classifier import ImageClassifier
 from headwise.predictors import looking
-from headwise.predictors.predictor import Form, Predictor
+from headwise.predictors.predictor import MOST_PIXELS, Form, Predictor
 from headwise.processes import divided
 
 # images that are read together
@@ -65,6 +66,7 @@ class Recogniser(Predictor[Image, dict[str, float], Image]):
     """
 
     reads = "file"
+    given = "image"
 
     def __init__(self, model: ImageClassifier, known: Known, data: ImagesConfig):
         self.model, self.known, self.data = model, known, data
@@ -72,6 +74,9 @@ class Recogniser(Predictor[Image, dict[str, float], Image]):
     def parse(self, text: str) -> Image:
         """The picture at a path. Raises: DataError if it cannot be read."""
         return decode(Bytes().read(Path(text)), text, self.data.max_pixels)
+
+    def opened(self, data: bytes, name: str) -> Image:
+        return decode(data, name, min(self.data.max_pixels, MOST_PIXELS))
 
     def read(self, path: Path) -> Iterator[Image]:
         """A picture, or those of an IDX, .npz or CSV file; labels are not needed."""
@@ -171,8 +176,11 @@ class Recogniser(Predictor[Image, dict[str, float], Image]):
             query = weights[:, :1] if encoder.class_tokens else weights.mean(1, keepdims=True)
             layers[name] = Layer(query, ["class" if encoder.class_tokens else "mean"], keys, one.kind)
         (label, probability), *_ = self.predict([image])[0].items()
-        draw = ImageMap(adapted(image, self.known.shape, self.data.fit), (rows, columns), encoder.class_tokens)
-        return Explanation(Path(image.name).name, f"{label} {probability:.2f}", layers, draw)
+        read = adapted(image, self.known.shape, self.data.fit)
+        draw = ImageMap(read, (rows, columns), encoder.class_tokens)
+        chosen = 0 if encoder.class_tokens else None
+        places = OnImage(read, [Grid(rows, columns, encoder.class_tokens)], chosen=chosen)
+        return Explanation(Path(image.name).name, f"{label} {probability:.2f}", layers, draw, places=places)
 
     def _pixels(self, items: Sequence[Image | str]) -> torch.Tensor:
         images = [self.parse(item) if isinstance(item, str) else item for item in items]

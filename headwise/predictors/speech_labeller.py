@@ -32,6 +32,7 @@ class SpeechLabeller(Predictor[Recording, dict[str, float], Recording]):
     """
 
     reads = "file"
+    given = "sound"
 
     def __init__(self, model: SpeechClassifier, known: Known, data: RecordingsConfig):
         self.model, self.known, self.ear = model, known, Ear(known, data)

@@ -51,6 +51,7 @@ class SpeechTagger(Predictor[Recording, FrameLabels, Recording]):
     """
 
     reads = "file"
+    given = "sound"
 
     def __init__(self, model: FrameTagger, known: Known, data: MarkedConfig):
         self.model, self.known, self.data, self.ear = model, known, data, Ear(known, data)

@@ -35,6 +35,7 @@ class SpeechWriter(Predictor[Recording, str, Recording]):
     """
 
     reads = "file"
+    given = "sound"
 
     def __init__(
         self, model: Seq2Seq, known: Known, tokenizer: Tokenizer, data: RecordingsConfig, decoding: DecodingConfig

@@ -11,11 +11,12 @@ from headwise.records.watching import layers
 
 
 def steps(
-    predictor: Predictor[Any, Any, Any], text: str, target: str | None, layer: str | int | None = None, head: int = 0
+    predictor: Predictor[Any, Any, Any], item: Any, target: str | None, layer: str | int | None = None, head: int = 0
 ) -> LayerTrace:
     """Every intermediate of a head, with the tokens of the input as its rows and columns.
 
     Args:
+        item: an input, as `parse` makes it.
         target: the output that the model is made to give; None: its own.
         layer: name, or number as in `Explanation.layer_name`; None: the layer that says most.
 
@@ -24,7 +25,7 @@ def steps(
         Unsupported: if the model has no attention.
     """
     with passes() as made:
-        found = predictor.explain(predictor.parse(text), target)
+        found = predictor.explain(item, target)
     if not isinstance(found, Explanation) or not made:
         raise Unsupported("this model has no attention, so there are no steps of it")
     known = layers(made[-1].model)

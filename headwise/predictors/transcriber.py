@@ -69,6 +69,7 @@ class Transcriber(Predictor[Recording, str, Recording]):
     """
 
     reads = "file"
+    given = "sound"
 
     def __init__(self, model: FrameLabeller, known: Known, units: Units, data: RecordingsConfig, beam: int):
         self.model, self.units, self.ear, self.beam = model, units, Ear(known, data), beam

@@ -151,7 +151,13 @@ def _looks(app: FastAPI, service: Service) -> None:
     async def meta() -> Response:
         """The runs, what each is asked for, and the limits."""
         runs = [
-            {"name": run.name, "task": run.task, "verb": run.verb, "model": type(run.predictor.model).__name__}
+            {
+                "name": run.name,
+                "task": run.task,
+                "verb": run.verb,
+                "model": type(run.predictor.model).__name__,
+                "input": run.predictor.given,
+            }
             for run in service.runs.values()
         ]
         return as_json({"models": runs, "limits": service.limits.model_dump()})

@@ -51,7 +51,9 @@ class Served:
         return next((verb for verb, tasks in VERBS.items() if self.task in tasks), "predict")
 
     def items(self, texts: Sequence[str]) -> list[Any]:
-        """The inputs. Raises: HeadwiseError for a text that is none."""
+        """The inputs. Raises: HeadwiseError for a text that is none, or that would be opened as a file."""
+        if self.predictor.reads == "file":
+            raise Unsupported(f"{self.name} reads files, and no path is taken from a request")
         return [self.predictor.parse(text) for text in texts]
 
     def answers(self, items: Sequence[Any], options: Any) -> list[Any]:
@@ -83,18 +85,24 @@ class Served:
 
     def trace(self, text: str, target: str | None, layer: str | None, head: int) -> str:
         """Every step of one head while the model answers a text, as JSON."""
-        return formatted(steps(self.predictor, text, target, layer, head), "json")
+        (item,) = self.items([text])
+        return self.steps(item, target, layer, head)
+
+    def steps(self, item: Any, target: str | None, layer: str | None, head: int) -> str:
+        """The same of an input."""
+        return formatted(steps(self.predictor, item, target, layer, head), "json")
 
 
-def served(folders: Sequence[Path], others: Sequence[Path] = ()) -> dict[str, Served]:
+def served(folders: Sequence[Path], others: Sequence[Path] = (), *, files: bool = False) -> dict[str, Served]:
     """Loaded runs by name: that of the folder.
 
     Args:
         others: folders of Hugging Face models.
+        files: also runs whose inputs are files; their inputs come another way than as paths in requests.
 
     Raises:
         CheckpointError: naming a folder without an intact run, or model.
-        ConfigError: two folders of the same name, or a run whose inputs are files.
+        ConfigError: two folders of the same name, or a run whose inputs are files where these are not wanted.
     """
     found: dict[str, Served] = {}
     names = [folder.resolve().name for folder in (*folders, *others)]
@@ -103,7 +111,7 @@ def served(folders: Sequence[Path], others: Sequence[Path] = ()) -> dict[str, Se
     for name, folder in zip(names, folders, strict=False):
         task = str(recipe_of(folder).task)
         predictor = load(folder)
-        if predictor.reads == "file":
+        if predictor.reads == "file" and not files:
             raise ConfigError(
                 f"{folder}: task {task} reads files, and no path is taken from a request; `headwise explain` reads them"
             )

@@ -32,6 +32,16 @@ def test_the_arms_of_the_diverging_ramp_meet_at_the_page_in_equal_steps():
     assert spread(colours[128:]) < 0.01
 
 
+def test_the_arms_of_the_dark_diverging_ramp_rise_from_the_dark_page_in_equal_steps():
+    colours = ramps.ramp("diverging dark")
+    lightness = ramps.oklab(colours)[:, 0]
+    assert (np.diff(lightness[:128]) < 0).all()
+    assert (np.diff(lightness[128:]) > 0).all()
+    np.testing.assert_allclose(colours[127:129], ramps.ramp("ink dark")[:1].repeat(2, axis=0), atol=1 / 255)
+    assert spread(colours[:128]) < 0.01
+    assert spread(colours[128:]) < 0.01
+
+
 @pytest.mark.parametrize("name", ramps.CONTROLS)
 def test_control_colours_are_kept(name):
     controls = [control for arm in ramps.CONTROLS[name] for control in arm.split()]

@@ -1,5 +1,9 @@
 """Small runs to look at: a translator, a model of masked words, one that writes on."""
 
+import os
+
+from tiny_tasks import CASES
+
 import headwise
 
 TEXT = "a and g ."
@@ -59,3 +63,18 @@ def writer_of(place):
         "decoding": {"method": "greedy", "max_len": 7},
     }
     return small(place / "text", recipe)
+
+
+def task_run(place, name, steps=2):
+    """A run folder of a tiny task, trained on data beside it; the recipe names it by whole paths."""
+    case = CASES[name]
+    recipe = case.whole(place, steps)
+    data = {key: _whole(place, value) for key, value in recipe["data"].items()}
+    folder = place / name.replace(", ", "-").replace(" ", "-")
+    headwise.train(recipe | {"data": data}, folder)
+    return folder
+
+
+def _whole(place, value):
+    """A file's whole path, and anything else as it is."""
+    return os.path.join(place, value) if isinstance(value, str) and (place / value).exists() else value

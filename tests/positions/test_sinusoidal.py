@@ -100,6 +100,15 @@ def test_odd_widths_are_refused():
         Sinusoidal(6).embed(torch.zeros(2, 5, 1), 0)
 
 
+@pytest.mark.parametrize("start", [0, 300])
+def test_another_base_has_its_own_frequencies(start):
+    found = Sinusoidal(6, base=100.0).embed(torch.zeros(1, 5, 6, dtype=torch.float64), start)[0]
+    exact = [[(math.sin, math.cos)[j % 2](i / 100 ** (j // 2 / 3)) for j in range(6)] for i in range(start, start + 5)]
+    torch.testing.assert_close(found, torch.tensor(exact, dtype=torch.float64))
+    with pytest.raises(ConfigError, match="base of sinusoidal positions must be above 0"):
+        Sinusoidal(6, base=0.0)
+
+
 def test_under_fake_tensors():
     position = Sinusoidal(6)
     with FakeTensorMode():

@@ -22,10 +22,13 @@ from headwise.errors import HeadwiseError, Unsupported
 from headwise.explain.explanation import Explained, Explanation
 from headwise.explain.reel import Reel
 from headwise.explain.trace_formats import FORMS, formatted
+from headwise.explorer.images import axes as axes_of
+from headwise.explorer.traces import traced
 from headwise.predictors.predictor import Predictor
 from headwise.predictors.stepping import steps
 from headwise.records.watching import layers
 from headwise.runs.film import Film
+from headwise.service.served import Served
 from headwise.tasks import registry
 from headwise.tasks.task import Task
 
@@ -157,6 +160,35 @@ def test_what_is_shown_of_attention_sums_to_one(run, tmp_path):
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
+def test_an_example_of_the_data_is_an_input(run):
+    parts = (run.task.examples(run.task.config, part) for part in ("test", "train"))
+    example = next(part[0] for part in parts if part)
+    try:
+        item = run.one.input_of(example)
+    except Unsupported:
+        assert run.one.given == "text"
+        return
+    (output,) = run.one.predict([item])
+    assert run.one.write(item, output, "json")
+
+
+def test_the_explorer_shows_every_run_that_attends(run):
+    item = run.items[-1]
+    served = Served(run.case.task, run.case.task, run.one, "weights")
+    try:
+        explained = run.one.explain(item)
+        found = traced(served, item, None, "the last input")
+    except Unsupported:
+        pytest.skip("there is no attention to look at")
+    axes = axes_of(found)["axes"]
+    for group in found.groups:
+        shapes = {found.weights(layer).shape for layer in group.layers}
+        assert shapes == {(group.heads, len(group.queries), len(group.keys))}
+        assert axes[group.name]["keys"]["kind"] in ("tokens", "patches", "nodes")
+    attended = [name for name, layer in explained.layers.items() if layer.kind != "tags"]
+    assert not attended or sum(len(group.layers) for group in found.groups) >= 1
+
+
 def test_the_steps_of_every_layer_end_in_the_weights_that_are_shown(run):
     text = run.case.inputs[-1]
     try:
@@ -165,19 +197,19 @@ def test_the_steps_of_every_layer_end_in_the_weights_that_are_shown(run):
         pytest.skip("there is no attention to look at")
     if not isinstance(found, Explanation):
         with pytest.raises(Unsupported, match="no attention"):
-            steps(run.one, text, None)
+            steps(run.one, run.one.parse(text), None)
         return
     for name, layer in found.layers.items():
         if name not in layers(run.one.model):
             continue
         for head in range(len(layer.weights)):
-            traced = steps(run.one, text, None, name, head)
-            weights = traced["weights"].values
-            assert traced["output"].values.shape[0] == len(weights)
+            told = steps(run.one, run.one.parse(text), None, name, head)
+            weights = told["weights"].values
+            assert told["output"].values.shape[0] == len(weights)
             if weights.shape == layer.weights[head].shape:
                 np.testing.assert_allclose(weights, layer.weights[head], atol=1e-6)
             for form in FORMS:
-                assert formatted(traced, form)
+                assert formatted(told, form)
 
 
 @pytest.mark.filterwarnings("ignore")

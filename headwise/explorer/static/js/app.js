@@ -16,11 +16,14 @@ const PAGES = {
   attend: "attend",
   trace: "trace",
   translate: "translate",
+  vision: "vision",
+  graph: "graph",
+  positions: "positions",
   compare: "compare",
   film: "film",
 };
 /** Pages that show no trace. */
-const UNTRACED = new Set(["translate"]);
+const UNTRACED = new Set(["translate", "positions"]);
 
 /** The top bar: model, input, theme, language. */
 function bar() {
@@ -30,15 +33,18 @@ function bar() {
     maxlength: 500,
     autocomplete: "off",
     "aria-label": () => t("input"),
-    placeholder: () => t("type"),
-    value: () => state.text.value,
+    placeholder: () => t(`type_${state.reads() || "text"}`),
+    value: () => (state.example.value >= 0 ? String(state.example.value) : state.text.value),
   });
   const look = (/** @type {Event} */ event) => {
     event.preventDefault();
-    state.text.value = input.value;
-    if (!state.page.value) state.page.value = "attend";
+    const typed = input.value.trim();
+    // what is read from files is asked for by number
+    const numbered = ["image", "sound", "series"].includes(state.reads()) && /^\d+$/.test(typed);
+    state.give(numbered ? { example: Number(typed) } : { text: input.value });
+    if (!state.page.value) state.page.value = state.best();
   };
-  const models = h("select", { "aria-label": () => t("model"), onchange: () => (state.model.value = models.value) });
+  const models = h("select", { "aria-label": () => t("model"), onchange: () => state.pick(models.value) });
   effect(() => {
     const all = state.meta.value ? state.meta.value.models : [];
     fill(models, all.map((/** @type {any} */ one) => h("option", { value: one.name }, one.name)));
@@ -68,20 +74,21 @@ function follow() {
   let asked = "";
   effect(() => {
     if (UNTRACED.has(state.page.value)) return;
-    const [text, model, meta, edits] = [state.text.value, state.model.value, state.meta.value, read(state.edits.value)];
-    if (!text || !meta) {
+    const [model, meta, edits] = [state.model.value, state.meta.value, read(state.edits.value)];
+    const given = input();
+    if (!given || !meta || !meta.models.length) {
       asked = "";
       state.trace.value = null;
       return;
     }
-    const wanted = JSON.stringify([model, text, edits]);
+    const wanted = JSON.stringify([model, given, edits]);
     if (wanted === asked) return;
     asked = wanted;
     turn += 1;
     const mine = turn;
     state.status.value = t("loading");
     const name = model || (meta.models.length ? meta.models[0].name : null);
-    post("/api/v1/traces", { model: name, text, options: { edits } }).then(
+    post("/api/v1/traces", { model: name, ...given, options: { edits } }).then(
       (found) => {
         if (mine !== turn) return;
         state.trace.value = found;
@@ -94,6 +101,14 @@ function follow() {
       },
     );
   });
+}
+
+/** The input as a request has it; null where there is none. */
+function input() {
+  const [upload, example, text] = [state.upload.value, state.example.value, state.text.value];
+  if (upload) return { file: upload };
+  if (example >= 0) return { example };
+  return text ? { text } : null;
 }
 
 /** @param {HTMLElement} main */

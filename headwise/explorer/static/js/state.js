@@ -4,8 +4,10 @@
 import { batch, effect, signal } from "./store.js";
 
 /** @typedef {{ name: string, kind: string, layers: string[], heads: number, queries: string[], keys: string[], causal: boolean }} Group */
-/** @typedef {{ trace_id: string, model: string, source: string, output: string, groups: Group[], warnings: string[], change: any }} Trace */
+/** @typedef {{ kind: string, grid?: number[], before?: number }} Axis */
+/** @typedef {{ trace_id: string, places: any, axes: Record<string, { queries: Axis, keys: Axis }>, model: string, source: string, output: string, groups: Group[], warnings: string[], change: any }} Trace */
 
+/** @type {Record<string, any>} */
 export const DEFAULTS = { page: "", m: "", x: "", g: "", l: 0, h: 0, q: -1, k: -1, sc: "sqrt", v: "heat", s: -1, p: 0, lang: "", e: "" };
 const NUMBERS = new Set(["l", "h", "q", "k", "s", "p"]);
 // the second side of a comparison
@@ -16,6 +18,10 @@ export const VIEWS = ["heat", "links", "text", "table", "needs"];
 
 export const page = signal("");
 export const model = signal("");
+/** The number of an example of the run's own data, in place of a text; -1 for none. */
+export const example = signal(-1);
+/** The content of a file in base64, in place of both. */
+export const upload = signal("");
 export const text = signal("");
 export const group = signal("");
 export const layer = signal(0);
@@ -43,6 +49,7 @@ export const meta = signal(/** @type {any} */ (null));
 export const status = signal("");
 
 
+/** @type {Record<string, any>} */
 const PARTS = { m: model, x: text, g: group, l: layer, h: head, q: query, k: key, sc: scale, v: view, s: frame, p: probe, lang: language, e: edits };
 /** The page that writes: hypotheses and tokens (0: as the recipe says), forced tokens, step, beam, layer and head (-1: all). */
 export const beams = signal(0);
@@ -58,6 +65,20 @@ Object.assign(DEFAULTS, { b: 0, max: 0, f: "", t: -1, nd: -1, tl: -1, th: -1 });
 /** What changes too often to be worth a way back. */
 const PASSING = ["t"];
 Object.assign(PARTS, { m2: other.model, x2: other.text, g2: other.group, l2: other.layer, h2: other.head, e2: other.edits });
+
+/** What the pages of positions, images and graphs keep besides. */
+export const first = signal("sinusoidal");
+export const second = signal("rotary");
+export const count = signal(64);
+export const width = signal(64);
+export const base = signal(10000);
+export const spot = signal(8);
+export const each = signal("");
+export const hops = signal(1);
+export const loops = signal("");
+Object.assign(DEFAULTS, { ex: -1, pa: "sinusoidal", pb: "rotary", n: 64, d: 64, ba: 10000, at: 8, ea: "", hp: 1, sl: "" });
+Object.assign(PARTS, { ex: example, pa: first, pb: second, n: count, d: width, ba: base, at: spot, ea: each, hp: hops, sl: loops });
+for (const name of ["ex", "n", "d", "ba", "at", "hp"]) NUMBERS.add(name);
 
 /** The query that is looked at: under the pointer, else the locked one. */
 export const lookedAt = () => (hovered.value ? hovered.value.q : query.value);
@@ -108,6 +129,53 @@ export function address(other, without = []) {
   return `#/${other === undefined ? page.value : other}${rest ? `?${rest}` : ""}`;
 }
 
+let gliding = false;
+
+/**
+ * A change that Back does not undo: one of many that follow each other, as of a slider, or one that nobody asked for.
+ * @param {() => void} work
+ */
+export function instead(work) {
+  gliding = true;
+  try {
+    work();
+  } finally {
+    gliding = false;
+  }
+}
+
+/** What the chosen run reads: "text", "image", "node" ... @returns {string} */
+export function reads() {
+  const models = meta.value ? meta.value.models : [];
+  const found = models.find((/** @type {any} */ one) => one.name === model.value) || models[0];
+  return found ? found.input : "";
+}
+
+/** The page that shows best what the chosen run reads. */
+export const best = () => ({ image: "vision", node: "graph", molecule: "graph" })[reads()] || "attend";
+
+/** Another run; its inputs are others. @param {string} name */
+export function pick(name) {
+  batch(() => {
+    give({});
+    group.value = "";
+    layer.value = 0;
+    head.value = 0;
+    model.value = name;
+  });
+}
+
+/** Another input, of one kind. @param {{ text?: string, example?: number, upload?: string }} given */
+export function give(given) {
+  batch(() => {
+    query.value = -1;
+    key.value = -1;
+    text.value = given.text || "";
+    example.value = given.example === undefined ? -1 : given.example;
+    upload.value = given.upload || "";
+  });
+}
+
 /** Keeps the address and the selection equal from now on. */
 export function followAddress() {
   readAddress();
@@ -118,7 +186,7 @@ export function followAddress() {
     const before = lasting;
     lasting = address(undefined, PASSING);
     if (next === location.hash || (next === "#/" && !location.hash)) return;
-    if (before === lasting) history.replaceState(null, "", next);
+    if (gliding || before === lasting) history.replaceState(null, "", next);
     else history.pushState(null, "", next);
   });
 }

@@ -33,6 +33,31 @@ export const SCALES = {
 };
 
 /**
+ * The entry of each number in a ramp whose middle is zero, `top` its end.
+ * @param {ArrayLike<number>} values @param {number} top
+ */
+export function signed(values, top) {
+  const found = new Int16Array(values.length);
+  for (let i = 0; i < values.length; i += 1) {
+    const share = top > 0 ? values[i] / top : 0;
+    found[i] = Math.round(127.5 + 127.5 * Math.min(1, Math.max(-1, share)));
+  }
+  return found;
+}
+
+/** A colour of a ramp as a page writes it. @param {string} name @param {number} entry */
+export function colour(name, entry) {
+  const [red, green, blue] = ramps[name].subarray(4 * entry, 4 * entry + 3);
+  return `rgb(${red}, ${green}, ${blue})`;
+}
+
+/** Whether letters on a colour of a ramp should be dark. @param {string} name @param {number} entry */
+export function isLight(name, entry) {
+  const [red, green, blue] = ramps[name].subarray(4 * entry, 4 * entry + 3);
+  return 0.299 * red + 0.587 * green + 0.114 * blue > 140;
+}
+
+/**
  * The entry of each number in a ramp; 255 steps from 0 to `top`. What is forbidden, minus infinity, is -1.
  * @param {ArrayLike<number>} values @param {number} top @param {keyof typeof SCALES} scale
  */

@@ -8,6 +8,7 @@ import { effect } from "../store.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 import * as editing from "../views/edit.js";
+import * as examples from "../views/examples.js";
 import * as headGrid from "../views/head_grid.js";
 import * as headTable from "../views/head_table.js";
 import * as heat from "../views/heat.js";
@@ -29,9 +30,15 @@ export function mount(place) {
   const large = h("section", { class: "panel wide" });
   const tabs = h("div", { class: "tabs" });
   const edits = h("section", { class: "panel whole", "aria-label": () => t("edit") });
-  place.append(tabs, h("div", { class: "panels" }, grid, large, edits), h("p", { class: "note" }, () => t("note")));
+  const given = h("div");
+  place.append(given, tabs, h("div", { class: "panels" }, grid, large, edits), h("p", { class: "note" }, () => t("note")));
   const ends = [
     editing.mount(edits),
+    effect(() => {
+      fill(given);
+      // what is not typed is chosen from a list
+      return ["", "text"].includes(state.reads()) ? undefined : examples.mount(given);
+    }),
     effect(() => fill(tabs, groups(), views(), saves())),
     drawn(grid, (trace, group, node, alive) => thumbs(trace, group, node, alive)),
     drawn(large, (trace, group, node, alive) => chosen(trace, group, node, alive)),

@@ -33,7 +33,12 @@ export function mount(place) {
 
 /** @param {string} name */
 function choose(name) {
-  state.model.value = name;
+  state.pick(name);
+  // what is not typed is chosen from a list
+  if (state.reads() !== "text") {
+    state.page.value = state.best();
+    return;
+  }
   const input = /** @type {HTMLInputElement | null} */ (document.querySelector("#input"));
   if (input) input.focus();
 }

@@ -95,8 +95,9 @@ function sentence(q, k, weights, group) {
 
 /** @param {HTMLElement} tip @param {{ q: number, k: number } | null} at @param {Float32Array} weights @param {state.Group} group @param {number} side */
 function told(tip, at, weights, group, side) {
-  tip.hidden = !at;
-  if (!at) return;
+  // a row may be looked at without any of its cells
+  tip.hidden = !at || at.k < 0;
+  if (!at || at.k < 0) return;
   tip.textContent = sentence(at.q, at.k, weights, group);
   const box = /** @type {HTMLElement} */ (tip.parentElement);
   const x = (at.k + 1) * side + 6;

@@ -38,7 +38,7 @@ function choose(layer, head) {
 
 /** Muting every head, asked for by a button and ended by another. @param {HTMLElement} place @param {state.Trace} trace @param {state.Group} group */
 function one_by_one(place, trace, group) {
-  const texts = h("textarea", { rows: 3, maxlength: 4000, "aria-label": () => t("examples") });
+  const texts = h("textarea", { rows: 3, maxlength: 4000, "aria-label": () => t("inputs") });
   texts.value = trace.source;
   const bar = h("progress", { max: 1, value: 0, hidden: true, "aria-label": () => t("muted") });
   const found = signal(/** @type {any[]} */ ([]));
@@ -69,7 +69,7 @@ function one_by_one(place, trace, group) {
   const end = () => stop && stop.abort();
   const table = h("div", { class: "scrolls", tabindex: 0 });
   place.append(
-    h("p", { class: "side" }, t("examples")),
+    h("p", { class: "side" }, t("inputs")),
     texts,
     h("div", { class: "controls" }, h("button", { onclick: begin }, t("muteeach")), h("button", { onclick: end }, t("stop")), bar),
     table,

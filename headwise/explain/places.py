@@ -1,0 +1,73 @@
+"""What rows and columns of attention are where they are no tokens: places of an image, nodes of a graph."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import UInt8
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Places of an image, row by row.
+
+    Args:
+        before: class tokens that stand before them.
+
+    >>> Grid(2, 3, before=1).length
+    7
+    """
+
+    rows: int
+    columns: int
+    before: int = 0
+
+    @property
+    def length(self) -> int:
+        """Places and class tokens."""
+        return self.before + self.rows * self.columns
+
+
+@dataclass(frozen=True, eq=False)
+class OnImage:
+    """Rows and columns lie on an image.
+
+    Args:
+        pixels: the image as the model read it.
+        grids: what the places of its layers may be; they differ where a network makes its maps smaller.
+        covered: height and width, in pixels, of what a grid lies over; None: the image. It may go beyond it.
+        chosen: the query that an explanation shows; None: the mean of all of them.
+
+    >>> on = OnImage(np.zeros((8, 8, 1), np.uint8), (Grid(4, 4, before=1), Grid(2, 2)))
+    >>> on.grid(17), on.grid(5)
+    (Grid(rows=4, columns=4, before=1), None)
+    """
+
+    pixels: UInt8[np.ndarray, "height width channels"]
+    grids: Sequence[Grid]
+    covered: tuple[int, int] | None = None
+    chosen: int | None = None
+
+    def grid(self, length: int) -> Grid | None:
+        """What an axis of this length is; None: no places."""
+        return next((grid for grid in self.grids if grid.length == length), None)
+
+
+@dataclass(frozen=True, eq=False)
+class InGraph:
+    """Rows and columns are the nodes of a graph; which hears of which is in the mask of its layers.
+
+    Args:
+        names: of every node.
+        kinds: of every node what it was found to be, or is.
+        chosen: the node that an explanation shows; None: all of them.
+        bonds: (one, other) to how often they are bound, where edges say that.
+    """
+
+    names: Sequence[str]
+    kinds: Sequence[str]
+    chosen: int | None = None
+    bonds: dict[tuple[int, int], float] = field(default_factory=dict)
+
+
+Places = OnImage | InGraph

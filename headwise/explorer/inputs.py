@@ -1,0 +1,122 @@
+"""Inputs of runs besides a text that is typed: examples of a run's own data by number, and files that are sent."""
+
+import base64
+import binascii
+import hashlib
+import warnings
+from pathlib import PurePath
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request, Response
+from pydantic import Field
+
+from headwise.errors import DataError
+from headwise.labels import shorten
+from headwise.service.app import Service, as_json
+from headwise.service.asking import Body, check_text
+from headwise.service.limits import Limits
+from headwise.service.problems import Problem
+from headwise.service.served import Served
+from headwise.training.loading import examples
+
+# examples of a run that can be asked for
+MOST = 200
+# bytes of a file that is sent, before base64 makes four of three
+MOST_BYTES = 8 << 20
+# of a request to the explorer
+BODY_BYTES = MOST_BYTES // 3 * 4 + (1 << 16)
+_COLUMNS = 60
+
+
+class AskInput(Body):
+    """An input: exactly one of these."""
+
+    text: str | None = Field(None, min_length=1, description="what is typed")
+    example: int | None = Field(None, ge=0, le=1 << 20, description="the number of one of GET /api/v1/examples")
+    file: str | None = Field(None, min_length=1, description="the content of a file, in base64")
+
+
+class Examples:
+    """Of each run the first examples of its test data, or else of its training data, read when first asked for.
+
+    Only the worker's thread asks, so that nothing is read twice.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[tuple[Any, Any]]] = {}
+
+    def of(self, run: Served) -> list[tuple[Any, Any]]:
+        """Inputs, each with its example. Raises: HeadwiseError for data that is not there, or gives no inputs."""
+        if run.name not in self._found:
+            self._found[run.name] = [(run.predictor.input_of(one), one) for one in _read(run)]
+        return self._found[run.name]
+
+
+def _read(run: Served) -> list[Any]:
+    if run.folder is None:
+        raise Problem(404, "this run has no examples")
+    with warnings.catch_warnings():
+        # that data has changed since training is told where scores are
+        warnings.simplefilter("ignore")
+        try:
+            return examples(run.folder, "test")[:MOST]
+        except DataError:
+            # a recipe need not have that part
+            return examples(run.folder, "train")[:MOST]
+
+
+def item_of(run: Served, ask: AskInput, known: Examples) -> tuple[Any, str]:
+    """An input as the run's predictor reads it, and what tells it from others.
+
+    Raises:
+        Problem: 404 for an example that is not there, 413 for a file that is too large, 422 for what is none.
+        HeadwiseError: for an input that cannot be read.
+    """
+    if ask.text is not None:
+        return run.items([ask.text])[0], f"text {ask.text}"
+    if ask.example is not None:
+        found = known.of(run)
+        if ask.example >= len(found):
+            raise Problem(404, f"there is no example {ask.example}; the last is {len(found) - 1}")
+        return found[ask.example][0], f"example {ask.example}"
+    assert ask.file is not None, "it was checked"
+    data = _decoded(ask.file)
+    return run.predictor.opened(data, "the file"), f"file {hashlib.sha256(data).hexdigest()}"
+
+
+def check_input(ask: AskInput, limits: Limits) -> None:
+    """Raises: Problem 422 for none or several inputs, or a text that is too long."""
+    if sum(one is not None for one in (ask.text, ask.example, ask.file)) != 1:
+        raise Problem(422, "give one of text, example and file")
+    check_text(ask.text or "", limits)
+
+
+def exemplified(app: FastAPI, service: Service, known: Examples) -> None:
+    """Adds the route that lists examples."""
+
+    @app.get("/api/v1/examples")
+    async def listed(request: Request, model: Annotated[str, Query(max_length=200)]) -> Response:
+        """The examples of a run by number, each with a title and, where there is one, what is right."""
+        run = service.find(model, "trace")
+        job = service.submit(lambda _: [[_titled(*pair) for pair in known.of(run)]], [None])
+        (told,) = await service.answer(job, request)
+        return as_json({"model": run.name, "input": run.predictor.given, "examples": told})
+
+
+def _titled(item: Any, example: Any) -> dict[str, str]:
+    name = next((found for key in ("name", "smiles", "history") if (found := getattr(item, key, None))), item)
+    label = getattr(example, "label", None) or getattr(example, "target", None)
+    title = " ".join(name) if isinstance(name, list | tuple) else str(name)
+    if hasattr(item, "pixels"):
+        # a path says where, its end what
+        title = PurePath(title).name
+    return {"title": shorten(title, _COLUMNS), "label": "" if label is None else shorten(str(label), _COLUMNS)}
+
+
+def _decoded(text: str) -> bytes:
+    if len(text) > MOST_BYTES // 3 * 4 + 4:
+        raise Problem(413, f"the file is larger than {MOST_BYTES:,} bytes", "make the picture smaller")
+    try:
+        return base64.b64decode(text.encode("ascii"), validate=True)
+    except (ValueError, binascii.Error):
+        raise Problem(422, "file: is no base64") from None

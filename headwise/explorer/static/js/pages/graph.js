@@ -1,0 +1,139 @@
+// @ts-check
+/** Nodes and what they attend to: a drawing, the weights between them, how evenly each looks at those it hears of. */
+
+import { getJson, getNumbers, query as asked } from "../api.js";
+import { fill, h } from "../dom.js";
+import * as state from "../state.js";
+import { effect, signal } from "../store.js";
+import { t } from "../strings.js";
+import * as examples from "../views/examples.js";
+import { fitting } from "../views/fitting.js";
+import * as heat from "../views/heat.js";
+import * as nodeLink from "../views/node_link.js";
+import * as spread from "../views/spread.js";
+
+/** @typedef {{ place: number, name: string, kind: string, hop: number, x: number, y: number, heard: number }} Node */
+/** @typedef {{ nodes: Node[], pairs: number[][], bonds: number[][], left: number, total: number }} Part */
+/** @typedef {{ trace: state.Trace, group: state.Group, part: Part, weights: ArrayLike<number>, entropy: ArrayLike<number>, at: number, head: number, title: string }} Seen */
+
+/** @param {HTMLElement} place @returns {() => void} */
+export function mount(place) {
+  const top = h("div");
+  const bar = h("div", { class: "tabs" });
+  const drawing = h("section", { class: "panel wide" });
+  const table = h("section", { class: "panel" });
+  const matrix = h("section", { class: "panel" });
+  const chart = h("section", { class: "panel wide" });
+  place.append(top, bar, h("div", { class: "panels" }, drawing, table, matrix, chart), h("p", { class: "note" }, () => t("note")));
+  const seen = signal(/** @type {Seen | null} */ (null));
+  const drawn = (/** @type {HTMLElement} */ node, /** @type {(node: HTMLElement, now: Seen) => () => void} */ work) =>
+    effect(() => {
+      const now = seen.value;
+      fill(node);
+      node.hidden = !now;
+      return now ? work(node, now) : undefined;
+    });
+  const ends = [
+    effect(() => {
+      fill(top);
+      return fitting(top, ["node", "molecule"], "no_graph") ? examples.mount(top) : undefined;
+    }),
+    effect(() => fill(bar, controls())),
+    effect(() => followed(seen)),
+    drawn(drawing, nodeLink.mount),
+    drawn(table, nodeLink.table),
+    drawn(matrix, adjacency),
+    drawn(chart, spread.mount),
+  ];
+  return () => ends.forEach((end) => end());
+}
+
+/** The groups whose rows and columns are the nodes. */
+function groups() {
+  const trace = state.trace.value;
+  const nodes = (/** @type {state.Group} */ one) => trace && trace.axes[one.name].queries.kind === "nodes" && trace.axes[one.name].keys.kind === "nodes";
+  return trace ? trace.groups.filter(nodes) : [];
+}
+
+/** The one that is chosen, or the first. */
+function chosen() {
+  const all = groups();
+  return all.find((one) => one.name === state.group.value) || all[0] || null;
+}
+
+/** Groups, layer, head, how far, self-loops. */
+function controls() {
+  const group = chosen();
+  if (!group) return [];
+  const names = groups().map((one) =>
+    h("button", { class: one === group ? "tab chosen" : "tab", onclick: () => (state.group.value = one.name) }, one.name),
+  );
+  const { at, head } = state.place(group);
+  const many = (/** @type {number} */ count) => Array.from({ length: count }, (_, one) => one);
+  const trace = state.trace.value;
+  const middle = trace && trace.places.chosen !== null;
+  return [
+    ...names,
+    choice("layer", many(group.layers.length), at, (one) => (state.layer.value = one)),
+    choice("head", many(group.heads), head, (one) => (state.head.value = one)),
+    middle ? choice("hops", [1, 2, 3], state.hops.value, (one) => (state.hops.value = one)) : null,
+    h(
+      "button",
+      { class: state.loops.value ? "tab" : "tab chosen", "aria-pressed": String(!state.loops.value), onclick: () => (state.loops.value = state.loops.value ? "" : "off") },
+      t("self_loops"),
+    ),
+  ].filter(Boolean);
+}
+
+/** @param {string} name @param {number[]} values @param {number} now @param {(value: number) => void} set */
+function choice(name, values, now, set) {
+  const select = h("select", { "aria-label": t(name), onchange: () => set(Number(select.value)) }, values.map((one) => h("option", { value: one }, one)));
+  select.value = String(now);
+  return h("label", { class: "slider" }, t(name), select);
+}
+
+/** Asks for the nodes and for what they look at. @param {{ value: Seen | null }} seen */
+function followed(seen) {
+  const [trace, group] = [state.trace.value, chosen()];
+  if (!trace || !group) {
+    seen.value = null;
+    return undefined;
+  }
+  const { at, layer, head } = state.place(group);
+  const hops = Math.max(1, Math.min(3, state.hops.value));
+  const path = `/api/v1/traces/${trace.trace_id}`;
+  const which = asked({ group: group.name, hops, ...(trace.places.chosen === null ? { most: 120 } : {}) });
+  let alive = true;
+  Promise.all([getJson(`${path}/graph?${which}`), getNumbers(`${path}/edges?${which}`), getNumbers(`${path}/spread?${which}`)]).then(
+    ([part, edges, entropies]) => {
+      if (!alive) return;
+      const cut = (/** @type {import("../core/npy.js").Numbers} */ all) => {
+        const [, heads, count] = all.shape;
+        return all.data.subarray((at * heads + head) * count, (at * heads + head + 1) * count);
+      };
+      const title = `${layer}, ${t("head")} ${head}`;
+      seen.value = { trace, group, part, weights: cut(edges), entropy: cut(entropies), at, head, title };
+      document.documentElement.dataset.ready = `graph/${group.name}/${at}/${head}/${hops}`;
+    },
+    (error) => {
+      if (!alive) return;
+      seen.value = null;
+      state.status.value = error.message;
+    },
+  );
+  return () => {
+    alive = false;
+  };
+}
+
+/** The weights between the nodes as a matrix; pairs without an edge are forbidden. @param {HTMLElement} node @param {Seen} seen */
+function adjacency(node, seen) {
+  const names = seen.part.nodes.map((one) => one.name);
+  const count = names.length;
+  const weights = new Float32Array(count * count).fill(-Infinity);
+  seen.part.pairs.forEach(([q, k], edge) => {
+    if (q !== k || !state.loops.value) weights[q * count + k] = seen.weights[edge];
+  });
+  node.append(h("h2", {}, t("adjacency")));
+  return heat.mount(node, { weights, group: { ...seen.group, queries: names, keys: names }, title: seen.title });
+}

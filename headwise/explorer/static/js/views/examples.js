@@ -1,0 +1,89 @@
+// @ts-check
+/** Where an input comes from besides typing: the examples of the run's own data, and a file that is sent. */
+
+import { getJson, query } from "../api.js";
+import { fill, h } from "../dom.js";
+import * as state from "../state.js";
+import { effect } from "../store.js";
+import { t } from "../strings.js";
+
+const MOST = 8 * 2 ** 20;
+
+/** @param {HTMLElement} place @returns {() => void} */
+export function mount(place) {
+  const select = h("select", { id: "examples", "aria-label": () => t("examples"), onchange: () => choose(select.value) });
+  const others = h("span", { class: "views" });
+  place.append(h("div", { class: "tabs given" }, h("label", { for: "examples" }, () => t("examples")), select, step(-1), step(1), others));
+  /** @type {any[]} */
+  let listed = [];
+  const choose = (/** @type {string} */ value) => {
+    if (value !== "") state.give({ example: Number(value) });
+  };
+  return effect(() => {
+    const [meta, name] = [state.meta.value, state.model.value];
+    const kind = state.reads();
+    fill(others, kind === "image" ? chooser() : null);
+    const run = name || (meta && meta.models.length ? meta.models[0].name : "");
+    if (!run) return undefined;
+    let alive = true;
+    const shown = () => {
+      fill(select, h("option", { value: "" }, "—"), listed.map((one, number) => h("option", { value: number }, told(one, number))));
+      select.value = state.example.peek() >= 0 ? String(state.example.peek()) : "";
+    };
+    getJson(`/api/v1/examples?${query({ model: run })}`).then(
+      (found) => {
+        if (!alive) return;
+        listed = found.examples;
+        shown();
+        // a page of pictures begins with one
+        const none = state.example.peek() < 0 && !state.text.peek() && !state.upload.peek();
+        if (none && listed.length && kind !== "text") state.instead(() => (state.example.value = 0));
+      },
+      (error) => {
+        if (alive) state.status.value = error.message;
+      },
+    );
+    const end = effect(() => {
+      select.value = state.example.value >= 0 ? String(state.example.value) : "";
+    });
+    return () => {
+      alive = false;
+      end();
+    };
+  });
+}
+
+/** @param {{ title: string, label: string }} one @param {number} number */
+const told = (one, number) => `${number}: ${one.title}${one.label ? ` (${one.label})` : ""}`;
+
+/** The next example, or the one before. @param {number} by */
+function step(by) {
+  const name = by > 0 ? "next" : "previous";
+  return h("button", { "aria-label": () => t(name), title: () => t(name), onclick: () => turned(by) }, by > 0 ? "→" : "←");
+}
+
+/** @param {number} by */
+function turned(by) {
+  const select = /** @type {HTMLSelectElement} */ (document.querySelector("#examples"));
+  const count = select.options.length - 1;
+  if (count > 0) state.give({ example: Math.max(0, Math.min(count - 1, state.example.peek() + by)) });
+}
+
+/** A field for a file, which is sent as it is. */
+function chooser() {
+  const field = h("input", { type: "file", id: "file", accept: "image/png,image/jpeg", onchange: () => sent(field.files[0]) });
+  return h("label", { class: "file" }, () => t("own_picture"), " ", field);
+}
+
+/** @param {File | undefined} file */
+function sent(file) {
+  if (!file) return;
+  if (file.size > MOST) {
+    state.status.value = t("too_large");
+    return;
+  }
+  const reader = new FileReader();
+  reader.onload = () => state.give({ upload: String(reader.result).split(",")[1] || "" });
+  reader.onerror = () => (state.status.value = t("unread"));
+  reader.readAsDataURL(file);
+}

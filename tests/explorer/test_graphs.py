@@ -1,0 +1,146 @@
+"""Graphs in the explorer: which nodes are drawn, where, and that the weights of edges are those of the model."""
+
+import io
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from serving_runs import task_run
+
+from headwise.explorer import traces
+from headwise.explorer.api import explored
+from headwise.explorer.layout import layout, steps
+from headwise.service.app import create_app
+from headwise.service.served import served
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    names = ("node-classify", "graph-regress")
+    return served([task_run(tmp_path_factory.mktemp("graphs"), name) for name in names], files=True)
+
+
+@pytest.fixture
+def client(runs):
+    with TestClient(create_app(runs, more=[explored]), base_url="http://127.0.0.1:8000") as found:
+        yield found
+
+
+def traced(client, **asked):
+    answer = client.post("/api/v1/traces", json=asked)
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+def part(client, told, name, **asked):
+    answer = client.get(f"/api/v1/traces/{told['trace_id']}/{name}", params=asked)
+    assert answer.status_code == 200, answer.text
+    if answer.headers["content-type"] == "application/json":
+        return answer.json()
+    return np.load(io.BytesIO(answer.content), allow_pickle=False)
+
+
+def test_edges_have_the_weights_of_the_whole_graph(client, runs):
+    told = traced(client, model="node-classify", text="n5")
+    graph = runs["node-classify"].predictor.graph
+    assert told["places"] == {"kind": "graph", "nodes": 24, "chosen": 5}
+    for group in told["groups"]:
+        asked = {"group": group["name"], "hops": 2}
+        drawn = part(client, told, "graph", **asked)
+        assert drawn["nodes"][0]["name"] == "n5"
+        assert {one["name"] for one in drawn["nodes"] if one["hop"] == 1} == {"n1", "n3", "n7", "n9"}
+        assert {one["name"] for one in drawn["nodes"] if one["hop"] == 2} == {"n21", "n23", "n11", "n13"}
+        known = {(int(query), int(key)) for key, query in graph.edges.T} | {(node, node) for node in range(24)}
+        places = [one["place"] for one in drawn["nodes"]]
+        pairs = [(places[q], places[k]) for q, k in drawn["pairs"]]
+        assert set(pairs) == {(q, k) for q, k in known if q in places and k in places}
+        edges, spread = part(client, told, "edges", **asked), part(client, told, "spread", **asked)
+        for number, layer in enumerate(group["layers"]):
+            for head in range(group["heads"]):
+                whole = part(client, told, "matrix", layer=layer, head=head).astype(float)
+                np.testing.assert_allclose(edges[number, head], [whole[pair] for pair in pairs], atol=2e-3)
+                rows = [[w for w in whole[place] if w > 0] for place in places]
+                exact = [-sum(w * np.log(w) for w in row) for row in rows]
+                np.testing.assert_allclose(spread[number, head], exact, atol=2e-2)
+                assert [one["heard"] for one in drawn["nodes"]] == [len(row) for row in rows]
+
+
+def test_the_nearest_nodes_are_kept_and_the_others_counted(client):
+    told = traced(client, model="node-classify", text="n5")
+    asked = {"group": told["groups"][0]["name"], "hops": 3, "most": 4}
+    drawn = part(client, told, "graph", **asked)
+    assert [one["hop"] for one in drawn["nodes"]] == [0, 1, 1, 1]
+    assert (drawn["left"], drawn["total"]) == (8, 24)
+    other = part(client, told, "graph", group=asked["group"], around=8)
+    assert other["nodes"][0]["name"] == "n8"
+    # the same nodes at the same places in every layer
+    again = part(client, told, "graph", **asked | {"group": told["groups"][-1]["name"]})
+    assert again["nodes"] == drawn["nodes"]
+
+
+def test_molecules_are_drawn_whole_with_atoms_and_bonds(client):
+    told = traced(client, model="graph-regress", text="C=CO")
+    group = next(one for one in told["groups"] if told["axes"][one["name"]]["queries"]["kind"] == "nodes")
+    drawn = part(client, told, "graph", group=group["name"])
+    assert [(one["name"], one["kind"]) for one in drawn["nodes"]] == [("C1", "C"), ("C2", "C"), ("O3", "O")]
+    assert drawn["bonds"] == [[0, 1, 2.0], [1, 2, 1.0]]
+    pooled = next(one for one in told["groups"] if len(one["queries"]) == 1)
+    answer = client.get(f"/api/v1/traces/{told['trace_id']}/graph", params={"group": pooled["name"]})
+    assert "not attention between the nodes" in answer.json()["detail"]
+
+
+def test_examples_are_nodes_and_molecules(client):
+    nodes = client.get("/api/v1/examples?model=node-classify").json()
+    assert nodes["input"] == "node"
+    assert nodes["examples"][0] == {"title": "n2", "label": "l"}
+    found = client.get("/api/v1/examples?model=graph-regress").json()
+    assert found["input"] == "molecule"
+    title = found["examples"][0]["title"]
+    assert traced(client, model="graph-regress", example=0)["source"] == title
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ("group=mixers+self&around=24", "beyond the last node, 23"),
+        ("group=mixers+self&hops=4", "hops"),
+        ("group=mixers+self&most=121", "most"),
+        ("group=nothing", "nothing"),
+        ("hops=1", "group"),
+    ],
+)
+def test_nodes_that_are_not_there_are_refused(client, asked, says):
+    told = traced(client, model="node-classify", text="n5")
+    asked = asked.replace("mixers+self", told["groups"][0]["name"].replace(" ", "+"))
+    answer = client.get(f"/api/v1/traces/{told['trace_id']}/graph?{asked}")
+    assert answer.status_code == 422
+    assert says in answer.json()["detail"]
+
+
+def test_more_pairs_than_can_be_shown_are_refused_before_they_are_made(client, monkeypatch):
+    told = traced(client, model="node-classify", text="n5")
+    group = told["groups"][0]
+    monkeypatch.setattr(traces, "_MOST_PAIRS", 24 * group["heads"] * 3)
+    answer = client.get(f"/api/v1/traces/{told['trace_id']}/summary", params={"group": group["name"]})
+    assert answer.status_code == 422
+    assert "look at a node on the page Graph" in answer.json()["detail"]
+    # single rows are few
+    assert part(client, told, "edges", group=group["name"]).shape[1] == group["heads"]
+
+
+def test_nodes_are_drawn_as_far_apart_as_they_are_in_steps():
+    ring = np.roll(np.eye(12, dtype=bool), 1, axis=1)
+    places = layout(ring)
+    lengths = np.linalg.norm(places[:, None] - places, axis=-1)
+    apart = steps(ring | ring.T)
+    assert apart.max() == 6
+    assert np.corrcoef(lengths[apart > 0], apart[apart > 0])[0, 1] > 0.95
+    np.testing.assert_array_equal(places, layout(ring))
+    assert places.min() >= 0
+    assert places.max() <= 1
+    # nodes that are alike, and parts that nothing joins, have places of their own
+    star = np.zeros((9, 9), bool)
+    star[0, 1:6] = True
+    lengths = np.linalg.norm(layout(star)[:, None] - layout(star), axis=-1) + np.eye(9)
+    assert lengths.min() > 0.02
+    assert layout(np.zeros((1, 1), bool)).tolist() == [[0.5, 0.5]]

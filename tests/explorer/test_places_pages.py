@@ -1,0 +1,198 @@
+"""The pages Positions, Vision and Graph in a browser: what is shown is what the server told, nothing from elsewhere."""
+
+import io
+import re
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from serving_runs import task_run
+
+from headwise.data.pixels import encode
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")]
+VIT = "image-classify-patches"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    place = tmp_path_factory.mktemp("places")
+    runs = []
+    for name in ("image-classify, patches", "caption", "node-classify", "graph-regress"):
+        (place / name).mkdir()
+        runs.append(str(task_run(place / name, name)))
+    command = [sys.executable, "-m", "headwise", "explore", *runs, "--no-browser", "--threads", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        line = process.stdout.readline()
+        yield line.split()[2].rstrip(";")
+        process.terminate()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as started:
+        flags = ["--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"]
+        found = started.chromium.launch(executable_path=CHROMIUM, args=flags)
+        yield found
+        found.close()
+
+
+@pytest.fixture(params=[("light", 1280), ("dark", 390)], ids=lambda how: f"{how[0]}-{how[1]}")
+def page(request, browser, site):
+    scheme, width = request.param
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    made = context.new_page()
+    told, asked = [], []
+    made.on("console", lambda message: told.append(message.text))
+    made.on("pageerror", lambda error: told.append(str(error)))
+    made.on("request", lambda one: asked.append(one.url))
+    yield made
+    # whatever page it is, it is no wider than the screen
+    assert made.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    context.close()
+    assert told == []
+    assert all(url.startswith((site, "data:", "blob:")) for url in asked)
+
+
+def opened(page, site, path, ready=""):
+    page.goto(site + path)
+    page.wait_for_selector(f"html[data-ready^='{ready}']")
+
+
+def numbers(page, site, model, name, asked, **given):
+    body = {"model": model, **given}
+    told = page.request.post(f"{site}api/v1/traces", data=body).json()
+    answer = page.request.get(f"{site}api/v1/traces/{told['trace_id']}/{name}", params=asked)
+    return np.load(io.BytesIO(answer.body()), allow_pickle=False).astype(float)
+
+
+def place_of(box, row, column):
+    """The middle of a place of a grid of 2 x 2."""
+    return {"x": (column + 0.5) * box["width"] / 2, "y": (row + 0.5) * box["height"] / 2}
+
+
+def test_a_click_on_a_patch_makes_it_the_query(page, site):
+    opened(page, site, f"#/vision?m={VIT}", "vision/")
+    canvas = page.locator("canvas.over").first
+    canvas.click(position=place_of(canvas.bounding_box(), 1, 0))
+    page.wait_for_selector("html[data-ready$='/3']")
+    assert re.search("q=3", page.url)
+    exact = numbers(page, site, VIT, "row", {"group": "encoder self", "q": 3}, example=0)
+    for row in range(2):
+        for column in range(2):
+            canvas.hover(position=place_of(canvas.bounding_box(), row, column))
+            shown = page.locator("section.seen p.legend").first.inner_text()
+            assert float(shown.split()[-1]) == pytest.approx(exact[0, :, 1 + 2 * row + column].mean(), rel=6e-3)
+    # the first button is the mean of the heads, the others are these
+    page.locator("button.cell").nth(2).click()
+    page.wait_for_selector("html[data-ready$='/0/1/3']")
+    page.reload()
+    page.wait_for_selector("html[data-ready$='/0/1/3']")
+    page.keyboard.press("Tab")
+    page.locator("canvas.over").first.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("html[data-ready$='/0/1/4']")
+
+
+def test_where_nothing_glows_the_image_is_seen(page, site):
+    opened(page, site, f"#/vision?m={VIT}", "vision/")
+    read = """(canvas) => { const copy = document.createElement('canvas');
+        const c = copy.getContext('2d', { willReadFrequently: true });
+        c.drawImage(canvas, canvas.width / 4 - 3, canvas.height / 4 - 3, 1, 1, 0, 0, 1, 1);
+        return Array.from(c.getImageData(0, 0, 1, 1).data).slice(0, 3); }"""
+    canvas = page.locator("canvas.over").first
+    image = numbers(page, site, VIT, "image", {}, example=0)
+    page.get_by_role("button", name="Grid").click()
+    glowing = canvas.evaluate(read)
+    page.get_by_role("button", name="Overlay").click()
+    assert canvas.evaluate(read) == [image[1, 1, 0]] * 3
+    page.get_by_role("button", name="Overlay").click()
+    assert canvas.evaluate(read) == glowing != [image[1, 1, 0]] * 3
+    hide = page.get_by_role("button", name="Hold to hide")
+    hide.dispatch_event("pointerdown")
+    assert canvas.evaluate(read) == [image[1, 1, 0]] * 3
+    hide.dispatch_event("pointerup")
+    assert canvas.evaluate(read) == glowing
+
+
+def test_a_picture_of_ones_own_is_looked_at(page, site, tmp_path):
+    opened(page, site, f"#/vision?m={VIT}", "vision/")
+    before = page.locator("canvas.over").first.get_attribute("aria-label")
+    picture = tmp_path / "own.png"
+    picture.write_bytes(encode(np.random.default_rng(0).integers(0, 256, (9, 9, 3), dtype=np.uint8)))
+    page.set_input_files("#file", picture)
+    page.wait_for_selector("#examples")
+    page.locator(f"canvas.over:not([aria-label={before!r}])").first.wait_for()
+    assert page.locator("#examples").input_value() == ""
+
+
+def test_words_are_queries_of_a_caption(page, site):
+    opened(page, site, "#/vision?m=caption", "vision/decoder cross/")
+    word = page.locator("button.token").nth(1)
+    word.click()
+    page.wait_for_selector("html[data-ready='vision/decoder cross/0/-1/0']")
+    assert page.locator("button.token.chosen").inner_text() == word.inner_text()
+
+
+def test_nodes_show_what_they_attend_to(page, site):
+    opened(page, site, "#/graph?m=node-classify&hp=2", "graph/")
+    names = page.locator("button.node").evaluate_all("all => all.map((one) => one.getAttribute('aria-label'))")
+    assert len(names) == 9
+    asked = {"group": "mixers self", "hops": 2}
+    exact = numbers(page, site, "node-classify", "edges", asked, example=0)
+    number = 1
+    page.locator("button.node").nth(number).click()
+    assert re.search(f"q={number}", page.url)
+    told = page.request.post(f"{site}api/v1/traces", data={"model": "node-classify", "example": 0}).json()
+    drawn = page.request.get(f"{site}api/v1/traces/{told['trace_id']}/graph", params=asked).json()
+    mine = sorted((exact[0, 0, at] for at, (q, _) in enumerate(drawn["pairs"]) if q == number), reverse=True)
+    cells = page.locator("table.numbers td:last-child").all_inner_texts()
+    np.testing.assert_allclose([float(cell) for cell in cells], mine, rtol=6e-3)
+    page.get_by_role("button", name="Self-loops").click()
+    assert page.locator("table.numbers tr").count() == len(mine) - 1
+    page.get_by_role("button", name="Centre here").click()
+    page.locator("button.node.middle[aria-label^='" + names[number].split()[0] + " ']").wait_for()
+
+
+def test_molecules_are_drawn_with_their_atoms(page, site):
+    opened(page, site, "#/graph?m=graph-regress&x=C%3DCO", "graph/")
+    assert page.locator("button.node").all_inner_texts() == ["C1", "C2", "O3"]
+    page.fill("#input", "CCN")
+    page.press("#input", "Enter")
+    page.locator("button.node", has_text="N3").wait_for()
+
+
+def test_positions_stand_side_by_side_and_sliders_are_in_the_address(page, site):
+    opened(page, site, "#/positions", "positions/")
+    page.locator("canvas.cellwise").nth(1).wait_for()
+    page.locator("#slide-count").fill("16")
+    page.wait_for_selector("html[data-ready$='/16x64']")
+    assert "n=16" in page.url
+    page.locator("section.half select").first.select_option("alibi")
+    page.wait_for_selector("html[data-ready='positions/alibi/16x16']")
+    page.locator("canvas.cellwise").first.hover(position={"x": 2, "y": 2})
+    assert page.locator("section.half p.legend").first.inner_text() == "0, 0: 0"
+    page.reload()
+    page.wait_for_selector("html[data-ready^='positions/']")
+    assert page.locator("section.half select").first.input_value() == "alibi"
+    page.locator("section.half select").first.select_option("none")
+    page.locator("section.half p.note", has_text="nothing to draw").wait_for()
+
+
+def test_pages_of_other_runs_say_which_run_to_choose(page, site):
+    opened(page, site, f"#/graph?m={VIT}", "none")
+    page.locator("main button.choose", has_text="graph-regress").click()
+    page.locator("button.node").first.wait_for()
+    assert "m=graph-regress" in page.url
+
+
+def test_the_pages_speak_chinese(page, site):
+    opened(page, site, f"#/vision?m={VIT}&lang=zh", "vision/")
+    assert page.get_by_role("button", name="叠加").count() == 1
+    opened(page, site, "#/positions?lang=zh", "positions/")
+    assert page.locator("h1").inner_text() == "模型如何得知词元的位置"
