@@ -93,8 +93,7 @@ def _of_checkpoints(run: Path, texts: list[str], of: str, layer: str) -> list[di
     from headwise import runtime
     from headwise.errors import unknown
     from headwise.explain.head_statistics import STATISTICS
-    from headwise.predictors.looking import looked
-    from headwise.predictors.watched_heads import statistics_of
+    from headwise.predictors.watched_heads import looked, statistics_of
     from headwise.training.loading import at_step, steps_of
 
     if of not in STATISTICS:

@@ -18,7 +18,7 @@ from headwise.explain.explanation import Explanation, Layer
 from headwise.explain.layer_trace import layer_trace
 from headwise.explain.places import InGraph, Places
 from headwise.explain.trace_formats import formatted
-from headwise.predictors.looking import Pass, passes
+from headwise.predictors.looking import Pass, fitting, passes
 from headwise.records import Edit, LayerRecord, RecordedCall, Trace, edit
 from headwise.service.served import Served
 
@@ -253,8 +253,8 @@ def grouped(found: Mapping[str, tuple[Layer, Shape]], names: Sequence[str] = ())
     """
     groups: dict[tuple[Any, ...], list[str]] = {}
     for name, (layer, (heads, rows, columns)) in found.items():
-        keys = _labels(columns, layer.keys, list(names))
-        alike = (_part(name), layer.kind, heads, tuple(_labels(rows, layer.queries, keys)), tuple(keys), layer.causal)
+        keys = fitting(columns, layer.keys, list(names))
+        alike = (_part(name), layer.kind, heads, tuple(fitting(rows, layer.queries, keys)), tuple(keys), layer.causal)
         groups.setdefault(alike, []).append(name)
     titles: Counter[str] = Counter()
     made = []
@@ -276,11 +276,6 @@ def shape_of(record: LayerRecord) -> Shape:
     """Heads, queries, keys."""
     shapes = [each.call.shape for each in record.calls]
     return record.num_heads, sum(shape[2] for shape in shapes), max(shape[3] for shape in shapes)
-
-
-def _labels(count: int, *given: list[str]) -> list[str]:
-    """The first labels that are as many as there are places; an explanation may show some, or words for pieces."""
-    return next((labels for labels in given if len(labels) == count), [str(place) for place in range(count)])
 
 
 def _bytes(one: LayerRecord) -> int:

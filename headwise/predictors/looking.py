@@ -14,13 +14,12 @@ from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import Unsupported
 from headwise.explain.alignment import words
-from headwise.explain.explanation import Explanation, Layer
+from headwise.explain.explanation import Layer
 from headwise.predictors.evaluating import evaluating
-from headwise.predictors.predictor import Predictor
-from headwise.records import LayerRecord, Trace, record
+from headwise.records import Trace, record
 
 BOS, EOS = "<bos>", "<eos>"
-_NOTHING = "this model has no attention to show"
+NOTHING = "this model has no attention to show"
 
 
 @dataclass(frozen=True)
@@ -71,42 +70,6 @@ def passes() -> Iterator[list[Pass]]:
         yield found
     finally:
         _PASSES.reset(token)
-
-
-@dataclass(frozen=True)
-class Look:
-    """The attention layers of one pass by name, each with what an explanation says of it and what was recorded."""
-
-    explanation: Explanation
-    layers: dict[str, tuple[Layer, LayerRecord]]
-
-    def labels(self, name: str) -> tuple[list[str], list[str]]:
-        """What the rows and the columns of a layer are, as many as it has.
-
-        An explanation may show some rows alone, or words in place of their tokens; then the places have numbers.
-        """
-        layer, one = self.layers[name]
-        rows, columns = sum(each.call.shape[2] for each in one.calls), max(each.call.shape[3] for each in one.calls)
-        keys = fitting(columns, layer.keys)
-        return fitting(rows, layer.queries, keys), keys
-
-
-def looked(predictor: Predictor[Any, Any, Any], item: Any, target: str | None) -> Look:
-    """What every attention layer did while a model answered an input, or was made to give `target`.
-
-    Raises:
-        Unsupported: if the model has no attention.
-        ConfigError: an input or a target that `Predictor.explain` refuses.
-    """
-    with passes() as made:
-        found = predictor.explain(item, target)
-    if not isinstance(found, Explanation) or not made:
-        raise Unsupported(_NOTHING)
-    trace = made[-1].again()
-    known = [name for name in found.layers if name in trace.names() and trace[name].calls]
-    if not known:
-        raise Unsupported(_NOTHING)
-    return Look(found, {name: (found.layers[name], trace[name]) for name in known})
 
 
 def fitting(count: int, *given: list[str]) -> list[str]:

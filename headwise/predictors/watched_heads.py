@@ -1,13 +1,54 @@
 """What the heads of a model do in a few inputs: the statistics of every layer, over all of them."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 
+from headwise.errors import Unsupported
+from headwise.explain.explanation import Explanation, Layer
 from headwise.explain.head_statistics import HeadStatistics, looked_at, together
-from headwise.predictors.looking import Look
+from headwise.predictors.looking import NOTHING, fitting, passes
+from headwise.predictors.predictor import Predictor
 from headwise.records import LayerRecord
+
+
+@dataclass(frozen=True)
+class Look:
+    """The attention layers of one pass by name, each with what an explanation says of it and what was recorded."""
+
+    explanation: Explanation
+    layers: dict[str, tuple[Layer, LayerRecord]]
+
+    def labels(self, name: str) -> tuple[list[str], list[str]]:
+        """What the rows and the columns of a layer are, as many as it has.
+
+        An explanation may show some rows alone, or words in place of their tokens; then the places have numbers.
+        """
+        layer, one = self.layers[name]
+        rows, columns = sum(each.call.shape[2] for each in one.calls), max(each.call.shape[3] for each in one.calls)
+        keys = fitting(columns, layer.keys)
+        return fitting(rows, layer.queries, keys), keys
+
+
+def looked(predictor: Predictor[Any, Any, Any], item: Any, target: str | None) -> Look:
+    """What every attention layer did while a model answered an input, or was made to give `target`.
+
+    Raises:
+        Unsupported: if the model has no attention.
+        ConfigError: an input or a target that `Predictor.explain` refuses.
+    """
+    with passes() as made:
+        found = predictor.explain(item, target)
+    if not isinstance(found, Explanation) or not made:
+        raise Unsupported(NOTHING)
+    trace = made[-1].again()
+    known = [name for name in found.layers if name in trace.names() and trace[name].calls]
+    if not known:
+        raise Unsupported(NOTHING)
+    return Look(found, {name: (found.layers[name], trace[name]) for name in known})
 
 
 def statistics_of(looks: Sequence[Look]) -> dict[str, HeadStatistics]:

@@ -10,8 +10,7 @@ import torch
 from headwise.errors import HeadwiseError, MachineError, Unsupported
 from headwise.explain.head_statistics import STATISTICS, Flag, HeadStatistics, flagged
 from headwise.labels import visible
-from headwise.predictors.looking import Look, looked
-from headwise.predictors.watched_heads import statistics_of
+from headwise.predictors.watched_heads import Look, looked, statistics_of
 from headwise.records import LayerRecord
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.film import Film
