@@ -14,7 +14,7 @@ from pydantic import Field
 
 from headwise.config import Config, build
 from headwise.data.corpus import Part
-from headwise.data.files import read_lines, sha256
+from headwise.data.files import listed, read_lines, sha256
 from headwise.data.plain import TextConfig, dtype_of, shares
 from headwise.data.shards import Shards
 from headwise.data.streams import Text
@@ -24,6 +24,7 @@ from headwise.errors import ConfigError, DataError
 INDEX, TOKENIZER = "index.json", "tokenizer.json"
 FORMAT, VERSION = "headwise-tokens", 1
 _AGAIN = "make the folder again with `headwise data tokenize`"
+_OTHER = f"is not what was written: its SHA-256 is another one than in {INDEX}"
 _MAX_INDEX_BYTES = 1 << 26
 # bytes that are checked together
 _CHUNK = 1 << 24
@@ -73,7 +74,7 @@ class TokenFiles:
     """A folder of token files that was checked.
 
     Args:
-        digest: SHA-256 of the index, which holds that of everything else.
+        digest: what the folder is known by, as `headwise.data.files.digest` has it.
     """
 
     folder: Path
@@ -92,15 +93,11 @@ class TokenFiles:
         }
 
     def lines(self, part: str) -> Iterator[str]:
-        """The lines of a part that was held out, with their ends. Raises: DataError, it is not kept, or changed."""
+        """The lines of a part that was held out, with their ends. Raises: DataError, they are not kept."""
         one = self.index.parts.get(part)  # type: ignore[call-overload]
         if one is None or one.lines_sha256 is None:
             raise DataError(f"{self.folder}: the lines of '{part}' are not kept in it; name a text")
-        path = lines_of(self.folder, part)
-        _regular(path)
-        if sha256(path) != one.lines_sha256:
-            raise DataError(f"{path}: is not what was written; {_AGAIN}")
-        return (f"{text}\n" for _, text in read_lines(path, max_line_bytes=1 << 40))
+        return (f"{text}\n" for _, text in read_lines(lines_of(self.folder, part), max_line_bytes=1 << 40))
 
     def check(self, config: TextConfig, tokens: TokenizerConfig) -> None:
         """Raises: ConfigError naming what a recipe wants otherwise than these files were made."""
@@ -149,12 +146,20 @@ def opened(folder: Path) -> TokenFiles:
         raise DataError(f"{path}: is another tokenizer than the tokens were made with; {_AGAIN}")
     if index.dtype != dtype_of(tokenizer).name:
         raise DataError(f"{folder / INDEX}: numbers of {index.vocab_size:,} tokens are not {index.dtype}; {_AGAIN}")
+    known = {INDEX: digest, TOKENIZER: index.tokenizer}
     for part, one in index.parts.items():
         for number, shard in enumerate(one.shards):
             if shard.file != shard_name(part, number):
                 raise DataError(f"{folder / INDEX}: {shard.file!r} is not the name of shard {number} of '{part}'")
             _check(folder / shard.file, shard, index)
-    return TokenFiles(folder, index, digest, tokenizer)
+            known[shard.file] = shard.sha256
+        if one.lines_sha256 is not None:
+            path = lines_of(folder, part)
+            _regular(path)
+            if sha256(path) != one.lines_sha256:
+                raise DataError(f"{path}: {_OTHER}; {_AGAIN}")
+            known[path.name] = one.lines_sha256
+    return TokenFiles(folder, index, listed(known), tokenizer)
 
 
 def read_index(folder: Path) -> tuple[Index, str]:
@@ -195,7 +200,7 @@ def _check(path: Path, shard: Shard, index: Index) -> None:
             if largest >= index.vocab_size:
                 raise DataError(f"{path}: token {largest:,} is beyond the vocabulary of {index.vocab_size:,}; {_AGAIN}")
     if whole.hexdigest() != shard.sha256:
-        raise DataError(f"{path}: is not what was written: its SHA-256 is another one than in {INDEX}; {_AGAIN}")
+        raise DataError(f"{path}: {_OTHER}; {_AGAIN}")
 
 
 def _regular(path: Path) -> int:
