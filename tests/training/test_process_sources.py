@@ -71,4 +71,3 @@ def test_every_source_gives_the_weights_of_one_process(tmp_path, data, alone, wo
     if dtype == "float32":
         for name in ("bucketed", "token files"):
             assert largest(weights_of(tmp_path / "one" / name), weights_of(tmp_path / "two" / name)) == 0.0
-    print(world, kind, dtype, apart)
