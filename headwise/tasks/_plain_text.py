@@ -45,7 +45,9 @@ def read(config: TextConfig, tokens: TokenizerConfig, given: Given, length: int)
     for path in paths.values():
         require_file(path)
     learned = None if given.files is None else tokenizer_of(given.files, tokens)
-    files = None if folder is None else _files(paths.pop("train"), config, learned or tokens)
+    files = None if folder is None else _files(paths.pop("train"), learned)
+    if files is not None:
+        files.check(config, tokens)
     with digested(paths) as digests:
         parts = portions(config) if files is None else {part: whole(getattr(config, part), config) for part in paths}
         tokenizer = files.tokenizer if files else learned or train_tokenizer(parts["train"], tokens)
@@ -63,11 +65,10 @@ def read(config: TextConfig, tokens: TokenizerConfig, given: Given, length: int)
     return Read(data, tokenizer, digests, notes)
 
 
-def _files(folder: Path, config: TextConfig, wanted: Tokenizer | TokenizerConfig) -> token_files.TokenFiles:
-    """The token files of a folder. Raises: DataError where they are of another tokenizer than is wanted."""
+def _files(folder: Path, learned: Tokenizer | None) -> token_files.TokenFiles:
+    """The token files of a folder. Raises: DataError where they are of another tokenizer than was learned before."""
     found = token_files.opened(folder)
-    found.check(config, wanted if isinstance(wanted, TokenizerConfig) else wanted.config)
-    if isinstance(wanted, Tokenizer) and wanted.digest() != found.tokenizer.digest():
+    if learned is not None and learned.digest() != found.tokenizer.digest():
         raise DataError(
             f"{folder}: its tokens are of another tokenizer than the run's, learned from another text; name the folder"
             " that the run began with"
@@ -79,7 +80,7 @@ def trained_on(config: TextConfig, tokenizer: Tokenizer) -> Text:
     """The tokens of the training part, whatever became of the files of the others."""
     folder = resolve(config.train)
     if folder.is_dir():
-        return _files(folder, config, tokenizer).texts()["train"]
+        return _files(folder, tokenizer).texts()["train"]
     return encode(training_portion(config), tokenizer)
 
 

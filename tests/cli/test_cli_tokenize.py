@@ -35,6 +35,14 @@ def test_from_a_recipe_to_scores(headwise, recipe, tmp_path):
         assert (code, err) == (0, "")
         weights.append(json.loads(out))
     assert weights[:2] == weights[2:]
+    # another text is scored beside what was trained on, wherever that is
+    (tmp_path / "more.txt").write_text("abc has 5.\n" * 9)
+    told = [
+        headwise("evaluate", tmp_path / name, "--data", tmp_path / "more.txt", "--json") for name in ("text", "files")
+    ]
+    assert told[0] == told[1]
+    assert told[0][0] == 0
+    assert "ngram_loss" in told[0][1]
     # resuming takes the run's tokenizer for that of the folder
     code, out, err = headwise(
         "train", recipe, f"data.train={made}", "training.max_steps=5", "--run-folder", tmp_path / "files"
