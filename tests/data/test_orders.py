@@ -27,7 +27,8 @@ def test_more_are_shuffled_by_blocks(monkeypatch, count):
     # what is shuffled together are five blocks of three neighbours
     first = set(whole[:15].tolist())
     assert len({number // 3 for number in first}) == 5
-    assert whole[:15].tolist() != sorted(first)
+    # which do not stay together
+    assert (np.diff(whole[:15] // 3) != 0).sum() > 4
 
 
 def test_what_is_read_together_lies_together_and_memory_does_not_grow(monkeypatch):
