@@ -5,7 +5,8 @@
     python -m benchmarks.processes --quick
 
 Every run trains the phrasebook that ships, in processes of its own, one run after another: one process of many threads,
-then as many processes of one thread each, under ddp and under fsdp.
+then as many processes of one thread each, under ddp, under fsdp and, where it is installed, by the loop of Hugging Face
+Accelerate around the same model, optimizer and batches.
 """
 
 import argparse
@@ -19,6 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from benchmarks.peers import accelerate_loop
 from benchmarks.tables import write_json
 
 # steps that are not counted, and where the counting ends
@@ -43,6 +45,10 @@ def main() -> None:
         return
     width, rounds = (16, 1) if given.quick else (given.width, given.rounds)
     figures: dict[str, list[float]] = {"none": [], "ddp": [], "fsdp": []}
+    if accelerate_loop.is_there():
+        figures["accelerate"] = []
+    else:
+        print("accelerate is not installed and is left out: pip install accelerate")
     told: dict[str, dict[str, float]] = {}
     for _ in range(rounds):
         for kind, rates in figures.items():
@@ -61,6 +67,7 @@ def _tell(figures: dict[str, list[float]], told: dict[str, dict[str, float]], wo
     # what is around the blocks stays together from the forward to the backward pass; gloo scatters a sum by sending it
     # to all, which is twice the traffic of NCCL's
     formulas = {"ddp": 2 * part * (blocks + others), "fsdp": part * ((2 + 2) * blocks + (1 + 2) * others)}
+    formulas |= {"accelerate": formulas["ddp"]} if "accelerate" in figures else {}
     print(f"{blocks + others:,.0f} weights; {world} processes of one thread beside one of {world} threads")
     for kind, formula in formulas.items():
         ratios = [many / one for one, many in zip(figures["none"], figures[kind], strict=True)]
@@ -70,6 +77,10 @@ def _tell(figures: dict[str, list[float]], told: dict[str, dict[str, float]], wo
         print(
             f"{kind}: {sent:,.0f} bytes sent a step by a process, {sent / formula:.4f} of the formula's {formula:,.0f}"
         )
+    if "accelerate" in figures:
+        beside = [own / other for own, other in zip(figures["ddp"], figures["accelerate"], strict=True)]
+        told["ddp"]["beside_accelerate"] = statistics.median(beside)
+        print(f"ddp: {statistics.median(beside):.2f} [{min(beside):.2f}..{max(beside):.2f}] times Accelerate's")
 
 
 def _measured(kind: str, world: int, threads: int, width: int) -> dict[str, float]:
@@ -107,23 +118,33 @@ def _work(run: Path, width: int, kind: str) -> None:
     model = {"d_model": width, "d_ff": 4 * width, "num_heads": 4, "dropout": 0.0}
     settings = [f"model.{name}={value}" for name, value in model.items()]
     settings += [
-        f"training.parallel={kind}",
+        f"training.parallel={'none' if kind == 'accelerate' else kind}",
         f"training.max_steps={_LAST}",
         "training.max_epochs=0",
         f"training.log_every={_FIRST}",
     ]
     settings += ["training.validate_every_epochs=0", "training.validate_every=0", "training.ema_decay=0"]
-    seen: list[tuple[int, float, float]] = []
+    recipe = recipes.read("phrasebook", settings)
+    if kind == "accelerate":
+        seen = _by_accelerate(recipe)
+    else:
+        seen = []
 
-    def tell(event: dict[str, Any]) -> None:
-        if event["event"] == "step":
-            seen.append((event["step"], _sent(), event["timing"]["tokens_per_s"]))
+        def tell(event: dict[str, Any]) -> None:
+            if event["event"] == "step":
+                seen.append((event["step"], _sent(), event["timing"]["tokens_per_s"]))
 
-    train(recipes.read("phrasebook", settings), run, on_event=tell)
+        train(recipe, run, on_event=tell)
     if (launched() or (0, 1, 0))[0] == 0:
         (first, before, _), (last, after, _) = seen[0], seen[-1]
         rate = statistics.median(rate for _, _, rate in seen[1:])
         print(f"tokens_per_s={rate} sent={(after - before) / (last - first)} {_weights(run)}")
+
+
+def _by_accelerate(recipe: Any) -> list[tuple[int, float, float]]:
+    """What there is to see of Accelerate's loop, which leaves no run folder."""
+    session = accelerate_loop.session_of(recipe)
+    return accelerate_loop.measured(recipe, session, range(_FIRST, _LAST + 1, _FIRST), _sent)
 
 
 def _sent() -> float:
@@ -141,8 +162,11 @@ def _sent() -> float:
 
 
 def _weights(run: Path) -> str:
-    """How many there are in the blocks of the model, and around them."""
+    """How many there are in the blocks of the model, and around them; nothing where there is no run."""
     import headwise
+
+    if not run.exists():
+        return ""
     from headwise.training.parallel import blocks_of
 
     model: Any = headwise.load(run)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwise.cli import make
+from headwise.cli import make, tokenize
 from headwise.cli.output import json_line
 from headwise.errors import ConfigError, unknown
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Inspect, make and fetch data files.")
 app.command("make")(make.make)
+app.command("tokenize")(tokenize.tokenize)
 
 
 @app.callback()

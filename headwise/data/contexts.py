@@ -129,13 +129,15 @@ class Lines:
     """The lines of a text that have a word, as places of its first tokens and numbers of tokens; long ones are cut."""
 
     def __init__(self, text: Text) -> None:
-        ends = np.flatnonzero(np.asarray(text.tokens == Tokenizer.eos_id))
+        tokens = text.tokens
+        assert isinstance(tokens, np.ndarray)
+        ends = np.flatnonzero(np.asarray(tokens == Tokenizer.eos_id))
         starts = np.concatenate([[1], ends + 1])[:-1].astype(np.int64)
         lengths = ends - starts
         parts = -(-lengths // LONGEST_LINE)
         which = np.repeat(np.arange(len(parts)), parts)
         before = LONGEST_LINE * (np.arange(len(which)) - np.repeat(np.cumsum(parts) - parts, parts))
-        self.tokens = text.tokens
+        self.tokens = tokens
         self.starts = starts[which] + before
         self.lengths = np.minimum(LONGEST_LINE, lengths[which] - before)
 

@@ -32,7 +32,9 @@ _ALL = 1 << 62
 class TextConfig(Config):
     """Which text to read, and what of it is held out."""
 
-    train: DataFile = Field(description="text file; headwise:NAME is a file that ships with the package")
+    train: DataFile = Field(
+        description="text file, or a folder that `headwise data tokenize` made; headwise:NAME is a file that ships"
+    )
     valid: DataFile | None = Field(None, description="validation text; without it a part of train is held out")
     test: DataFile | None = Field(None, description="test text; without it the end of train is held out")
     valid_fraction: float = Field(0.05, ge=0, lt=1, description="part of train before the test part, in characters")
@@ -73,15 +75,15 @@ def portions(config: TextConfig) -> dict[str, Portion]:
     Raises: DataError where a file cannot be read, or leaves nothing to train on.
     """
     given = {"valid": config.valid, "test": config.test}
-    shares = _shares(config)
-    if sum(shares) >= 1:
-        raise DataError(f"valid_fraction and test_fraction ({sum(shares):g}) leave nothing of {config.train}")
-    train, valid, test = _cut(config.train, shares, config)
+    held_out = shares(config)
+    if sum(held_out) >= 1:
+        raise DataError(f"valid_fraction and test_fraction ({sum(held_out):g}) leave nothing of {config.train}")
+    train, valid, test = _cut(config.train, held_out, config)
     own = {part: whole(path, config) for part, path in given.items() if path}
     found: dict[str, Portion] = {"train": train, "valid": valid, "test": test} | own
     if not train.chars + valid.chars + test.chars:
         raise DataError(f"{config.train}: no text to train on")
-    wanted = [1.0 - sum(shares), *shares]
+    wanted = [1.0 - sum(held_out), *held_out]
     if any(share and not part.chars for share, part in zip(wanted, (train, valid, test), strict=True)):
         advice = "give valid and test files, or set valid_fraction and test_fraction to 0"
         raise DataError(f"{config.train}: too few lines to hold out a part; {advice}")
@@ -90,10 +92,11 @@ def portions(config: TextConfig) -> dict[str, Portion]:
 
 def training_portion(config: TextConfig) -> Portion:
     """The part that is trained on; the files of other parts need not be there."""
-    return _cut(config.train, _shares(config), config)[0]
+    return _cut(config.train, shares(config), config)[0]
 
 
-def _shares(config: TextConfig) -> list[float]:
+def shares(config: TextConfig) -> list[float]:
+    """The parts of the training text that are held out to validate and to test; 0 where there is a file for it."""
     return [0.0 if config.valid else config.valid_fraction, 0.0 if config.test else config.test_fraction]
 
 
@@ -150,7 +153,7 @@ def text_of(lines: Iterable[str], tokenizer: Tokenizer) -> Text:
     'ab\\nb\\n'
     """
     kept = list(lines)
-    return Text(np.concatenate(list(_encoded(kept, tokenizer))), sum(map(len, kept)))
+    return Text(np.concatenate(list(encoded(kept, tokenizer))), sum(map(len, kept)))
 
 
 def encode(portion: Portion, tokenizer: Tokenizer, scratch: Path | None = None) -> Text:
@@ -166,12 +169,12 @@ def encode(portion: Portion, tokenizer: Tokenizer, scratch: Path | None = None) 
     source = resolve(portion.path)
     before = sha256(source)
     known = f"{before} {portion.start} {portion.stop} {tokenizer.digest()}"
-    dtype = _dtype(tokenizer)
+    dtype = dtype_of(tokenizer)
     path = data_cache() / "tokens" / f"{hashlib.sha256(known.encode()).hexdigest()}.{dtype.name}"
     if scratch is not None and not path.exists():
         path = scratch / path.name
     if not path.exists():
-        _write(path, _unchanged(_encoded(portion.lines(), tokenizer), source, before))
+        _write(path, _unchanged(encoded(portion.lines(), tokenizer), source, before))
     return Text(np.memmap(path, dtype=dtype, mode="r"), portion.chars)
 
 
@@ -188,18 +191,23 @@ def unknown_tokens(text: Text, tokenizer: Tokenizer) -> int:
     return sum(int((text.tokens[step : step + _CHUNK_CHARS] == tokenizer.unk_id).sum()) for step in steps)
 
 
-def _dtype(tokenizer: Tokenizer) -> np.dtype:
+def dtype_of(tokenizer: Tokenizer) -> np.dtype:
+    """The type of token numbers in files: the smallest that has room for the vocabulary."""
     return np.dtype(np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.uint32)
 
 
-def _encoded(lines: Iterable[str], tokenizer: Tokenizer) -> Iterator[np.ndarray]:
+def encoded(lines: Iterable[str], tokenizer: Tokenizer, *, begun: bool = False) -> Iterator[np.ndarray]:
     """The tokens of a text piece by piece; no token reaches over a line end, so the pieces are those of the whole.
 
     Where spaces only separate words, line ends are no text; the end token then stands for each.
+
+    Args:
+        begun: these lines go on from others, so that no token stands before them.
     """
-    dtype = _dtype(tokenizer)
+    dtype = dtype_of(tokenizer)
     end = [] if tokenizer.config.spaces == "kept" else [tokenizer.eos_id]
-    yield np.array([begin_id(tokenizer)], dtype=dtype)
+    if not begun:
+        yield np.array([begin_id(tokenizer)], dtype=dtype)
     for chunk in _chunks(lines):
         yield np.concatenate([np.array([*ids, *end], dtype=dtype) for ids in tokenizer.encode_batch(chunk)])
 

@@ -9,20 +9,22 @@ from jaxtyping import Int
 from torch import Tensor
 
 from headwise.data.buckets import permutation
+from headwise.data.orders import Portions, shuffled_places
+from headwise.data.shards import Shards, Tokens
 from headwise.data.sources import Drawn, Source
 from headwise.errors import ConfigError, DataError, ShapeError
 
 
 @dataclass(frozen=True)
 class Text:
-    """A text as token numbers, in memory or mapped from a file.
+    """A text as token numbers, in memory or mapped from files.
 
     Args:
         tokens: what stands before the text, such as a line end, and the tokens of the text.
         chars: characters of the raw text.
     """
 
-    tokens: np.ndarray
+    tokens: Tokens
     chars: int | float
 
     def __len__(self) -> int:
@@ -32,7 +34,9 @@ class Text:
     def first(self, count: int) -> "Text":
         """Its first tokens, and their share of the characters."""
         kept = min(count, len(self))
-        return Text(self.tokens[: kept + 1], self.chars * kept / max(1, len(self)))
+        tokens = self.tokens
+        beginning = tokens.first(kept + 1) if isinstance(tokens, Shards) else tokens[: kept + 1]
+        return Text(beginning, self.chars * kept / max(1, len(self)))
 
 
 @dataclass
@@ -102,20 +106,21 @@ def windows(text: Text, length: int, rows: int, *, seed: int = 0, shuffle: bool 
 
     Args:
         shuffle: every pass cuts the text at another place and takes the windows in another order, both by seed and
-            pass alone; what is left at the two ends is not seen in that pass. False: from the first token to the last
-            in order, the last window as long as it is.
+            pass alone; what is left at the two ends is not seen in that pass. More than a million windows are shuffled
+            by blocks (`shuffled_places`). False: from the first token to the last in order, the last window as long
+            as it is.
     """
     count = len(text)
 
-    def draw(seed: int, epoch: int) -> list[list[int]]:
+    def draw(seed: int, epoch: int) -> Portions:
         if not shuffle:
-            starts = np.arange(0, count, length)
-        else:
-            room = max(1, min(length, count - length + 1))
-            # numbers of their own, so that the cut tells nothing of the order
-            offset = int(permutation(room, seed, 2 * epoch + 1)[0])
-            starts = offset + length * permutation(max(1, (count - offset) // length), seed, 2 * epoch)
-        return [starts[place : place + rows].tolist() for place in range(0, len(starts), rows)]
+            return Portions(-(-count // length), rows, lambda start, stop: length * np.arange(start, stop))
+        room = max(1, min(length, count - length + 1))
+        # numbers of their own, so that the cut tells nothing of the order
+        offset = int(permutation(room, seed, 2 * epoch + 1)[0])
+        found = max(1, (count - offset) // length)
+        places = shuffled_places(found, seed, 2 * epoch)
+        return Portions(found, rows, lambda start, stop: offset + length * places(start, stop))
 
     def collate(starts: list[int]) -> TextBatch:
         return text_batch(text, [(start, min(start + length, count)) for start in starts])

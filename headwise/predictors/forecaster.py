@@ -27,6 +27,7 @@ from headwise.predictors.evaluating import evaluating
 from headwise.predictors.forecast_baselines import Baselines, error_scores, error_sums
 from headwise.predictors.forecast_looks import looked_at, read_place
 from headwise.predictors.predictor import Form, Predictor
+from headwise.processes import divided
 
 # histories that are read together
 _PORTION = 256
@@ -98,7 +99,7 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         history = np.stack(latest) if latest else np.zeros((0, self.length, len(self.scaling.columns)))
         told = np.zeros((len(given), 0, len(self.scaling.targets)))
         while told.shape[1] < steps:
-            made = self._told(history)
+            made = self._shared(history)
             told = np.concatenate((told, made), axis=1)
             if told.shape[1] < steps:
                 # the targets are all columns, in another order perhaps
@@ -131,11 +132,15 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         rules = {"": self._told, **self.baselines.rules()}
         sums: dict[str, Counter[str]] = {name: Counter() for name in rules}
         scaled: dict[int, np.ndarray] = {}
-        for start in range(0, len(examples), _PORTION):
+
+        def counted(start: int) -> dict[str, dict[str, float]]:
             rows = np.stack([self._window(one, scaled) for one in examples[start : start + _PORTION]])
             history, wanted = rows[:, : self.length], rows[:, self.length :][:, :, self.scaling.told]
-            for name, rule in rules.items():
-                sums[name].update(error_sums(rule(history), wanted, self.scaling))
+            return {name: error_sums(rule(history), wanted, self.scaling) for name, rule in rules.items()}
+
+        for _, portion in divided(counted, range(0, len(examples), _PORTION)):
+            for name, sums_of in portion.items():
+                sums[name].update(sums_of)
         found: dict[str, float | str] = {**error_scores(sums.pop(""), self.scaling)}
         for name, one in sums.items():
             beside = error_scores(one, self.scaling)
@@ -177,12 +182,21 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
     @torch.inference_mode()
     def _told(self, history: Float64[np.ndarray, "series length columns"]) -> Float64[np.ndarray, "series steps told"]:
         """The forecast of standardised histories, standardised."""
-        weight = next(self.model.parameters())
-        found = [np.zeros((0, self.model.horizon, len(self.scaling.targets)))]
+        given = torch.from_numpy(history).to(next(self.model.parameters()))
         with evaluating(self.model):
-            for start in range(0, len(history), _PORTION):
-                given = torch.from_numpy(history[start : start + _PORTION]).to(weight)
-                found.append(wide(self.model(given)).double().cpu().numpy())
+            found: np.ndarray = wide(self.model(given)).double().cpu().numpy()
+        return found
+
+    def _shared(
+        self, history: Float64[np.ndarray, "series length columns"]
+    ) -> Float64[np.ndarray, "series steps told"]:
+        """As `_told`, of any number of histories, a part of them in each process."""
+
+        def told(start: int) -> np.ndarray:
+            return self._told(history[start : start + _PORTION])
+
+        found = [np.zeros((0, self.model.horizon, len(self.scaling.targets)))]
+        found += [one for _, one in divided(told, range(0, len(history), _PORTION))]
         return np.concatenate(found)
 
     def _window(self, one: Window, scaled: dict[int, np.ndarray]) -> np.ndarray:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headwise.data.shards import Tokens
 from headwise.data.streams import Text
 
 # tokens of a text that are counted at most
@@ -51,10 +52,10 @@ class NGrams:
     ([0.508], [0.175])
     """
 
-    def __init__(self, tokens: np.ndarray, order: int, vocab_size: int):
+    def __init__(self, tokens: Tokens, order: int, vocab_size: int):
         self.vocab_size = vocab_size
         self._orders: list[_Order] = []
-        tokens = tokens[: COUNTED + 1].astype(np.int64)
+        tokens = np.asarray(tokens[: COUNTED + 1]).astype(np.int64)
         # the number of what ends at each place, from the place before the first: of no token, all are the same
         numbers, keys, size = np.zeros(len(tokens) + 1, dtype=np.int64), np.zeros(0, dtype=np.int64), 1
         often = keys

@@ -29,6 +29,7 @@ from headwise.predictors.evaluating import evaluating
 from headwise.predictors.pixel_classes import PixelClasses
 from headwise.predictors.pixel_scores import confusion, told
 from headwise.predictors.predictor import MOST_PIXELS, Form, Predictor
+from headwise.processes import divided
 
 # pixels that are read together, but for a larger picture
 PREDICTION_PIXELS = 1 << 18
@@ -107,13 +108,16 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
         """
         given = [items] if isinstance(items, Image | str) else items
         images = [self.parse(item) if isinstance(item, str) else item for item in given]
-        found: list[Painted] = []
+        together: list[tuple[list[Image], Shape]] = []
         for shape, alike in groupby(images, self._shape):
             same = list(alike)
             size = max(1, PREDICTION_PIXELS // (shape.height * shape.width))
-            for start in range(0, len(same), size):
-                found += self._painted(same[start : start + size], shape)
-        return found
+            together += [(same[start : start + size], shape) for start in range(0, len(same), size)]
+
+        def painted(part: tuple[list[Image], Shape]) -> list[Painted]:
+            return self._painted(*part)
+
+        return [one for _, found in divided(painted, together) for one in found]
 
     def write(self, item: Image, output: Painted, form: Form, options: Any = None) -> list[str]:
         """`class share` for each class in the picture, the largest first; or JSON with its name and size."""

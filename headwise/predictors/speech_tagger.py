@@ -14,6 +14,7 @@ from headwise.data.log_mel import frame_count, frame_seconds
 from headwise.data.marks import Mark, frame_labels, runs
 from headwise.data.recordings import Recording
 from headwise.data.strings import MarkedConfig
+from headwise.data.utterances import SpeechBatch
 from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation, Layer
 from headwise.explain.sound_map import SoundMap, Track
@@ -24,6 +25,7 @@ from headwise.predictors.classes import class_scores
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.listening import Ear, Known, times
 from headwise.predictors.predictor import Form, Predictor
+from headwise.processes import divided
 
 # stretches that a title names
 _TITLED = 12
@@ -75,11 +77,14 @@ class SpeechTagger(Predictor[Recording, FrameLabels, Recording]):
     def probabilities(self, items: Sequence[Recording | str] | str) -> list[np.ndarray]:
         """(frames, labels) of each recording; errors as of `predict`."""
         found: dict[int, np.ndarray] = {}
-        with evaluating(self.model):
-            for batch in self.ear.batches(items, self.model.labeller.head.weight.device):
-                odds = self.model(batch.frames, batch.lens).float().softmax(-1).cpu()
-                for at, row, count in zip(batch.indices, odds, batch.lens.tolist(), strict=True):
-                    found[at] = row[:count].numpy()
+
+        def odds(batch: SpeechBatch) -> list[np.ndarray]:
+            with evaluating(self.model):
+                rows = self.model(batch.frames, batch.lens).float().softmax(-1).cpu()
+            return [row[:count].numpy() for row, count in zip(rows, batch.lens.tolist(), strict=True)]
+
+        for batch, rows in divided(odds, self.ear.batches(items, self.model.labeller.head.weight.device)):
+            found |= dict(zip(batch.indices, rows, strict=True))
         return [found[at] for at in range(len(found))]
 
     def write(self, item: Recording, output: FrameLabels, form: Form, options: Any = None) -> list[str]:

@@ -23,6 +23,7 @@ from headwise.predictors.listening import Ear, Known, times
 from headwise.predictors.predictor import Form, Predictor
 from headwise.predictors.transcriber import transcription_scores, written
 from headwise.predictors.writing import Writing, text_of
+from headwise.processes import divided
 
 
 class SpeechWriter(Predictor[Recording, str, Recording]):
@@ -60,9 +61,13 @@ class SpeechWriter(Predictor[Recording, str, Recording]):
         Raises: DataError for a file that cannot be read.
         """
         found: dict[int, str] = {}
-        for batch in self._heard(items, []):
-            for at, outputs in zip(batch.indices, self.writing.found(batch, options or self.decoding), strict=True):
-                found[at] = text_of(outputs)
+        decoding = options or self.decoding
+
+        def texts(batch: PairBatch) -> list[str]:
+            return [text_of(outputs) for outputs in self.writing.found(batch, decoding)]
+
+        for batch, said in divided(texts, self._heard(items, []), alone=decoding.method == "sample"):
+            found |= dict(zip(batch.indices, said, strict=True))
         return [found[at] for at in range(len(found))]
 
     def options(self, given: Mapping[str, Any]) -> DecodingConfig:

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+from headwise.data import token_files
 from headwise.data.bad_lines import warn_skipped
 from headwise.data.corpus import resolve
 from headwise.data.files import digested, require_file
@@ -10,7 +12,7 @@ from headwise.data.plain import TRAINED_CHARS, TextConfig, encode, portions, tra
 from headwise.data.sources import Limits
 from headwise.data.streams import Text
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, DataError
 from headwise.tasks.task import Given, required
 
 TOKENIZER_FILE = "text.tokenizer.json"
@@ -41,31 +43,55 @@ def read(config: TextConfig, tokens: TokenizerConfig, given: Given, length: int)
     """
     named = {part: getattr(config, part) for part in ("train", "valid", "test")}
     paths = {part: resolve(path) for part, path in named.items() if path is not None}
+    folder = paths["train"] if paths["train"].is_dir() else None
     for path in paths.values():
         require_file(path)
+    learned = None if given.files is None else tokenizer_of(given.files, tokens)
+    files = None if folder is None else _files(paths.pop("train"), learned)
+    if files is not None:
+        files.check(config, tokens)
     with digested(paths) as digests:
-        parts = portions(config)
-        learned = None if given.files is None else tokenizer_of(given.files, tokens)
-        tokenizer = learned or train_tokenizer(parts["train"], tokens)
+        parts = portions(config) if files is None else {part: whole(getattr(config, part), config) for part in paths}
+        tokenizer = files.tokenizer if files else learned or train_tokenizer(parts["train"], tokens)
         texts = {part: portion for part, portion in parts.items() if portion.chars}
         data = {part: encode(portion, tokenizer, given.scratch) for part, portion in texts.items()}
     notes = list(dict.fromkeys(f"{portion.path}: {portion.bad}" for portion in parts.values() if portion.bad))
+    if files is not None:
+        data, digests = {**files.texts(), **data}, {"train": files.digest, **digests}
+        notes += [f"{files.folder}: {files.index.bad}"] * bool(files.index.bad)
     notes += [f"{part}: {len(text):,} tokens of {text.chars:,} characters" for part, text in data.items()]
-    if learned is None and parts["train"].chars > TRAINED_CHARS:
+    if learned is None and data["train"].chars > TRAINED_CHARS:
         notes.append(f"the tokenizer is trained on the first {TRAINED_CHARS:,} characters of the text")
     if len(data["train"]) < length:
         notes.append(f"train: the text has {len(data['train']):,} tokens, less than one window ({length})")
     return Read(data, tokenizer, digests, notes)
 
 
+def _files(folder: Path, learned: Tokenizer | None) -> token_files.TokenFiles:
+    """The token files of a folder. Raises: DataError where they are of another tokenizer than was learned before."""
+    found = token_files.opened(folder)
+    if learned is not None and learned.digest() != found.tokenizer.digest():
+        raise DataError(
+            f"{folder}: its tokens are of another tokenizer than the run's, learned from another text; name the folder"
+            " that the run began with"
+        )
+    return found
+
+
 def trained_on(config: TextConfig, tokenizer: Tokenizer) -> Text:
     """The tokens of the training part, whatever became of the files of the others."""
+    folder = resolve(config.train)
+    if folder.is_dir():
+        return _files(folder, tokenizer).texts()["train"]
     return encode(training_portion(config), tokenizer)
 
 
 def lines_of(config: TextConfig, split: str) -> list[str]:
     """The lines of a part; of one that has a file of its own without the text that was trained on."""
     own = None if split == "train" else getattr(config, split)
+    folder = resolve(config.train)
+    if own is None and folder.is_dir():
+        return list(token_files.opened(folder).lines(split))
     portion = whole(own, config) if own else portions(config)[split]
     warn_skipped(portion.path, portion.bad)
     return list(portion.lines())

@@ -1,0 +1,59 @@
+"""`headwise data tokenize`: the text of a recipe as token files."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headwise.cli.output import json_line
+from headwise.errors import ConfigError
+
+
+def tokenize(
+    recipe: Annotated[str, typer.Argument(help="A recipe that learns from plain text: a .toml file or a name.")],
+    overrides: Annotated[list[str] | None, typer.Argument(help="Settings such as tokenizer.vocab_size=8000.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes; default: one for each core.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Folder to write; default: tokenized/RECIPE in the folder of data.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Turn the text of a recipe into token files, which training maps from the disk instead of reading the text.
+
+    The same command goes on where it was broken off. The files hold what the recipe would make of the text: its
+    tokens, and the parts that it holds out.
+    """
+    from headwise.data import tokenizing
+    from headwise.data.corpus import data_cache
+    from headwise.data.plain import TextConfig
+    from headwise.training import recipes
+
+    made = recipes.read(recipe, overrides or [])
+    data = getattr(made, "data", None)
+    if type(data) is not TextConfig:
+        raise ConfigError(f"{recipe}: token files are for recipes that learn from windows of plain text")
+    folder = output or data_cache() / "tokenized" / Path(recipe).stem
+    count = workers or os.cpu_count() or 1
+    tell = _progress if sys.stderr.isatty() else _silent
+    index = tokenizing.tokenize(data, made.tokenizer, folder, count, tell)  # type: ignore[attr-defined]
+    if as_json:
+        typer.echo(json_line({"folder": str(folder), **index.model_dump(mode="json", exclude_none=True)}))
+        return
+    for part, one in index.parts.items():
+        # but for what stands before the text
+        tokens = sum(shard.tokens for shard in one.shards) - 1
+        files = f"{len(one.shards):,} file{'s' if len(one.shards) > 1 else ''}"
+        typer.echo(f"{part}: {tokens:,} tokens of {one.chars:,} characters in {files}")
+    typer.echo(f"next: headwise train {recipe} data.train={folder}")
+
+
+def _progress(done: int, total: int) -> None:
+    """One line on the terminal, written over and over."""
+    end = "\r\x1b[K" if done == total else ""
+    typer.echo(f"\r{done / 1e6:,.1f} of {total / 1e6:,.1f} million characters{end}", nl=False, err=True)
+
+
+def _silent(done: int, total: int) -> None:
+    """Nothing where nobody looks."""
