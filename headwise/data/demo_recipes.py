@@ -84,9 +84,9 @@ learning_rate = 4e-3
 schedule = "budget"
 warmup_share = 0.1
 batch_tokens = 1024
-max_steps = 1300
+max_steps = 800
 max_epochs = 0
-validate_every = 650
+validate_every = 800
 validate_every_epochs = 0
 monitor = "accuracy"
 """
@@ -194,8 +194,9 @@ share = 0.25
 [training]
 learning_rate = 5e-3
 warmup_steps = 20
-batch_tokens = 1024
-max_epochs = 10
+batch_tokens = 512
+max_epochs = 25
+validate_every_epochs = 5
 """
 RECIPES["word-vectors"] = f"""show = ["cat", "bread", "near"]
 [data]

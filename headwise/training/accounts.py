@@ -45,12 +45,12 @@ class Account:
     def monitor(self) -> str:
         """The score that says which model is best, where `evaluate` has it; else the first one.
 
-        A loss says little alone: where only other scores have a baseline, it is the first of these.
+        A loss says little alone: without a baseline of it, it is the first score that has one, or the first of all.
         """
         wanted = self.recipe.training.monitor
-        compared = [name for name in self.scores if f"baseline_{name}" in self.scores]
-        if wanted == "loss" and compared and wanted not in compared:
-            return compared[0]
+        if wanted == "loss" and "baseline_loss" not in self.scores:
+            compared = [name for name in self.scores if f"baseline_{name}" in self.scores]
+            return next(iter(compared or self.scores))
         return wanted if wanted in self.scores else next(iter(self.scores))
 
 

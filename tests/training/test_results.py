@@ -110,10 +110,11 @@ def test_a_loss_gives_way_to_a_score_with_a_baseline():
     assert judged({"loss": 1.0, "accuracy": 0.5, "baseline_accuracy": 0.1}) == "accuracy"
     assert judged({"loss": 1.0, "baseline_loss": 2.0, "auc": 0.5, "baseline_auc": 0.1}) == "loss"
     assert judged({"loss": 1.0, "accuracy": 0.5}) == "loss"
+    assert judged({"bleu": 1.0, "loss": 0.5}) == "bleu"
     assert judged({"f1": 1.0, "accuracy": 0.5}) == "f1"
     # a section is told by what a run was judged by beside its loss
-    runs = [account("odd", 0, 0.5, "training.monitor=loss"), account("b", 0, 0.5, "model.score=dot", f1=0.25)]
-    runs[1] = replace(runs[1], recipe=read_recipe(recipes.find("odd"), ["model.score=dot", "training.monitor=f1"]))
+    runs = [account("odd", 0, 0.5, "training.monitor=loss"), account("b", 0, 0.5, "training.monitor=f1", f1=0.25)]
+    runs[0] = replace(runs[0], scores={"loss": 0.5, "f1": 0.5})
     assert "| classify | f1 |" in page(runs, [], "headwise results")
 
 
