@@ -189,10 +189,11 @@ show = ["the [MASK] waits near the barn"]
 train = "sentences.txt"
 {_PARTS}[tokenizer]
 kind = "word"
-{_ENCODER}[masking]
+{_ENCODER}position = "rotary"
+[masking]
 share = 0.25
 [training]
-learning_rate = 5e-3
+learning_rate = 3e-3
 warmup_steps = 20
 batch_tokens = 512
 max_epochs = 25
