@@ -28,7 +28,7 @@ def _group() -> None:
 def report(
     file: Annotated[str, typer.Argument(help="A data file, plain or gzip, or a recipe: a .toml file or a name.")],
     overrides: Annotated[list[str] | None, typer.Argument(help="Settings such as data.column=xpos.")] = None,
-    kind: Annotated[str, typer.Option(help="Kind of data: auto, pairs, tagged, labelled, text or series.")] = "auto",
+    kind: Annotated[str, typer.Option(help="Kind of data: auto, or one of those that an unknown one lists.")] = "auto",
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
     held_out: Annotated[Path | None, typer.Option(help="Held-out pairs; reports what they share with these.")] = None,
     columns: Annotated[tuple[int, int] | None, typer.Option(help="Source and target or label column, from 0.")] = None,
@@ -37,7 +37,7 @@ def report(
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first examples.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """List the bad and the odd lines of data files, and describe the rest.
+    """List the bad and the odd lines of data files, or examples of image and sound files, and describe the rest.
 
     Bad lines cannot be read: wrong columns or fields, empty sides, bytes that are not UTF-8. Odd ones can be read but
     look wrong: stray quotation marks, unusual length, an unusual length ratio.

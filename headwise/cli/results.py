@@ -1,31 +1,52 @@
-"""`headwise results`: a page of Markdown from run folders."""
+"""`headwise results`: a page of Markdown from run folders, and the records that outlast them."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from headwise.cli.output import opened
+from headwise.errors import ConfigError
 
 
 def results(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders; those of one recipe and other seeds become a row.")],
+    runs: Annotated[
+        list[Path] | None, typer.Argument(help="Run folders; those of one recipe and other seeds become a row.")
+    ] = None,
     split: Annotated[str, typer.Option(help="Part of each run's data that is scored: test, valid or train.")] = "test",
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first examples.")] = None,
     published: Annotated[
         Path | None, typer.Option(help="CSV of published figures: data, metric, system, value, source.")
     ] = None,
+    records: Annotated[
+        Path | None,
+        typer.Option(help="JSON file that keeps the rows: those of these runs are put into it, the page has all."),
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="File to write; default: standard output.")] = None,
 ) -> None:
     """Score finished runs and write a page: scores, time, parameters, seeds, beside baselines and published figures."""
     from headwise import runtime
+    from headwise.training import ledger
     from headwise.training import results as made
     from headwise.training.accounts import account
 
+    named = runs or []
+    if records is None and not named:
+        raise ConfigError("name run folders, or the file of their records: --records FILE")
+    if records is not None and limit is not None:
+        raise ConfigError("--records keeps scores of whole parts; leave --limit out")
     runtime.apply(fast_products=False)
     figures = made.published(published)
-    options = "" if split == "test" else f" --split {split}"
-    command = f"headwise results {' '.join(run.name for run in runs)}{options}"
-    text = made.page([account(run, split, limit) for run in runs], figures, command)
+    rows = [] if records is None else ledger.read_rows(records)
+    rows = ledger.added(rows, ledger.rows_of([account(run, split, limit) for run in named]))
+    if records is None:
+        options = "" if split == "test" else f" --split {split}"
+        text = made.page(rows, figures, f"headwise results {' '.join(run.name for run in named)}{options}")
+    else:
+        command = f"headwise results --records {shlex.quote(records.as_posix())}"
+        text = made.page(rows, figures, command, kept=True)
+        if named:
+            ledger.write_rows(records, rows)
     with opened(output) as stream:
         stream.write(text)

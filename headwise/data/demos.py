@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headwise.data import drawn_series, grammar, shapes, talk
+from headwise.data import drawn_series, grammar, shapes, small_worlds, talk
+from headwise.data.demo_recipes import RECIPES
 from headwise.errors import ConfigError, unknown
 
 # word of the grammar -> what stands in its place, so that some words have two kinds and only the others tell which
@@ -39,8 +40,9 @@ def make(task: str, folder: Path) -> tuple[Demo, Path]:
 
     >>> make("poems", Path("."))
     Traceback (most recent call last):
-    headwise.errors.ConfigError: unknown demo 'poems'; known: classify, dialogue, forecast, graph-regress, \
-image-classify, image-segment, language-model, regress, tag, translate
+    headwise.errors.ConfigError: unknown demo 'poems'; known: caption, classify, dialogue, forecast, graph-regress, \
+image-classify, image-segment, language-model, masked-lm, node-classify, rank, regress, speech-classify, summarise, \
+tag, translate, word-vectors
     """
     if task not in DEMOS:
         raise ConfigError(unknown("demo", task, ["translate", *DEMOS]))
@@ -109,6 +111,29 @@ def _shapes(folder: Path) -> None:
         _table(folder / f"first-{table.name}", [("path", "label"), *rows])
 
 
+def _communities(folder: Path) -> None:
+    """A graph whose edges join what is alike, and a list of its nodes."""
+    nodes, edges = small_worlds.communities()
+    _table(folder / "nodes.csv", nodes)
+    _table(folder / "edges.csv", edges)
+
+
+def _clicks(folder: Path) -> None:
+    """What visitors chose, each by a taste."""
+    _table(folder / "clicks.csv", small_worlds.clicks())
+
+
+def _tones(folder: Path) -> None:
+    """Recordings of tones, and their list."""
+    _table(folder / "tones.csv", small_worlds.tones(folder))
+
+
+def _reports(folder: Path) -> None:
+    """Three sentences a line, and what one of them says."""
+    text = "".join(f"{text}\t{summary}\n" for text, summary in small_worlds.reports())
+    (folder / "reports.tsv").write_text(text, encoding="utf-8")
+
+
 def _table(path: Path, rows: Sequence[Sequence[object]]) -> None:
     """Writes rows as comma-separated values."""
     with path.open("w", newline="", encoding="utf-8") as stream:
@@ -117,123 +142,48 @@ def _table(path: Path, rows: Sequence[Sequence[object]]) -> None:
 
 _PICTURES = 1500
 _SHOWN = "pictures/01502.png"
-_PICTURED = (
-    'dropout = 0.0\n[training]\nlearning_rate = 4e-3\nschedule = "budget"\nwarmup_share = 0.1\nbatch_sentences = 32\n'
-)
-_PARTS = "valid_fraction = 0.1\ntest_fraction = 0.1\n"
-_ENCODER = '[model]\nkind = "attention"\nd_model = 32\nd_ff = 64\nnum_heads = 2\nencoder_layers = 1\ndropout = 0.0\n'
-_TRAINING = "[training]\nlearning_rate = 5e-3\nwarmup_steps = 20\nbatch_sentences = 32\n"
-_WORDS = '[tokenizer]\nkind = "word"\nvocab_size = 60\n'
-_RECIPE = {
-    "tag": f'[data]\ntrain = "tagged.jsonl"\n{_PARTS}[tokenizer]\nkind = "char"\n'
-    f"{_ENCODER}{_TRAINING}max_epochs = 12\n",
-    "classify": f'[data]\ntrain = "reviews.csv"\n{_PARTS}{_WORDS}{_ENCODER}{_TRAINING}max_epochs = 12\n',
-    "regress": f'[data]\ntrain = "reviews.csv"\nlabel_key = "stars"\n{_PARTS}'
-    f"{_WORDS}{_ENCODER}{_TRAINING}max_epochs = 12\n",
-    "graph-regress": f'[data]\ntrain = "molecules.csv"\n{_PARTS}'
-    f'[model]\nkind = "attention"\nd_model = 32\nnum_heads = 2\ndropout = 0.0\n{_TRAINING}max_epochs = 20\n',
-    "forecast": f'length = 12\nhorizon = 4\n[data]\ntrain = "series.csv"\ntime = "step"\n{_PARTS}'
-    '[model]\nkind = "decoder"\nposition = "rotary"\nd_model = 32\nd_ff = 64\nnum_heads = 2\nnum_layers = 2\n'
-    f"dropout = 0.0\n{_TRAINING}max_epochs = 10\n",
-}
-
 # a history by the rule of the demo's series and what comes after it; it begins with no minus, as an option would
 _GIVEN = " ".join(f"{echo:.3f}" for _, echo in drawn_series.draw(16, seed=3))
 
-_DRAWN = 'train = "{0}train.csv"\nvalid = "{0}valid.csv"\ntest = "{0}test.csv"\n'
-_RECIPE["image-classify"] = f"""[data]
-{_DRAWN.format("first-")}[model]
-kind = "attention_cnn"
-width = 16
-stages = 3
-attention_after = 3
-{_PICTURED}max_epochs = 8
-"""
-_RECIPE["image-segment"] = f"""[data]
-{_DRAWN.format("")}classes = ["background", "square", "circle", "triangle"]
-[model]
-kind = "attention_cnn"
-width = 16
-stages = 3
-attention_after = 3
-{_PICTURED}max_epochs = 5
-"""
-_RECIPE["language-model"] = f"""length = 32
-show_len = 12
-[data]
-train = "sentences.txt"
-{_PARTS}[tokenizer]
-kind = "word"
-spaces = "kept"
-[model]
-d_model = 64
-d_ff = 128
-num_heads = 2
-num_layers = 2
-position = "rotary"
-dropout = 0.0
-[decoding]
-method = "greedy"
-max_len = 12
-{_TRAINING}max_epochs = 8
-"""
-
-_RECIPE["dialogue"] = """label_smoothing = 0.0
-[data]
-train = "train.jsonl"
-valid = "valid.jsonl"
-test = "test.jsonl"
-[tokenizer]
-kind = "word"
-[model]
-kind = "transformer"
-d_model = 32
-d_ff = 64
-num_heads = 4
-encoder_layers = 2
-decoder_layers = 1
-norm_order = "pre"
-dropout = 0.0
-attention_dropout = 0.0
-activation_dropout = 0.0
-[decoding]
-method = "greedy"
-max_len = 7
-[training]
-learning_rate = 4e-3
-schedule = "budget"
-warmup_share = 0.1
-batch_tokens = 1024
-max_steps = 1300
-max_epochs = 0
-validate_every = 650
-validate_every_epochs = 0
-monitor = "accuracy"
-"""
-
 # task -> its demo; a new one is one entry here and one recipe above
 DEMOS: Mapping[str, Demo] = {
-    "tag": Demo("the kind of a word that has two kinds", _tagged, _RECIPE["tag"], "the fish hides behind the barn"),
-    "classify": Demo("that `not` turns a review round", _reviews, _RECIPE["classify"], "the film is not very good"),
-    "regress": Demo("how good a film is, from -2 to 2", _reviews, _RECIPE["regress"], "the film is not very good"),
-    "forecast": Demo("a number from the one six steps before", _waves, _RECIPE["forecast"], _GIVEN),
-    "graph-regress": Demo("to count atoms of a molecule", _molecules, _RECIPE["graph-regress"], "CCONO"),
+    "tag": Demo("the kind of a word that has two kinds", _tagged, RECIPES["tag"], "the fish hides behind the barn"),
+    "classify": Demo("that `not` turns a review round", _reviews, RECIPES["classify"], "the film is not very good"),
+    "regress": Demo("how good a film is, from -2 to 2", _reviews, RECIPES["regress"], "the film is not very good"),
+    "forecast": Demo("a number from the one six steps before", _waves, RECIPES["forecast"], _GIVEN),
+    "graph-regress": Demo("to count atoms of a molecule", _molecules, RECIPES["graph-regress"], "CCONO"),
     "image-classify": Demo(
-        "the form that is above or on the left", _shapes, _RECIPE["image-classify"], f"FOLDER/{_SHOWN}"
+        "the form that is above or on the left", _shapes, RECIPES["image-classify"], f"FOLDER/{_SHOWN}"
     ),
     "image-segment": Demo(
         "which form each pixel belongs to",
         _shapes,
-        _RECIPE["image-segment"],
+        RECIPES["image-segment"],
         f'{{"path": "FOLDER/{_SHOWN}", "mask": "FOLDER/{_SHOWN.replace("pictures", "masks")}"}}',
     ),
     "dialogue": Demo(
         "to answer by what was told some turns before",
         _talks,
-        _RECIPE["dialogue"],
+        RECIPES["dialogue"],
         "my name is anna ||| hello anna ||| i like tea ||| tea is good ||| what is my name ?",
     ),
     "language-model": Demo(
-        "which kinds of words follow each other", _text, _RECIPE["language-model"], "the horse waits near"
+        "which kinds of words follow each other", _text, RECIPES["language-model"], "the horse waits near"
     ),
+    "caption": Demo("to say which shapes stand where", _shapes, RECIPES["caption"], f"FOLDER/{_SHOWN}"),
+    "node-classify": Demo("the community of a node, by its neighbours", _communities, RECIPES["node-classify"], "n0"),
+    "rank": Demo("what a visitor chooses next, by a taste", _clicks, RECIPES["rank"], "book1 film3 book4 book0"),
+    "speech-classify": Demo(
+        "whether a tone is high, low, rising or falling", _tones, RECIPES["speech-classify"], "FOLDER/000.wav"
+    ),
+    "summarise": Demo(
+        "what is said of today, in one of three sentences",
+        _reports,
+        RECIPES["summarise"],
+        "the cat likes hay . today the dog steals bread . the fox finds corn .",
+    ),
+    "masked-lm": Demo(
+        "which words a sentence lacks, from both sides", _text, RECIPES["masked-lm"], "the [MASK] waits near the barn"
+    ),
+    "word-vectors": Demo("which words stand in the same places", _text, RECIPES["word-vectors"], "cat"),
 }

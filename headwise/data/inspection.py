@@ -8,12 +8,16 @@ from pathlib import PurePath
 from typing import Any, TypeVar
 
 from headwise.config import Config
+from headwise.data import media_inspection
 from headwise.data.bad_lines import BadLine, BadLines
 from headwise.data.corpus import DataConfig, reading, resolve
+from headwise.data.dialogues import DialogueConfig
 from headwise.data.files import require_file, scan_lines
+from headwise.data.images import ImagesConfig
 from headwise.data.labelled import Label, LabelledConfig, scan_labelled
 from headwise.data.plain import TextConfig, scan_texts
 from headwise.data.readers import is_jsonl, scan_pairs, take
+from headwise.data.recordings import RecordingsConfig
 from headwise.data.report import measure, report
 from headwise.data.series import SeriesConfig, Step, numeric_columns, scan_steps
 from headwise.data.tagged import TaggedConfig, scan_tagged
@@ -102,7 +106,7 @@ def inspect(data: Config, held_out: str | None = None) -> list[Inspection]:
 
 
 def config_type(kind: str) -> type[Config]:
-    """The `[data]` section of a kind: pairs, tagged, labelled, text or series."""
+    """The `[data]` section of a kind: one of `kinds`."""
     return _KINDS[kind][0]
 
 
@@ -126,6 +130,8 @@ def guess(path: str) -> str:
     lines = (text for _, text in scan_lines(path) if isinstance(text, str))
     first = next((text for text in lines if text and not text.isspace()), "")
     if is_jsonl(path, first):
+        if '"turns"' in first or '"messages"' in first:
+            return "dialogues"
         return "tagged" if '"words"' in first else "labelled" if '"label"' in first else "pairs"
     if first.startswith("# ") and any(text.count("\t") == 9 for text in take(lines, 9)):
         return "tagged"
@@ -255,10 +261,25 @@ def _advised(line: BadLine) -> str:
     return DataError(line.what, line.settings).told("shell")
 
 
+def _media(noun: str, look: Callable[[Any, str], media_inspection.Found]) -> Callable[..., Inspection]:
+    def inspected(data: Any, part: str, held_out: str | None) -> Inspection:
+        good, bad, strange, facts = look(data, part)
+        odd = Odd()
+        for kind, place in strange:
+            odd.add(kind, place)
+        path = str(resolve(getattr(data, part)))
+        return Inspection(path, noun, good, bad, odd, facts, media_inspection.told(facts))
+
+    return inspected
+
+
 _KINDS: dict[str, tuple[type[Any], Callable[..., Inspection]]] = {
     "pairs": (DataConfig, _pairs),
     "tagged": (TaggedConfig, _tagged),
     "labelled": (LabelledConfig, _labelled),
     "text": (TextConfig, _text),
     "series": (SeriesConfig, _series),
+    "dialogues": (DialogueConfig, _media("dialogues", media_inspection.dialogues)),
+    "images": (ImagesConfig, _media("images", media_inspection.images)),
+    "recordings": (RecordingsConfig, _media("recordings", media_inspection.recordings)),
 }

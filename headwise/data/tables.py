@@ -240,6 +240,8 @@ def _chosen(place: str, first: list[str], how: Table, wanted: Sequence[Key], opt
                 raise DataError(
                     f"{place}: {_counted(len(names))}, but column {key} is asked for; columns are counted from 0"
                 )
+        elif not key:
+            raise DataError(f"{place}: a column without a name is asked for; name it in the file, and here")
         elif names.count(key) > 1:
             raise DataError(f"{place}: two columns are named '{key}'; give each a name of its own")
         elif key in names:

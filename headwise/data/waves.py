@@ -139,11 +139,30 @@ def _chunks(data: bytes, name: str) -> tuple[_Format, bytes]:
         elif kind == b"data":
             if form is None:
                 break
+            rest = data[place + 8 + size :]
+            # some writers leave out the byte that makes a size even
+            if not (_are_chunks(rest) or _are_chunks(rest[size % 2 :])):
+                raise DataError(
+                    f"{name}: its header says {size:,} bytes of data, but {len(rest):,} follow them that are no other"
+                    " chunk: it is damaged, or was never finished; write it again"
+                )
             return form, found
         # chunks begin at even places
         place += 8 + size + size % 2
     missing = "format" if form is None else "samples"
     raise DataError(f"{name}: ends before its {missing}: it is truncated or damaged; fetch it again")
+
+
+def _are_chunks(rest: bytes) -> bool:
+    """Whether bytes are chunks with their sizes; what fills a file up is zeros."""
+    place = 0
+    while place + 8 <= len(rest) and any(rest[place:]):
+        (size,) = struct.unpack_from("<I", rest, place + 4)
+        place += 8 + size
+        if place > len(rest):
+            return False
+        place += size % 2
+    return not any(rest[place:])
 
 
 def _format(found: bytes, name: str) -> _Format:

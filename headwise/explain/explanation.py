@@ -16,6 +16,7 @@ from headwise.explain.values import Drawing, require_formats
 
 Heads = int | Sequence[int] | None
 
+POOLING = "pooling"
 _EXACT = 1e-2  # sums further from one are of weights that no softmax made
 
 
@@ -112,6 +113,13 @@ class Explanation:
         attended = [name for name, layer in self.layers.items() if layer.kind != "tags"] or list(self.layers)
         return [name for name in attended if self.layers[name].kind != "self"] or attended
 
+    def _numbered(self) -> list[str]:
+        """What numbers count: a pooling has a name of its own, unless there is nothing else."""
+        shown = self.shown()
+        if {self.layers[name].kind for name in shown} != {"pooled"}:
+            return shown
+        return [name for name, one in self.layers.items() if one.kind == "self"] or shown
+
     def most_focused(self) -> str:
         """The layer whose mean over heads says most about which key belongs to which query.
 
@@ -128,7 +136,8 @@ class Explanation:
         """The name of a layer.
 
         Args:
-            layer: name, or number from 0 among those of `shown` (-1 is the last); the most focused if None.
+            layer: name, `pooling` for what makes one vector of all places, or number from 0 (-1 is the last) among
+                those of `shown` but the pooling; the most focused if None.
 
         Raises:
             ConfigError: for a layer that is not there.
@@ -136,11 +145,13 @@ class Explanation:
         if layer is None:
             return self.most_focused()
         if isinstance(layer, int):
-            names = self.shown()
+            names = self._numbered()
             kind = f"{self.layers[names[0]].kind}-attention"
             if not -len(names) <= layer < len(names):
                 raise ConfigError(f"layer {layer} is not there; the model has {len(names)} {kind} layers, from 0")
             return names[layer]
+        if layer == POOLING and len(pooled := [name for name, one in self.layers.items() if one.kind == "pooled"]) == 1:
+            return pooled[0]
         if layer not in self.layers:
             raise ConfigError(unknown("layer", layer, self.layers))
         return layer

@@ -129,17 +129,20 @@ class Filler(Predictor[str, Filled, str]):
         Args:
             examples: its lines.
         """
-        text = text_of((line if line.endswith("\n") else f"{line}\n" for line in examples), self.tokenizer)
         device = self.model.output.weight.device
         counts: Counter[str] = Counter()
 
         def counted(batch: MaskedBatch) -> dict[str, float]:
             return told_counts(self.model, [batch.to(device)])
 
-        batches = masked_windows(text, self.length, _SCORED_ROWS, self.masking, shuffle=False).once()
-        for _, one in divided(counted, batches):
+        for _, one in divided(counted, self.masked(examples)):
             counts.update(one)
         return {**told_scores(counts)}
+
+    def masked(self, examples: Sequence[str]) -> Iterator[MaskedBatch]:
+        """What `evaluate` asks: the lines of a text in windows, always with the same masks."""
+        text = text_of((line if line.endswith("\n") else f"{line}\n" for line in examples), self.tokenizer)
+        return masked_windows(text, self.length, _SCORED_ROWS, self.masking, shuffle=False).once()
 
     def explain(self, item: str, target: str | None = None) -> Explanation:
         """What each masked place looks at, in every attention layer.

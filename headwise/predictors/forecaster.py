@@ -29,6 +29,8 @@ from headwise.predictors.forecast_looks import looked_at, read_place
 from headwise.predictors.predictor import Form, Predictor
 from headwise.processes import divided
 
+# of one forecast
+MAX_STEPS = 100_000
 # histories that are read together
 _PORTION = 256
 
@@ -97,16 +99,16 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         self._check_steps(steps)
         latest = [self._latest(one) for one in given]
         history = np.stack(latest) if latest else np.zeros((0, self.length, len(self.scaling.columns)))
-        told = np.zeros((len(given), 0, len(self.scaling.targets)))
-        while told.shape[1] < steps:
+        told = np.zeros((len(given), steps, len(self.scaling.targets)))
+        for begin in range(0, steps, self.model.horizon):
             made = self._shared(history)
-            told = np.concatenate((told, made), axis=1)
-            if told.shape[1] < steps:
+            told[:, begin : begin + self.model.horizon] = made[:, : steps - begin]
+            if begin + self.model.horizon < steps:
                 # the targets are all columns, in another order perhaps
                 rows = np.empty((*made.shape[:2], history.shape[2]))
                 rows[..., self.scaling.told] = made
                 history = np.concatenate((history, rows), axis=1)[:, -self.length :]
-        return list(self.scaling.restored(told[:, :steps]))
+        return list(self.scaling.restored(told))
 
     def write(self, item: Series, output: np.ndarray, form: Form, options: Any = None) -> list[str]:
         """A line for each step: the name of the series if it has one, the time, the numbers; or one line of JSON."""
@@ -222,6 +224,8 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
     def _check_steps(self, steps: int) -> None:
         if steps < 1:
             raise ConfigError(f"steps ({steps}) must be 1 or more")
+        if steps > MAX_STEPS:
+            raise ConfigError(f"steps ({steps:,}) must be at most {MAX_STEPS:,}; forecast that many at a time")
         if steps > self.model.horizon and set(self.scaling.targets) != set(self.scaling.columns):
             raise ConfigError(
                 f"the model tells {self.model.horizon} steps, and not all columns that it reads, so it cannot read its"

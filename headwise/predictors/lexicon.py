@@ -1,6 +1,7 @@
 """Trained word vectors: nearest neighbours, analogies, the vectors themselves, and what they are scored on."""
 
 import json
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -138,6 +139,8 @@ class Lexicon(Predictor[Query, Nearest, str | Test]):
     def evaluate(self, examples: Sequence[str | Test], *, options: Any = None) -> dict[str, float | str]:
         """The loss of a text, the rank correlation of similarities, the share of analogies, or a probe of labels.
 
+        Beside a loss, `baseline_loss` is that of knowing nothing: ln 2 for each word, right or drawn.
+
         Args:
             examples: all of one kind: lines of a text, `WordPair`, `Question` or `WordLabel`.
 
@@ -149,7 +152,9 @@ class Lexicon(Predictor[Query, Nearest, str | Test]):
             batches = context_source(windows, Limits(_SCORED_WORDS), shuffle=False)
             device = self.model.words.weight.device
             with torch.inference_mode():
-                return {**loss_of(held_out_loss(self.model, (batch.to(device) for batch in batches.once())))}
+                told = loss_of(held_out_loss(self.model, (batch.to(device) for batch in batches.once())))
+            # vectors of zeros give each word, right or drawn, the probability 1/2
+            return {**told, "baseline_loss": (1 + self.config.negatives) * math.log(2)}
         if isinstance(examples[0], WordLabel):
             return self._probed([one for one in examples if isinstance(one, WordLabel)])
         if isinstance(examples[0], WordPair):

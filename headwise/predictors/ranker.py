@@ -105,7 +105,8 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
     def evaluate(self, examples: Sequence[Choice], *, options: Any = None) -> dict[str, float | str]:
         """AUC with its interval, AUC within sessions, log loss, and the share of choices among the 1, 5 and 10 best.
 
-        `baseline_auc` ranks by how often training chose an item, `baseline_loss` always says the share of positives.
+        `baseline_auc` ranks by how often training chose an item, `baseline_loss` always says the share of positives
+        that training has, as the model learned to: where negatives are drawn, there may be fewer of them than here.
         Hit rates are those of choices against sampled negatives.
 
         Raises: DataError for nothing to score, or labels that are all the same.
@@ -115,7 +116,7 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
         rows, truth = logits.ravel(), labels.ravel()
         groups = np.repeat(_sessions(examples), logits.shape[1])
         one = self._resampled(examples, table, logits)
-        share = float(truth.mean())
+        share = float(truth.mean()) if self.negatives is None else 1 / (1 + self.negatives.config.train)
         popular = np.concatenate(([0], self.catalogue.counts()))[table.batch(range(len(examples))).candidates.numpy()]
         scores: dict[str, float | str] = {"auc": one.value(), "grouped_auc": grouped_auc(rows, truth, groups)}
         scores["loss"] = log_loss(rows, truth)

@@ -101,10 +101,11 @@ class Translator(Predictor[str, list[Translation], Pair]):
         return text
 
     def read(self, path: Path) -> Iterator[str]:
-        """A text a line. Raises: DataError for a file named as JSON lines, whose lines are no texts."""
-        if named_format(str(path)) == "jsonl":
+        """A text a line. Raises: DataError for a file named as JSON lines or TSV whose lines are no texts."""
+        form = named_format(str(path))
+        if form == "jsonl":
             raise DataError(f"{path}: holds JSON lines, and each line of a file is read as a text; write plain texts")
-        return (line for _, line in read_lines(path))
+        return (_single(line, f"{path}:{number}", form) for number, line in read_lines(path))
 
     def options(self, given: Mapping[str, Any]) -> Asked:
         if "stop" in given:
@@ -283,3 +284,10 @@ class Translator(Predictor[str, list[Translation], Pair]):
         device = self.model.decoder.output.weight.device
         rows = list(indices)
         return collate(sources, targets, rows, pad_id=ids.pad_id, bos_id=ids.bos_id, eos_id=ids.eos_id).to(device)
+
+
+def _single(line: str, place: str, form: str | None) -> str:
+    """The line of a file of texts. Raises: DataError for several columns of a TSV file."""
+    if form == "tsv" and "\t" in line:
+        raise DataError(f"{place}: has several columns, and each line is read as a text; write the sources alone")
+    return line

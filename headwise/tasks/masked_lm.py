@@ -1,6 +1,6 @@
 """Masked language modelling: plain text in, an encoder that tells masked words from those on both sides."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, ClassVar
 
@@ -89,6 +89,19 @@ class MaskedLM(Task[dict[str, Text]]):
         return _plain_text.lines_of(config.data, split)
 
     @classmethod
+    def beside(cls, config: MaskedLMConfig, predictor: Filler, examples: Sequence[str]) -> dict[str, float]:
+        """What knowing nothing of the context reaches on the same masked tokens: see `_knowing_nothing`."""
+        size = predictor.tokenizer.vocab_size
+        train = word_counts(_plain_text.trained_on(config.data, predictor.tokenizer), size)
+        asked = np.zeros(size, dtype=np.int64)
+        for batch in predictor.masked(examples):
+            asked += np.bincount(batch.targets.numpy(), minlength=size)
+        if not (train.any() and asked.any()):
+            return {}
+        right, perplexity = _knowing_nothing(train, asked)
+        return {"baseline_accuracy": right, "baseline_perplexity": perplexity}
+
+    @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
         return suggest_for_masked(data)
 
@@ -155,21 +168,27 @@ class MaskedLM(Task[dict[str, Text]]):
 
 
 def _baselines(data: Mapping[str, Text], tokenizer: Tokenizer) -> list[str]:
-    """What knowing nothing of the context is worth: the most frequent token, and the frequencies of training plus one.
-
-    Over all tokens of a part that may be masked, not only those that are.
-    """
+    """What knowing nothing of the context is worth, over all tokens of a part that may be masked."""
     train = word_counts(data["train"], tokenizer.vocab_size)
-    shares = (train[SPECIALS:] + 1) / (train.sum() + len(train) - SPECIALS)
-    best, notes = int(train.argmax()), []
+    notes = []
     for part, text in data.items():
         counts = word_counts(text, len(train))
         if part == "train" or not counts.any():
             continue
-        perplexity = np.exp(-(counts[SPECIALS:] * np.log(shares)).sum() / counts.sum())
-        right = counts[best] / counts.sum()
+        right, perplexity = _knowing_nothing(train, counts)
         notes.append(
-            f"{part}: always saying '{tokenizer.shown(best)}' is right for {right:.1%} of the tokens; their frequencies"
-            f" in training have a perplexity of {perplexity:.4g}"
+            f"{part}: always saying '{tokenizer.shown(int(train.argmax()))}' is right for {right:.1%} of the tokens;"
+            f" their frequencies in training have a perplexity of {perplexity:.4g}"
         )
     return notes
+
+
+def _knowing_nothing(train: np.ndarray, asked: np.ndarray) -> tuple[float, float]:
+    """Of tokens asked for: the share of training's most frequent one, and the perplexity of its frequencies plus one.
+
+    Args:
+        train, asked: how often each token of the vocabulary occurs.
+    """
+    shares = (train[SPECIALS:] + 1) / (train.sum() + len(train) - SPECIALS)
+    perplexity = np.exp(-(asked[SPECIALS:] * np.log(shares)).sum() / asked.sum())
+    return float(asked[train.argmax()] / asked.sum()), float(perplexity)

@@ -37,6 +37,10 @@ from headwise.tasks._transcribing import (
 )
 from headwise.tasks.task import Assets, Metric, Stats, Task
 
+_GREEDY = (
+    "validation writes by greedy search, which is quick; predict and evaluate write as output.decoding.method says"
+)
+
 
 class TranscribeConfig(_speech.SpeechConfig):
     """Which recordings to write down, in which units, and with which model."""
@@ -90,6 +94,8 @@ class Transcribe(Task[Mapping[str, list[Recording]]]):
             joined = [" ".join(texts[:2])] if config.data.concatenate is not None else []
             tokens = new_tokenizer(texts + joined, config.units).to_bytes()
             assets = replace(assets, files={**assets.files, TOKENIZER_FILE: tokens})
+            if (method := config.output.decoding.method) != "greedy":
+                assets = replace(assets, notes=(*assets.notes, f"{_GREEDY} ({method})"))
         way = _way(config, _speech.known_of(assets, config.frames.bands), assets)
         return replace(assets, notes=assets.notes + tuple(_too_long(config, way, loaded.parts)))
 

@@ -4,6 +4,7 @@ import gzip
 import os
 import shutil
 import tempfile
+import zlib
 from pathlib import Path
 
 from headwise.data.archives import unpack
@@ -59,13 +60,7 @@ def download_extract(name: str, folder: str | None = None) -> str:
     if home.is_dir() and any(home.iterdir()):
         return str(home)
     if name == "fra-eng" and (data_cache() / FRA_ENG).is_file():
-        home.mkdir(exist_ok=True)
-        with (
-            gzip.open(data_cache() / FRA_ENG) as pairs,
-            replacing(home / "fra.txt") as temporary,
-            temporary.open("xb") as out,
-        ):
-            shutil.copyfileobj(pairs, out)
+        _pairs_of(data_cache() / FRA_ENG, home)
         return str(home)
     archive = Path(download(name))
     with tempfile.TemporaryDirectory(prefix=".unpacked-", dir=archive.parent) as work:
@@ -77,3 +72,13 @@ def download_extract(name: str, folder: str | None = None) -> str:
         shutil.move(inside if inside.is_dir() else work, home)
         Path(work).mkdir(exist_ok=True)
     return str(home)
+
+
+def _pairs_of(file: Path, home: Path) -> None:
+    """Unpacks the sentence pairs into a folder. Raises: DataError for a damaged file."""
+    home.mkdir(exist_ok=True)
+    try:
+        with gzip.open(file) as pairs, replacing(home / "fra.txt") as temporary, temporary.open("xb") as out:
+            shutil.copyfileobj(pairs, out)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(f"{file}: is damaged or cut off ({error}); fetch it again") from None

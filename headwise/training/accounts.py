@@ -8,7 +8,7 @@ from typing import Any
 
 from headwise.errors import CheckpointError
 from headwise.runs.checkpoints import Checkpoints
-from headwise.training.loading import examples, load, recipe_of, scores
+from headwise.training.loading import examples, load, recipe_of, scores, trained_on
 from headwise.training.recipe import Recipe
 
 
@@ -18,27 +18,39 @@ class Account:
 
     Args:
         scores: of `evaluate` on one part of its data; texts, such as signatures, are left out.
+        part: the part: train, valid or test.
         examples: how many were scored.
         parameters: of the model, shared ones counted once; None where an older release trained it.
         cpu_s: of all threads, while it trained.
         ended: the day; None as above.
         processor: on which it ended; None as above.
+        version: of this library, which trained it; None as above.
+        digest: SHA-256 of the file that it was trained on; None where there is no such file.
     """
 
     folder: Path
     recipe: Recipe
     scores: Mapping[str, float]
+    part: str
     examples: int
     steps: int
     cpu_s: float
     parameters: int | None
     ended: datetime.date | None
     processor: str | None
+    version: str | None
+    digest: str | None
 
     @property
     def monitor(self) -> str:
-        """The score that says which model is best, where `evaluate` has it; else the first one."""
+        """The score that says which model is best, where `evaluate` has it; else the first one.
+
+        A loss says little alone: without a baseline of it, it is the first score that has one, or the first of all.
+        """
         wanted = self.recipe.training.monitor
+        if wanted == "loss" and "baseline_loss" not in self.scores:
+            compared = [name for name in self.scores if f"baseline_{name}" in self.scores]
+            return next(iter(compared or self.scores))
         return wanted if wanted in self.scores else next(iter(self.scores))
 
 
@@ -64,12 +76,15 @@ def account(run: Path, split: str = "test", limit: int | None = None) -> Account
         run,
         recipe,
         {name: float(value) for name, value in told.items() if not isinstance(value, str)},
+        split,
         len(found),
         facts["step"],
         facts["cpu_s"],
         facts.get("parameters"),
         _day(facts),
         facts.get("processor"),
+        facts.get("version"),
+        trained_on(run).get("train"),
     )
 
 

@@ -57,6 +57,7 @@ def finish(session: Session, checkpoints: Checkpoints, log: RunLog, guard: Guard
         "parameters": sum(parameter.numel() for parameter in session.model.parameters()),
         "ended": datetime.date.today().isoformat(),
         "processor": _processor(session.device),
+        "version": _version(),
     }
     checkpoints.mark_finished(facts)
     return facts

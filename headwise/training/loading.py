@@ -51,6 +51,11 @@ def recipe_of(folder: str | os.PathLike[str]) -> Recipe:
     return read_run(Path(folder), warned, _recipe)
 
 
+def trained_on(folder: str | os.PathLike[str]) -> Mapping[str, str]:
+    """The SHA-256 of each file that a run was trained on, by its key. Raises: CheckpointError as `recipe_of`."""
+    return read_run(Path(folder), warned, _recipe_and_data)[1]
+
+
 def steps_of(folder: str | os.PathLike[str]) -> list[int]:
     """The steps of which a run keeps checkpoints, the first one first. Raises: CheckpointError if there are none."""
     found = sorted({entry.step for entry in Checkpoints(Path(folder)).entries()})

@@ -4,19 +4,14 @@ import csv
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 
-from headwise.config import value_of
-from headwise.data.corpus import SHIPPED
 from headwise.errors import DataError
 from headwise.explain.lines import Mean
 from headwise.training import recipes
-from headwise.training.accounts import Account
-from headwise.training.recipe import MAY_CHANGE, flattened
+from headwise.training.ledger import SEEDS, Row
 
 PUBLISHED = "published.csv"
-# what runs of one recipe may differ in: of the model and its batches, and of the parts of the data
-SEEDS = {"seed", "data.split_seed"}
 _WIDTH = 120
 _COLUMNS = ["data", "metric", "system", "value", "source"]
 
@@ -53,25 +48,22 @@ def published(path: Path | None = None) -> list[Figure]:
     return found
 
 
-def page(accounts: Sequence[Account], figures: Sequence[Figure], command: str) -> str:
-    """The page: a section for each data set and task, a row for each recipe with mean and spread over its seeds.
+def page(rows: Sequence[Row], figures: Sequence[Figure], command: str, *, kept: bool = False) -> str:
+    """The page: a section for each data set and task, a line for each recipe with mean and spread over its seeds.
 
     Args:
         command: what wrote it, told on the page.
+        kept: the rows are those of a file of records.
 
     Raises:
-        DataError: no runs, or two of one recipe with the same seed.
+        DataError: no runs.
     """
-    if not accounts:
+    if not rows:
         raise DataError("there are no results: no runs")
-    sections: dict[tuple[str, str], list[Account]] = {}
-    for one in accounts:
-        sections.setdefault((data_of(one), one.recipe.task), []).append(one)
-    about = (
-        f"Written by `{command}` from finished runs; each is scored on its own held-out data. ± is the standard"
-        " deviation over seeds. CPU seconds are those of training, of all threads together."
-    )
-    parts = ["# Results\n", textwrap.fill(about, _WIDTH, break_on_hyphens=False, break_long_words=False) + "\n"]
+    sections: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        sections.setdefault((row.data, row.task), []).append(row)
+    parts = ["# Results\n", _wrapped(_about(rows, command, kept)) + "\n"]
     for name, task in sorted(sections):
         found = sections[name, task]
         several = len({other for data, other in sections if data == name}) > 1
@@ -80,26 +72,36 @@ def page(accounts: Sequence[Account], figures: Sequence[Figure], command: str) -
     return "\n".join(parts).rstrip() + "\n"
 
 
-def data_of(one: Account) -> str:
-    """The name of the data set of a run: the folder of its training file, or the name of a file that ships."""
-    given = str(value_of(one.recipe, "data.train")) if hasattr(one.recipe, "data") else one.recipe.task
-    if given.startswith(SHIPPED):
-        return given.removeprefix(SHIPPED).partition(".")[0]
-    return PurePath(given).parent.name or PurePath(given).stem
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, _WIDTH, break_on_hyphens=False, break_long_words=False)
 
 
-def _section(name: str, accounts: list[Account], figures: list[Figure]) -> str:
-    metric = next((figure.metric for figure in figures if figure.metric in accounts[0].scores), accounts[0].monitor)
+def _about(rows: Sequence[Row], command: str, kept: bool) -> str:
+    other = "" if all(row.part == "test" for row in rows) else ", or on the part that its number of examples names"
+    if kept:
+        begin = (
+            f"Written by `{command}`. The records are finished runs, a row each: recipe, seed, scores, time; naming run"
+            f" folders adds theirs. Each run is scored on its own held-out data{other}."
+        )
+    else:
+        begin = f"Written by `{command}` from finished runs; each is scored on its own held-out data{other}."
+    return (
+        f"{begin} ± is the standard deviation over seeds. CPU seconds are those of training, of all threads together."
+    )
+
+
+def _section(name: str, rows: list[Row], figures: list[Figure]) -> str:
+    metric = _metric(rows, figures)
     lines = [
         f"## {name}\n",
-        f"| {accounts[0].recipe.task} | {metric} | seeds | examples | parameters | steps | CPU s | ended, on |",
+        f"| {rows[0].task} | {metric} | seeds | examples | parameters | steps | CPU s | ended, on |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for group in _groups(accounts):
-        lines.append(_row(group, metric))
-    lines += [f"| baseline: {what} | {value:.4f} | | | | | | |" for what, value in _baselines(accounts, metric)]
-    counted = {value for one in accounts if (value := one.scores.get(f"ngram_{metric}")) is not None}
-    lines += [f"| n-gram model of the training tokens | {Mean.of([value])} | | | | | | |" for value in sorted(counted)]
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row.group, []).append(row)
+    lines += [_line(group, metric) for group in groups.values()]
+    lines += [f"| {what} | {value} | | | | | | |" for what, value in _beside(list(groups.values()), metric)]
     lines += [
         f"| {figure.system}: {figure.source} | {figure.value:g} | | | | | | |"
         for figure in figures
@@ -108,52 +110,65 @@ def _section(name: str, accounts: list[Account], figures: list[Figure]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _baselines(accounts: list[Account], metric: str) -> list[tuple[str, float]]:
-    """What answers without a model reach by this metric, and what they are: `baseline`, or `baseline_WHAT_METRIC`."""
-    found: set[tuple[str, float]] = set()
-    for one in accounts:
-        own = [name for name in one.scores if name.startswith("baseline_") and name.endswith(f"_{metric}")]
-        for name in own or ["baseline"] * ("baseline" in one.scores):
-            what = name.removeprefix("baseline").removesuffix(metric).strip("_").replace("_", " ")
-            found.add((what or "knowing nothing of the input", float(one.scores[name])))
-    return sorted(found)
+def _metric(rows: list[Row], figures: list[Figure]) -> str:
+    """The score that others published too; else what a run was judged by, other than its loss."""
+    compared = [figure.metric for figure in figures if any(figure.metric in row.scores for row in rows)]
+    return next(iter([*compared, *(row.metric for row in rows if row.metric != "loss")]), "loss")
 
 
-def _groups(accounts: list[Account]) -> list[list[Account]]:
-    """Runs of one recipe and different seeds together, in the order of the first of each."""
-    groups: dict[str, list[Account]] = {}
-    for one in accounts:
-        deciding = {key: value for key, value in flattened(one.recipe).items() if key not in MAY_CHANGE | SEEDS}
-        groups.setdefault(repr(sorted(deciding.items(), key=lambda item: item[0])), []).append(one)
-    for group in groups.values():
-        _refuse_twins(group)
-    return list(groups.values())
+def _beside(groups: list[list[Row]], metric: str) -> list[tuple[str, str]]:
+    """What simpler ways to answer reach by this metric: one line for what all recipes have in common.
+
+    Where it differs between recipes, each line names those that it is of; where it differs between the seeds of one, it
+    is a range.
+    """
+    found: dict[str, dict[str, list[str]]] = {}
+    for group in groups:
+        values: dict[str, list[float]] = {}
+        for row in group:
+            for what, value in _simpler(row, metric).items():
+                values.setdefault(what, []).append(value)
+        for what, reached in values.items():
+            found.setdefault(what, {}).setdefault(_range(reached), []).append(_label(group[0]))
+    return [
+        (what if len(told) == 1 else f"{what} ({', '.join(f'`{name}`' for name in names)})", value)
+        for what, told in sorted(found.items())
+        for value, names in told.items()
+    ]
 
 
-def _refuse_twins(group: list[Account]) -> None:
-    """A run and its copy are no two seeds: their spread would be zero. Raises: DataError naming both."""
-    seen: dict[str, Path] = {}
-    for one in group:
-        values = flattened(one.recipe)
-        seeds = repr([values.get(key) for key in sorted(SEEDS)])
-        if seeds in seen:
-            raise DataError(f"{seen[seeds]} and {one.folder} are one recipe with the same seed; name one of them")
-        seen[seeds] = one.folder
+def _simpler(row: Row, metric: str) -> dict[str, float]:
+    """`baseline` or `baseline_WHAT_METRIC`, and `ngram_METRIC`, of a run's scores, by what they are."""
+    own = [name for name in row.scores if name.startswith("baseline_") and name.endswith(f"_{metric}")]
+    found = {}
+    for name in own or ["baseline"] * ("baseline" in row.scores):
+        what = name.removeprefix("baseline").removesuffix(metric).strip("_").replace("_", " ")
+        found[f"baseline: {what or 'knowing nothing of the input'}"] = row.scores[name]
+    counted = row.scores.get(f"ngram_{metric}")
+    return found if counted is None else found | {"n-gram model of the training tokens": counted}
 
 
-def _row(group: list[Account], metric: str) -> str:
+def _range(values: list[float]) -> str:
+    ends = [str(Mean.of([value])) for value in (min(values), max(values))]
+    return " to ".join(dict.fromkeys(ends))
+
+
+def _label(row: Row) -> str:
+    return ",".join(part for part in row.run.split(",") if part.partition("=")[0] not in SEEDS)
+
+
+def _line(group: list[Row], metric: str) -> str:
     first = group[0]
-    name = ",".join(part for part in first.folder.name.split(",") if part.partition("=")[0] not in SEEDS)
-    score = str(Mean.of([one.scores[metric] for one in group])) if all(metric in one.scores for one in group) else ""
-    seeds = ", ".join(str(one.recipe.seed) for one in sorted(group, key=lambda one: one.recipe.seed))
+    reached = [row.scores[metric] for row in group if metric in row.scores]
+    seeds = sorted(row.seeds["seed"] for row in group)
     cells = [
-        f"`{name}`",
-        score,
-        seeds,
-        f"{first.examples:,}",
+        f"`{_label(first)}`",
+        str(Mean.of(reached)) if len(reached) == len(group) else "",
+        ", ".join(map(str, seeds)),
+        f"{first.examples:,}{'' if first.part == 'test' else f' ({first.part})'}",
         "" if first.parameters is None else f"{first.parameters:,}",
         f"{first.steps:,}",
-        f"{sum(one.cpu_s for one in group) / len(group):,.0f}",
+        f"{sum(row.cpu_s for row in group) / len(group):,.0f}",
         ", ".join(str(known) for known in (first.ended, first.processor) if known is not None),
     ]
     return f"| {' | '.join(cells)} |"

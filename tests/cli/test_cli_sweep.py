@@ -150,6 +150,29 @@ def test_a_page_of_results(headwise, folder):
     assert str(folder) not in text
     code, _, err = headwise("results", "data")
     assert (code, "data" in err) == (4, True)
+    _records_outlast_runs(headwise, runs, text)
     (runs[0] / "state" / "finished.json").unlink()
     code, _, err = headwise("results", runs[0])
     assert (code, "has not ended; go on with it: headwise train RECIPE --run-folder" in err) == (4, True)
+
+
+def _records_outlast_runs(headwise, runs, text):
+    assert headwise("results", runs[0], "--records", "kept.json")[0] == 0
+    kept = ("--records", "kept.json", "--published", "published.csv")
+    code, _, err = headwise("results", *runs, *kept, "--output", "kept.md")
+    assert code == 0, err
+    page = Path("kept.md").read_text()
+    assert page.startswith("# Results\n\nWritten by `headwise results --records kept.json`. ")
+    assert page.partition("##")[2] == text.partition("##")[2]
+    before = Path("kept.json").read_bytes()
+    assert headwise("results", *kept)[:2] == (0, page)
+    for words, message in (
+        ((), "name run folders, or the file of their records: --records FILE"),
+        ((runs[0], "--records", "kept.json", "--limit", 2), "leave --limit out"),
+        (("--records", "none.json"), "there are no results: no runs"),
+        ((runs[0], "--records", "published.csv"), "published.csv: is not JSON"),
+    ):
+        code, out, err = headwise("results", *words)
+        assert (code != 0, out, message in err, err.count("\n")) == (True, "", True, 1), err
+    assert Path("kept.json").read_bytes() == before
+    assert not Path("none.json").exists()

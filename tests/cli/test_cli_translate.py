@@ -110,6 +110,16 @@ def test_lines_of_json_are_no_sentences(headwise, trained, tmp_path):
     assert "in.jsonl: holds JSON lines, and each line of a file is read as a text; write plain texts" in err
 
 
+def test_lines_of_several_columns_are_no_sentences(headwise, trained, tmp_path):
+    (tmp_path / "in.tsv").write_text("one .\none and two .\tein und zwei .\n")
+    code, out, err = headwise("predict", trained, tmp_path / "in.tsv")
+    assert code == 3
+    assert "in.tsv:2: has several columns, and each line is read as a text; write the sources alone" in err
+    assert "\t" not in out
+    (tmp_path / "in.tsv").write_text("one .\n")
+    assert headwise("predict", trained, tmp_path / "in.tsv")[0] == 0
+
+
 def test_columns_of_n_best_with_scores_and_links(headwise, trained):
     arguments = ["--n-best", 2, "--scores", "--alignments"]
     code, out, _ = headwise("predict", trained, "-", *arguments, stdin=b"one and two .\n\nsix .\n")

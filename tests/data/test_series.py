@@ -76,6 +76,8 @@ def test_the_first_cell_that_is_not_empty_tells_what_a_column_is(table):
         ),
         ("x\n", {"columns": ["x"]}, r"s.csv: no time steps in it; write a row of numbers for each"),
         ("a,b\nx,y\n", {}, r"s.csv: no column of it holds numbers"),
+        (",x\n0,2\n", {"columns": [""]}, r"s.csv:1: a column without a name is asked for; name it in the file"),
+        (",x\n0,2\n", {"time": ""}, r"s.csv:1: a column without a name is asked for"),
         ("1,2\n3,4\n", {}, r"s.csv:1: numbers, where names of columns are expected; write a line of names above them"),
         (
             "x\n1\n\n \n?\n2\n",

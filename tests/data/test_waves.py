@@ -58,6 +58,9 @@ def changed(place, form, *values):
         (changed(24, "<I", 0), "0 samples a second"),
         (changed(32, "<H", 7), "7 bytes a sample"),
         (changed(len(GOOD) - 14, "<I", 9), "9 bytes of samples are no multiple of 2"),
+        (changed(len(GOOD) - 14, "<I", 4), "says 4 bytes of data, but 6 follow them that are no other chunk"),
+        (changed(len(GOOD) - 14, "<I", 0), "says 0 bytes of data, but 10 follow them"),
+        (GOOD + b"LIST\x09\x00\x00\x00 name", "says 10 bytes of data, but 13 follow them"),
         (changed(len(GOOD) - 14, "<I", 0xFFFFFFFF), "header says 4,294,967,295 bytes of data, but only 10"),
         (wave([]), "has no samples"),
         (wave([0.5, np.nan], bits=32, code=3), "sample 1 is no finite number"),
@@ -72,6 +75,15 @@ def test_hostile_files_are_refused_by_name(data, message):
         parse_wave(data, "a.wav")
     assert str(caught.value).startswith("a.wav: ")
     assert ";" in str(caught.value)
+
+
+@pytest.mark.parametrize("behind", [b"LIST\x03\x00\x00\x00abc\x00", b"LIST\x03\x00\x00\x00abc", bytes(11)])
+@pytest.mark.parametrize("filled", [b"", b"\x00"])
+def test_other_chunks_and_zeros_may_follow_the_samples(behind, filled):
+    odd = wave(VALUES, bits=8)
+    body = odd[: odd.index(b"data") + 8 + len(VALUES)]
+    assert len(parse_wave(body + filled + behind, "a.wav").samples) == len(VALUES)
+    assert len(parse_wave(GOOD + behind, "a.wav").samples) == len(VALUES)
 
 
 @pytest.mark.parametrize(("old", "new"), [(8000, 16000), (16000, 8000), (44100, 16000), (8000, 11025), (11027, 8000)])

@@ -196,6 +196,20 @@ def test_without_cross_attention_the_layers_own_attention_is_shown():
     assert found.caption(0) == "encoder.0, its only head"
 
 
+def test_numbers_count_the_layers_below_a_pooling_which_has_its_own_name():
+    own = made({"encoder.0": np.ones((1, 3, 3)) / 3, "encoder.1": np.eye(3)[None]}, "self")
+    pooled = made({"pooling.mechanism": np.ones((1, 1, 3)) / 3}, "pooled")
+    both = Explanation("s", "t", own.layers | pooled.layers)
+    assert both.layer_name(0) == "encoder.0"
+    assert both.layer_name(-1) == "encoder.1"
+    assert both.layer_name("pooling") == both.layer_name(None) == "pooling.mechanism"
+    with pytest.raises(ConfigError, match="layer 2 is not there; the model has 2 self-attention layers"):
+        both.layer_name(2)
+    assert pooled.layer_name(0) == "pooling.mechanism"
+    with pytest.raises(ConfigError, match="unknown layer 'pooling'"):
+        own.layer_name("pooling")
+
+
 PAIRS = [Pair(source, target, 1) for source, target in zip(SOURCES, TARGETS, strict=True)]
 
 

@@ -55,6 +55,19 @@ def test_is_found_by_name_and_tells_baselines(make):
     assert "the windows of training do not determine the linear baseline; it is held towards zero (ridge)" in notes
 
 
+def test_an_encoder_is_validated_by_one_pass(make):
+    task = make()
+    model, passes = built_of(task).eval(), []
+    hook = model.register_forward_hook(lambda *_: passes.append(1))
+    batch = batch_of(task, "valid")
+    with torch.no_grad():
+        found = task.summarise(task.measure(model, [batch]))
+        hook.remove()
+        loss = float(task.loss(model, batch)) / batch.num_tokens
+    assert len(passes) == 1
+    assert found["loss"] == pytest.approx(loss, rel=1e-6)
+
+
 @pytest.mark.parametrize("model", [ATTENTION, STEPWISE])
 def test_loss_and_scores_by_hand(make, model):
     task = make(model, data={"targets": ["y"]})
@@ -137,6 +150,8 @@ def test_more_steps_read_what_was_told(make, model):
     fewer = make(model, data={"targets": ["y"]})
     with pytest.raises(ConfigError, match=r"tells 3 steps, and not all columns that it reads, .* ask for at most 3"):
         fewer.predictor(built_of(fewer)).options({"steps": 4})
+    with pytest.raises(ConfigError, match=r"steps \(100,001\) must be at most 100,000; forecast that many at a time"):
+        predictor.options({"steps": 100_001})
     with pytest.raises(ConfigError, match=r"steps \(0\) must be 1 or more"):
         predictor.predict(Series("", ("x", "y"), values), 0)
 

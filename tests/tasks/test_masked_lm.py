@@ -78,6 +78,22 @@ def test_baselines_are_told(make):
     ]
 
 
+def test_what_knowing_nothing_reaches_on_the_masked_tokens(make):
+    Path("other.txt").write_text("ab\n" * 9)
+    task = make(data={"train": "text.txt", "valid": "other.txt", "test_fraction": 0})
+    filler = task.predictor(built_of(task).eval())
+    asked = [int(token) for batch in filler.masked(["ab\n"] * 9) for token in batch.targets]
+    train = [token for token in task.assets.data["train"].tokens[1:].tolist() if token > 3]
+    size = task.tokenizer.vocab_size - 4
+    best = max(set(train), key=train.count)
+    nll = -sum(math.log((train.count(token) + 1) / (len(train) + size)) for token in asked) / len(asked)
+    found = type(task).beside(task.config, filler, ["ab\n"] * 9)
+    assert found == {
+        "baseline_accuracy": pytest.approx(asked.count(best) / len(asked)),
+        "baseline_perplexity": pytest.approx(math.exp(nll)),
+    }
+
+
 def test_masks_are_filled_and_shown(make):
     task = make()
     filler = task.predictor(built_of(task).eval())

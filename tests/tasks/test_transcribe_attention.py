@@ -152,3 +152,9 @@ def test_what_does_not_fit_is_refused(make, tmp_path):
     (tmp_path / "valid.csv").write_text("path,label\n0.wav,low\n1.wav,strange\n")
     notes = make({"valid": str(tmp_path / "valid.csv")}).assets.notes
     assert "valid: 1 texts have words that training lacks; they cannot be written" in notes
+
+
+@pytest.mark.parametrize(("method", "told"), [("greedy", False), ("beam", True)])
+def test_that_validation_is_greedy_is_said_where_the_recipe_says_otherwise(make, method, told):
+    notes = " ".join(make(decoding={"max_len": 6, "method": method}).assets.notes)
+    assert (f"write as output.decoding.method says ({method})" in notes, "greedy search" in notes) == (told, told)

@@ -1,6 +1,7 @@
 """Word vectors of a small grammar: words of one kind come close; what is told of the text, what is refused."""
 
 import json
+import math
 
 import pytest
 import torch
@@ -53,6 +54,7 @@ def test_evaluate_says_what_measure_says_and_reads_tests(make, tmp_path):
     task = make()
     model = built_of(task).eval()
     told = task.predictor(model).evaluate(task.examples(task.config, "valid"))
+    assert told.pop("baseline_loss") == pytest.approx(6 * math.log(2))
     assert told == pytest.approx(scores_of(task, model))
     other = make({"test": str(tmp_path / "labels.tsv"), "test_kind": "labels"})
     assert other.examples(other.config, "test")[0] == WordLabel("cat", "N", 1)

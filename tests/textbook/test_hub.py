@@ -43,7 +43,10 @@ def test_the_pairs_of_the_book_come_from_those_that_are_there(cache):
     file.parent.mkdir()
     # what is damaged leaves nothing that would pass for the pairs
     file.write_bytes(gzip.compress(b"Go.\tVa !\n")[:-9])
-    with pytest.raises(EOFError):
+    with pytest.raises(DataError, match=r"fra-eng.tsv.gz: is damaged or cut off .*; fetch it again"):
+        d2l.download_extract("fra-eng")
+    file.write_bytes(b"Go.")
+    with pytest.raises(DataError, match=r"fra-eng.tsv.gz: is damaged or cut off .*; fetch it again"):
         d2l.download_extract("fra-eng")
     file.write_bytes(gzip.compress("Go.\tVa\u202f!\n".encode()))
     assert (Path(d2l.download_extract("fra-eng")) / "fra.txt").read_text(encoding="utf-8") == "Go.\tVa\u202f!\n"

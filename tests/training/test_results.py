@@ -9,8 +9,10 @@ import pytest
 from headwise.errors import DataError
 from headwise.training import recipes
 from headwise.training.accounts import Account
+from headwise.training.ledger import data_of, rows_of
 from headwise.training.recipe import read_recipe
-from headwise.training.results import Figure, data_of, page, published
+from headwise.training.results import Figure, published
+from headwise.training.results import page as page_of
 from headwise.training.sweep import Swept
 
 
@@ -18,7 +20,14 @@ def account(name, seed, score, *settings, **scores):
     recipe = read_recipe(recipes.find("odd"), [f"seed={seed}", *settings])
     found = {"accuracy": score, "loss": 0.1, "baseline": 0.25} | scores
     ended = datetime.date(2026, 11, 22)
-    return Account(Path("/somewhere", name), recipe, found, 1000, 250, 10.0 + 2 * seed, 9516, ended, "A processor")
+    spent = 10.0 + 2 * seed
+    return Account(
+        Path("/somewhere", name), recipe, found, "test", 1000, 250, spent, 9516, ended, "A processor", "0.1", "a1"
+    )
+
+
+def page(accounts, *rest, **options):
+    return page_of(rows_of(accounts), *rest, **options)
 
 
 FIGURES = [
@@ -41,7 +50,7 @@ def test_seeds_of_a_recipe_are_a_row_and_other_settings_another():
     assert "elsewhere" not in text
     assert "Written by `headwise results odd`" in text
     assert "/somewhere" not in text
-    assert data_of(runs[0]) == "odd"
+    assert data_of(runs[0].recipe) == "odd"
 
 
 def test_an_n_gram_model_stands_beside_the_runs_by_the_metric_of_the_table():
@@ -54,7 +63,7 @@ def test_an_n_gram_model_stands_beside_the_runs_by_the_metric_of_the_table():
 def test_tasks_on_one_data_set_have_tables_of_their_own_and_each_baseline_its_name():
     one = account("odd", 0, 0.5, baseline_linear_accuracy=0.375, baseline_last_accuracy=0.125, baseline_f1=0.0625)
     other = replace(one, recipe=read_recipe(recipes.find("brackets"), ["data.train=odd/train.tsv"]))
-    assert data_of(other) == "odd"
+    assert data_of(other.recipe) == "odd"
     text = page([one], [], "headwise results odd")
     assert "## odd\n" in text
     assert "| baseline: last | 0.1250 | | | | | | |\n| baseline: linear | 0.3750 |" in text
@@ -66,14 +75,47 @@ def test_tasks_on_one_data_set_have_tables_of_their_own_and_each_baseline_its_na
     assert "## odd: rank\n" in text
 
 
-def test_a_run_counts_once():
-    runs = [account("odd", 0, 0.5), account("copy", 0, 0.5, "training.max_epochs=9")]
-    with pytest.raises(
-        DataError, match="/somewhere/odd and /somewhere/copy are one recipe with the same seed; name one"
-    ):
-        page(runs, [], "headwise results")
-    # another split of the data is another run
-    assert "0.5000 ± 0.0000" in page([runs[0], account("other", 0, 0.5, "data.split_seed=1")], [], "headwise results")
+def test_another_split_of_the_data_is_another_run():
+    runs = [account("odd", 0, 0.5), account("other", 0, 0.5, "data.split_seed=1")]
+    assert "| `odd` | 0.5000 ± 0.0000 | 0, 0 |" in page(runs, [], "headwise results")
+
+
+def test_a_baseline_that_differs_names_its_recipes_or_is_a_range():
+    runs = [account("odd", 0, 0.5), account("odd,seed=1", 1, 0.5, baseline=0.125)]
+    runs.append(account("b", 0, 0.5, "model.score=dot"))
+    text = page(runs, [], "headwise results")
+    assert "| baseline: knowing nothing of the input (`odd`) | 0.1250 to 0.2500 |" in text
+    assert "| baseline: knowing nothing of the input (`b`) | 0.2500 |" in text
+    runs[2] = replace(runs[2], scores={**runs[2].scores, "ngram_accuracy": 12.345})
+    assert "| n-gram model of the training tokens | 12.35 |" in page(runs, [], "headwise results")
+    # one line where all recipes have the same
+    assert page([runs[0], runs[2]], [], "headwise results").count("knowing nothing") == 1
+
+
+def test_a_page_of_records_says_so_and_names_parts_that_are_not_the_test():
+    runs = [account("odd", 0, 0.5)]
+    text = page(runs, [], "headwise results --records a.json", kept=True)
+    assert "Written by `headwise results --records a.json`. The records are finished runs" in " ".join(text.split())
+    assert "names" not in text.partition("##")[0]
+    text = page([replace(runs[0], part="valid")], [], "headwise results")
+    assert "| 1,000 (valid) |" in text
+    assert "or on the part that its number of examples names" in " ".join(text.split())
+
+
+def test_a_loss_gives_way_to_a_score_with_a_baseline():
+    def judged(scores, monitor="loss"):
+        one = account("odd", 0, 0.5, f"training.monitor={monitor}")
+        return replace(one, scores=scores).monitor
+
+    assert judged({"loss": 1.0, "accuracy": 0.5, "baseline_accuracy": 0.1}) == "accuracy"
+    assert judged({"loss": 1.0, "baseline_loss": 2.0, "auc": 0.5, "baseline_auc": 0.1}) == "loss"
+    assert judged({"loss": 1.0, "accuracy": 0.5}) == "loss"
+    assert judged({"bleu": 1.0, "loss": 0.5}) == "bleu"
+    assert judged({"f1": 1.0, "accuracy": 0.5}) == "f1"
+    # a section is told by what a run was judged by beside its loss
+    runs = [account("odd", 0, 0.5, "training.monitor=loss"), account("b", 0, 0.5, "training.monitor=f1", f1=0.25)]
+    runs[0] = replace(runs[0], scores={"loss": 0.5, "f1": 0.5})
+    assert "| classify | f1 |" in page(runs, [], "headwise results")
 
 
 def test_no_runs_and_a_bad_file_of_figures(tmp_path):
