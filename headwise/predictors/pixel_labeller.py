@@ -33,9 +33,8 @@ from headwise.processes import divided
 
 # pixels that are read together, but for a larger picture
 PREDICTION_PIXELS = 1 << 18
-# classes that an explanation names
+# classes that an explanation names; what those that training lacks are called together
 _NAMED = 3
-# what classes that training lacks are called together
 _LACKED, _LACKED_COLOUR = "labels that training lacks", (255, 0, 255)
 
 
