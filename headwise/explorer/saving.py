@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from headwise.errors import ConfigError
+from headwise.explain import heads
 from headwise.explain.ramps import CONTROLS, hexadecimal
-from headwise.explorer import bundle, heads
+from headwise.explorer import bundle
 from headwise.explorer.content import Content
 from headwise.explorer.wire import npy
 

@@ -6,10 +6,10 @@ import io
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
-from headwise.explorer.heads import rollout
 from serving_runs import task_run
 
 from headwise.data.pixels import decode, encode
+from headwise.explain.heads import rollout
 from headwise.explorer.api import explored
 from headwise.explorer.inputs import BODY_BYTES
 from headwise.service.app import create_app
