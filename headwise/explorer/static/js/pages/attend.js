@@ -100,7 +100,7 @@ function thumbs(trace, group, node, alive) {
     if (!alive()) return;
     fill(node, h("h2", {}, t("layers_heads")));
     headGrid.mount(node, group, found, dark);
-    node.append(h("p", { class: "legend" }, t("each_own_scale")));
+    node.append(h("p", { class: "legend fits" }, t("each_own_scale")));
     node.append(saving.picture(`heads ${group.name}`, () => pictures.heads(group, found)));
   }, failed);
 }
