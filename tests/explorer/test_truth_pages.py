@@ -1,4 +1,4 @@
-"""What the pages promise: the server's numbers, masks that are seen, links that open anywhere, the keyboard, no more."""
+"""What the pages promise: the server's numbers, masks that are seen, links that open anywhere, the keyboard."""
 
 import io
 import random
