@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -256,3 +257,11 @@ def report() -> list[tuple[str, str, str]]:
         ("freed memory", kept, "" if settings.keeps_memory else "needs glibc; large tensors cost page faults"),
         ("bfloat16", "fast here", "training.precision=auto trains faster") if fast else ("bfloat16", "not faster", ""),
     ]
+
+
+def version() -> str:
+    """The version of this program, as it is installed."""
+    try:
+        return metadata.version("headwise")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"

@@ -24,6 +24,7 @@ HERE = [
     "README.md",
     "docs/captions.md",
     "docs/dialogue.md",
+    "docs/explorer.md",
     "docs/extending.md",
     "docs/forecasting.md",
     "docs/graphs.md",

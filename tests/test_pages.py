@@ -14,7 +14,7 @@ from headwise.cli import failures
 from headwise.cli.main import app, main
 from headwise.runs import trackers
 from headwise.runs.migration import FORMAT
-from headwise.training.recipe import MAY_CHANGE
+from headwise.training.recipe import MAY_CHANGE, FilmConfig
 from headwise.training.resume import _LAID_OUT_OVER
 from headwise.training.train import train
 
@@ -111,6 +111,7 @@ def test_the_files_of_a_run_folder_are_those_of_the_page(monkeypatch):
         "model": {"kind": "transformer", **MODEL, **layers},
         "decoding": {"max_len": 3},
         "training": {**TRAINING, "ema_decay": 0.5},
+        "film": {"every": 1},
     }
     text = {
         "task": "language-model",
@@ -128,7 +129,7 @@ def test_the_files_of_a_run_folder_are_those_of_the_page(monkeypatch):
     train(pairs, "pairs", overrides=["training.max_steps=3"])
 
     tables = {title: _first_column("run_folder.md", title) for title in ("file", "in `state/`", "in a checkpoint")}
-    assert len(tables["file"]) == 12
+    assert len(tables["file"]) == 13
     roots = [Path("pairs"), Path("text")]
     states = [root / "state" for root in roots]
     checkpoints = [path for state in states for path in state.glob("step-*")]
@@ -148,7 +149,9 @@ def _first_column(name, title):
 def test_what_may_change_is_what_the_page_says():
     text = page("run_folder.md")
     rows = {row[0]: re.findall(r"`(\w+)`", row[1]) for row in re.findall(r"^\| `(training)` \| (.*) \|$", text, re.M)}
-    assert {f"{section}.{key}" for section, keys in rows.items() for key in keys} == MAY_CHANGE
+    assert "| `film` | all |" in text
+    named = {f"{section}.{key}" for section, keys in rows.items() for key in keys}
+    assert named | {f"film.{name}" for name in FilmConfig.model_fields} == MAY_CHANGE
     assert f"today {FORMAT}." in text
     limits = {name for names in _LAID_OUT_OVER.values() for name in names}
     assert limits == {"max_steps", "max_epochs", "max_cpu_s", "max_minutes"} == set(_LAID_OUT_OVER["budget"])
@@ -174,7 +177,7 @@ def test_every_verb_is_in_the_table():
 def test_options_shared_by_verbs_are_those_of_the_table():
     rows = re.findall(r"^\| `(--[a-z-]+)` \| .* \| (.*) \|$", page("command_line.md"), re.MULTILINE)
     table = {option: set(re.findall(r"`([a-z ]+)`", verbs)) for option, verbs in rows}
-    assert len(table) == 12
+    assert len(table) == 13
     having = {option: {name for name, command in commands().items() if option in _options(command)} for option in table}
     # a limit of tokens or figures is another thing than one of examples
     assert having == table

@@ -39,25 +39,25 @@ def explain(
     runtime.apply(fast_products=False)
     if ablate:
         return _print_ablated(run, text, alone=not any((target, layer, heads, trace, html, table, every)))
-    if html is not None and (every or table or trace is not None or formats != "png"):
-        raise ConfigError("--html writes one page with every layer: leave --all, --table, --trace and --format out")
-    if trace is not None:
+    if trace is not None and html is None:
         return _print_trace(run, text, target, trace, layer, heads)
     predictor = headwise.load(run)
     found: Explained = predictor.explain(predictor.parse(text), target)
     chosen, only = numbered(layer), heads_of(heads)
-    kinds = [kind.strip() for kind in formats.split(",")]
-    paths = [] if table or html is not None else found.write(folder, kinds, chosen, only, every=every)
-    told = None if html is None else _page(found, html, chosen)
+    if html is not None:
+        told = [_page(found, html, chosen, alone=not (every or table or trace) and formats == "png")]
+    else:
+        kinds = [kind.strip() for kind in formats.split(",")]
+        told = [] if table else list(map(str, found.write(folder, kinds, chosen, only, every=every)))
     describe(found, chosen, only, top)
-    for path in paths:
-        typer.echo(str(path))
-    if told is not None:
-        typer.echo(told)
+    for line in told:
+        typer.echo(line)
 
 
-def _page(found: "Explained", path: Path, layer: str | int | None) -> str:
+def _page(found: "Explained", path: Path, layer: str | int | None, *, alone: bool) -> str:
     """Writes a page of all layers, or of one that was asked for, and says how large it is."""
+    if not alone:
+        raise ConfigError("--html writes one page with every layer: leave --all, --table, --trace and --format out")
     from headwise.explain.explanation import Explanation
     from headwise.explorer.content import of_explanation
     from headwise.explorer.notebook import written

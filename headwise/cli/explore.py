@@ -1,9 +1,13 @@
 """`headwise explore`: trained runs in the browser."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from headwise.service.served import Served
 
 
 def explore(
@@ -25,6 +29,21 @@ def explore(
     import webbrowser
 
     from headwise import runtime
+    from headwise.service.served import served
+
+    runtime.apply(threads=threads, fast_products=False)
+    show = _explorer(bench)
+
+    def ready(address: str) -> None:
+        typer.echo(f"exploring at {address}; end with Ctrl+C")
+        if browser:
+            webbrowser.open(address)
+
+    show(served(runs or [], hf or [], files=True), port, ready)
+
+
+def _explorer(bench: Path | None) -> Callable[["dict[str, Served]", int, Callable[[str], None]], None]:
+    """What shows runs at a port. Raises: ConfigError without the extra; DataError for measurements that are none."""
     from headwise.errors import ConfigError
 
     try:
@@ -35,21 +54,14 @@ def explore(
         from headwise.explorer.inputs import BODY_BYTES
         from headwise.explorer.pages import paged
         from headwise.service.app import create_app
+        from headwise.service.limits import Limits
         from headwise.service.server import listen
     except ModuleNotFoundError as error:
         raise ConfigError(f"{error.name} is not installed; pip install 'headwise[explore]'") from None
-    from headwise.service.limits import Limits
-    from headwise.service.served import served
-
-    runtime.apply(threads=threads, fast_products=False)
     records = [] if bench is None else read_measurements(bench)
-    limits = Limits(body_bytes=BODY_BYTES)
+    limits, more = Limits(body_bytes=BODY_BYTES), (explored, filmed, compared(records), paged)
 
-    def ready(address: str) -> None:
-        typer.echo(f"exploring at {address}; end with Ctrl+C")
-        if browser:
-            webbrowser.open(address)
+    def show(runs: "dict[str, Served]", port: int, ready: Callable[[str], None]) -> None:
+        listen(create_app(runs, limits, more=more), limits, "127.0.0.1", port, ready)
 
-    more = (explored, filmed, compared(records), paged)
-    found = served(runs or [], hf or [], files=True)
-    listen(create_app(found, limits, more=more), limits, "127.0.0.1", port, ready)
+    return show

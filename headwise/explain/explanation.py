@@ -132,6 +132,10 @@ class Explanation:
             raise Unsupported("this model has no attention, so there is nothing to show")
         return max(self.shown(), key=lambda name: focus(self.layers[name].mean()))
 
+    def pictured(self, layer: str | int | None) -> str:
+        """The name of a layer as `layer_name` has it; None: the last of those that are shown."""
+        return self.layer_name(self.shown()[-1] if layer is None else layer)
+
     def layer_name(self, layer: str | int | None) -> str:
         """The name of a layer.
 

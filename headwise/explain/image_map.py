@@ -34,7 +34,7 @@ class ImageMap:
         # matplotlib is imported where something is drawn
         from headwise.explain.image_pages import image_page
 
-        name, names = found.layer_name(-1 if layer is None else layer), list(found.layers)
+        name, names = found.pictured(layer), list(found.layers)
         chosen = found.layers[name]
         caption = found.caption(name, heads).replace(", ", "\n", 1)
         if self.class_tokens:

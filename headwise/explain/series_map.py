@@ -44,7 +44,7 @@ class SeriesMap:
         # matplotlib is imported where something is drawn
         from headwise.explain.series_pages import series_page
 
-        name = found.layer_name(-1 if layer is None else layer)
+        name = found.pictured(layer)
         one = found.layers[name]
         weights, labels = one.mean(heads), one.queries
         front = one.kind != "cross" and len(one.keys) > len(self.past)

@@ -59,7 +59,7 @@ class SoundMap:
         # matplotlib is imported where something is drawn
         from headwise.explain.sound_pages import sound_page
 
-        name = found.layer_name(-1 if layer is None else layer)
+        name = found.pictured(layer)
         one = found.layers[name]
         weights, labels = one.mean(heads), one.queries
         if one.kind == "self":

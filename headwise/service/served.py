@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headwise import __version__
 from headwise.adoption.saved import saved
 from headwise.data.files import digest
 from headwise.decoding.search import DecodingConfig
@@ -17,6 +16,7 @@ from headwise.predictors.adopted import Adopted
 from headwise.predictors.predictor import Predictor
 from headwise.predictors.stepping import steps
 from headwise.runs.publish import MODEL
+from headwise.runtime import version
 from headwise.training.loading import load, recipe_of
 
 # what a task is asked for, by the last part of the address
@@ -123,4 +123,4 @@ def served(folders: Sequence[Path], others: Sequence[Path] = (), *, files: bool 
 
 
 def _identity(files: Sequence[Path]) -> str:
-    return " ".join([__version__, *map(digest, files)])
+    return " ".join([version(), *map(digest, files)])

@@ -3,7 +3,6 @@
 import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from typing import Any
 
 import torch
@@ -57,7 +56,7 @@ def finish(session: Session, checkpoints: Checkpoints, log: RunLog, guard: Guard
         "parameters": sum(parameter.numel() for parameter in session.model.parameters()),
         "ended": datetime.date.today().isoformat(),
         "processor": _processor(session.device),
-        "version": _version(),
+        "version": runtime.version(),
     }
     checkpoints.mark_finished(facts)
     return facts
@@ -151,7 +150,7 @@ def _training_facts(session: Session, outcome: Outcome, reason: str) -> str:
         "model": f"average of steps {steps}" if len(outcome.steps) > 1 else f"step {steps}",
         **{name: f"{value:.6g}" for name, value in outcome.metrics.items()},
         "skipped steps": str(progress.skipped),
-        "made with": f"headwise {_version()}, torch {torch.__version__}",
+        "made with": f"headwise {runtime.version()}, torch {torch.__version__}",
         **{f"SHA-256 of {name}": f"`{digest}`" for name, digest in session.digests.items()},
     }
     rows = "".join(f"| {name} | {value} |\n" for name, value in facts.items())
@@ -161,10 +160,3 @@ def _training_facts(session: Session, outcome: Outcome, reason: str) -> str:
 
 def _processor(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else runtime.processor()
-
-
-def _version() -> str:
-    try:
-        return metadata.version("headwise")
-    except metadata.PackageNotFoundError:
-        return "(not installed)"

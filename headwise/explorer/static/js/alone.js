@@ -46,6 +46,8 @@ function begin() {
   effect(() => {
     document.documentElement.lang = state.language.value === "zh" ? "zh-Hans" : "en";
   });
+  // what heads are needed for only a model can say
+  state.VIEWS.splice(state.VIEWS.indexOf("needs"), 1);
   state.trace.value = held.trace;
   attend.mount(main);
   document.addEventListener("keydown", pressed);

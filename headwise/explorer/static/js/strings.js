@@ -154,7 +154,7 @@ const STRINGS = {
   type_series: ["Type the number of an example.", "输入示例编号。"],
   examples: ["Examples", "示例"],
   next: ["next example", "下一个示例"],
-  previous: ["example before", "上一个示例"],
+  exampleBefore: ["example before", "上一个示例"],
   own_picture: ["Your picture (PNG or JPEG):", "自选图片（PNG 或 JPEG）："],
   too_large: ["The file is larger than 8 MB; make the picture smaller.", "文件超过 8 MB，请缩小图片。"],
   unread: ["The file cannot be read.", "无法读取该文件。"],

@@ -32,8 +32,11 @@ export function mount(place) {
   const edits = h("section", { class: "panel whole", "aria-label": () => t("edit") });
   const given = h("div");
   place.append(given, tabs, h("div", { class: "panels" }, grid, large, edits), h("p", { class: "note" }, () => t("note")));
+  const none = () => {};
+  if (inside()) edits.remove();
   const ends = [
-    editing.mount(edits),
+    // a page that was saved has nobody to ask
+    inside() ? none : editing.mount(edits),
     effect(() => {
       fill(given);
       // what is not typed is chosen from a list
