@@ -40,7 +40,7 @@ def _made(task: str, run: Path, overrides: list[str]) -> None:
     from headwise.cli.train import trained
     from headwise.data.demos import make
     from headwise.training import recipes
-    from headwise.training.loading import examples
+    from headwise.training.loading import examples, scores
 
     folder = run.with_name(f"{run.name}-data")
     found, path = make(task, folder)
@@ -48,12 +48,12 @@ def _made(task: str, run: Path, overrides: list[str]) -> None:
     trained(recipes.read(str(path), overrides), run)
     predictor: Any = headwise.load(run)
     held_out = examples(run, "test", {})
-    show(predictor.evaluate(held_out), f"{len(held_out):,} held-out examples")
+    show(scores(run, predictor, held_out), f"{len(held_out):,} held-out examples")
     typer.echo()
     _draw(predictor, found.given, run)
     typer.echo(f"next:    headwise predict {run} {shlex.quote(found.given)}")
     typer.echo(f"next:    headwise evaluate {run}")
-    typer.echo(f"next:    headwise train {path} training.max_epochs=9")
+    typer.echo(f"next:    headwise train {path} seed=1")
 
 
 def _phrasebook(run: Path, overrides: list[str]) -> None:

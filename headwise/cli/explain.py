@@ -32,13 +32,13 @@ def explain(
     from headwise import runtime
 
     if example is not None:
-        others = (run, text, target, layer, heads, ablate or None)
+        others = (run, text, target, layer, heads, html, ablate or None)
         return _print_example(example, trace or "markdown", alone=all(other is None for other in others))
     if run is None or text is None:
         raise ConfigError("give a run folder and an input, or --example illustrated")
     runtime.apply(fast_products=False)
     if ablate:
-        return _print_ablated(run, text, alone=(target, layer, heads, trace) == (None,) * 4 and not (table or every))
+        return _print_ablated(run, text, alone=not any((target, layer, heads, trace, html, table, every)))
     if trace is not None and html is None:
         return _print_trace(run, text, target, trace, layer, heads)
     predictor = headwise.load(run)
@@ -95,7 +95,7 @@ def _print_trace(run: Path, text: str, target: str | None, form: str, layer: str
 def _print_ablated(run: Path, text: str, *, alone: bool) -> None:
     """What each head alone does for the answer, most first."""
     if not alone:
-        raise ConfigError("--ablate is of every head; leave --target, --layer, --heads, --trace, --table and --all out")
+        raise ConfigError("--ablate lists every head; leave --target, --layer, --heads, --trace, --table, --all and --html out")
     import headwise
     from headwise.predictors.ablating import ablated, examples, heads_of
 

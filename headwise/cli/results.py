@@ -34,6 +34,8 @@ def results(
     named = runs or []
     if records is None and not named:
         raise ConfigError("name run folders, or the file of their records: --records FILE")
+    if records is not None and not named and not records.exists():
+        raise ConfigError(f"{records}: there is no such file; name run folders whose rows it shall keep")
     if records is not None and limit is not None:
         raise ConfigError("--records keeps scores of whole parts; leave --limit out")
     runtime.apply(fast_products=False)

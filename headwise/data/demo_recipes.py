@@ -8,8 +8,8 @@ _ENCODER = '[model]\nkind = "attention"\nd_model = 32\nd_ff = 64\nnum_heads = 2\
 _TRAINING = "[training]\nlearning_rate = 5e-3\nwarmup_steps = 20\nbatch_sentences = 32\n"
 _WORDS = '[tokenizer]\nkind = "word"\nvocab_size = 60\n'
 RECIPES = {
-    "tag": f'[data]\ntrain = "tagged.jsonl"\n{_PARTS}[tokenizer]\nkind = "char"\n'
-    f"{_ENCODER}{_TRAINING}max_epochs = 12\n",
+    "tag": f'[data]\ntrain = "tagged.jsonl"\n{_PARTS}[tokenizer]\nkind = "word"\n'
+    f'{_ENCODER}position = "rotary"\n{_TRAINING}max_epochs = 12\n',
     "classify": f'[data]\ntrain = "reviews.csv"\n{_PARTS}{_WORDS}{_ENCODER}{_TRAINING}max_epochs = 12\n',
     "regress": f'[data]\ntrain = "reviews.csv"\nlabel_key = "stars"\n{_PARTS}'
     f"{_WORDS}{_ENCODER}{_TRAINING}max_epochs = 12\n",

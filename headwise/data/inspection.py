@@ -57,20 +57,22 @@ class Inspection:
     odd: Odd
     facts: dict[str, Any]
     told: tuple[str, ...] = ()
+    # what numbers are of: media are counted as such, wherever a list has them
+    counted: str = "line"
 
     def lines(self) -> list[str]:
         """The report as lines of text."""
         noun = self.noun.removesuffix("s") if self.good == 1 else self.noun
-        found = [f"{self.file}: {self.good:,} {noun}", "", f"bad lines                {self.bad.total:,}"]
+        found = [f"{self.file}: {self.good:,} {noun}", "", f"{f'bad {self.counted}s':<24} {self.bad.total:,}"]
         for kind, count in self.bad.counts.most_common():
             found.append(f"  {kind:<22} {count:,}")
-            found += [f"    line {line.line}: {_advised(line)}" for line in self.bad.first[kind]]
+            found += [f"    {self.counted} {line.line}: {_advised(line)}" for line in self.bad.first[kind]]
             if count > len(self.bad.first[kind]):
                 found.append(f"    and {count - len(self.bad.first[kind]):,} more")
-        found.append(f"odd lines                {self.odd.counts.total():,}")
+        found.append(f"{f'odd {self.counted}s':<24} {self.odd.counts.total():,}")
         for kind, count in self.odd.counts.most_common():
             more = ", ..." if count > len(self.odd.first[kind]) else ""
-            found.append(f"  {kind:<22} {count:,}: line {', '.join(map(str, self.odd.first[kind]))}{more}")
+            found.append(f"  {kind:<22} {count:,}: {self.counted} {', '.join(map(str, self.odd.first[kind]))}{more}")
         return [*found, *(["", *self.told] if self.told else [])]
 
     def values(self) -> dict[str, Any]:
@@ -261,14 +263,16 @@ def _advised(line: BadLine) -> str:
     return DataError(line.what, line.settings).told("shell")
 
 
-def _media(noun: str, look: Callable[[Any, str], media_inspection.Found]) -> Callable[..., Inspection]:
+def _media(
+    noun: str, look: Callable[[Any, str], media_inspection.Found], counted: str = "line"
+) -> Callable[..., Inspection]:
     def inspected(data: Any, part: str, held_out: str | None) -> Inspection:
         good, bad, strange, facts = look(data, part)
         odd = Odd()
         for kind, place in strange:
             odd.add(kind, place)
         path = str(resolve(getattr(data, part)))
-        return Inspection(path, noun, good, bad, odd, facts, media_inspection.told(facts))
+        return Inspection(path, noun, good, bad, odd, facts, media_inspection.told(facts), counted)
 
     return inspected
 
@@ -280,6 +284,6 @@ _KINDS: dict[str, tuple[type[Any], Callable[..., Inspection]]] = {
     "text": (TextConfig, _text),
     "series": (SeriesConfig, _series),
     "dialogues": (DialogueConfig, _media("dialogues", media_inspection.dialogues)),
-    "images": (ImagesConfig, _media("images", media_inspection.images)),
-    "recordings": (RecordingsConfig, _media("recordings", media_inspection.recordings)),
+    "images": (ImagesConfig, _media("images", media_inspection.images, "image")),
+    "recordings": (RecordingsConfig, _media("recordings", media_inspection.recordings, "recording")),
 }

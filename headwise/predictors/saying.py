@@ -123,7 +123,11 @@ def _names(predictor: Predictor[Any, Any, Any]) -> Any:
         if (names := getattr(predictor, known, None)) is not None and not callable(names):
             return list(names)
     tokenizer = getattr(getattr(predictor, "writing", predictor), "tokenizer", None)
-    return None if tokenizer is None else tokenizer.shown
+    if tokenizer is not None:
+        return tokenizer.shown
+    # classifiers of images and sounds keep them with what else they know
+    kept = getattr(predictor, "known", None)
+    return getattr(kept, "classes", getattr(kept, "outputs", None))
 
 
 def _logs(predictor: Predictor[Any, Any, Any], scores: Tensor) -> Tensor:

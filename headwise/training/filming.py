@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from headwise.errors import HeadwiseError, MachineError, Unsupported
+from headwise.errors import ConfigError, DataError, HeadwiseError, MachineError, Unsupported
 from headwise.explain.head_statistics import STATISTICS, Flag, HeadStatistics, flagged
 from headwise.labels import visible
 from headwise.predictors.watched_heads import Look, looked, statistics_of
@@ -89,16 +89,20 @@ class Filming:
         self._film.go_on(session.progress.step, self._note)
         with at_rest(model, session.recipe.seed, session.device):
             predictor = session.task.predictor(model)
-            if config.targets:
-                pairs = zip(config.probes, config.targets, strict=True)
-                probes = [Probe(predictor.parse(text), target) for text, target in pairs]
-            elif config.probes:
-                probes = [session.task.probe(predictor, text) for text in config.probes]
-            else:
-                probes = session.task.probes(predictor)
-            self._probes = self._affordable(predictor, probes)
+            try:
+                self._probes = self._affordable(predictor, self._wanted(predictor))
+            except (ConfigError, DataError) as error:
+                raise type(error)(f"film: {error}; film.probes and film.targets say what it looks at") from None
         if self._probes and not session.progress.step:
             self._added(model, last=False)
+
+    def _wanted(self, predictor: Any) -> list[Probe]:
+        """What the recipe names, with the answers that it names; else what the task has."""
+        task, config = self._session.task, self._config
+        if config.targets:
+            pairs = zip(config.probes, config.targets, strict=True)
+            return [Probe(predictor.parse(text), target) for text, target in pairs]
+        return [task.probe(predictor, text) for text in config.probes] or task.probes(predictor)
 
     def _affordable(self, predictor: Any, probes: list[Probe]) -> list[Probe]:
         """As many of the first probes as a frame has room for, so that a film has `FRAMES` of them or more."""

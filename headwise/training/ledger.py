@@ -51,8 +51,8 @@ class Row(Config):
 
     @property
     def group(self) -> str:
-        """The same for the runs of one recipe and data, whatever their seeds."""
-        return json.dumps([self.data, self.task, self.recipe, self.digest], sort_keys=True)
+        """The same for the runs of one recipe, data and scored part, whatever their seeds."""
+        return json.dumps([self.data, self.task, self.recipe, self.digest, self.part], sort_keys=True)
 
     @property
     def identity(self) -> str:
@@ -90,6 +90,8 @@ def read_rows(path: Path) -> list[Row]:
     Raises:
         DataError: the file holds something else, or is damaged.
     """
+    if path.is_dir():
+        raise DataError(f"{path}: is a folder; give the name of a file in it")
     if not path.exists():
         return []
     advice = "name a file that `headwise results --records` wrote, or a new one"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from headwise.errors import DataError
 from headwise.explain.lines import Mean
+from headwise.labels import visible
 from headwise.training import recipes
 from headwise.training.ledger import SEEDS, Row
 
@@ -101,12 +102,9 @@ def _section(name: str, rows: list[Row], figures: list[Figure]) -> str:
     for row in rows:
         groups.setdefault(row.group, []).append(row)
     lines += [_line(group, metric) for group in groups.values()]
-    lines += [f"| {what} | {value} | | | | | | |" for what, value in _beside(list(groups.values()), metric)]
-    lines += [
-        f"| {figure.system}: {figure.source} | {figure.value:g} | | | | | | |"
-        for figure in figures
-        if figure.metric == metric
-    ]
+    beside = _beside(list(groups.values()), metric)
+    beside += [(f"{one.system}: {one.source}", f"{one.value:g}") for one in figures if one.metric == metric]
+    lines += [_told(found) + " | | | | | |" for found in beside]
     return "\n".join(lines) + "\n"
 
 
@@ -171,4 +169,9 @@ def _line(group: list[Row], metric: str) -> str:
         f"{sum(row.cpu_s for row in group) / len(group):,.0f}",
         ", ".join(str(known) for known in (first.ended, first.processor) if known is not None),
     ]
-    return f"| {' | '.join(cells)} |"
+    return _told(cells)
+
+
+def _told(cells: Sequence[str]) -> str:
+    """A line of a table: names and sources are what people gave, and end no cell."""
+    return f"| {' | '.join(visible(cell).replace('|', chr(92) + '|') for cell in cells)} |"
