@@ -231,7 +231,9 @@ def test_the_check_sees_a_wrong_import():
     assert broken(path, "headwise.training.loop", "headwise.tasks.translate")
     assert broken(path, "headwise.training.loop", "headwise.tasks.task") is None
     assert broken(path, "headwise.layers.loss", "headwise.attention.masks") is None
-    assert broken(path, "headwise.data.readers", "headwise.layers.loss") == "data knows only config, errors, files, locks"
+    assert (
+        broken(path, "headwise.data.readers", "headwise.layers.loss") == "data knows only config, errors, files, locks"
+    )
     assert broken(path, "headwise.models.transformer", "headwise") == "the package itself is for its users"
 
 
