@@ -6,7 +6,7 @@ from importlib.resources import files
 
 # the scripts keep to these two forms, which a test checks
 _IMPORT = re.compile(r'^import (?:\* as (?P<all>\w+)|\{(?P<some>[^}]*)\}) from "(?P<path>\.[^"]+)";$', re.M)
-_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|class) (\w+))", re.M)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|const|class) (\w+))", re.M)
 _STATIC = files("headwise.explorer") / "static"
 
 
