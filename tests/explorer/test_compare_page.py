@@ -99,6 +99,7 @@ def test_a_layer_with_another_mechanism_or_mask(page, site):
     page.get_by_role("button", name="Narrow mask").click()
     page.wait_for_selector(".edits li:nth-child(2)")
     assert "sparsemax" in page.locator(".edits li").first.inner_text()
+    page.wait_for_selector("p.status:has-text('answer')")
     # what is hidden or set needs a cell
     page.get_by_role("button", name="Set weight").click()
     page.wait_for_selector("p.status:has-text('Click a cell')")

@@ -19,10 +19,18 @@ export function setRamps(given) {
 /** @param {string} name */
 export const ramp = (name) => ramps[name];
 
-/** Whether letters on a colour of a ramp have to be dark. @param {string} name @param {number} entry */
-export function bright(name, entry) {
-  const [red, green, blue] = ramps[name].subarray(4 * entry, 4 * entry + 3);
-  return 0.299 * red + 0.587 * green + 0.114 * blue > 140;
+/**
+ * The colour of letters on a colour of a ramp, black or white, whichever stands out more: 4.5 to 1 at least.
+ * @param {string} name @param {number} entry
+ */
+export function letters(name, entry) {
+  const parts = Array.from(ramps[name].subarray(4 * entry, 4 * entry + 3), (part) => {
+    const share = part / 255;
+    return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+  });
+  const light = 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+  // (light + 0.05) / 0.05 is the contrast with black, 1.05 / (light + 0.05) with white
+  return (light + 0.05) ** 2 > 1.05 * 0.05 ? "#000000" : "#ffffff";
 }
 
 /** The share of the ramp, from 0 to 1, by scale. */
@@ -49,12 +57,6 @@ export function signed(values, top) {
 export function colour(name, entry) {
   const [red, green, blue] = ramps[name].subarray(4 * entry, 4 * entry + 3);
   return `rgb(${red}, ${green}, ${blue})`;
-}
-
-/** Whether letters on a colour of a ramp should be dark. @param {string} name @param {number} entry */
-export function isLight(name, entry) {
-  const [red, green, blue] = ramps[name].subarray(4 * entry, 4 * entry + 3);
-  return 0.299 * red + 0.587 * green + 0.114 * blue > 140;
 }
 
 /**

@@ -1,7 +1,7 @@
 // @ts-check
 /** A drawing of nodes and edges, each line as wide as its weight; and a table of what one node attends to. */
 
-import { colour, isLight } from "../core/color.js";
+import { colour, letters } from "../core/color.js";
 import { cut, number } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
@@ -87,7 +87,7 @@ function dot(seen, number, kinds, molecule) {
   button.style.left = `${5 + 90 * one.x}%`;
   button.style.top = `${6 + 88 * one.y}%`;
   button.style.backgroundColor = colour("kinds", at);
-  button.style.color = isLight("kinds", at) ? "#15171d" : "#f8fafd";
+  button.style.color = letters("kinds", at);
   if (one.hop === 0 && !molecule) button.classList.add("middle");
   return button;
 }

@@ -1,7 +1,7 @@
 // @ts-check
 /** Each way to look at a head as a picture that can be saved: the map, the links, the text, the table, all heads. */
 
-import { SCALES, bright, entries, ramp } from "../core/color.js";
+import { SCALES, entries, letters, ramp } from "../core/color.js";
 import { painted } from "../core/heatmap.js";
 import { strongest } from "../core/links.js";
 import { MOST_CELLS, SIZE, wide } from "../core/picture.js";
@@ -132,7 +132,7 @@ export function text({ weights, group, title }) {
     const entry = q < 0 ? 0 : Math.round(255 * turn(Math.min(1, Math.max(0, weights[q * group.keys.length + k]))));
     marks.push({ kind: "rect", x: x - 1, y: y - 1, width: width + 2, height: STEP + 2, fill: line });
     marks.push({ kind: "rect", x, y, width, height: STEP, fill: colour(entry) });
-    marks.push(words(label, x + 6, y + 16, bright(inks(), entry) ? "#15171d" : "#f8fafd"));
+    marks.push(words(label, x + 6, y + 16, letters(inks(), entry)));
     x += width + 6;
     widest = Math.max(widest, x);
   });

@@ -3,7 +3,7 @@
 
 import { h } from "../dom.js";
 import { effect } from "../store.js";
-import { SCALES, bright, ramp } from "../core/color.js";
+import { SCALES, letters, ramp } from "../core/color.js";
 import { number, shown } from "../core/text.js";
 import { lock } from "./heat.js";
 import * as state from "../state.js";
@@ -50,7 +50,7 @@ export function tint(node, weight) {
   const turn = SCALES[/** @type {keyof typeof SCALES} */ (state.scale.value)];
   const entry = Math.round(255 * turn(Math.min(1, Math.max(0, weight))));
   node.style.backgroundColor = `rgb(${ramp(name).subarray(4 * entry, 4 * entry + 3).join(", ")})`;
-  node.style.color = bright(name, entry) ? "#15171d" : "#f8fafd";
+  node.style.color = letters(name, entry);
 }
 
 /** @param {Float32Array} weights @param {number} q @param {number} columns */
