@@ -217,6 +217,7 @@ def test_no_path_is_taken_from_a_request(client, runs, monkeypatch):
     assert (answer.status_code, "reads files" in answer.json()["detail"]) == (422, True)
 
 
+@pytest.mark.filterwarnings("ignore:the prompt")
 def test_warnings_are_caught_by_the_worker_alone(client, runs, monkeypatch):
     # who catches them changes how all threads warn
     threads, draft = [], runs["text"].predictor.draft
