@@ -240,8 +240,6 @@ def test_a_tokenizer_of_another_model_is_refused(folders, tmp_path):
 
 
 def test_the_command_line_and_names(folders, capsys):
-    assert main(["explore"]) == 2
-    assert "give a run folder, or --hf FOLDER" in capsys.readouterr().err
     with pytest.raises(ConfigError, match="two runs are called BertForMaskedLM"):
         served([], [folders["BertForMaskedLM"]] * 2)
     assert main(["explore", "--hf", "absent", "--no-browser"]) == 4
