@@ -307,20 +307,11 @@ def test_what_a_model_raises_is_told_without_its_inside(runs, monkeypatch):
     logged = []
     monkeypatch.setattr(logging.getLogger("headwise.service"), "exception", lambda *told: logged.append(told))
 
-    class Broken:
-        reads = "text"
-        model = None
+    def broken(items, options):
+        raise RuntimeError("secret /root/path")
 
-        def parse(self, text):
-            return text
-
-        def options(self, given):
-            return None
-
-        def predict(self, items, options):
-            raise RuntimeError("secret /root/path")
-
-    with client_of({"bad": Served("bad", "classify", Broken())}) as client:
+    monkeypatch.setattr(runs["mood"].predictor, "predict", broken)
+    with client_of({"mood": runs["mood"]}) as client:
         answer = client.post("/api/v1/classify", json={"texts": ["a"]})
         assert answer.status_code == 500
         assert "secret" not in answer.text
