@@ -1,15 +1,41 @@
-"""A file that is the old one or the new one and never half: written beside its place, under its own name, renamed."""
+"""A file that is the old one or the new one and never half, written beside its place; JSON that all read."""
 
 import contextlib
+import json
+import math
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 # a temporary name must not be too long where the name itself is not
 _KEPT = 40
+
+
+def json_text(value: Any, *, ascii: bool = True) -> str:
+    """A value as JSON; numbers that it has not, such as the score of nothing, are null.
+
+    Args:
+        ascii: other letters are written as escapes.
+
+    >>> json_text({"recall": float("nan"), "pairs": (2, "ä")}, ascii=False)
+    '{"recall": null, "pairs": [2, "ä"]}'
+    """
+    try:
+        return json.dumps(value, ensure_ascii=ascii, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), ensure_ascii=ascii, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @contextmanager

@@ -1,7 +1,5 @@
 """Where a command writes what it made: standard output, a file that is complete or not there, a device or a pipe."""
 
-import json
-import math
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -10,7 +8,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from headwise.errors import MachineError
-from headwise.files import replacing
+from headwise.files import json_text, replacing
 
 
 def json_line(values: Mapping[str, Any]) -> str:
@@ -19,15 +17,7 @@ def json_line(values: Mapping[str, Any]) -> str:
     >>> json_line({"recall": float("nan"), "pairs": 2})
     '{"recall": null, "pairs": 2}'
     """
-    return json.dumps(_finite(values), ensure_ascii=False, allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return json_text(values, ascii=False)
 
 
 @contextmanager

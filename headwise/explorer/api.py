@@ -1,7 +1,6 @@
 """What the pages of the explorer ask for: traces of inputs, and parts of them as numbers."""
 
 import functools
-import json
 import warnings
 from dataclasses import asdict
 from typing import Annotated, Literal
@@ -19,7 +18,8 @@ from headwise.explorer.inputs import AskInput, check_input, exemplified, item_of
 from headwise.explorer.needs import needed
 from headwise.explorer.positional import positioned
 from headwise.explorer.traces import Store, Traced, digest_of, traced
-from headwise.service.answers import as_json, as_steps
+from headwise.files import json_text
+from headwise.service.answers import JSON, as_json, as_steps
 from headwise.service.app import Service, route
 from headwise.service.asking import check_text
 from headwise.service.problems import Problem
@@ -70,9 +70,7 @@ def _parts(app: FastAPI, explorer: Explorer) -> None:
         found = one.group(group)
         job = explorer.service.submit(lambda _: [one.summary(found)], [None])
         (told,) = await explorer.service.answer(job, request)
-        return Response(
-            json.dumps({"layers": found.layers, "heads": told}), media_type="application/json", headers=KEPT
-        )
+        return Response(json_text({"layers": found.layers, "heads": told}), media_type=JSON, headers=KEPT)
 
     @app.get(f"{at}/matrix", response_class=Numbers)
     async def matrix(

@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -14,7 +13,7 @@ from headwise.decoding.watching import Beginnings, Searched, watcher
 from headwise.explain.heads import alike
 from headwise.explorer.explorer import Explorer, Name, Numbers
 from headwise.predictors.ablating import Example, ablated, examples, heads_of
-from headwise.service.answers import LINES, as_lines
+from headwise.service.answers import LINES, as_lines, line
 from headwise.service.app import Service, route
 from headwise.service.asking import Body, check_text
 from headwise.service.problems import Problem
@@ -69,16 +68,16 @@ def _begun(run: Served, texts: list[str]) -> tuple[list[Example], dict[str, int]
 
 async def _lines(service: Service, run: Served, given: list[Example], layers: dict[str, int]) -> AsyncIterator[bytes]:
     """`{"layers": ...}`, a line for each head, `{"done": true}`; or `{"error": ...}`. A layer at a time is computed."""
-    yield _line({"layers": layers, "texts": len(given), "heads": sum(layers.values())})
+    yield line({"layers": layers, "texts": len(given), "heads": sum(layers.values())})
     for layer, heads in layers.items():
         try:
             (found,) = await _worked(service, functools.partial(_muted, run, given, layer, heads))
         except Exception as error:  # the answer has begun, so its last line tells
-            yield _line(failed(error))
+            yield line(failed(error))
             return
         for each in found:
-            yield _line({"layer": each.layer, "head": each.head, **each.effect})
-    yield _line({"done": True})
+            yield line({"layer": each.layer, "head": each.head, **each.effect})
+    yield line({"done": True})
 
 
 def _muted(run: Served, given: list[Example], layer: str, heads: int, _: Any) -> list[Any]:
@@ -97,7 +96,3 @@ async def _worked(service: Service, work: Callable[[list[Any]], list[Any]]) -> A
         return await asyncio.shield(waiting)
     finally:
         job.give_up()
-
-
-def _line(told: dict[str, Any]) -> bytes:
-    return json.dumps(told).encode() + b"\n"

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import html
 import io
-import json
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
@@ -17,6 +16,7 @@ from headwise.explain.ramps import CONTROLS, hexadecimal
 from headwise.explorer import bundle
 from headwise.explorer.content import Content
 from headwise.explorer.wire import npy
+from headwise.files import json_text
 
 # a page that is larger is slow to open
 MOST_BYTES = 32_000_000
@@ -60,7 +60,7 @@ def page(content: Content) -> bytes:
         " base-uri 'none'; form-action 'none'"
     )
     # in JSON `<` is nothing but a letter of a string, so no text ends the script that it stands in
-    answers = json.dumps(_answers(content), separators=(",", ":")).replace("<", "\\u003c")
+    answers = json_text(_answers(content)).replace("<", "\\u003c")
     title = html.escape(f"Headwise: {content.source[:80]}" if content.source else "Headwise")
     made = _PAGE.format(policy=policy, title=title, style=style, answers=answers, script=script)
     return made.encode("utf-8", "replace")

@@ -1,12 +1,12 @@
 """How answers are written: JSON, lines of it, the steps of a head; what is kept of them, and what is not."""
 
-import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from fastapi import Response
 from fastapi.responses import StreamingResponse
 
+from headwise.files import json_text
 from headwise.service.limits import Limits
 from headwise.service.problems import Problem
 
@@ -25,7 +25,12 @@ def as_steps(told: str, limits: Limits, headers: Mapping[str, str]) -> Response:
 
 def as_json(told: Any, status: int = 200) -> Response:
     """An answer that nobody keeps; escapes keep what somebody sent from being anything but text."""
-    return Response(json.dumps(told), status, NOT_KEPT, media_type=JSON)
+    return Response(json_text(told), status, NOT_KEPT, media_type=JSON)
+
+
+def line(told: Any) -> bytes:
+    """A line of an answer of JSON lines."""
+    return json_text(told).encode() + b"\n"
 
 
 def as_lines(told: AsyncIterator[bytes]) -> Response:

@@ -1,7 +1,6 @@
 """What is told while work is done: JSON lines; a continuation a piece of text at a time."""
 
 import asyncio
-import json
 import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -9,6 +8,7 @@ from typing import Any
 
 from headwise.decoding.watching import Searched, watching
 from headwise.errors import HeadwiseError
+from headwise.service.answers import line
 from headwise.service.problems import Problem
 from headwise.service.served import Served
 from headwise.service.worker import Expired, Job
@@ -47,8 +47,8 @@ def streamed(
 async def _lines(job: Job, pieces: asyncio.Queue[Told | None], last: Callable[[Any], Told]) -> AsyncIterator[bytes]:
     try:
         while (piece := await pieces.get()) is not None:
-            yield json.dumps(piece).encode() + b"\n"
-        yield json.dumps(_ended(job, last)).encode() + b"\n"
+            yield line(piece)
+        yield line(_ended(job, last))
     finally:
         job.give_up()
 

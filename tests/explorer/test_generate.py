@@ -4,6 +4,7 @@ import asyncio
 import base64
 import functools
 import json
+import logging
 import threading
 
 import numpy as np
@@ -217,6 +218,7 @@ def test_no_path_is_taken_from_a_request(client, runs, monkeypatch):
     assert (answer.status_code, "reads files" in answer.json()["detail"]) == (422, True)
 
 
+@pytest.mark.filterwarnings("ignore:the prompt")
 def test_warnings_are_caught_by_the_worker_alone(client, runs, monkeypatch):
     # who catches them changes how all threads warn
     threads, draft = [], runs["text"].predictor.draft
@@ -231,7 +233,10 @@ def test_warnings_are_caught_by_the_worker_alone(client, runs, monkeypatch):
     assert threads == ["headwise worker"]
 
 
-def test_an_answer_that_breaks_ends_with_a_line(client, runs, monkeypatch, caplog):
+def test_an_answer_that_breaks_ends_with_a_line(client, monkeypatch):
+    logged = []
+    monkeypatch.setattr(logging.getLogger("headwise.service"), "error", lambda *told, **how: logged.append((told, how)))
+
     def broken(self, found):
         raise ValueError("an inside")
 
@@ -239,8 +244,9 @@ def test_an_answer_that_breaks_ends_with_a_line(client, runs, monkeypatch, caplo
     answer = client.post("/api/v1/generate", json={"model": "run", "text": TEXT})
     last = json.loads(answer.text.splitlines()[-1])
     assert "something went wrong; the log has it under" in last["error"]
-    assert last["error"].rpartition(" ")[2] in caplog.text
-    assert "an inside" in caplog.text
+    ((_, number), how) = logged[0]
+    assert last["error"].rpartition(" ")[2] == number
+    assert str(how["exc_info"]) == "an inside"
 
 
 def test_what_fails_while_it_is_written_is_the_last_line(client):

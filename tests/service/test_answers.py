@@ -14,6 +14,7 @@ from asking_client import client_of
 import headwise
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError
+from headwise.service.answers import line
 from headwise.service.limits import Limits
 from headwise.service.served import Served, served
 from headwise.service.server import Line
@@ -306,25 +307,24 @@ def test_what_a_model_raises_is_told_without_its_inside(runs, monkeypatch):
     logged = []
     monkeypatch.setattr(logging.getLogger("headwise.service"), "exception", lambda *told: logged.append(told))
 
-    class Broken:
-        reads = "text"
-        model = None
+    def broken(items, options):
+        raise RuntimeError("secret /root/path")
 
-        def parse(self, text):
-            return text
-
-        def options(self, given):
-            return None
-
-        def predict(self, items, options):
-            raise RuntimeError("secret /root/path")
-
-    with client_of({"bad": Served("bad", "classify", Broken())}) as client:
+    monkeypatch.setattr(runs["mood"].predictor, "predict", broken)
+    with client_of({"mood": runs["mood"]}) as client:
         answer = client.post("/api/v1/classify", json={"texts": ["a"]})
         assert answer.status_code == 500
         assert "secret" not in answer.text
         assert answer.json()["detail"].split()[-1] == logged[0][1]
         assert client.get("/health").status_code == 200
+
+
+def test_numbers_that_json_has_not_are_null(ask, runs, monkeypatch):
+    broken = {"score": float("nan"), "others": [1.0, float("-inf")]}
+    monkeypatch.setattr(type(runs["mood"]), "answers", lambda self, items, options: [broken] * len(items))
+    status, told = ask("classify", texts=["the film is good 1"])
+    assert (status, told["outputs"]) == (200, [{"score": None, "others": [1.0, None]}])
+    assert json.loads(line(broken)) == {"score": None, "others": [1.0, None]}
 
 
 def test_limits_can_be_set():
