@@ -52,7 +52,7 @@ def shuffled_places(count: int, seed: int, stream: int) -> Places:
     numbers and of one number a block. What is left at the end joins the last blocks.
 
     >>> shuffled_places(5, 0, 0)(0, 5).tolist()
-    [3, 2, 1, 0, 4]
+    [3, 4, 1, 0, 2]
     """
     group = _BLOCK * _BLOCKS
     if count <= group:

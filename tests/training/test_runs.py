@@ -143,7 +143,7 @@ def test_a_newer_format_is_refused(run):
     (run / "manifest.json").write_bytes(seal({"format": 7, "files": {}}))
     shutil.rmtree(run / "state")
     with pytest.raises(
-        CheckpointError, match=r"manifest.json: format 7 is newer than this program reads \(3\); update"
+        CheckpointError, match=r"manifest.json: format 7 is newer than this program reads \(4\); update"
     ):
         load(run)
 
