@@ -140,6 +140,20 @@ def test_settings_that_do_not_fit():
     check(nn.BatchNorm1d(2), made[0])
 
 
+@pytest.mark.parametrize(
+    ("here", "told"),
+    [([0, 1], "process 3 of 3 is gone"), ([0], "process 2 or 3 of 3 is gone"), (None, "the connection")],
+)
+def test_who_does_not_answer_may_be_the_one_that_is_gone(monkeypatch, here, told):
+    monkeypatch.setattr("headwise.processes._ROLL_CALL_S", 0.01)
+    store = None if here is None else torch.distributed.HashStore()
+    for rank in here or ():
+        store.set(f"here/{rank}", "here")
+    group = Group(0, 3, 0, None, store)
+    assert group.gone(RuntimeError("gloo: Connection closed by peer")).startswith(told)
+    assert group.gone(RuntimeError("size mismatch")) is None
+
+
 @pytest.mark.parametrize("kind", [ConfigError, DataError, MachineError, CheckpointError, Diverged, RunBusy])
 def test_errors_are_told_to_other_processes(kind):
     found = pickle.loads(pickle.dumps(kind("x.txt:3: what is wrong")))
