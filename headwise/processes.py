@@ -146,7 +146,7 @@ class Group(Processes):
         known = isinstance(error, distributed.DistError) or "gloo" in text or "nccl" in text
         if not known and "connection" not in text:
             return None
-        missing = ", ".join(str(rank + 1) for rank in self._missing())
+        missing = " or ".join(str(rank + 1) for rank in self._missing())
         if not missing:
             return f"the connection to another of {self.world} processes is lost"
         return f"process {missing} of {self.world} is gone"

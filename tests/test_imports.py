@@ -15,8 +15,8 @@ ROOT = Path(headwise.__file__).parent
 # a part may import from itself and from the levels before its own
 LEVELS = [
     {"errors"},
-    {"problems"},
-    {"config", "runtime", "caches", "folders", "labels", "files", "processes"},
+    {"problems", "files"},
+    {"config", "runtime", "caches", "folders", "labels", "locks", "processes"},
     {"attention"},
     {"positions"},
     {"records", "layers"},
@@ -42,10 +42,11 @@ NARROW = {
     "folders": {"errors"},
     "caches": {"errors"},
     "files": set(),
+    "locks": {"errors", "files"},
     "processes": {"errors"},
     "records": {"errors", "config", "attention"},
     "adoption": {"errors", "config", "attention", "records"},
-    "data": {"errors", "config", "files"},
+    "data": {"errors", "config", "files", "locks"},
     # decoding knows no model
     "decoding": {"errors", "config", "caches", "runtime"},
     "metrics": {"errors"},
@@ -73,7 +74,7 @@ THIRD_PARTY = {
     "rich": {"cli", "runs.display", "labels"},
     "tokenizers": {"data.cutting", "data.tokenizers", "data.unigram"},
     "safetensors": {"runs.tensors"},
-    "filelock": {"runs.lock"},
+    "filelock": {"locks"},
     "sacrebleu": {"metrics"},
     "matplotlib": {"explain", "textbook.figures"},
     "mpl_toolkits": {"explain"},
@@ -230,7 +231,9 @@ def test_the_check_sees_a_wrong_import():
     assert broken(path, "headwise.training.loop", "headwise.tasks.translate")
     assert broken(path, "headwise.training.loop", "headwise.tasks.task") is None
     assert broken(path, "headwise.layers.loss", "headwise.attention.masks") is None
-    assert broken(path, "headwise.data.readers", "headwise.layers.loss") == "data knows only config, errors, files"
+    assert (
+        broken(path, "headwise.data.readers", "headwise.layers.loss") == "data knows only config, errors, files, locks"
+    )
     assert broken(path, "headwise.models.transformer", "headwise") == "the package itself is for its users"
 
 

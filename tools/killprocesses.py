@@ -32,8 +32,8 @@ from process_checks import made
 
 import headwise.runs.distributed  # noqa: F401
 from headwise.errors import HeadwiseError
+from headwise.locks import OWNER
 from headwise.runs.checkpoints import STATE, Checkpoints
-from headwise.runs.lock import OWNER
 from headwise.runs.publish import MODEL
 from headwise.training.train import train
 

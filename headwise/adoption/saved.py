@@ -14,6 +14,8 @@ from headwise.adoption import adopt, transformers_part
 from headwise.errors import CheckpointError, ConfigError, Unsupported
 
 _CONFIG, _TOKENIZER, _WEIGHTS = "config.json", "tokenizer.json", "model.safetensors"
+# what a folder says of its tokens; its wishes how to search are not heard: some fetch code, and none is greedy
+_TOKENS = ("bos", "eos", "pad", "decoder_start", "forced_bos", "forced_eos")
 _INDEX = f"{_WEIGHTS}.index.json"
 _SPACE = "\u2581"
 
@@ -125,6 +127,7 @@ def saved(folder: Path) -> Saved:
     how: dict[str, Any] = {"local_files_only": True}
     try:
         found = config[values["model_type"]].from_pretrained(folder, **how)
+        found.return_dict = True
         tokenizer = tokenizers.from_pretrained(folder, **how)
         # not what its configuration may ask for, which could be fetched
         how |= {"attn_implementation": "eager", "use_safetensors": True, "output_loading_info": True}
@@ -134,13 +137,31 @@ def saved(folder: Path) -> Saved:
         raise CheckpointError(f"{folder}: transformers cannot read it: {line or type(error).__name__}") from None
     if missing := sorted(told["missing_keys"]):
         raise CheckpointError(f"{folder}: {len(missing)} weights of {kind.__name__} are missing, such as {missing[0]}")
+    if found.is_encoder_decoder != ("decoder_input_ids" in inspect.signature(model.forward).parameters):
+        raise CheckpointError(f"{folder}: {_CONFIG} gives is_encoder_decoder a value that {kind.__name__} cannot have")
     if found.is_encoder_decoder and not model.can_generate():
         raise Unsupported(f"{folder}: {kind.__name__} reads and writes, and has no head that says what it writes")
+    if model.can_generate():
+        model.generation_config = _tokens_of(folder, model)
     try:
         adopt(model.eval())
     except Unsupported as error:
         raise Unsupported(f"{folder}: {error}") from None
     return Saved(folder, (folder / _CONFIG, folder / _TOKENIZER, *weights), model, tokenizer)
+
+
+def _tokens_of(folder: Path, model: Any) -> Any:
+    """How a model writes: greedily, between the tokens that its folder names. Raises: CheckpointError."""
+    rows, own = model.get_input_embeddings().weight.shape[0], model.generation_config
+    found = {f"{name}_token_id": getattr(own, f"{name}_token_id", None) for name in _TOKENS}
+    for name, value in found.items():
+        given = value if isinstance(value, list) else [] if value is None else [value]
+        if wrong := [one for one in given if type(one) is not int or not 0 <= one < rows]:
+            # some say by -1 that there is none
+            if name not in ("bos_token_id", "eos_token_id", "pad_token_id") or type(wrong[0]) is not int:
+                raise CheckpointError(f"{folder}: {name} is {str(wrong[0])[:40]}, and the model knows {rows} tokens")
+            found[name] = [one for one in given if one not in wrong] or None
+    return transformers_part("GenerationConfig")(**found)
 
 
 def _checked(folder: Path) -> tuple[dict[str, Any], list[Path]]:
@@ -157,6 +178,8 @@ def _checked(folder: Path) -> tuple[dict[str, Any], list[Path]]:
     values = _read(folder / _CONFIG)
     if values.get("quantization_config") is not None:
         raise Unsupported(f"{folder}: its weights are quantized; save the model without that")
+    if values.get("transformers_weights") is not None:
+        raise CheckpointError(f"{folder}: {_CONFIG} names weights by transformers_weights; only {_WEIGHTS} is read")
     names = [_WEIGHTS]
     if not (folder / _WEIGHTS).is_file():
         if not (folder / _INDEX).is_file():
@@ -175,7 +198,7 @@ def _class_of(folder: Path, values: dict[str, Any]) -> Any:
     """The class of transformers that the configuration names."""
     named = values.get("architectures")
     name = named[0] if isinstance(named, list) and named and isinstance(named[0], str) else ""
-    known = values.get("model_type") in transformers_part("CONFIG_MAPPING")
+    known = str(values.get("model_type")) in transformers_part("CONFIG_MAPPING")
     kind = transformers_part(name) if known and name.isidentifier() else None
     if not (isinstance(kind, type) and issubclass(kind, transformers_part("PreTrainedModel"))):
         raise Unsupported(

@@ -1,6 +1,7 @@
 """`headwise data tokenize`: the text of a recipe as token files."""
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -46,7 +47,9 @@ def tokenize(
         tokens = sum(shard.tokens for shard in one.shards) - 1
         files = f"{len(one.shards):,} file{'s' if len(one.shards) > 1 else ''}"
         typer.echo(f"{part}: {tokens:,} tokens of {one.chars:,} characters in {files}")
-    typer.echo(f"next: headwise train {recipe} data.train={folder}")
+    # what is trained must be told of the tokenizer as this was
+    same = [one for one in overrides or [] if not one.startswith("data.train=")]
+    typer.echo(f"next: {shlex.join(['headwise', 'train', recipe, *same, f'data.train={folder}'])}")
 
 
 def _progress(done: int, total: int) -> None:

@@ -7,10 +7,10 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,9 @@ from headwise.data.files import digested, require_file, sha256
 from headwise.data.plain import Portion, TextConfig, dtype_of, encoded, portions, shares, train_tokenizer
 from headwise.data.token_files import FORMAT, INDEX, TOKENIZER, VERSION, Index, lines_of, read_index, shard_name
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
-from headwise.errors import ConfigError, MachineError
+from headwise.errors import ConfigError, DataError, MachineError
 from headwise.files import replacing
+from headwise.locks import LOCK, OWNER, FolderLock
 
 # characters of a shard at least, which a process has in memory
 SHARD_CHARS = 1 << 24
@@ -52,6 +53,7 @@ def tokenize(config: TextConfig, tokens: TokenizerConfig, folder: Path, workers:
 
     Raises:
         ConfigError: the folder holds something else.
+        RunBusy: another process writes the folder.
         DataError: the text cannot be read, or changed meanwhile.
         MachineError: the folder cannot be written, or a process was killed.
     """
@@ -60,20 +62,52 @@ def tokenize(config: TextConfig, tokens: TokenizerConfig, folder: Path, workers:
         raise ConfigError(f"{config.train}: is a folder; name a text in data.train")
     require_file(source)
     try:
-        with digested({"train": source}) as digests:
-            work = _work(config, tokens, digests["train"])
-            if _claimed(folder, work):
-                return read_index(folder)[0]
-            parts = {part: portion for part, portion in portions(config).items() if _is_own(config, part, portion)}
-            tokenizer = _tokenizer(folder, parts["train"], tokens)
-            _make(folder, parts, tokenizer, workers, tell)
-        return _finished(folder, config, parts, tokenizer, digests["train"], work)
+        return _tokenized(source, config, tokens, folder, workers, tell)
     except BrokenProcessPool:
         raise MachineError(
             "a process was killed (out of memory?); run the same command to go on, or fewer --workers"
         ) from None
     except OSError as error:
         raise MachineError(f"{error.filename or folder}: {error.strerror}; run the same command to go on") from None
+
+
+def _tokenized(
+    source: Path, config: TextConfig, tokens: TokenizerConfig, folder: Path, workers: int, tell: Tell
+) -> Index:
+    check = _unchanged(source)
+    with ExitStack() as taken:
+        with digested({"train": source}) as digests:
+            work = _work(config, tokens, digests["train"])
+            if _is_done(folder, work):
+                return read_index(folder)[0]
+            # before the folder is taken: there may be something to correct in the text
+            parts = {part: portion for part, portion in portions(config).items() if _is_own(config, part, portion)}
+            folder.mkdir(parents=True, exist_ok=True)
+            taken.enter_context(FolderLock(folder))
+            if _is_done(folder, work):
+                return read_index(folder)[0]
+            _take(folder, work)
+            tokenizer = _tokenizer(folder, parts["train"], tokens, check)
+            counts = _make(folder, parts, tokenizer, workers, tell, check)
+        values = {"source": digests["train"], "work": _digest(work), "bad": parts["train"].bad}
+        made = {part: (portion, counts[part]) for part, portion in parts.items()}
+        return _finished(folder, values, shares(config), made, tokenizer)
+
+
+def _unchanged(source: Path) -> Callable[[], None]:
+    """Raises, when it is called: DataError, the text is no longer what it was; nothing is kept of another one."""
+
+    def facts() -> tuple[int, ...]:
+        found = os.stat(source)
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+    before = facts()
+
+    def check() -> None:
+        if facts() != before:
+            raise DataError(f"{source}: changed while it was read; start again")
+
+    return check
 
 
 def _is_own(config: TextConfig, part: str, portion: Portion) -> bool:
@@ -87,8 +121,8 @@ def _work(config: TextConfig, tokens: TokenizerConfig, source: str) -> str:
     return json.dumps({"format": FORMAT, "version": VERSION, **how}, sort_keys=True, indent=1) + "\n"
 
 
-def _claimed(folder: Path, work: str) -> bool:
-    """Makes the folder one of this work; whether the work is done. Raises: ConfigError, it is of another one."""
+def _is_done(folder: Path, work: str) -> bool:
+    """Whether all of this work is in the folder. Raises: ConfigError, something else is."""
     other = f"{folder}: holds token files of another text, tokenizer or version; name another folder with --output"
     if (folder / INDEX).exists():
         if read_index(folder)[0].work != _digest(work):
@@ -97,46 +131,57 @@ def _claimed(folder: Path, work: str) -> bool:
     if (folder / _WORK).exists():
         if (folder / _WORK).read_bytes() != work.encode():
             raise ConfigError(f"{other}, or remove this one, which is not finished")
-        # of processes that were killed; what is whole has its name
-        for left in folder.glob(".*.tmp"):
-            left.unlink()
-        return False
-    if folder.exists() and any(folder.iterdir()):
+    elif folder.exists() and {path.name for path in folder.iterdir()} - {LOCK, OWNER}:
         raise ConfigError(f"{folder}: is not empty and holds no token files; name another folder with --output")
-    folder.mkdir(parents=True, exist_ok=True)
-    _commit(folder / _WORK, [work.encode()])
     return False
 
 
-def _tokenizer(folder: Path, portion: Portion, config: TokenizerConfig) -> Tokenizer:
+def _take(folder: Path, work: str) -> None:
+    """Makes the folder one of this work."""
+    if not (folder / _WORK).exists():
+        _commit(folder / _WORK, [work.encode()])
+    # of processes that were killed; what is whole has its name
+    for left in folder.glob(".*.tmp"):
+        left.unlink()
+
+
+def _tokenizer(folder: Path, portion: Portion, config: TokenizerConfig, check: Callable[[], None]) -> Tokenizer:
     path = folder / TOKENIZER
     if not path.exists():
-        _commit(path, [train_tokenizer(portion, config).to_bytes()])
+        made = train_tokenizer(portion, config).to_bytes()
+        check()
+        _commit(path, [made])
     return Tokenizer.from_bytes(path.read_bytes(), str(path), config)
 
 
-def _make(folder: Path, parts: dict[str, Portion], tokenizer: Tokenizer, workers: int, tell: Tell) -> None:
-    """Writes every file that is not there."""
+def _make(
+    folder: Path, parts: dict[str, Portion], tokenizer: Tokenizer, workers: int, tell: Tell, check: Callable[[], None]
+) -> dict[str, int]:
+    """Writes every file that is not there; how many shards each part has."""
     for part, portion in parts.items():
         path = lines_of(folder, part)
         if part != "train" and not path.exists():
-            _commit(path, _as_file(portion.lines()))
+            _commit(path, _as_file(portion.lines()), check)
     done, total = 0, sum(portion.chars for portion in parts.values())
+    counts = dict.fromkeys(parts, 0)
 
     def pieces() -> Iterator[_Piece]:
         nonlocal done
         for part, portion in parts.items():
             for number, text in enumerate(_texts(portion.lines())):
                 path = folder / shard_name(part, number)
-                if not path.exists():
-                    yield _Piece(path, text, begun=number > 0)
-                else:
+                counts[part] = number + 1
+                if path.exists():
                     done += len(text)
+                    continue
+                check()
+                yield _Piece(path, text, begun=number > 0)
 
     with closing(_written(pieces(), tokenizer, workers)) as written:
         for chars in written:
             done += chars
             tell(done, total)
+    return counts
 
 
 def _texts(lines: Iterable[str]) -> Iterator[str]:
@@ -213,22 +258,27 @@ def _as_file(lines: Iterable[str]) -> Iterator[bytes]:
         yield f"{mark}{line[:-1]}{end}".encode()
 
 
-def _commit(path: Path, pieces: Iterable[bytes]) -> None:
+def _commit(path: Path, pieces: Iterable[bytes], check: Callable[[], None] = lambda: None) -> None:
+    """Writes a file whole, or not at all where the check refuses what it was made of."""
     with replacing(path) as temporary, temporary.open("xb") as file:
         for piece in pieces:
             file.write(piece)
         file.flush()
         os.fsync(file.fileno())
+        check()
 
 
 def _finished(
-    folder: Path, config: TextConfig, parts: dict[str, Portion], tokenizer: Tokenizer, source: str, work: str
+    folder: Path,
+    values: Mapping[str, str],
+    held_out: list[float],
+    parts: Mapping[str, tuple[Portion, int]],
+    tokenizer: Tokenizer,
 ) -> Index:
     """Writes the index, of what the files hold."""
     dtype = dtype_of(tokenizer)
     found: dict[str, Any] = {}
-    for part, portion in parts.items():
-        count = sum(1 for _ in folder.glob(f"{part}-*.tokens"))
+    for part, (portion, count) in parts.items():
         paths = [folder / shard_name(part, number) for number in range(count)]
         shards = [
             {"file": path.name, "tokens": path.stat().st_size // dtype.itemsize, "sha256": sha256(path)}
@@ -236,11 +286,10 @@ def _finished(
         ]
         lines = {} if part == "train" else {"lines_sha256": sha256(lines_of(folder, part))}
         found[part] = {"chars": portion.chars, "shards": shards, **lines}
-    valid, test = shares(config)
-    values = {"format": FORMAT, "version": VERSION, "dtype": dtype.name, "tokenizer": tokenizer.digest()}
-    values |= {"vocab_size": tokenizer.vocab_size, "source": source, "work": _digest(work)}
-    values |= {"valid_fraction": valid, "test_fraction": test, "bad": parts["train"].bad, "parts": found}
-    index = Index.model_validate(values)
+    made = {"format": FORMAT, "version": VERSION, "dtype": dtype.name, "tokenizer": tokenizer.digest(), **values}
+    made |= {"vocab_size": tokenizer.vocab_size, "parts": found}
+    made |= dict(zip(("valid_fraction", "test_fraction"), held_out, strict=True))
+    index = Index.model_validate(made)
     _commit(folder / INDEX, [(index.model_dump_json(indent=1, exclude_none=True) + "\n").encode()])
     (folder / _WORK).unlink(missing_ok=True)
     return index

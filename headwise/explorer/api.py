@@ -19,7 +19,8 @@ from headwise.explorer.inputs import AskInput, check_input, exemplified, item_of
 from headwise.explorer.needs import needed
 from headwise.explorer.positional import positioned
 from headwise.explorer.traces import Store, Traced, digest_of, traced
-from headwise.service.app import Service, as_json, as_steps, route
+from headwise.service.answers import as_json, as_steps
+from headwise.service.app import Service, route
 from headwise.service.asking import check_text
 from headwise.service.problems import Problem
 from headwise.service.served import Served
@@ -47,7 +48,7 @@ class AskTraced(AskInput):
 def explored(app: FastAPI, service: Service) -> None:
     """Adds the routes of the explorer to a service."""
     explorer = Explorer(service, Store(_STORE_BYTES))
-    route(app, service, "traces", AskTraced, functools.partial(_traced, explorer))
+    route(app, service, "traces", AskTraced, functools.partial(_traced, explorer), status=201)
     generated(app, service, explorer.store)
     _parts(app, explorer)
     _heads(app, explorer)

@@ -7,9 +7,11 @@ from typing import Literal
 from fastapi import FastAPI, Request, Response
 
 from headwise.explorer.bench import Measurement, as_csv
+from headwise.explorer.explorer import Numbers
 from headwise.explorer.patterns import LENGTH, patterns
-from headwise.explorer.wire import MEDIA_TYPE, npy
-from headwise.service.app import Service, as_json
+from headwise.explorer.wire import npy
+from headwise.service.answers import as_json
+from headwise.service.app import Service
 
 # what makes records, and what shows them
 _MADE_BY = "python -m benchmarks.lengths --json lengths.json"
@@ -25,7 +27,7 @@ def compared(records: Sequence[Measurement]) -> Callable[[FastAPI, Service], Non
     told = [one.model_dump() for one in records]
 
     def add(app: FastAPI, service: Service) -> None:
-        @app.get("/api/v1/bench")
+        @app.get("/api/v1/bench", responses={200: {"content": {"text/csv": {}}}})
         async def bench(format: Literal["json", "csv"] = "json") -> Response:
             """Stored measurements; nothing is measured when a page asks."""
             if format == "csv":
@@ -40,11 +42,11 @@ def compared(records: Sequence[Measurement]) -> Callable[[FastAPI, Service], Non
             ((known, _),) = await service.answer(job, request)
             return as_json({"length": LENGTH, "patterns": [asdict(one) for one in known]})
 
-        @app.get("/api/v1/patterns/pairs")
+        @app.get("/api/v1/patterns/pairs", response_class=Numbers)
         async def pairs(request: Request) -> Response:
             """The pictures: (patterns, queries, keys), from 0 to 255."""
             job = service.submit(lambda _: [patterns()], [None])
             ((_, pictures),) = await service.answer(job, request)
-            return Response(npy(pictures), media_type=MEDIA_TYPE)
+            return Numbers(npy(pictures))
 
     return add

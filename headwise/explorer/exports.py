@@ -1,30 +1,22 @@
 """The route that saves a trace as one file."""
 
-from typing import Annotated, Literal, Protocol, runtime_checkable
+from typing import Annotated, Literal
 
 from fastapi import FastAPI, Query, Request, Response
 
 from headwise.errors import ConfigError
 from headwise.explorer.content import of_traced
+from headwise.explorer.explorer import Explorer
 from headwise.explorer.saving import FORMS, check
-from headwise.explorer.traces import Traced
-from headwise.service.app import Service
 from headwise.service.problems import Problem
 
 
-@runtime_checkable
-class Traces(Protocol):
-    """Traces that are kept, and what computes."""
-
-    service: Service
-
-    def trace(self, name: str) -> Traced: ...
-
-
-def exported(app: FastAPI, explorer: Traces) -> None:
+def exported(app: FastAPI, explorer: Explorer) -> None:
     """Adds it to a service."""
 
-    @app.get("/api/v1/traces/{name}/export")
+    kinds: dict[str, dict[str, str]] = {kind: {} for _, kind in FORMS.values()}
+
+    @app.get("/api/v1/traces/{name}/export", response_class=Response, responses={200: {"content": kinds}})
     async def export(
         request: Request,
         name: str,

@@ -10,17 +10,16 @@ from headwise.errors import Unsupported
 from headwise.explain import heads as of_heads
 from headwise.explain.ramps import HEAD_COLOURS
 from headwise.explain.reel import Reel
-from headwise.explorer.wire import MEDIA_TYPE, npy
+from headwise.explorer.explorer import KEPT, Name, Numbers, as_numbers
+from headwise.explorer.wire import npy
 from headwise.runs.film import has_film
-from headwise.service.app import Service, as_json
+from headwise.service.answers import as_json
+from headwise.service.app import Service
 from headwise.service.problems import Problem
 
-_KEPT = {"Cache-Control": "private, max-age=31536000, immutable"}
-_MOST_BYTES = 1 << 22
 # films that are told of at once; an older one is asked for again
 _REELS = 32
 Index = Annotated[int, Query(ge=0, le=1 << 40)]
-Name = Annotated[str, Query(max_length=200)]
 
 
 class Films:
@@ -46,18 +45,17 @@ class Films:
 
     async def asked(self, request: Request, identity: str, work: Callable[[Reel], Any]) -> Any:
         """What the work makes of a film. Raises: Problem 404 for one that was not told of."""
-        if identity not in self._reels:
+        # asked once: the worker may let it go at any moment
+        reel = self._reels.get(identity)
+        if reel is None:
             raise Problem(404, "this film is not known any more", "GET /api/v1/films/MODEL tells what it is called now")
-        reel = self._reels[identity]
         (found,) = await self._service.answer(self._service.submit(lambda _: [work(reel)], [None]), request)
         return found
 
     async def numbers(self, request: Request, identity: str, work: Callable[[Reel], np.ndarray]) -> Response:
         """A part of a film as a `.npy` file."""
         body = await self.asked(request, identity, lambda reel: npy(work(reel)))
-        if len(body) > _MOST_BYTES + 1024:
-            raise Problem(413, f"the answer has {len(body):,} bytes", "ask for a single head")
-        return Response(body, media_type=MEDIA_TYPE, headers=_KEPT)
+        return as_numbers(body, "ask for a single head")
 
 
 def filmed(app: FastAPI, service: Service) -> None:
@@ -85,19 +83,19 @@ def _told(app: FastAPI, service: Service, films: Films) -> None:
         """What the rows and the columns of a layer are, and what the model answered at that step."""
         found = await films.asked(request, identity, lambda reel: reel.axes(step, probe, layer)._asdict())
         answer = as_json(found)
-        answer.headers.update(_KEPT)
+        answer.headers.update(KEPT)
         return answer
 
 
 def _shown(app: FastAPI, films: Films) -> None:
     at = "/api/v1/films/{identity}"
 
-    @app.get(f"{at}/matrix")
+    @app.get(f"{at}/matrix", response_class=Numbers)
     async def matrix(request: Request, identity: str, step: Index, probe: Index, layer: Name, head: Index) -> Response:
         """The weights of one head at one step: (queries, keys)."""
         return await films.numbers(request, identity, lambda reel: _head(reel.weights(step, probe, layer), head))
 
-    @app.get(f"{at}/thumbs")
+    @app.get(f"{at}/thumbs", response_class=Numbers)
     async def thumbs(
         request: Request,
         identity: str,
@@ -111,7 +109,7 @@ def _shown(app: FastAPI, films: Films) -> None:
             request, identity, lambda reel: of_heads.thumbnails(reel.weights(step, probe, layer), size)
         )
 
-    @app.get(f"{at}/curves")
+    @app.get(f"{at}/curves", response_class=Numbers)
     async def curves(request: Request, identity: str, layer: Name) -> Response:
         """What each head of a layer did over the training: (steps, statistics, heads)."""
         return await films.numbers(request, identity, lambda reel: reel.curves(layer))

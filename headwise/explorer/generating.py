@@ -19,7 +19,8 @@ from headwise.decoding.watching import Beginnings, Searched, watching
 from headwise.errors import Unsupported
 from headwise.explorer.traces import Store, traced
 from headwise.predictors.drafting import Draft, Follower, Looked
-from headwise.service.app import Service, as_lines, route
+from headwise.service.answers import LINES, as_lines
+from headwise.service.app import Service, route
 from headwise.service.asking import Ask, Body, Options, check, check_text
 from headwise.service.problems import Problem
 from headwise.service.served import Served
@@ -49,7 +50,7 @@ class AskGenerated(Body):
 
 def generated(app: FastAPI, service: Service, store: Store) -> None:
     """Adds the route to a service; traces of what was written are put into the store."""
-    route(app, service, "generate", AskGenerated, functools.partial(_generated, store))
+    route(app, service, "generate", AskGenerated, functools.partial(_generated, store), media=[LINES])
 
 
 async def _generated(store: Store, service: Service, verb: str, ask: AskGenerated, request: Request) -> Response:
@@ -67,13 +68,19 @@ async def _generated(store: Store, service: Service, verb: str, ask: AskGenerate
     )
     (item,) = run.items([ask.text])
     options = run.predictor.options({**given, "prefix": ask.force} if ask.force else given)
+    reading = service.submit(lambda items: [_drafted(run, items[0], options)], [item])
+    ((draft, noted),) = await service.answer(reading, request)
+    draft.check(ask.force)
+    work = functools.partial(_written, run, store, ask, options, draft, noted)
+    return as_lines(streamed(service.submit, work, [item], lambda end: {"end": end}))
+
+
+def _drafted(run: Served, item: Any, options: Any) -> tuple[Draft, list[str]]:
+    """The input as it is read, and warnings of that; by the worker alone: who catches them does so for all threads."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         draft = run.predictor.draft(item, options)
-    draft.check(ask.force)
-    noted = [str(one.message)[:500] for one in caught]
-    work = functools.partial(_written, run, store, ask, options, draft, noted)
-    return as_lines(streamed(service.submit, work, [item], lambda end: {"end": end}))
+    return draft, [str(one.message)[:500] for one in caught]
 
 
 def _written(

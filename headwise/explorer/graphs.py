@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from headwise.errors import Unsupported
 from headwise.explain.places import InGraph
-from headwise.explorer.explorer import KEPT, Explorer
+from headwise.explorer.explorer import KEPT, Explorer, Numbers
 from headwise.explorer.layout import layout
 from headwise.explorer.traces import Group, Traced
 from headwise.service.problems import Problem
@@ -69,12 +69,12 @@ def graphed(app: FastAPI, explorer: Explorer) -> None:
         (told,) = await explorer.service.answer(job, request)
         return Response(told, media_type="application/json", headers=KEPT)
 
-    @app.get(f"{at}/edges")
+    @app.get(f"{at}/edges", response_class=Numbers)
     async def edges(request: Request, name: str, asked: Asked) -> Response:
         """The weight of each edge in every layer and head: (layers, heads, edges)."""
         return await explorer.numbers(request, name, lambda one: edge_weights(one, asked))
 
-    @app.get(f"{at}/spread")
+    @app.get(f"{at}/spread", response_class=Numbers)
     async def spread(request: Request, name: str, asked: Asked) -> Response:
         """The entropy of what each node looks at, in nats: (layers, heads, nodes)."""
         return await explorer.numbers(request, name, lambda one: entropies(one, asked))

@@ -1,17 +1,16 @@
 """What the page Vision asks for: the image, what is looked at on average, and rollout; and what axes are."""
 
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from fastapi import FastAPI, Query, Request, Response
+from fastapi import FastAPI, Request, Response
 
 from headwise.errors import Unsupported
 from headwise.explain import heads
 from headwise.explain.places import InGraph, OnImage, Places
-from headwise.explorer.explorer import Explorer
+from headwise.explorer.explorer import Explorer, Name, Numbers
 from headwise.explorer.traces import Traced
 
-Name = Annotated[str, Query(max_length=200)]
 # pixels of a side of a picture that is sent to a page
 _SIDE = 1024
 
@@ -41,12 +40,12 @@ def imaged(app: FastAPI, explorer: Explorer) -> None:
     """Adds the routes of images."""
     at = "/api/v1/traces/{name}"
 
-    @app.get(f"{at}/image")
+    @app.get(f"{at}/image", response_class=Numbers)
     async def image(request: Request, name: str) -> Response:
         """The image as the model read it: (height, width, channels), from 0 to 255."""
         return await explorer.numbers(request, name, pixels)
 
-    @app.get(f"{at}/mean")
+    @app.get(f"{at}/mean", response_class=Numbers)
     async def mean(request: Request, name: str, group: Name) -> Response:
         """What each head of a group looks at, on the mean of its queries: (layers, heads, keys)."""
         found = explorer.trace(name).group(group)
@@ -54,7 +53,7 @@ def imaged(app: FastAPI, explorer: Explorer) -> None:
             request, name, lambda one: np.stack([one.weights(layer).mean(1) for layer in found.layers])
         )
 
-    @app.get(f"{at}/rollout")
+    @app.get(f"{at}/rollout", response_class=Numbers)
     async def rollout(request: Request, name: str, group: Name) -> Response:
         """Attention through all layers of a group: (queries, keys)."""
         found = explorer.trace(name).group(group)

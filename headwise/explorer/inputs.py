@@ -12,7 +12,8 @@ from pydantic import Field
 
 from headwise.errors import DataError
 from headwise.labels import shorten
-from headwise.service.app import Service, as_json
+from headwise.service.answers import as_json
+from headwise.service.app import Service
 from headwise.service.asking import Body, check_text
 from headwise.service.limits import Limits
 from headwise.service.problems import Problem

@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import StreamingResponse
 from pydantic import Field
 
 from headwise.decoding.watching import Beginnings, Searched, watcher
-from headwise.errors import HeadwiseError
 from headwise.explain.heads import alike
-from headwise.explorer.explorer import Explorer, Name
+from headwise.explorer.explorer import Explorer, Name, Numbers
 from headwise.predictors.ablating import Example, ablated, examples, heads_of
+from headwise.service.answers import LINES, as_lines
 from headwise.service.app import Service, route
 from headwise.service.asking import Body, check_text
 from headwise.service.problems import Problem
 from headwise.service.served import Served
-from headwise.service.worker import Expired, Job
+from headwise.service.streaming import failed
+from headwise.service.worker import Job
 
 # head x head x query x key: what is compared in one request
 _MOST_COMPARED = 1 << 28
@@ -37,9 +37,9 @@ class AskAblations(Body):
 
 def needed(app: FastAPI, explorer: Explorer) -> None:
     """Adds the routes to a service."""
-    route(app, explorer.service, "ablations", AskAblations, _ablations)
+    route(app, explorer.service, "ablations", AskAblations, _ablations, media=[LINES])
 
-    @app.get("/api/v1/traces/{name}/similar")
+    @app.get("/api/v1/traces/{name}/similar", response_class=Numbers)
     async def similar(request: Request, name: str, group: Name) -> Response:
         """How alike all heads of a group are, layer after layer: (all heads, all heads), 1 for the same."""
         found = explorer.trace(name).group(group)
@@ -59,7 +59,7 @@ async def _ablations(service: Service, verb: str, ask: AskAblations, request: Re
         check_text(text, service.limits)
     job = service.submit(lambda _: [_begun(run, ask.texts)], [None])
     ((given, layers),) = await service.answer(job, request)
-    return StreamingResponse(_lines(service, run, given, layers), media_type="application/x-ndjson")
+    return as_lines(_lines(service, run, given, layers))
 
 
 def _begun(run: Served, texts: list[str]) -> tuple[list[Example], dict[str, int]]:
@@ -73,8 +73,8 @@ async def _lines(service: Service, run: Served, given: list[Example], layers: di
     for layer, heads in layers.items():
         try:
             (found,) = await _worked(service, functools.partial(_muted, run, given, layer, heads))
-        except (Expired, HeadwiseError, Problem) as error:
-            yield _line({"error": str(error)[:500] or "the request took too long; give fewer texts"})
+        except Exception as error:  # the answer has begun, so its last line tells
+            yield _line(failed(error))
             return
         for each in found:
             yield _line({"layer": each.layer, "head": each.head, **each.effect})

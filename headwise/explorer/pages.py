@@ -8,7 +8,8 @@ from importlib.resources.abc import Traversable
 from fastapi import FastAPI, Request, Response
 
 from headwise.explain.ramps import CONTROLS, HEAD_COLOURS, hexadecimal
-from headwise.service.app import Service, as_json
+from headwise.service.answers import as_json
+from headwise.service.app import Service
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 

@@ -12,10 +12,11 @@ from torch import nn
 
 from headwise import positions
 from headwise.errors import ConfigError, HeadwiseError, Unsupported, unknown
-from headwise.explorer.explorer import Explorer
-from headwise.explorer.wire import MEDIA_TYPE, npy
+from headwise.explorer.explorer import Explorer, Numbers
+from headwise.explorer.wire import npy
 from headwise.positions.position import Position
-from headwise.service.app import Service, as_json
+from headwise.service.answers import as_json
+from headwise.service.app import Service
 
 Role = Literal["vectors", "turns", "scores"]
 # heads of a scheme that is of no run
@@ -49,17 +50,20 @@ def positioned(app: FastAPI, explorer: Explorer) -> None:
     service = explorer.service
 
     @app.get("/api/v1/positions")
-    async def listed() -> Response:
+    async def listed(request: Request) -> Response:
         """The schemes of the library, then those of the runs here."""
-        return as_json({"positions": [*_known(), *_of_runs(service)]})
+        # trying them draws numbers, which is the worker's alone: what it samples comes from the same generator
+        job = service.submit(lambda _: [[*_known(), *_of_runs(service)]], [None])
+        (told,) = await service.answer(job, request)
+        return as_json({"positions": told})
 
-    @app.get("/api/v1/positional")
+    @app.get("/api/v1/positional", response_class=Numbers)
     async def positional(request: Request, asked: Annotated[Asked, Depends()]) -> Response:
         """Values: (n, d) of vectors or of turned unit vectors, (n, n) of what is added to scores. Similarity: (n) by
         distance, or (n, n) where it is not of the distance alone."""
         job = service.submit(lambda _: [_answer(service, asked)], [None])
         (body,) = await service.answer(job, request)
-        return Response(body, media_type=MEDIA_TYPE, headers={"Cache-Control": "no-store"})
+        return Numbers(body, headers={"Cache-Control": "no-store"})
 
 
 def _answer(service: Service, asked: Asked) -> bytes:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
@@ -105,9 +106,7 @@ class Traced:
         record = self._record(layer)
         every, rows, columns = shape_of(record)
         pairs = (every if heads is None else len(heads)) * len(range(rows)[queries]) * len(range(columns)[keys])
-        if pairs > _MOST_PAIRS:
-            what = "look at a node on the page Graph" if self.places is not None else "give a shorter input"
-            raise Unsupported(f"{layer} has {rows:,} x {columns:,} pairs, too many to be shown at once; {what}")
+        self._check_pairs(record, pairs)
         with torch.no_grad():
             found = record.weights(heads, queries, keys)
         return found[0].double().cpu().numpy()
@@ -124,6 +123,8 @@ class Traced:
         record = self._record(layer)
         if head >= record.num_heads:
             raise ConfigError(f"{layer} has heads 0 to {record.num_heads - 1}, not {head}")
+        # a mechanism makes each stage of all its heads
+        self._check_pairs(record, math.prod(shape_of(record)))
         steps = [stages_of(call) for call in record.calls]
         names = {"scores": ("products", "scores"), "masked": ("masked", "biased", "scaled", "scores")}[stage]
         name = next((each for each in names if each in steps[0]), None)
@@ -154,11 +155,18 @@ class Traced:
         return of_heads.alike(self.weights(layer))
 
     def steps(self, layer: str, head: int) -> str:
-        """Every step of a head as JSON, edits included; raises as `layer_trace`."""
-        group = self.group_of(layer)
+        """Every step of a head as JSON, edits included; raises as `layer_trace`, and as `stage` for too many pairs."""
+        group, record = self.group_of(layer), self._record(layer)
+        self._check_pairs(record, math.prod(shape_of(record)))
         with edit(self.seen.model, *self.edits):
             found = layer_trace(self.seen.model, self.seen.run, layer, head, queries=group.queries, keys=group.keys)
         return formatted(found, "json")
+
+    def _check_pairs(self, record: LayerRecord, count: int) -> None:
+        if count > _MOST_PAIRS:
+            _, rows, columns = shape_of(record)
+            what = "look at a node on the page Graph" if self.places is not None else "give a shorter input"
+            raise Unsupported(f"{record.name} has {rows:,} x {columns:,} pairs, too many to be shown at once; {what}")
 
     def _record(self, layer: str) -> LayerRecord:
         self.group_of(layer)
@@ -213,10 +221,11 @@ class Store:
 
     Args:
         limit: bytes of all traces together; one that is larger is kept until the next comes.
+        most: traces at most, because each has more than its tensors: tokens, passes, what edits changed.
     """
 
-    def __init__(self, limit: int):
-        self._limit = limit
+    def __init__(self, limit: int, most: int = 256):
+        self._limit, self._most = limit, most
         self._found: OrderedDict[str, Traced] = OrderedDict()
         # the worker keeps traces too
         self._lock = threading.Lock()
@@ -234,7 +243,7 @@ class Store:
         with self._lock:
             self._found[one.id] = one
             self._found.move_to_end(one.id)
-            while len(self._found) > 1 and self.bytes > self._limit:
+            while len(self._found) > 1 and (self.bytes > self._limit or len(self._found) > self._most):
                 self._found.popitem(last=False)
 
     def get(self, name: str) -> Traced | None:

@@ -42,7 +42,7 @@ class Checkpoints:
     """Writes, finds, verifies and retires the checkpoints of one run folder. Order is by step, never by clock.
 
     Args:
-        check: asked before each write whether the folder is still the run's, as a `RunLock` knows.
+        check: asked before each write whether the folder is still the run's, as a `FolderLock` knows.
     """
 
     def __init__(self, run: Path, *, keep_last: int = 2, check: Callable[[], None] = lambda: None) -> None:

@@ -11,9 +11,10 @@ from headwise.errors import CheckpointError
 from headwise.runs.tensors import KINDS
 
 TABLE = "parts.json"
+_FILE = re.compile(r"\w[\w.-]*\.safetensors")
 _PART = re.compile(r"part-[1-9]\d*-of-[1-9]\d*\.safetensors")
 
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 
 
 class _Strict(BaseModel):
@@ -41,8 +42,8 @@ class Pieced(_Strict):
         return KINDS[self.dtype]
 
     def fits(self) -> bool:
-        """Whether the pieces are rows that follow each other, and all there are."""
-        if self.dtype not in KINDS:
+        """Whether the pieces are rows that follow each other, and all there are, no two of them in one part."""
+        if self.dtype not in KINDS or len({piece.part for piece in self.pieces}) < len(self.pieces):
             return False
         if not self.shape:
             return [(piece.offsets, piece.shape) for piece in self.pieces] == [([], [])]
@@ -77,6 +78,8 @@ class Table(_Strict):
         for file, tensor, pieced in table.tensors():
             if not pieced.fits():
                 raise CheckpointError(f"{name}: {file}: the pieces of '{tensor}' do not make up {pieced.shape}")
+        if others := [file for file in sorted(table.files) if not _FILE.fullmatch(file)]:
+            raise CheckpointError(f"{name}: {others[0]!r} is no name of a file of tensors")
         if others := [part for part in sorted(table.parts()) if not _PART.fullmatch(part)]:
             raise CheckpointError(f"{name}: '{others[0]}' is no name of a part")
         return table

@@ -240,7 +240,7 @@ def _checked(key: str, value: Any, name: str) -> _Entry:
 
 
 def _are_counts(values: Any) -> bool:
-    return isinstance(values, list) and all(type(value) is int and value >= 0 for value in values)
+    return isinstance(values, list) and all(type(value) is int and 0 <= value < 1 << 63 for value in values)
 
 
 def _metadata(entries: Any, name: str) -> dict[str, str]:

@@ -9,9 +9,10 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from fastapi.responses import PlainTextResponse
 
 from headwise.errors import Diverged, HeadwiseError, MachineError
+from headwise.service.answers import JSON, LINES, NOT_KEPT, as_json, as_lines, as_steps
 from headwise.service.asking import Ask, AskTrace, check, check_text, parsed, schema_of
 from headwise.service.guard import LOOPBACK, Guard
 from headwise.service.limits import Limits
@@ -26,7 +27,6 @@ from headwise.service.worker import Expired, Full, Job, Worker
 _LAST_S = 2.0
 # any address may answer with these
 _REFUSALS: tuple[int | str, ...] = (400, 403, 404, 405, 408, 413, 415, 422, 429, 431, 500, 503)
-_NOT_KEPT = {"Cache-Control": "no-store"}
 
 
 class Service:
@@ -83,8 +83,9 @@ class Service:
 
 
 async def _left(request: Request) -> None:
-    while not await request.is_disconnected():
-        await asyncio.sleep(0.2)
+    # behind a body that was read nothing else comes
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def create_app(
@@ -120,7 +121,8 @@ def create_app(
     )
     _looks(app, service)
     for verb in (*VERBS, "predict"):
-        route(app, service, verb, Ask, _predict)
+        # any verb may be asked to stream, and says who can
+        route(app, service, verb, Ask, _predict, media=(JSON, LINES))
     route(app, service, "trace", AskTrace, _trace)
     for add in more:
         add(app, service)
@@ -166,32 +168,46 @@ def _looks(app: FastAPI, service: Service) -> None:
 Handler = Callable[[Service, str, Any, Request], Any]
 
 
-def route(app: FastAPI, service: Service, verb: str, kind: type[Any], handler: Handler) -> None:
-    """A verb of the interface; bodies are read by `parsed`, so the document is told of them here."""
+def route(
+    app: FastAPI,
+    service: Service,
+    verb: str,
+    kind: type[Any],
+    handler: Handler,
+    status: int = 200,
+    media: Sequence[str] = (JSON,),
+) -> None:
+    """A verb of the interface; bodies are read by `parsed`, so the document is told of them here.
+
+    Args:
+        status, media: of its answers.
+    """
 
     async def answer(request: Request) -> Response:
-        begun, status = time.perf_counter(), 500
+        begun, told = time.perf_counter(), 500
         try:
             response: Response = await handler(service, verb, parsed(await request.body(), kind), request)
-            status = response.status_code
+            told = response.status_code
             return response
         except HeadwiseError as error:
-            status = _refused(error).status
+            told = _refused(error).status
             raise
         except Problem as problem:
-            status = problem.status
+            told = problem.status
             raise
         finally:
-            service.meters.answered(verb, status, time.perf_counter() - begun)
+            service.meters.answered(verb, told, time.perf_counter() - begun)
 
-    body = {"required": True, "content": {"application/json": {"schema": schema_of(kind)}}}
+    body = {"required": True, "content": {JSON: {"schema": schema_of(kind)}}}
     app.add_api_route(
         f"/api/v1/{verb}",
         answer,
         methods=["POST"],
         name=verb,
         openapi_extra={"requestBody": body},
-        response_class=JSONResponse,
+        response_class=Response,
+        status_code=status,
+        responses={status: {"content": {each: {} for each in media}}},
     )
 
 
@@ -235,26 +251,7 @@ async def _trace(service: Service, verb: str, ask: AskTrace, request: Request) -
     check_text(ask.text, service.limits)
     job = service.submit(lambda texts: [run.trace(text, None, ask.layer, ask.head) for text in texts], [ask.text])
     (told,) = await service.answer(job, request)
-    return as_steps(told, service.limits, _NOT_KEPT)
-
-
-def as_steps(told: str, limits: Limits, headers: Mapping[str, str]) -> Response:
-    """Every step of a head. Raises: Problem 413 where they are too many numbers for an answer."""
-    if len(told) > limits.shown_bytes:
-        raise Problem(
-            413, f"the steps have {len(told):,} bytes", "send a shorter text, or use `headwise explain --trace`"
-        )
-    return Response(told, headers=headers, media_type="application/json")
-
-
-def as_json(told: Any, status: int = 200) -> Response:
-    """An answer that nobody keeps; escapes keep what somebody sent from being anything but text."""
-    return Response(json.dumps(told), status, _NOT_KEPT, media_type="application/json")
-
-
-def as_lines(told: AsyncIterator[bytes]) -> Response:
-    """An answer of JSON lines, sent as they are made; nobody keeps it."""
-    return StreamingResponse(told, headers=_NOT_KEPT, media_type="application/x-ndjson")
+    return as_steps(told, service.limits, NOT_KEPT)
 
 
 def _refused(error: HeadwiseError) -> Problem:
@@ -276,7 +273,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 async def _told(request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)
-    headers = _NOT_KEPT | error.headers
+    headers = NOT_KEPT | error.headers
     return Response(error.body(), error.status, headers, media_type=PROBLEM)
 
 

@@ -2,15 +2,19 @@
 
 import asyncio
 import json
+import logging
+import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from headwise.decoding.watching import Searched, watching
 from headwise.errors import HeadwiseError
+from headwise.service.problems import Problem
 from headwise.service.served import Served
 from headwise.service.worker import Expired, Job
 
 _BROKEN = "\ufffd"
+_log = logging.getLogger("headwise.service")
 
 
 Told = dict[str, Any]
@@ -52,11 +56,20 @@ async def _lines(job: Job, pieces: asyncio.Queue[Told | None], last: Callable[[A
 def _ended(job: Job, last: Callable[[Any], Told]) -> Told:
     try:
         (answer,) = job.answer.result()
-    except Expired:
-        return {"error": "the request took too long"}
-    except HeadwiseError as error:
+        return last(answer)
+    except Exception as error:
+        return failed(error)
+
+
+def failed(error: Exception) -> Told:
+    """The last line of an answer that had begun when something went wrong."""
+    if isinstance(error, Expired):
+        return {"error": "the request took too long; ask for less"}
+    if isinstance(error, HeadwiseError | Problem):
         return {"error": str(error)[:500]}
-    return last(answer)
+    number = secrets.token_hex(4)
+    _log.error("request %s failed", number, exc_info=error)
+    return {"error": f"something went wrong; the log has it under {number}"}
 
 
 def continued(run: Served, options: Any) -> Callable[[list[Any], Callable[[Told], None]], list[Any]]:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from headwise.errors import CheckpointError, DataError
+from headwise.locks import FolderLock
 from headwise.processes import Processes
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.commits import canonical
-from headwise.runs.lock import RunLock
 from headwise.runs.log import cut_metrics
 from headwise.runs.reading import Saved, read_folder
 from headwise.tasks.task import Task
@@ -32,7 +32,7 @@ class Opening:
         self.saved: Saved | None = None
         self._allowed, self._notes = allowed, notes
 
-    def begin(self, lock: RunLock) -> None:
+    def begin(self, lock: FolderLock) -> None:
         """Reads what is in the folder, and claims it where that is nothing."""
         keep_last = self.recipe.training.keep_last
         self.checkpoints = Checkpoints(self.run, keep_last=keep_last, check=lock.check)

@@ -12,12 +12,12 @@ import torch
 from headwise import runtime
 from headwise.errors import CheckpointError, MachineError
 from headwise.labels import visible
+from headwise.locks import FolderLock
 from headwise.models.summary import parts
 from headwise.processes import Processes, joined
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.commits import probe
 from headwise.runs.display import Display
-from headwise.runs.lock import RunLock
 from headwise.runs.log import OnEvent, RunLog
 from headwise.runs.publish import CONFIG
 from headwise.runs.reading import Saved, read_folder
@@ -201,7 +201,7 @@ def _claimed(opening: Opening, stop: StopSignal, open_too: ExitStack) -> Run | N
     if (done := _finished(opening.recipe, opening.run, stop)) is not None:
         return done
     probe(opening.run)
-    opening.begin(open_too.enter_context(RunLock(opening.run)))
+    opening.begin(open_too.enter_context(FolderLock(opening.run)))
     return None
 
 

@@ -15,7 +15,7 @@ from headwise.cli.list import FAMILIES
         ("positions", ["none", "sinusoidal", "learned", "rotary"]),
         ("kernels", ["plain", "fused"]),
         ("tasks", ["translate"]),
-        ("recipes", ["phrasebook", "bahdanau-fra-eng", "multi30k-tiny", "multi30k-base"]),
+        ("recipes", ["phrasebook", "bahdanau-fra-eng", "multi30k-tiny"]),
     ],
 )
 def test_a_family_lists_its_names_with_a_line_each(headwise, family, names):

@@ -23,6 +23,13 @@ def test_from_a_recipe_to_scores(headwise, recipe, tmp_path):
     assert lines[0].endswith(" characters in 1 file")
     assert sum(int(line.split(" of ")[1].split()[0].replace(",", "")) for line in lines[:3]) == chars[0]
     assert lines[3] == f"next: headwise train {recipe} data.train={made}"
+    # settings of the tokenizer have to be said again
+    given = (recipe, f"data.train={tmp_path / 'text.txt'}", "tokenizer.lowercase=true")
+    code, out, err = headwise("data", "tokenize", *given, "--output", tmp_path / "my files", "--workers", 1)
+    assert (
+        out.splitlines()[3]
+        == f"next: headwise train {recipe} tokenizer.lowercase=true 'data.train={tmp_path}/my files'"
+    )
     code, out, err = headwise("data", "tokenize", recipe, "--output", made, "--json")
     assert (code, json.loads(out)["format"]) == (0, "headwise-tokens")
     weights = []

@@ -16,7 +16,8 @@ from headwise.data.plain import TextConfig, encode, portions, train_tokenizer
 from headwise.data.token_files import opened
 from headwise.data.tokenizers import TokenizerConfig
 from headwise.data.tokenizing import tokenize
-from headwise.errors import ConfigError, DataError, MachineError
+from headwise.errors import ConfigError, DataError, MachineError, RunBusy
+from headwise.locks import FolderLock
 
 # what a reader of files takes off: a mark at the beginning, a carriage return at the end
 LINES = [f"{'word ' * (place % 5)}né {place}" for place in range(50)] + ["\ufeffmark", "end\r", ""] * 4
@@ -37,7 +38,7 @@ def made(config, folder, workers=1, tokens=CHARS):
 
 
 def contents(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.startswith(".")}
 
 
 def test_they_are_the_tokens_and_lines_of_the_text(text, tmp_path):
@@ -82,10 +83,13 @@ def test_what_was_broken_off_goes_on(text, tmp_path, monkeypatch, whole):
         opened(tmp_path / "made")
     # what a process that was killed leaves
     (tmp_path / "made" / ".train-00003.tokens.00000000.tmp").write_bytes(b"half")
+    # what somebody else left is none of them
+    (tmp_path / "made" / "train-copy.tokens").touch()
     monkeypatch.setattr(
         tokenizing, "_write", lambda piece, tokenizer: names.append(piece.path.name) or real(piece, tokenizer)
     )
     made(text, tmp_path / "made")
+    (tmp_path / "made" / "train-copy.tokens").unlink()
     assert contents(tmp_path / "made") == contents(tmp_path / "at once")
     # nothing was made twice
     assert len(names) == len(set(names))
@@ -159,6 +163,47 @@ def test_a_folder_of_something_else_is_left_alone(text, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(MachineError, match=r"No space left on device; run the same command to go on"):
         made(text, tmp_path / "full")
+
+
+def test_two_do_not_write_one_folder(text, tmp_path):
+    folder = tmp_path / "made"
+    folder.mkdir()
+    with FolderLock(folder), pytest.raises(RunBusy, match=rf"made: is being written by process {os.getpid()} on"):
+        made(text, folder)
+    index, _ = made(text, folder)
+    # what is finished is only read, whoever holds the lock
+    with FolderLock(folder):
+        assert made(text, folder) == (index, [])
+
+
+def test_a_text_that_cannot_be_used_takes_no_folder(text, tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_bytes(b"nul \0\n" + path.read_bytes())
+    with pytest.raises(DataError, match=r"text.txt:1: NUL byte"):
+        made(text, tmp_path / "made")
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("place", ["train_tokenizer", "_as_file", "_texts"])
+def test_nothing_is_kept_of_a_text_that_changes(text, tmp_path, monkeypatch, place):
+    made(text, tmp_path / "at once")
+    path, real = tmp_path / "text.txt", getattr(tokenizing, place)
+    good = path.read_bytes()
+
+    def changing(*given):
+        path.write_bytes(b"more" + good[:-5] + b"other\n")
+        return real(*given)
+
+    monkeypatch.setattr(tokenizing, place, changing)
+    with pytest.raises(DataError, match=r"text.txt: changed while it was read; start again"):
+        made(text, tmp_path / "made")
+    monkeypatch.setattr(tokenizing, place, real)
+    with pytest.raises(ConfigError, match=r"or remove this one, which is not finished"):
+        made(text, tmp_path / "made")
+    # the text as it was goes on from what was made of it alone
+    path.write_bytes(good)
+    made(text, tmp_path / "made")
+    assert contents(tmp_path / "made") == contents(tmp_path / "at once")
 
 
 def test_a_recipe_that_wants_other_tokens_or_parts_is_refused(text, tmp_path):

@@ -1,18 +1,13 @@
 """A page of a browser, in light and wide and in dark and narrow, of a module's fixture `site`."""
 
 import pytest
-from browsing import CHROMIUM
+from browsing import started
 
 
 @pytest.fixture(scope="module")
 def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as started:
-        flags = ["--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"]
-        found = started.chromium.launch(executable_path=CHROMIUM, args=flags)
+    with started() as found:
         yield found
-        found.close()
 
 
 @pytest.fixture(params=[("light", 1280), ("dark", 390)], ids=lambda how: f"{how[0]}-{how[1]}")
@@ -26,6 +21,9 @@ def page(request, browser, site):
     made.on("request", lambda one: asked.append(one.url))
     made.scheme, made.told = scheme, told
     yield made
+    # whatever page it is, it is no wider than the screen
+    wide = made.evaluate("document.documentElement.scrollWidth > window.innerWidth")
     context.close()
+    assert not wide
     assert told == []
     assert all(url.startswith((site, "data:", "blob:")) for url in asked)

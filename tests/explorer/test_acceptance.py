@@ -4,21 +4,31 @@ Each figure is printed; a budget that is missed is measured once more before it 
 """
 
 import re
-import shutil
 import statistics
-import subprocess
-import sys
+import time
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from browsing import ABSENT, explored_at, started
+from serving_runs import filmed_of, task_run
 
 import headwise
 from headwise.explorer import pages as served_pages
 
-CHROMIUM = shutil.which("chromium")
-pytestmark = [pytest.mark.perf, pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")]
-PAGES = ("", "attend", "translate", "trace", "positions", "vision", "graph", "compare", "film")
+pytestmark = [pytest.mark.perf, ABSENT]
+# each with a run that it has something to show of
+PAGES = {
+    "": "",
+    "attend": "?m=medium&x=the+quick+fox",
+    "translate": "?m=film-run&x=a+and+g+.",
+    "trace": "?m=film-run&x=a+and+g+.",
+    "positions": "",
+    "vision": "?m=image-classify-patches&ex=0",
+    "graph": "?m=node-classify&ex=0",
+    "compare": "?m=film-run&x=a+and+g+.",
+    "film": "?m=film-run",
+}
 SENTENCE = "the quick brown fox jumps over the lazy dog "
 # 500 characters, the longest that is looked at
 LONG = (SENTENCE * 12)[:500].strip()
@@ -42,21 +52,18 @@ def site(tmp_path_factory):
             "training": {"max_steps": 1, "batch_tokens": 512, "validate_every_epochs": 0, "warmup_steps": 1},
         }
         headwise.train(recipe, place / name)
-    command = [sys.executable, "-m", "headwise", "explore", *(str(place / name) for name in SIZES)]
-    with subprocess.Popen([*command, "--no-browser", "--threads", "1"], stdout=subprocess.PIPE, text=True) as process:
-        yield process.stdout.readline().split()[2].rstrip(";")
-        process.terminate()
+    runs = [place / name for name in SIZES] + [filmed_of(place)]
+    for name in ("image-classify, patches", "node-classify"):
+        (place / name).mkdir()
+        runs.append(task_run(place / name, name))
+    with explored_at(runs) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
 def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as started:
-        flags = ["--no-sandbox", "--disable-gpu", "--js-flags=--expose-gc", "--enable-precise-memory-info"]
-        found = started.chromium.launch(executable_path=CHROMIUM, args=flags)
+    with started("--js-flags=--expose-gc", "--enable-precise-memory-info") as found:
         yield found
-        found.close()
 
 
 @pytest.fixture
@@ -124,6 +131,23 @@ def test_hovering_is_smooth(page, site):
 
     within("hover over 500 x 500: mean frame, ms", 1000 / 55, lambda: statistics.mean(gaps()))
     within("hover over 500 x 500: 95th percentile, ms", 20, lambda: (found := gaps())[int(0.95 * len(found))])
+    page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": 4})
+    within("the same at a quarter of the speed: mean frame, ms", 1000 / 45, lambda: statistics.mean(gaps()))
+
+
+def test_the_first_picture_is_drawn_at_once(browser, site):
+    def drawn():
+        context = browser.new_context()
+        page = context.new_page()
+        page.request.post(f"{site}api/v1/traces", data={"model": "medium", "text": "the quick fox"})
+        begun = time.perf_counter()
+        page.goto(f"{site}#/attend{PAGES['attend']}")
+        page.wait_for_selector("html[data-ready]")
+        found = 1000 * (time.perf_counter() - begun)
+        context.close()
+        return found
+
+    within("Attend with an example drawn, ms", 1500, drawn)
 
 
 def test_a_head_is_switched_at_once(page, site):
@@ -141,12 +165,61 @@ SWITCH = """async (key) => { const root = document.documentElement, old = root.d
     return performance.now() - from; }"""
 
 
-def test_links_are_drawn_at_once(page, site):
-    attend(page, site, "medium", v="heat")
-    page.keyboard.press("v")
-    page.wait_for_selector("html[data-ready$='links']")
-    count = page.evaluate("document.querySelectorAll('main path, main line').length")
-    assert count <= 40_000
+DRAWN = """async ([view, layers, heads, n]) => { const state = await import('/static/js/state.js');
+    const place = document.body.appendChild(document.createElement('div'));
+    const names = (count) => Array.from({ length: count }, (_, at) => `t${at}`);
+    const [queries, keys] = [names(n), names(n)];
+    const group = { name: 'g', kind: 'self', layers: names(layers), heads, queries, keys, causal: false };
+    const module = await import(`/static/js/views/${view}.js`), from = performance.now();
+    if (view === 'head_grid') {
+        const data = Uint8Array.from({ length: layers * heads * 32 * 32 }, (_, at) => at % 256);
+        module.mount(place, group, { shape: [layers, heads, 32, 32], data }, false);
+        place.getBoundingClientRect();
+        return [performance.now() - from];
+    }
+    const weights = Float32Array.from({ length: n * n }, (_, at) => ((7 * at) % 101) / (50 * n));
+    for (let head = 0; head < heads; head += 1) module.mount(place, { weights, group, title: 't' });
+    const first = performance.now() - from, again = performance.now();
+    state.hovered.value = { q: 3, k: -1 };
+    return [first, performance.now() - again]; }"""
+
+
+@pytest.mark.parametrize(
+    ("view", "size", "budgets"),
+    [
+        ("head_grid", (6, 8, 32), [50]),
+        ("head_grid", (24, 16, 32), [500]),
+        ("links", (1, 8, 128), [200, 16]),
+        ("links", (1, 1, 500), [200, 16]),
+    ],
+)
+def test_views_are_drawn_at_once(page, site, view, size, budgets):
+    page.goto(site)
+    page.wait_for_selector("html[data-shell]")
+    page.evaluate(DRAWN, [view, *size])
+    for at, budget in enumerate(budgets):
+        what = f"{view} of {' x '.join(map(str, size))}, {('drawn', 'a token hovered')[at]}, script ms"
+        within(what, budget, lambda at=at: page.evaluate(DRAWN, [view, *size])[at])
+
+
+def test_links_are_bounded(page, site):
+    page.goto(site)
+    page.wait_for_selector("html[data-shell]")
+    count = """async () => { const { strongest } = await import('/static/js/core/links.js');
+        const found = strongest(new Float32Array(500 * 500).fill(1), 500, 500, 0.9, -1);
+        return [found.links.length, found.cut]; }"""
+    assert page.evaluate(count) == [40_000, True]
+
+
+def test_writing_begins_at_once(page, site):
+    page.goto(site)
+    page.wait_for_selector("html[data-shell]")
+    asked = """async () => { const { postLines } = await import('/static/js/api.js'), at = [], from = performance.now();
+        const told = (line) => at.push(performance.now() - from);
+        const body = { model: 'film-run', text: 'a and g .' };
+        await postLines('/api/v1/generate', body, new AbortController().signal, told); return at; }"""
+    within("first event of a stream, cold server, ms", 500, lambda: page.evaluate(asked)[0])
+    within("between two tokens of a stream, ms", 100, lambda: max(b - a for a, b in pairwise(page.evaluate(asked))))
 
 
 def test_a_large_trace_sends_little_before_a_head_is_chosen(page, site):
@@ -193,7 +266,7 @@ def test_axe_finds_nothing(browser, site, scheme, width):
             viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True, reduced_motion="reduce"
         )
         page = context.new_page()
-        page.goto(f"{site}#/{name}?m=medium&x=the+quick+fox")
+        page.goto(f"{site}#/{name}{PAGES[name]}")
         page.wait_for_selector("html[data-shell]")
         page.wait_for_timeout(1500)
         told = Axe().run(page).response["violations"]
@@ -212,7 +285,7 @@ def test_nothing_is_wider_than_the_screen_or_too_small_to_touch(browser, site, w
     }).map((one) => one.outerHTML.slice(0, 80))"""
     for name in PAGES:
         page.goto("about:blank")
-        page.goto(f"{site}#/{name}?m=medium&x=the+quick+fox")
+        page.goto(f"{site}#/{name}{PAGES[name]}")
         page.wait_for_selector("html[data-shell]")
         page.wait_for_timeout(1000)
         if not page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"):

@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 from serving_runs import TEXT, filler_of, folder_of
 
 from headwise.explain import heads
+from headwise.explorer import traces
 from headwise.explorer.api import explored
 from headwise.explorer.traces import Store, Traced, traced
 from headwise.explorer.wire import npy
@@ -179,6 +180,23 @@ def test_the_store_keeps_within_its_bytes(runs):
     assert len(store) == 2
     assert store.bytes <= 2.5 * one.bytes
     assert store.get(one.id) is None
+
+
+def test_the_store_keeps_so_many_small_traces(runs):
+    found = [traced(runs["run"], f"{word} and g .", None) for word in "abc"]
+    store = Store(1 << 40, most=2)
+    for one in found:
+        store.put(one)
+    assert [store.get(one.id) for one in found] == [None, *found[1:]]
+
+
+def test_stages_and_steps_of_too_many_pairs_are_refused_before_they_are_made(client, told, monkeypatch):
+    (layer,) = told["groups"][2]["layers"]
+    monkeypatch.setattr(traces, "_MOST_PAIRS", 1)
+    for name, asked in (("matrix", {"stage": "masked"}), ("matrix", {}), ("steps", {})):
+        answer = client.get(f"/api/v1/traces/{told['trace_id']}/{name}", params={"layer": layer, "head": 0, **asked})
+        assert answer.status_code == 422
+        assert "too many to be shown at once" in answer.json()["detail"]
 
 
 def test_numbers_survive_the_wire():

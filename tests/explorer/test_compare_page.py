@@ -3,16 +3,13 @@
 import io
 import json
 import re
-import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from browsing import IN_BROWSER, explored_at
 from serving_runs import TEXT, filler_of, folder_of
 
-CHROMIUM = shutil.which("chromium")
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")]
+pytestmark = IN_BROWSER
 LAYER = "decoder.blocks.0.cross_attention"
 ATTEND = "#/attend?m=run&x=a+and+g+.&g=decoder+cross"
 RECORD = {"d": 64, "heads": 8, "dtype": "float32", "device": "cpu", "hardware": "some processor", "mem_mib": 2.0}
@@ -27,40 +24,8 @@ RECORDS = [
 def site(tmp_path_factory):
     place = tmp_path_factory.mktemp("compared")
     (place / "lengths.json").write_text(json.dumps({"records": RECORDS}))
-    command = [sys.executable, "-m", "headwise", "explore", str(folder_of(place)), str(filler_of(place))]
-    command += ["--no-browser", "--threads", "1", "--bench", str(place / "lengths.json")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        line = process.stdout.readline()
-        yield line.split()[2].rstrip(";")
-        process.terminate()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as started:
-        flags = ["--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"]
-        found = started.chromium.launch(executable_path=CHROMIUM, args=flags)
+    with explored_at([folder_of(place), filler_of(place)], "--bench", place / "lengths.json") as found:
         yield found
-        found.close()
-
-
-@pytest.fixture(params=[("light", 1280), ("dark", 390)], ids=lambda how: f"{how[0]}-{how[1]}")
-def page(request, browser, site):
-    scheme, width = request.param
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    made = context.new_page()
-    told, asked = [], []
-    made.on("console", lambda message: told.append(message.text))
-    made.on("pageerror", lambda error: told.append(str(error)))
-    made.on("request", lambda one: asked.append(one.url))
-    yield made
-    wide = made.evaluate("document.documentElement.scrollWidth > window.innerWidth")
-    context.close()
-    assert not wide
-    assert told == []
-    assert all(url.startswith((site, "data:", "blob:")) for url in asked)
 
 
 def opened(page, site, path, mark):

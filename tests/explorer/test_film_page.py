@@ -1,18 +1,15 @@
 """The page of films in a browser: frames under the slider, the address, the keyboard, nothing from elsewhere."""
 
 import re
-import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from browsing import IN_BROWSER, explored_at
 from serving_runs import filler_of, filmed_of
 
 from headwise.explain.reel import Reel
 
-CHROMIUM = shutil.which("chromium")
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")]
+pytestmark = IN_BROWSER
 LAYER = "encoder.blocks.0.self_attention"
 
 
@@ -23,37 +20,8 @@ def reel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def site(reel, tmp_path_factory):
-    runs = [str(reel._film.folder.parent), str(filler_of(tmp_path_factory.mktemp("other")))]
-    command = [sys.executable, "-m", "headwise", "explore", *runs, "--no-browser", "--threads", "1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        yield process.stdout.readline().split()[2].rstrip(";")
-        process.terminate()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as started:
-        flags = ["--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"]
-        found = started.chromium.launch(executable_path=CHROMIUM, args=flags)
+    with explored_at([reel._film.folder.parent, filler_of(tmp_path_factory.mktemp("other"))]) as found:
         yield found
-        found.close()
-
-
-@pytest.fixture(params=[("light", 1280), ("dark", 390)], ids=lambda how: f"{how[0]}-{how[1]}")
-def page(request, browser, site):
-    scheme, width = request.param
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    made = context.new_page()
-    told, asked = [], []
-    made.on("console", lambda message: told.append(message.text))
-    made.on("pageerror", lambda error: told.append(str(error)))
-    made.on("request", lambda one: asked.append(one.url))
-    yield made
-    context.close()
-    assert told == []
-    assert all(url.startswith((site, "data:", "blob:")) for url in asked)
 
 
 def at(page, step, probe=0, layer=LAYER, head=0):

@@ -217,6 +217,32 @@ def test_no_path_is_taken_from_a_request(client, runs, monkeypatch):
     assert (answer.status_code, "reads files" in answer.json()["detail"]) == (422, True)
 
 
+def test_warnings_are_caught_by_the_worker_alone(client, runs, monkeypatch):
+    # who catches them changes how all threads warn
+    threads, draft = [], runs["text"].predictor.draft
+
+    def followed(*given):
+        threads.append(threading.current_thread().name)
+        return draft(*given)
+
+    monkeypatch.setattr(runs["text"].predictor, "draft", followed)
+    start, *_ = written(client, "text", "a1 b1 c and much that is not read")
+    assert "only its last" in start["warnings"][0]
+    assert threads == ["headwise worker"]
+
+
+def test_an_answer_that_breaks_ends_with_a_line(client, runs, monkeypatch, caplog):
+    def broken(self, found):
+        raise ValueError("an inside")
+
+    monkeypatch.setattr(generating.Telling, "step", broken)
+    answer = client.post("/api/v1/generate", json={"model": "run", "text": TEXT})
+    last = json.loads(answer.text.splitlines()[-1])
+    assert "something went wrong; the log has it under" in last["error"]
+    assert last["error"].rpartition(" ")[2] in caplog.text
+    assert "an inside" in caplog.text
+
+
 def test_what_fails_while_it_is_written_is_the_last_line(client):
     answer = client.post("/api/v1/generate", json={"model": "run", "text": TEXT, "force": [5] * 10})
     assert list(json.loads(answer.text.splitlines()[-1])) == ["error"]

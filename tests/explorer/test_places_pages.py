@@ -2,18 +2,15 @@
 
 import io
 import re
-import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from browsing import IN_BROWSER, explored_at
 from serving_runs import task_run
 
 from headwise.data.pixels import encode
 
-CHROMIUM = shutil.which("chromium")
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")]
+pytestmark = IN_BROWSER
 VIT = "image-classify-patches"
 
 
@@ -24,39 +21,8 @@ def site(tmp_path_factory):
     for name in ("image-classify, patches", "caption", "node-classify", "graph-regress"):
         (place / name).mkdir()
         runs.append(str(task_run(place / name, name)))
-    command = [sys.executable, "-m", "headwise", "explore", *runs, "--no-browser", "--threads", "1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        line = process.stdout.readline()
-        yield line.split()[2].rstrip(";")
-        process.terminate()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as started:
-        flags = ["--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"]
-        found = started.chromium.launch(executable_path=CHROMIUM, args=flags)
+    with explored_at(runs) as found:
         yield found
-        found.close()
-
-
-@pytest.fixture(params=[("light", 1280), ("dark", 390)], ids=lambda how: f"{how[0]}-{how[1]}")
-def page(request, browser, site):
-    scheme, width = request.param
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    made = context.new_page()
-    told, asked = [], []
-    made.on("console", lambda message: told.append(message.text))
-    made.on("pageerror", lambda error: told.append(str(error)))
-    made.on("request", lambda one: asked.append(one.url))
-    yield made
-    # whatever page it is, it is no wider than the screen
-    assert made.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    context.close()
-    assert told == []
-    assert all(url.startswith((site, "data:", "blob:")) for url in asked)
 
 
 def opened(page, site, path, ready=""):

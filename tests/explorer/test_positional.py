@@ -2,6 +2,7 @@
 
 import io
 import math
+import threading
 
 import numpy as np
 import pytest
@@ -87,6 +88,14 @@ def test_learned_vectors_differ_by_more_than_distance():
     alike = similarity(scheme, made)
     exact = torch.nn.functional.cosine_similarity(scheme.table[:, None], scheme.table[None], dim=-1)
     np.testing.assert_allclose(alike, exact.detach().numpy(), atol=1e-6)
+
+
+def test_only_the_worker_draws_numbers(client, monkeypatch):
+    # there is one generator, and the worker may be sampling
+    drawn, seeded = [], torch.manual_seed
+    monkeypatch.setattr(torch, "manual_seed", lambda n: (drawn.append(threading.current_thread().name), seeded(n))[1])
+    assert client.get("/api/v1/positions").status_code == 200
+    assert set(drawn) == {"headwise worker"}
 
 
 def test_the_random_numbers_of_others_are_left_alone():

@@ -1,17 +1,16 @@
 """Saved pages in a browser: opened from disk and inside a notebook's frame, they ask for nothing and show the same."""
 
-import shutil
 import struct
 import xml.etree.ElementTree as tree
 
 import numpy as np
 import pytest
+from browsing import IN_BROWSER
 
 from headwise.explain.explanation import Explanation, Layer
 from headwise.explain.ramps import hexadecimal
 
-CHROMIUM = shutil.which("chromium")
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")]
+pytestmark = IN_BROWSER
 EVIL = "</script><script>window.hurt=1</script><img src=x onerror=window.hurt=1>"
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -23,17 +22,6 @@ def made(queries=5, keys=7):
     layers = {f"decoder.{n}": Layer(weights[n], rows, columns, "cross") for n in range(2)}
     layers["encoder.0"] = Layer(np.full((1, keys, keys), 1 / keys), columns, columns, "self")
     return Explanation(EVIL, "said", layers)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as started:
-        flags = ["--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND"]
-        found = started.chromium.launch(executable_path=CHROMIUM, args=flags)
-        yield found
-        found.close()
 
 
 @pytest.fixture(params=[("light", 1280), ("dark", 390)], ids=lambda how: f"{how[0]}-{how[1]}")

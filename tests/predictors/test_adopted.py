@@ -148,8 +148,8 @@ def test_models_that_cannot_be_looked_at_are_refused(tmp_path, name, message):
         saved(made(tmp_path / name, name))
 
 
-def changed(folder, **values):
-    path = folder / "config.json"
+def changed(folder, file="config.json", **values):
+    path = folder / file
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
@@ -191,6 +191,9 @@ def without(folder, part):
         (lambda one: changed(one, quantization_config={"bits": 4}), Unsupported, "quantized"),
         (lambda one: changed(one, architectures=["AutoModel"]), Unsupported, "names the model 'AutoModel'"),
         (lambda one: changed(one, architectures=[]), Unsupported, "names the model ''"),
+        (lambda one: changed(one, model_type=["bert"]), Unsupported, "which transformers does not have"),
+        (lambda one: changed(one, transformers_weights="x.bin"), CheckpointError, "names weights by transformers_weig"),
+        (lambda one: changed(one, is_encoder_decoder=True), CheckpointError, "gives is_encoder_decoder a value"),
         (lambda one: changed(one, model_type="own", auto_map={"AutoModel": "own.Own"}), Unsupported, "is not run"),
     ],
 )
@@ -200,6 +203,22 @@ def test_folders_that_hold_something_else_are_refused(folders, tmp_path, harm, e
     with pytest.raises(error, match=message) as told:
         saved(folder)
     assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("name", ["GPT2LMHeadModel", "MarianMTModel"])
+def test_what_a_folder_wishes_of_a_search_is_not_heard(folders, tmp_path, name):
+    folder = shutil.copytree(folders[name], tmp_path / "copy")
+    changed(folder, return_dict=False)
+    # the first would be fetched as code
+    wishes = {"penalty_alpha": 0.6, "top_k": 4, "stop_strings": ["a"], "return_dict_in_generate": True}
+    changed(folder, "generation_config.json", **wishes, min_length=30, guidance_scale=3.0, pad_token_id=-1)
+    ours, exact = saved(folder), saved(folders[name])
+    tokens = exact.tokens(TEXT)
+    assert ours.written(tokens, 9) == exact.written(tokens, 9)
+    assert len(exact.written(tokens, 9)) > 1
+    changed(folder, "generation_config.json", decoder_start_token_id=1000)
+    with pytest.raises(CheckpointError, match="decoder_start_token_id is 1000, and the model knows 18 tokens"):
+        saved(folder)
 
 
 def test_what_a_configuration_asks_to_fetch_or_run_is_not(folders, tmp_path):

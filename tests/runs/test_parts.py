@@ -193,8 +193,14 @@ FORGERIES = {
     "other type": (lambda values: _table(values).update(dtype="I32"), "part-1-of-3.* does not hold 'model.*table' as"),
     "rows of others": (
         lambda values: _table(values)["pieces"][0].update(part="part-2-of-3.safetensors"),
-        "part-1-of-3.* does not hold 'model.*table' as",
+        "do not make up",
     ),
+    "file outside": (lambda values: values["files"].update({"../x": {"metadata": {}, "tensors": {}}}), "no name of a"),
+    "file of a file": (
+        lambda values: values["files"].update({"model.safetensors/x": {"metadata": {}, "tensors": {}}}),
+        "'model.safetensors/x' is no name of a file of tensors",
+    ),
+    "beyond counting": (lambda values: _table(values).update(shape=[1 << 63, 5]), "table.shape.0 is not what"),
     "nowhere": (lambda values: _table(values)["pieces"][0].update(part="part-9-of-9.safetensors"), "not in the mani"),
     "outside": (lambda values: _table(values)["pieces"][0].update(part="../x.safetensors"), "is no name of a part"),
     "twice": (_rename_file, "stream.safetensors is a file of its own too"),

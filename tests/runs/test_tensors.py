@@ -105,6 +105,7 @@ ENTRY = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
         (_crooked({"w": {**ENTRY, "dtype": ["F32"]}}, bytes(8)), "tensor 'w' has the unknown type"),
         (_crooked({"w": {**ENTRY, "shape": [-2]}}, bytes(8)), r"has shape \[-2\] and offsets \[0, 8\]; both must be"),
         (_crooked({"w": {**ENTRY, "shape": [True, 2]}}, bytes(8)), "both must be counts"),
+        (_crooked({"w": {**ENTRY, "shape": [0, 1 << 63], "data_offsets": [0, 0]}}), "both must be counts"),
         (_crooked({"w": {**ENTRY, "shape": [10**9]}}, bytes(8)), r"shape \[1000000000\] does not fill its offsets"),
         (_crooked({"w": {**ENTRY, "shape": [2**40, 2**40]}}, bytes(8)), "does not fill its offsets"),
         (_crooked({"w": ENTRY, "v": ENTRY}, bytes(8)), "leaves a gap or overlaps another"),

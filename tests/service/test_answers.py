@@ -191,7 +191,7 @@ def test_a_full_queue_refuses_and_recovers():
     slow.go.set()
     assert [job.answer.result(20) for job in (first, *waiting)] == [[1]] * 3
     worker.submit(job_of(list))
-    worker.close(20)
+    worker.close(20.0)
     with pytest.raises(Full):
         worker.submit(job_of(list))
 
@@ -207,7 +207,7 @@ def test_jobs_of_one_key_are_answered_together_and_in_order():
     slow.go.set()
     assert [job.answer.result(20) for job in jobs] == [[1, 2], [3], [4, 5], [6, 7]]
     assert sizes == [1, 4, 1, 2]
-    worker.close(20)
+    worker.close(20.0)
 
 
 def test_a_request_that_is_given_up_leaves_its_place_in_the_queue():
@@ -224,7 +224,7 @@ def test_a_request_that_is_given_up_leaves_its_place_in_the_queue():
     assert next_one.answer.result(20) == [1]
     with pytest.raises(Expired):
         left.answer.result(20)
-    worker.close(20)
+    worker.close(20.0)
 
 
 def test_what_stands_in_line_lets_others_through():
@@ -263,7 +263,7 @@ def test_one_bad_request_does_not_spoil_those_beside_it():
     assert jobs[2].answer.result(20) == [3]
     with pytest.raises(ConfigError, match="two"):
         jobs[1].answer.result(20)
-    worker.close(20)
+    worker.close(20.0)
 
 
 def test_a_search_ends_between_steps_when_nobody_waits(runs):
@@ -279,7 +279,7 @@ def test_a_search_ends_between_steps_when_nobody_waits(runs):
     after = job_of(list)
     worker.submit(after)
     assert after.answer.result(20) == [1]
-    worker.close(20)
+    worker.close(20.0)
 
 
 def test_what_is_not_done_when_the_worker_closes_is_given_up(runs):

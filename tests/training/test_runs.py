@@ -12,10 +12,10 @@ from torch import nn
 from training_toy import ToyConfig, ToyModel, ToyTask, batch_of, digest_of_weights, recipe, toy
 
 from headwise.errors import CheckpointError, ConfigError, MachineError, RunBusy
+from headwise.locks import FolderLock
 from headwise.runs import publish as publishing
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.commits import seal
-from headwise.runs.lock import RunLock
 from headwise.runs.weights import load_weights, ties, weights_file
 from headwise.training.loading import load
 from headwise.training.train import train
@@ -210,7 +210,7 @@ def test_a_start_that_was_killed_early_starts_again(tmp_path):
 
 def test_only_one_trains_a_folder(tmp_path):
     (tmp_path / "run").mkdir()
-    with RunLock(tmp_path / "run"), pytest.raises(RunBusy, match="is being written by process") as caught:
+    with FolderLock(tmp_path / "run"), pytest.raises(RunBusy, match="is being written by process") as caught:
         train(recipe(), tmp_path / "run")
     assert caught.value.exit_code == 7
 

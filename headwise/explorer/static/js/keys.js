@@ -1,9 +1,9 @@
 // @ts-check
 /** The keyboard: layer, head, view, scale, and the locked cell. */
 
-import { getNumbers, query as asked } from "./api.js";
 import * as state from "./state.js";
 import { lock } from "./views/heat.js";
+import { weightsOf } from "./views/marked.js";
 
 const MOVES = /** @type {Record<string, [number, number]>} */ ({
   ArrowUp: [-1, 0],
@@ -25,7 +25,7 @@ export function pressed(event) {
     state.query.value = -1;
     state.key.value = -1;
   } else if (event.key === "v") state.view.value = state.VIEWS[(state.VIEWS.indexOf(state.view.value) + 1) % state.VIEWS.length];
-  else if (event.key === "n") state.scale.value = { sqrt: "linear", linear: "log", log: "sqrt" }[state.scale.value] || "sqrt";
+  else if (event.key === "n") state.scaled();
   else if (!group) return;
   else if (event.key === "[") state.layer.value = wrap(state.layer.value - 1, group.layers.length);
   else if (event.key === "]") state.layer.value = wrap(state.layer.value + 1, group.layers.length);
@@ -45,8 +45,8 @@ function move(event, group) {
   const q = within(state.query.peek() + far * down, group.queries.length);
   const k = within(state.key.peek() + far * across, group.keys.length);
   const { layer, head } = state.place(group);
-  getNumbers(`/api/v1/traces/${trace.trace_id}/matrix?${asked({ layer, head })}`).then(
-    (found) => lock(q, k, found.data, group),
+  weightsOf(trace, group, layer, head).then(
+    ({ marked }) => lock(q, k, marked, group),
     (error) => {
       state.status.value = error.message;
     },

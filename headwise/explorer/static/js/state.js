@@ -80,6 +80,9 @@ Object.assign(DEFAULTS, { ex: -1, pa: "sinusoidal", pb: "rotary", n: 64, d: 64, 
 Object.assign(PARTS, { ex: example, pa: first, pb: second, n: count, d: width, ba: base, at: spot, ea: each, hp: hops, sl: loops });
 for (const name of ["ex", "n", "d", "ba", "at", "hp"]) NUMBERS.add(name);
 
+/** The next scale. */
+export const scaled = () => (scale.value = { sqrt: "linear", linear: "log", log: "sqrt" }[scale.value] || "sqrt");
+
 /** The query that is looked at: under the pointer, else the locked one. */
 export const lookedAt = () => (hovered.value ? hovered.value.q : query.value);
 
@@ -153,6 +156,17 @@ export function reads() {
 
 /** The page that shows best what the chosen run reads. */
 export const best = () => ({ image: "vision", node: "graph", molecule: "graph" })[reads()] || "attend";
+
+/** Another group of layers, from its first head. @param {string} name */
+export function inGroup(name) {
+  batch(() => {
+    layer.value = 0;
+    head.value = 0;
+    query.value = -1;
+    key.value = -1;
+    group.value = name;
+  });
+}
 
 /** Another run; its inputs are others. @param {string} name */
 export function pick(name) {

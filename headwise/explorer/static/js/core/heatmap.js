@@ -3,6 +3,8 @@
 
 import { ramp } from "./color.js";
 
+const HATCHED = new Uint8ClampedArray([128, 128, 128, 70, 128, 128, 128, 25]);
+
 /**
  * Paints cells of one image pixel each into a canvas of their own, to be scaled without smoothing.
  * @param {Int16Array} entries @param {number} rows @param {number} columns @param {string} name of the ramp
@@ -13,18 +15,49 @@ export function painted(entries, rows, columns, name) {
   canvas.height = Math.max(1, rows);
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   const image = context.createImageData(canvas.width, canvas.height);
-  const table = ramp(name);
+  // a pixel is one number, as the bytes of the ramp lie in memory
+  const pixels = new Uint32Array(image.data.buffer);
+  const table = new Uint32Array(ramp(name).buffer);
+  const [dark, pale] = new Uint32Array(HATCHED.buffer);
   for (let i = 0; i < rows * columns; i += 1) {
     const entry = entries[i];
-    if (entry < 0) {
-      // hatched: a forbidden pair is not a weight of zero
-      const dark = (Math.floor(i / columns) + (i % columns)) % 2;
-      image.data.set([128, 128, 128, dark ? 70 : 25], 4 * i);
-    } else {
-      for (let part = 0; part < 4; part += 1) image.data[4 * i + part] = table[4 * entry + part];
-    }
+    // hatched: a forbidden pair is not a weight of zero
+    if (entry < 0) pixels[i] = (Math.floor(i / columns) + i % columns) % 2 ? dark : pale;
+    else pixels[i] = table[entry];
   }
   context.putImageData(image, 0, 0);
+  return canvas;
+}
+
+/**
+ * The same as large as it is seen, with lines across forbidden cells, where cells are large enough for that.
+ * @param {HTMLCanvasElement} cells @param {Int16Array} entries @param {number} rows @param {number} columns
+ * @param {number} side of a cell in pixels
+ */
+export function hatched(cells, entries, rows, columns, side) {
+  const step = Math.round(side * (window.devicePixelRatio || 1));
+  if (side < 8 || !entries.some((entry) => entry < 0)) return cells;
+  const canvas = document.createElement("canvas");
+  canvas.width = step * columns;
+  canvas.height = step * rows;
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  context.imageSmoothingEnabled = false;
+  context.drawImage(cells, 0, 0, canvas.width, canvas.height);
+  context.beginPath();
+  entries.forEach((entry, at) => {
+    if (entry >= 0) return;
+    const [x, y] = [step * (at % columns), step * Math.floor(at / columns)];
+    context.clearRect(x, y, step, step);
+    context.rect(x, y, step, step);
+  });
+  context.clip();
+  context.strokeStyle = "rgba(128, 128, 128, 0.45)";
+  context.beginPath();
+  for (let x = -canvas.height; x < canvas.width; x += 7) {
+    context.moveTo(x, canvas.height);
+    context.lineTo(x + canvas.height, 0);
+  }
+  context.stroke();
   return canvas;
 }
 

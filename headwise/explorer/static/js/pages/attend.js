@@ -13,6 +13,7 @@ import * as headGrid from "../views/head_grid.js";
 import * as headTable from "../views/head_table.js";
 import * as heat from "../views/heat.js";
 import * as links from "../views/links.js";
+import { weightsOf } from "../views/marked.js";
 import * as needs from "../views/needs.js";
 import * as pictures from "../views/pictures.js";
 import * as saving from "../views/saving.js";
@@ -31,7 +32,7 @@ export function mount(place) {
   const tabs = h("div", { class: "tabs" });
   const edits = h("section", { class: "panel whole", "aria-label": () => t("edit") });
   const given = h("div");
-  place.append(given, tabs, h("div", { class: "panels" }, grid, large, edits), h("p", { class: "note" }, () => t("note")));
+  place.append(h("h1", { class: "unseen" }, () => t("attend")), given, tabs, h("div", { class: "panels" }, grid, large, edits), h("p", { class: "note" }, () => t("note")));
   const none = () => {};
   if (inside()) edits.remove();
   const ends = [
@@ -54,17 +55,8 @@ function groups() {
   const trace = state.trace.value;
   const now = state.chosen();
   return (trace ? trace.groups : []).map((one) =>
-    h("button", { class: now === one ? "tab chosen" : "tab", onclick: () => pick(one.name) }, one.name),
+    h("button", { class: now === one ? "tab chosen" : "tab", onclick: () => state.inGroup(one.name) }, one.name),
   );
-}
-
-/** @param {string} name */
-function pick(name) {
-  state.layer.value = 0;
-  state.head.value = 0;
-  state.query.value = -1;
-  state.key.value = -1;
-  state.group.value = name;
 }
 
 /** Buttons for the ways to look. */
@@ -109,7 +101,9 @@ function thumbs(trace, group, node, alive) {
   const dark = state.dark.value;
   getNumbers(`/api/v1/traces/${trace.trace_id}/thumbs?${asked}`).then((found) => {
     if (!alive()) return;
+    fill(node, h("h2", {}, t("layers_heads")));
     headGrid.mount(node, group, found, dark);
+    node.append(h("p", { class: "legend fits" }, t("each_own_scale")));
     node.append(saving.picture(`heads ${group.name}`, () => pictures.heads(group, found)));
   }, failed);
 }
@@ -127,15 +121,15 @@ function chosen(trace, group, node, alive) {
       if (!alive()) return;
       end = headTable.mount(node, group, found);
       node.append(saving.picture(`table ${group.name}`, () => pictures.table(group, found)));
+      document.documentElement.dataset.ready = `${group.name}/table`;
     }, failed);
     return () => end();
   }
-  const asked = query({ layer, head });
-  getNumbers(`${at}/matrix?${asked}`).then((found) => {
+  weightsOf(trace, group, layer, head).then(({ weights, marked }) => {
     if (!alive()) return;
     const title = `${layer}, ${t("head")} ${head}`;
     node.append(h("h2", {}, title));
-    const shown = { weights: /** @type {Float32Array} */ (found.data), group, title };
+    const shown = { weights: view === "heat" ? marked : weights, group, title };
     end = LARGE[view].mount(node, shown);
     node.append(saving.picture(`${view} ${layer} ${head}`, () => PICTURES[view](shown)));
     document.documentElement.dataset.ready = `${group.name}/${number}/${head}/${view}`;

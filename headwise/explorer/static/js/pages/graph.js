@@ -24,7 +24,7 @@ export function mount(place) {
   const table = h("section", { class: "panel" });
   const matrix = h("section", { class: "panel" });
   const chart = h("section", { class: "panel wide" });
-  place.append(top, bar, h("div", { class: "panels" }, drawing, table, matrix, chart), h("p", { class: "note" }, () => t("note")));
+  place.append(h("h1", { class: "unseen" }, () => t("graph")), top, bar, h("div", { class: "panels" }, drawing, table, matrix, chart), h("p", { class: "note" }, () => t("note")));
   const seen = signal(/** @type {Seen | null} */ (null));
   const drawn = (/** @type {HTMLElement} */ node, /** @type {(node: HTMLElement, now: Seen) => () => void} */ work) =>
     effect(() => {

@@ -16,7 +16,7 @@ export function mount(place) {
         "li",
         { class: "card" },
         h("button", { class: "choose", onclick: () => choose(one.name) }, one.name),
-        h("p", {}, `${one.task} · ${one.model} · POST /api/v1/${one.verb}`),
+        h("p", {}, `${one.task} · ${one.model}`),
       ),
     );
     fill(

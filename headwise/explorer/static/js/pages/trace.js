@@ -4,9 +4,11 @@
 import { getJson, query } from "../api.js";
 import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
+import { formula } from "../core/formula.js";
 import { cut, number } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
+import { picker } from "../views/picker.js";
 
 const WHOLE = 12;
 
@@ -26,7 +28,7 @@ export function mount(place) {
     getJson(asked).then(
       (found) => {
         if (!alive) return;
-        fill(place, h("h1", {}, `${layer}, ${t("head")} ${head}`), found.steps.map((/** @type {Step} */ step) => shown(step, group)));
+        fill(place, h("h1", {}, `${layer}, ${t("head")} ${head}`), picker(trace, group), found.steps.map((/** @type {Step} */ step) => shown(step, group)));
         document.documentElement.dataset.ready = `steps/${layer}/${head}`;
       },
       (error) => {
@@ -47,7 +49,7 @@ function shown(step, group) {
   return h(
     "section",
     { class: "panel step" },
-    h("h2", {}, `${step.name} `, h("code", {}, step.formula)),
+    h("h2", {}, `${step.name} `, formula(step.formula)),
     h("p", {}, `${step.text} · ${t("shape")} ${step.shape.join(" × ")}`),
     tables.slice(0, WHOLE).map(([title, values]) => table(title, values, /** @type {any} */ (labels)[rows], /** @type {any} */ (labels)[columns])),
   );

@@ -31,7 +31,7 @@ export function mount(place) {
   const play = controls(self, count);
   const chosen = options(search, open, () => stop(open), asked.again);
   const panels = parts();
-  fill(place, h("div", { class: "writing" }, play.node, chosen.node), panels.all);
+  fill(place, h("h1", { class: "unseen" }, () => t("translate")), h("div", { class: "writing" }, play.node, chosen.node), panels.all);
   const ends = [
     asked.end,
     self.end,

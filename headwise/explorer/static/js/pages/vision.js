@@ -22,7 +22,7 @@ export function mount(place) {
   const large = h("section", { class: "panel seen" });
   const grid = h("section", { class: "panel", "aria-label": () => t("heads") });
   const rolled = h("section", { class: "panel seen" });
-  place.append(top, tabs, h("div", { class: "panels" }, large, h("div", { class: "stack wide" }, grid, rolled)), h("p", { class: "note" }, () => t("note")));
+  place.append(h("h1", { class: "unseen" }, () => t("vision")), top, tabs, h("div", { class: "panels" }, large, h("div", { class: "stack wide" }, grid, rolled)), h("p", { class: "note" }, () => t("note")));
   const seen = signal(/** @type {Seen | null} */ (null));
   const ends = [
     effect(() => given(top)),

@@ -4,13 +4,16 @@
 import { h } from "../dom.js";
 import { effect } from "../store.js";
 import { entries } from "../core/color.js";
-import { painted, shown, under } from "../core/heatmap.js";
+import { hatched, painted, shown, under } from "../core/heatmap.js";
 import { cut, number, shown as visible } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 
 /** Labels of more tokens would be too small to read. */
 export const LABELLED = 48;
+const EVERY = Int16Array.from({ length: 256 }, (_, entry) => entry);
+/** Padding of what a map stands in, pixels. */
+const SPARE = 28;
 
 /**
  * @param {HTMLElement} place
@@ -24,10 +27,12 @@ export function mount(place, { weights, group, title }) {
   const left = h("div", { class: "rows" }, labels(group.queries));
   const top = h("div", { class: "columns" }, labels(group.keys));
   const frame = h("div", { class: "frame" }, h("div", {}), top, left, h("div", { class: "cells" }, canvas, tip));
-  const bar = h("p", { class: "legend" });
+  const [told, colours] = [h("span"), h("canvas", { class: "ramp", width: 256, height: 1, "aria-hidden": "true" })];
+  const scale = h("button", { class: "small", onclick: () => state.scaled() }, () => `${t("scale")}: ${t(state.scale.value)}`);
+  const bar = h("div", { class: "legend" }, colours, told, scale, h("span", {}, () => `${t("from")} · ${t("to")}`));
   place.append(frame, bar);
   const cell = canvas.parentElement;
-  const side = sideOf(rows, columns);
+  const side = fitting(rows, columns, place.clientWidth - left.offsetWidth - SPARE);
   cell.style.width = `${side * columns}px`;
   cell.style.height = `${side * rows}px`;
   frame.style.setProperty("--side", `${side}px`);
@@ -40,7 +45,7 @@ export function mount(place, { weights, group, title }) {
     const q = at ? at.q : state.query.peek();
     const k = at ? at.k : state.key.peek();
     shown(canvas, cells, { q, k, locked: !at }, rows, columns);
-    told(tip, at, weights, group, side);
+    tipped(tip, at, weights, group, side);
   };
   const soon = () => {
     if (!frameAsked) frameAsked = requestAnimationFrame(paint);
@@ -49,8 +54,10 @@ export function mount(place, { weights, group, title }) {
     effect(() => {
       const largest = largestOf(weights);
       const name = state.dark.value ? "ink dark" : "ink light";
-      cells = painted(entries(weights, largest, /** @type {any} */ (state.scale.value)), rows, columns, name);
-      bar.textContent = `${title} · 0 … ${number(largest)} · ${t("scale")}: ${state.scale.value} · ${t("from")} · ${t("to")}`;
+      const found = entries(weights, largest, /** @type {any} */ (state.scale.value));
+      cells = hatched(painted(found, rows, columns, name), found, rows, columns, side);
+      colours.getContext("2d").drawImage(painted(EVERY, 1, 256, name), 0, 0);
+      told.textContent = `0 … ${number(largest)}${weights.includes(-Infinity) ? ` · ▨ ${t("forbidden")}` : ""}`;
       canvas.setAttribute("aria-label", summary(weights, group, title));
       soon();
     }),
@@ -94,7 +101,7 @@ function sentence(q, k, weights, group) {
 }
 
 /** @param {HTMLElement} tip @param {{ q: number, k: number } | null} at @param {Float32Array} weights @param {state.Group} group @param {number} side */
-function told(tip, at, weights, group, side) {
+function tipped(tip, at, weights, group, side) {
   // a row may be looked at without any of its cells
   tip.hidden = !at || at.k < 0;
   if (!at || at.k < 0) return;
@@ -114,7 +121,13 @@ function labels(tokens) {
 }
 
 /** How wide a cell is. @param {number} rows @param {number} columns */
-export const sideOf = (rows, columns) => Math.max(6, Math.min(28, Math.floor(560 / Math.max(rows, columns, 1))));
+export const sideOf = (rows, columns) => Math.max(4, Math.min(28, Math.floor(560 / Math.max(rows, columns, 1))));
+
+/** The same where there is little room: smaller, as long as labels can be read. @param {number} rows @param {number} columns @param {number} room */
+function fitting(rows, columns, room) {
+  const side = sideOf(rows, columns);
+  return room > 0 && columns <= LABELLED ? Math.min(side, Math.max(14, Math.floor(room / columns))) : side;
+}
 
 /** The largest of the finite numbers, 0 at least. @param {Float32Array} values */
 export function largestOf(values) {
@@ -123,13 +136,25 @@ export function largestOf(values) {
   return found;
 }
 
+/** Where the largest numbers are, the largest first. @param {ArrayLike<number>} values @param {number} most */
+function strongest(values, most) {
+  /** @type {number[]} */
+  const found = [];
+  for (let at = 0; at < values.length; at += 1) {
+    // most are smaller than all that are kept
+    if (found.length === most && values[at] <= values[found[most - 1]]) continue;
+    let before = found.length;
+    while (before > 0 && values[found[before - 1]] < values[at]) before -= 1;
+    found.splice(before, 0, at);
+    if (found.length > most) found.pop();
+  }
+  return found;
+}
+
 /** @param {Float32Array} weights @param {state.Group} group @param {string} title */
 function summary(weights, group, title) {
-  const order = Array.from(weights, (value, place) => [value, place]).sort((one, two) => two[0] - one[0]);
-  const pairs = order.slice(0, 3).map(([, place]) => {
-    const columns = group.keys.length;
-    return sentence(Math.floor(place / columns), place % columns, weights, group);
-  });
+  const columns = group.keys.length;
+  const pairs = strongest(weights, 3).map((place) => sentence(Math.floor(place / columns), place % columns, weights, group));
   return `${title}: ${pairs.join("; ")}`;
 }
 

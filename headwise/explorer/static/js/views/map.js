@@ -31,7 +31,7 @@ export function mount(place, matrix) {
   frame.style.setProperty("--side", `${side}px`);
   const within = (/** @type {{ q: number, k: number } | null} */ at) => at && at.q < rows && at.k < columns && at.q >= 0;
   const end = effect(() => {
-    const name = matrix.signed ? "diverging" : state.dark.value ? "ink dark" : "ink light";
+    const name = matrix.signed ? (state.dark.value ? "diverging dark" : "diverging") : state.dark.value ? "ink dark" : "ink light";
     const image = painted(matrix.signed ? signed(matrix.values, matrix.top) : entries(matrix.values, matrix.top, "linear"), rows, columns, name);
     return effect(() => {
       const at = matrix.cell.value;

@@ -1,10 +1,9 @@
 // @ts-check
 /** How alike the heads of a group are, and what changes in the answer when each is muted alone. */
 
-import { getNumbers, query } from "../api.js";
+import { getNumbers, postLines, query } from "../api.js";
 import { fill, h } from "../dom.js";
 import { effect, signal } from "../store.js";
-import { lines } from "../core/lines.js";
 import { number } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
@@ -52,7 +51,7 @@ function one_by_one(place, trace, group) {
     const given = texts.value.split("\n").filter((/** @type {string} */ line) => line.trim());
     try {
       let heads = 1;
-      for await (const line of lines("/api/v1/ablations", { model: trace.model, texts: given }, mine.signal)) {
+      await postLines("/api/v1/ablations", { model: trace.model, texts: given }, mine.signal, (line) => {
         if (line.error) throw new Error(line.error);
         if (line.heads) heads = line.heads;
         else if (line.done) state.status.value = t("finished");
@@ -60,7 +59,7 @@ function one_by_one(place, trace, group) {
           found.value = [...found.peek(), line];
           bar.value = found.peek().length / heads;
         }
-      }
+      });
     } catch (error) {
       state.status.value = mine.signal.aborted ? t("ended") : String(/** @type {any} */ (error).message);
     }

@@ -1,4 +1,4 @@
-"""One writer per run folder: a lock of the operating system, which it frees the moment the process is gone."""
+"""One writer per folder: a lock of the operating system, which it frees the moment the process is gone."""
 
 import contextlib
 import errno
@@ -11,14 +11,14 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from headwise.errors import CheckpointError, MachineError, RunBusy
-from headwise.runs.commits import commit_file, refused
+from headwise.files import replacing
 
 LOCK = ".lock"
 OWNER = ".lock.json"
 _WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)
 
 
-class RunLock:
+class FolderLock:
     """Holds `folder` for writing; a file beside the lock names the process, machine and start.
 
     Neither file is ever removed, since a lock on a removed file protects nothing. Children of the process do not hold
@@ -34,7 +34,7 @@ class RunLock:
         self._lock = FileLock(folder / LOCK, blocking=False, thread_local=False, mode=0o644, fallback_to_soft=False)
         self._held: tuple[int, int] | None = None
 
-    def __enter__(self) -> "RunLock":
+    def __enter__(self) -> "FolderLock":
         path = self.folder / LOCK
         if not self.folder.is_dir():
             raise MachineError(f"{self.folder}: no such folder")
@@ -46,11 +46,12 @@ class RunLock:
             if error.errno in _WITHOUT_LOCKS:
                 told = f"the file system gives no locks ({error.strerror}); choose a folder on another one"
                 raise MachineError(f"{path}: {told}") from None
-            raise refused(error, path, 0) from None
+            reason = (error.strerror or str(error)).lower()
+            raise MachineError(f"{path}: cannot be written: {reason}; check the folder and its permissions") from None
         self._held = self._place()
         facts = {"pid": os.getpid(), "host": socket.gethostname(), "start": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
-        with contextlib.suppress(MachineError):
-            commit_file(self.folder / OWNER, json.dumps(facts).encode())
+        with contextlib.suppress(OSError), replacing(self.folder / OWNER) as temporary:
+            temporary.write_text(json.dumps(facts), encoding="utf-8")
         return self
 
     def __exit__(self, *_: object) -> None:

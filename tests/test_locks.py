@@ -12,14 +12,14 @@ import time
 import pytest
 
 from headwise.errors import CheckpointError, MachineError, RunBusy
-from headwise.runs.lock import OWNER, RunLock
+from headwise.locks import OWNER, FolderLock
 
 
 def _child_holding(folder):
     ready, told = os.pipe()
     pid = os.fork()
     if pid == 0:
-        with RunLock(folder):
+        with FolderLock(folder):
             os.write(told, b"x")
             time.sleep(60)
         os._exit(0)
@@ -33,29 +33,29 @@ def test_second_process_is_refused_and_the_lock_dies_with_its_owner(tmp_path):
     pid = _child_holding(tmp_path)
     try:
         expected = rf"being written by process {pid} on {re.escape(socket.gethostname())} since 2\d\d\d-.*; wait for it"
-        with pytest.raises(RunBusy, match=expected) as caught, RunLock(tmp_path):
+        with pytest.raises(RunBusy, match=expected) as caught, FolderLock(tmp_path):
             pass
         assert caught.value.exit_code == 7
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-    with RunLock(tmp_path):
+    with FolderLock(tmp_path):
         assert json.loads((tmp_path / OWNER).read_text())["pid"] == os.getpid()
 
 
 def test_the_same_process_is_refused_too_and_keeps_its_lock(tmp_path):
-    with RunLock(tmp_path):
-        with pytest.raises(RunBusy, match=f"process {os.getpid()} on"), RunLock(tmp_path):
+    with FolderLock(tmp_path):
+        with pytest.raises(RunBusy, match=f"process {os.getpid()} on"), FolderLock(tmp_path):
             pass
         pid = os.fork()
         if pid == 0:
             try:
-                with RunLock(tmp_path):
+                with FolderLock(tmp_path):
                     os._exit(0)
             except RunBusy:
                 os._exit(7)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
-    with RunLock(tmp_path):
+    with FolderLock(tmp_path):
         pass
 
 
@@ -65,7 +65,7 @@ def test_a_file_system_without_locks_is_not_told_as_busy(tmp_path, monkeypatch, 
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(fcntl, "flock", none)
-    with pytest.raises(MachineError, match="the file system gives no locks"), RunLock(tmp_path):
+    with pytest.raises(MachineError, match="the file system gives no locks"), FolderLock(tmp_path):
         pass
 
 
@@ -73,7 +73,7 @@ def test_an_unreadable_owner_is_another_process(tmp_path):
     pid = _child_holding(tmp_path)
     try:
         (tmp_path / OWNER).write_bytes(b"\xff{")
-        with pytest.raises(RunBusy, match="is being written by another process; wait"), RunLock(tmp_path):
+        with pytest.raises(RunBusy, match="is being written by another process; wait"), FolderLock(tmp_path):
             pass
     finally:
         os.kill(pid, signal.SIGKILL)
@@ -81,14 +81,14 @@ def test_an_unreadable_owner_is_another_process(tmp_path):
 
 
 def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(MachineError, match="x: no such folder"), RunLock(tmp_path / "x"):
+    with pytest.raises(MachineError, match="x: no such folder"), FolderLock(tmp_path / "x"):
         pass
 
 
 def test_a_folder_that_is_another_one_now_is_noticed(tmp_path):
     run, moved = tmp_path / "run", tmp_path / "moved"
     run.mkdir()
-    with RunLock(run) as lock:
+    with FolderLock(run) as lock:
         lock.check()
         run.rename(moved)
         with pytest.raises(CheckpointError, match=f"{re.escape(str(run))}: was moved, removed or replaced"):

@@ -1,0 +1,26 @@
+// @ts-check
+/** Which group, layer and head are looked at, to be chosen where no picture of all heads is shown. */
+
+import { h } from "../dom.js";
+import * as state from "../state.js";
+import { t } from "../strings.js";
+
+/** @param {state.Trace} trace @param {state.Group} group */
+export function picker(trace, group) {
+  const { at, head } = state.place(group);
+  const groups = trace.groups.map((one) => one.name);
+  return h(
+    "div",
+    { class: "tabs" },
+    select(t("group"), groups, groups.indexOf(group.name), (place) => state.inGroup(groups[place])),
+    select(t("layer"), group.layers.map((_, place) => String(place)), at, (place) => (state.layer.value = place)),
+    select(t("head"), Array.from({ length: group.heads }, (_, place) => String(place)), head, (place) => (state.head.value = place)),
+  );
+}
+
+/** @param {string} title @param {string[]} names @param {number} now @param {(place: number) => void} pick */
+function select(title, names, now, pick) {
+  const node = h("select", { onchange: () => pick(node.selectedIndex) }, names.map((name) => h("option", {}, name)));
+  node.selectedIndex = now;
+  return h("label", {}, `${title} `, node);
+}
