@@ -23,7 +23,7 @@ def test_the_steps_of_a_translator_are_printed(headwise, trained):
     assert code == 2
 
 
-def test_an_example_needs_no_run(headwise):
+def test_an_example_needs_no_run(headwise, untyped):
     code, out, err = headwise("explain", "--example", "illustrated")
     assert (code, err) == (0, "")
     assert "| **x2** | 4 | 16 | 12 |" in out
