@@ -95,7 +95,9 @@ def _print_trace(run: Path, text: str, target: str | None, form: str, layer: str
 def _print_ablated(run: Path, text: str, *, alone: bool) -> None:
     """What each head alone does for the answer, most first."""
     if not alone:
-        raise ConfigError("--ablate lists every head; leave --target, --layer, --heads, --trace, --table, --all and --html out")
+        raise ConfigError(
+            "--ablate lists every head; leave --target, --layer, --heads, --trace, --table, --all and --html out"
+        )
     import headwise
     from headwise.predictors.ablating import ablated, examples, heads_of
 

@@ -84,7 +84,7 @@ def told(facts: dict[str, Any]) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _spread(values: Sequence[float]) -> dict[str, float]:
+def _spread(values: Sequence[int] | Sequence[float]) -> dict[str, int | float]:
     found = {"least": min(values), "mean": fsum(values) / len(values), "greatest": max(values)}
     return {name: round(value, 3) for name, value in found.items()}
 

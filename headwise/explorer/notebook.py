@@ -66,6 +66,8 @@ def show(
 
 def written(path: Path, content: bytes) -> Path:
     """Writes a file whole. Raises: DataError naming one that cannot be written."""
+    if path.is_dir():
+        raise DataError(f"{path}: is a folder; give the name of a file in it")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as temporary:

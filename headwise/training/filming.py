@@ -85,7 +85,7 @@ class Filming:
             self._session.processes.once(lambda: work(model))
 
     def _opened(self, model: Any) -> None:
-        session, config = self._session, self._config
+        session = self._session
         self._film.go_on(session.progress.step, self._note)
         with at_rest(model, session.recipe.seed, session.device):
             predictor = session.task.predictor(model)

@@ -8,7 +8,8 @@ from headwise.data.demos import DEMOS
 
 # task -> a score of the held-out part, and what it must lie between
 SCORES = {
-    "tag": ("accuracy", 0.95, 1),
+    # the most frequent tag of each word is right in 95 of 100 cases
+    "tag": ("accuracy", 0.99, 1),
     "classify": ("accuracy", 0.95, 1),
     "regress": ("r2", 0.8, 1),
     "graph-regress": ("r2", 0.9, 1),

@@ -169,7 +169,8 @@ def _records_outlast_runs(headwise, runs, text):
     for words, message in (
         ((), "name run folders, or the file of their records: --records FILE"),
         ((runs[0], "--records", "kept.json", "--limit", 2), "leave --limit out"),
-        (("--records", "none.json"), "there are no results: no runs"),
+        (("--records", "none.json"), "none.json: there is no such file; name run folders"),
+        (("--records", "."), ".: is a folder; give the name of a file"),
         ((runs[0], "--records", "published.csv"), "published.csv: is not JSON"),
     ):
         code, out, err = headwise("results", *words)

@@ -23,7 +23,7 @@ def test_the_steps_of_a_translator_are_printed(headwise, trained):
     assert code == 2
 
 
-def test_an_example_needs_no_run(headwise):
+def test_an_example_needs_no_run(headwise, untyped):
     code, out, err = headwise("explain", "--example", "illustrated")
     assert (code, err) == (0, "")
     assert "| **x2** | 4 | 16 | 12 |" in out
@@ -42,8 +42,10 @@ def test_what_does_not_fit_together_is_said(headwise, trained):
         (trained, "one", "--trace", "xml"): "error: --trace: unknown form 'xml'",
         (trained, "one", "--trace", "csv", "--heads", "0,1"): "error: --trace shows one head: give --heads one number",
         (trained, "one", "--trace", "csv", "--heads", "9"): "head 9 is not there",
-        (trained, "one", "--ablate", "--heads", "1"): "error: --ablate is of every head; leave",
-        (trained, "one", "--ablate", "--table"): "error: --ablate is of every head; leave",
+        (trained, "one", "--ablate", "--heads", "1"): "error: --ablate lists every head; leave",
+        (trained, "one", "--ablate", "--table"): "error: --ablate lists every head; leave",
+        (trained, "one", "--ablate", "--html", "a.html"): "error: --ablate lists every head; leave",
+        ("--example", "illustrated", "--html", "a.html"): "error: --example needs no run, no input and none",
         ("--example", "illustrated", "--ablate"): "error: --example needs no run, no input and none",
     }
     for given, message in wrong.items():

@@ -40,7 +40,11 @@ def test_sizes_and_classes_of_images(tmp_path):
     assert values["odd"]["one colour"]["count"] == 1
     assert values["bad"]["images"]["count"] == 1
     assert "zz.png" in values["bad"]["images"]["first"][0]["what"]
-    assert any(line.startswith("classes                  2") for line in found.lines())
+    lines = found.lines()
+    assert any(line.startswith("classes                  2") for line in lines)
+    # numbers are of images: a folder has no lines
+    assert {"bad images               1", "odd images               1"} <= set(lines)
+    assert any(line.startswith("    image ") and "zz.png" in line for line in lines)
 
 
 def test_rates_and_seconds_of_recordings(tmp_path):

@@ -1,5 +1,7 @@
 """What a model says and how an edit changes it: classes, tags of a chain, numbers; each against a loop."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -132,3 +134,11 @@ def test_a_model_without_attention_has_no_heads():
 def test_a_choice_without_a_name_is_its_number():
     found = Said(np.log([[0.25, 0.75]]), [1], ["only"])
     assert (found.name(0), found.name(1)) == ("only", "1")
+
+
+def test_classifiers_of_pictures_and_sounds_have_names_too():
+    model = Small(2, whole=True)
+    for kept in ({"classes": ["bad", "good"]}, {"outputs": ["bad", "good"]}):
+        found = said(Saying(model, known=SimpleNamespace(**kept)), seen_of(model))
+        assert found.chosen is not None
+        assert [found.name(choice) for choice in (0, 1)] == ["bad", "good"]

@@ -150,3 +150,18 @@ def test_the_figures_that_ship():
 )
 def test_settings_with_several_values(setting, values):
     assert Swept.parsed(setting) == (None if values is None else Swept("a.b", values))
+
+
+def test_parts_are_lines_of_their_own():
+    both = [account("odd", 0, 0.5), replace(account("odd,seed=1", 1, 0.75), part="valid")]
+    text = page(both, [], "headwise results odd")
+    assert "| `odd` | 0.5000 | 0 | 1,000 |" in text
+    assert "| `odd` | 0.7500 | 1 | 1,000 (valid) |" in text
+
+
+def test_no_name_ends_a_cell_or_a_line():
+    figures = [Figure("odd", "accuracy", "a|b", 0.9, "c\nd")]
+    text = page([replace(account("x|y", 0, 0.5), processor="A|B\n# C")], figures, "headwise results")
+    assert r"| `x\|y` | 0.5000 |" in text
+    assert r", A\|B\n# C |" in text
+    assert r"| a\|b: c\nd | 0.9 | | | | | | |" in text
