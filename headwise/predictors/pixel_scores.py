@@ -10,7 +10,11 @@ from jaxtyping import Int64
 _CONFUSED, _SHOWN = 5, 40
 
 
-def overlaps(right: Sequence[float], predicted: Sequence[float], gold: Sequence[float]) -> list[float]:
+def overlaps(
+    right: Sequence[int] | Sequence[float],
+    predicted: Sequence[int] | Sequence[float],
+    gold: Sequence[int] | Sequence[float],
+) -> list[float]:
     """Intersection over union of each class over all pixels; NaN of a class that is neither predicted nor gold.
 
     IoU = right / (predicted + gold - right)
