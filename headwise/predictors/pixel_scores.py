@@ -29,7 +29,11 @@ def overlaps(
     return [hits / union if union else math.nan for hits, union in zip(right, unions, strict=True)]
 
 
-def mean_overlap(right: Sequence[float], predicted: Sequence[float], gold: Sequence[float]) -> float:
+def mean_overlap(
+    right: Sequence[int] | Sequence[float],
+    predicted: Sequence[int] | Sequence[float],
+    gold: Sequence[int] | Sequence[float],
+) -> float:
     """The mean of `overlaps` over the classes that are predicted or gold; NaN where there is none.
 
     >>> mean_overlap(right=[2, 0, 0], predicted=[4, 0, 1], gold=[4, 0, 0])
