@@ -10,7 +10,11 @@ from jaxtyping import Int64
 _CONFUSED, _SHOWN = 5, 40
 
 
-def overlaps(right: Sequence[float], predicted: Sequence[float], gold: Sequence[float]) -> list[float]:
+def overlaps(
+    right: Sequence[int] | Sequence[float],
+    predicted: Sequence[int] | Sequence[float],
+    gold: Sequence[int] | Sequence[float],
+) -> list[float]:
     """Intersection over union of each class over all pixels; NaN of a class that is neither predicted nor gold.
 
     IoU = right / (predicted + gold - right)
@@ -25,7 +29,11 @@ def overlaps(right: Sequence[float], predicted: Sequence[float], gold: Sequence[
     return [hits / union if union else math.nan for hits, union in zip(right, unions, strict=True)]
 
 
-def mean_overlap(right: Sequence[float], predicted: Sequence[float], gold: Sequence[float]) -> float:
+def mean_overlap(
+    right: Sequence[int] | Sequence[float],
+    predicted: Sequence[int] | Sequence[float],
+    gold: Sequence[int] | Sequence[float],
+) -> float:
     """The mean of `overlaps` over the classes that are predicted or gold; NaN where there is none.
 
     >>> mean_overlap(right=[2, 0, 0], predicted=[4, 0, 1], gold=[4, 0, 0])
