@@ -32,12 +32,7 @@ def results(
     from headwise.training.accounts import account
 
     named = runs or []
-    if records is None and not named:
-        raise ConfigError("name run folders, or the file of their records: --records FILE")
-    if records is not None and not named and not records.exists():
-        raise ConfigError(f"{records}: there is no such file; name run folders whose rows it shall keep")
-    if records is not None and limit is not None:
-        raise ConfigError("--records keeps scores of whole parts; leave --limit out")
+    _check(named, records, limit)
     runtime.apply(fast_products=False)
     figures = made.published(published)
     rows = [] if records is None else ledger.read_rows(records)
@@ -52,3 +47,13 @@ def results(
             ledger.write_rows(records, rows)
     with opened(output) as stream:
         stream.write(text)
+
+
+def _check(named: list[Path], records: Path | None, limit: int | None) -> None:
+    """Raises: ConfigError for nothing to tell, and for rows of parts of the data among those that are kept."""
+    if records is None and not named:
+        raise ConfigError("name run folders, or the file of their records: --records FILE")
+    if records is not None and not named and not records.exists():
+        raise ConfigError(f"{records}: there is no such file; name run folders whose rows it shall keep")
+    if records is not None and limit is not None:
+        raise ConfigError("--records keeps scores of whole parts; leave --limit out")
