@@ -41,7 +41,7 @@ def smoked(name: str, overrides: Sequence[str]) -> Recipe:
     """
     data = getattr(recipes.read(name, overrides), "data", None)
     # the first examples of a log that is split by time all lie before the parts to validate and to test on
-    whole = data is None or "limit" not in type(data).model_fields or getattr(data, "valid_from", None) is not None
+    whole = data is None or "limit" not in type(data).model_fields or bool(getattr(data, "valid_from", ()))
     limit = [] if whole else [f"data.limit={_LIMIT}"]
     return recipes.read(name, [*_SETTINGS, *limit, *overrides])
 

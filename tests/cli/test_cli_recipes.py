@@ -1,7 +1,6 @@
 import pytest
 
-from headwise.config import value_of
-from headwise.data.corpus import data_cache, resolve
+from headwise.data.corpus import data_cache
 from headwise.errors import ConfigError, DataError
 from headwise.training import recipes
 from headwise.training.recipe import read_recipe
@@ -140,20 +139,3 @@ def test_the_command_keeps_nothing(headwise, tmp_path, monkeypatch):
     assert code == 0
     assert "works:   phrasebook (on at most 8 examples after a few steps: bleu " in out
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_a_recipe_smokes(headwise, tmp_path, monkeypatch, name):
-    """Every recipe trains three steps on its own data: what is made is made here, what is fetched has to be there."""
-    monkeypatch.chdir(tmp_path)
-    train = str(value_of(recipes.read(name, []), "data.train"))
-    if train.startswith("synthetic/"):
-        monkeypatch.setenv("HEADWISE_DATA", str(tmp_path))
-        count = 400 if train.startswith("synthetic/shapes") else 1000
-        assert headwise("data", "make", train.split("/")[1], "--count", count)[0] == 0
-    elif not resolve(train).exists():
-        pytest.skip(f"{train} is not in $HEADWISE_DATA; `headwise data fetch` brings it")
-    code, out, err = headwise("train", name, "--smoke")
-    assert code == 0, err
-    assert f"works:   {name} " in out
