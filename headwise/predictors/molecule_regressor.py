@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,17 +23,11 @@ from headwise.models.graph_regressor import GraphRegressor
 from headwise.predictors import looking
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.predictor import Form, Predictor
+from headwise.predictors.regressor import Scale
 from headwise.processes import divided
 
 # atoms that are read together
 _ATOMS = 20_000
-
-
-class Scale(NamedTuple):
-    """Mean and standard deviation of the numbers of training: what a model says counts in deviations from the mean."""
-
-    mean: float
-    deviation: float
 
 
 @dataclass(frozen=True, eq=False)

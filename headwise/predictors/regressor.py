@@ -21,6 +21,14 @@ class Scale(NamedTuple):
     mean: float
     deviation: float
 
+    @classmethod
+    def from_json(cls, value: Any) -> "Scale":
+        """From what `_asdict` gave, by way of JSON. Raises: ValueError or TypeError if it is something else."""
+        made = cls(**value)
+        if not all(isinstance(each, float) and math.isfinite(each) for each in made) or made.deviation <= 0:
+            raise ValueError(made)
+        return made
+
 
 class Regressor(Predictor[str, float, Labelled]):
     """A model that reads texts and says a number of each, on the scale of the data.

@@ -1,6 +1,5 @@
-"""What the tasks on recordings share: their configuration, assets and batches."""
+"""What the tasks on recordings share: their configuration, assets and batches, and how labels are learned."""
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import Any
@@ -21,10 +20,11 @@ from headwise.data.utterances import (
     measured,
     read_recordings,
 )
-from headwise.errors import CheckpointError
 from headwise.models.frame_windows import FrameEncoderConfig
 from headwise.models.speech_models import FramesConfig
 from headwise.predictors.listening import Known
+from headwise.tasks._files import as_json, from_json
+from headwise.tasks._labelling import Labelling
 from headwise.tasks.task import Assets
 
 SPEECH_FILE = "speech.json"
@@ -39,27 +39,49 @@ class SpeechConfig(Config):
     num_shown: int = Field(4, ge=0, description="how many recordings are named at each validation, with what is said")
 
 
+class LabelledConfig(SpeechConfig):
+    """What is heard, and by which model, that says labels."""
+
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the target spread over the labels")
+
+
+class SpeechLabels(Labelling[Mapping[str, list[Recording]]]):
+    """Labels of recordings or of their frames."""
+
+    config: LabelledConfig
+
+    def __init__(self, config: LabelledConfig, assets: Assets[Mapping[str, list[Recording]]]):
+        super().__init__(config, assets)
+        self.known = known_of(assets, config.frames.bands)
+        self.numbers = {name: number for number, name in enumerate(self.known.outputs)}
+
+    @property
+    def num_labels(self) -> int:
+        return len(self.numbers)
+
+    def fewest_tensors(self) -> int:
+        return self.config.model.fewest_tensors()
+
+
 def made_assets(
     config: SpeechConfig, loaded: Recordings, outputs: list[str], frequent: str = "", notes: tuple[str, ...] = ()
 ) -> Assets[Mapping[str, list[Recording]]]:
     """What a task on recordings keeps."""
     mean, deviation = measured(loaded.parts["train"], config.frames.bands)
     known = Known(outputs, loaded.rate, mean, deviation, frequent)
-    content = json.dumps(known._asdict(), ensure_ascii=False, sort_keys=True) + "\n"
-    return Assets({SPEECH_FILE: content.encode()}, loaded.parts, loaded.digests, loaded.notes + notes)
+    return Assets({SPEECH_FILE: as_json(known._asdict())}, loaded.parts, loaded.digests, loaded.notes + notes)
 
 
 def known_of(assets: Assets[Any], bands: int) -> Known:
     """What the file of a run says. Raises: CheckpointError if it is damaged."""
-    try:
-        known = Known.from_json(json.loads(assets.file(SPEECH_FILE)))
+
+    def read(found: Any) -> Known:
+        known = Known.from_json(found)
         if len(known.mean) != bands:
             raise ValueError("other bands")
         return known
-    except (ValueError, TypeError):
-        raise CheckpointError(
-            f"{SPEECH_FILE}: does not tell outputs, rate and constants; restore it from a copy of the run"
-        ) from None
+
+    return from_json(assets.files, SPEECH_FILE, read, "does not tell outputs, rate and constants")
 
 
 def source_of(

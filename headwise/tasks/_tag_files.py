@@ -1,15 +1,14 @@
 """What a tagger learns from its data besides weights, as the files of its run and back; what there is to tell of it."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 from headwise.data.spans import Scheme, illegal_sentences
 from headwise.data.tagged import Tagged
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.data.words import WordTokenizer
-from headwise.errors import CheckpointError
+from headwise.tasks._files import as_json, from_json
 from headwise.tasks.task import required
 
 TOKENIZER_FILE, SPELLING_FILE = "tokenizer.json", "spelling.tokenizer.json"
@@ -36,50 +35,40 @@ class Learned(NamedTuple):
         """
         tokenizer = Tokenizer.from_bytes(required(files, TOKENIZER_FILE), TOKENIZER_FILE, pieces)
         spelling = Tokenizer.from_bytes(required(files, SPELLING_FILE), SPELLING_FILE) if longest else None
-        return cls(WordTokenizer(tokenizer, spelling, longest), _tags(files), _words(files), _scheme(files))
+        tags = from_json(files, TAGS_FILE, _tags, "not a list of tags")
+        words = from_json(files, WORDS_FILE, _words, "not a table of words")
+        # there is no such file where tags are no spans
+        spans = SPANS_FILE in files
+        scheme = from_json(files, SPANS_FILE, _scheme, "names no scheme of spans") if spans else "none"
+        return cls(WordTokenizer(tokenizer, spelling, longest), tags, words, scheme)
 
     def files(self) -> dict[str, bytes]:
         """The same by file name."""
-        found = {TOKENIZER_FILE: self.tokenizer.pieces.to_bytes(), TAGS_FILE: _bytes(self.tags)}
+        found = {TOKENIZER_FILE: self.tokenizer.pieces.to_bytes(), TAGS_FILE: as_json(self.tags)}
         if self.tokenizer.spelling is not None:
             found[SPELLING_FILE] = self.tokenizer.spelling.to_bytes()
         if self.scheme != "none":
-            found[SPANS_FILE] = _bytes({"scheme": self.scheme})
-        return {**found, WORDS_FILE: _bytes(self.words)}
+            found[SPANS_FILE] = as_json({"scheme": self.scheme})
+        return {**found, WORDS_FILE: as_json(self.words)}
 
 
-def _bytes(value: list[str] | dict[str, str]) -> bytes:
-    return (json.dumps(value, ensure_ascii=False, sort_keys=True) + "\n").encode()
-
-
-def _tags(files: Mapping[str, bytes]) -> list[str]:
-    found = _json(files, TAGS_FILE)
+def _tags(found: Any) -> list[str]:
     if not isinstance(found, list) or not found:
-        raise CheckpointError(f"{TAGS_FILE}: not a list of tags; restore it from a copy of the run")
+        raise ValueError(found)
     return found
 
 
-def _words(files: Mapping[str, bytes]) -> dict[str, str]:
-    found = _json(files, WORDS_FILE)
+def _words(found: Any) -> dict[str, str]:
     if not isinstance(found, dict):
-        raise CheckpointError(f"{WORDS_FILE}: not a table of words; restore it from a copy of the run")
+        raise TypeError(found)
     return found
 
 
-def _scheme(files: Mapping[str, bytes]) -> Scheme:
-    # there is no such file where tags are no spans
-    found = _json(files, SPANS_FILE) if SPANS_FILE in files else {"scheme": "none"}
-    if not isinstance(found, dict) or found.get("scheme") not in get_args(Scheme):
-        raise CheckpointError(f"{SPANS_FILE}: names no scheme of spans; restore it from a copy of the run")
+def _scheme(found: Any) -> Scheme:
+    if found["scheme"] not in get_args(Scheme):
+        raise ValueError(found)
     scheme: Scheme = found["scheme"]
     return scheme
-
-
-def _json(files: Mapping[str, bytes], name: str) -> object:
-    try:
-        return json.loads(required(files, name))
-    except ValueError:
-        return None
 
 
 def left_out(split: str, given: int, kept: int, max_len: int) -> list[str]:

@@ -1,6 +1,5 @@
 """What classification and regression of texts have in common: keys of the recipe, data, the reader that is trained."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +19,7 @@ from headwise.data.readers import Pair
 from headwise.data.sources import Limits, Source, bucketed
 from headwise.data.text_batches import LabelledBatch, TextRows, collate_texts, encode_texts
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
-from headwise.errors import CheckpointError, DataError
+from headwise.errors import DataError
 from headwise.models.pooled_encoder import PooledEncoder, SequencePoolingConfig, build_pooled_encoder
 from headwise.models.token_encoders import AttentionConfig, EncoderConfig
 from headwise.predictors.texts import Reader
@@ -194,24 +193,6 @@ def card(config: TextsConfig, what: str, size: int, scores: str, answer: str) ->
         '    headwise predict RUN "a text"\n    headwise evaluate RUN --data labelled.csv\n\n'
         "`RUN` is this folder. It is complete and can be moved.\n"
     )
-
-
-def as_bytes(value: Any) -> bytes:
-    """A value as the content of a file of the run."""
-    return (json.dumps(value, ensure_ascii=False) + "\n").encode()
-
-
-def from_bytes(files: Mapping[str, bytes], name: str) -> Any:
-    """The value in a file of the run; None where it is damaged."""
-    try:
-        return json.loads(required(files, name))
-    except ValueError:
-        return None
-
-
-def damaged(name: str, what: str) -> CheckpointError:
-    """The error for a file of the run that does not hold what it should."""
-    return CheckpointError(f"{name}: not {what}; restore it from a copy of the run")
 
 
 def refuse_equal(labels: Sequence[object], train: str, what: str) -> None:

@@ -1,6 +1,5 @@
 """Captions: an image in, a text out; an encoder of images and a decoder whose words look at the places of the image."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from headwise.data.pixels import Image
 from headwise.data.sources import Limits, Source, spread
 from headwise.data.suggestions import Suggestion
 from headwise.data.tokenizers import Tokenizer
-from headwise.errors import CheckpointError, DataError
+from headwise.errors import DataError
 from headwise.layers.image_blocks import Augmentation
 from headwise.models.captioner import build_captioner
 from headwise.models.image_config import ImageEncoderConfig
@@ -30,10 +29,12 @@ from headwise.predictors.bleu import Scoring
 from headwise.predictors.captioner import Captioner, Seen, paired
 from headwise.predictors.translator import Asked
 from headwise.predictors.writing import Writing, text_of
+from headwise.tasks._files import as_json, from_json
+from headwise.tasks._images import IMAGES_FILE
 from headwise.tasks._writer import Writer, WriterConfig
 from headwise.tasks.task import Assets, Given, required
 
-TOKENIZER_FILE, IMAGES_FILE = "tokenizer.json", "images.json"
+TOKENIZER_FILE = "tokenizer.json"
 # captions of a batch where training.batch_sentences is not set
 BATCH_CAPTIONS = 64
 
@@ -93,9 +94,8 @@ class Caption(Writer[dict[str, Captioned]]):
             texts = [text for label in train.labels for text in captions_of(label)]
             frequent = Counter(texts).most_common(1)[0][0]
             seen = Seen(loaded.shape, *constants(train.pixels), frequent)
-            content = json.dumps(seen._asdict(), ensure_ascii=False, sort_keys=True) + "\n"
             tokens = Tokenizer.train(texts, config.tokenizer).to_bytes()
-            files = {TOKENIZER_FILE: tokens, IMAGES_FILE: content.encode()}
+            files = {TOKENIZER_FILE: tokens, IMAGES_FILE: as_json(seen._asdict())}
         elif _seen(files).shape != loaded.shape:
             shape = _seen(files).shape
             raise DataError(
@@ -216,9 +216,4 @@ def _tokenizer(files: Mapping[str, bytes], config: CaptionConfig) -> Tokenizer:
 
 
 def _seen(files: Mapping[str, bytes]) -> Seen:
-    try:
-        return Seen.from_json(json.loads(required(files, IMAGES_FILE)))
-    except (ValueError, TypeError):
-        raise CheckpointError(
-            f"{IMAGES_FILE}: does not tell shape, constants and caption; restore it from a copy of the run"
-        ) from None
+    return from_json(files, IMAGES_FILE, Seen.from_json, "does not tell shape, constants and caption")

@@ -1,30 +1,27 @@
 """Classification: a text in, a class out, with the probability of every class."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from headwise.attention.precision import wide
 from headwise.config import Config
 from headwise.data.labelled import Labelled
 from headwise.data.sources import Limits, Source
 from headwise.data.suggestions import Suggestion
 from headwise.data.text_batches import LabelledBatch
 from headwise.data.text_suggestions import suggest_for_labelled
-from headwise.data.words import NO_TAG
 from headwise.errors import DataError
 from headwise.models.pooled_encoder import PooledEncoder
-from headwise.predictors.classes import count_scores, counted, mean
 from headwise.predictors.classifier import Classifier
 from headwise.predictors.texts import majority
 from headwise.tasks import _texts
+from headwise.tasks._files import as_json, counts_of
+from headwise.tasks._labelling import Labelling
 from headwise.tasks._texts import TOKENIZER_FILE, Texts, TextsConfig
-from headwise.tasks.task import Assets, Given, Metric, Probe, Stats, Task
+from headwise.tasks.task import Assets, Given, Probe
 
 CLASSES_FILE = "classes.json"
 
@@ -37,16 +34,11 @@ class ClassifyConfig(TextsConfig):
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the target spread over the classes")
 
 
-class Classify(Task[dict[str, Texts]]):
+class Classify(Labelling[dict[str, Texts]]):
     """Classification of whole texts, each of which has one class."""
 
     name: ClassVar[str] = "classify"
     config_type: ClassVar[type[Config]] = ClassifyConfig
-    metrics: ClassVar[tuple[Metric, ...]] = (
-        Metric("loss", "low"),
-        Metric("accuracy", "high"),
-        Metric("macro_f1", "high"),
-    )
     config: ClassifyConfig
 
     def __init__(self, config: ClassifyConfig, assets: Assets[dict[str, Texts]]):
@@ -71,7 +63,7 @@ class Classify(Task[dict[str, Texts]]):
             numbers, told = _numbered(split, examples, classes)
             data[split], cut = _texts.encoded(split, examples, numbers, tokenizer, config.data.max_len)
             notes += cut + told
-        files = {TOKENIZER_FILE: tokenizer.to_bytes(), CLASSES_FILE: _texts.as_bytes(classes)}
+        files = {TOKENIZER_FILE: tokenizer.to_bytes(), CLASSES_FILE: as_json(classes, ordered=True)}
         return Assets(files, data, parts.digests, tuple(notes))
 
     @classmethod
@@ -94,23 +86,12 @@ class Classify(Task[dict[str, Texts]]):
     def source(self, split: str, limits: Limits) -> Source[LabelledBatch] | None:
         return _texts.source_of(_texts.split_of(self.assets, split), limits, shuffle=split == "train")
 
-    def loss(self, model: nn.Module, batch: LabelledBatch) -> Float[Tensor, ""]:
-        return self._loss(model(batch.tokens, batch.lens), batch.targets, self.config.label_smoothing)
+    @property
+    def num_labels(self) -> int:
+        return len(self.classes)
 
-    def measure(self, model: nn.Module, batches: Iterable[LabelledBatch]) -> Stats:
-        """Log-likelihood of the classes that the model knows, and how often each is right, predicted and gold."""
-        stats: Counter[str] = Counter()
-        nll = 0.0
-        for batch in batches:
-            logits = model(batch.tokens, batch.lens)
-            nll += float(self._loss(logits, batch.targets, 0.0))
-            stats["known"] += int((batch.targets < len(self.classes)).sum())
-            stats.update(counted(logits.argmax(-1), batch.targets, len(self.classes)))
-        return {"nll": nll, **stats}
-
-    def summarise(self, stats: Stats) -> dict[str, float]:
-        loss = mean(stats.get("nll", 0.0), stats.get("known", 0.0))
-        return {"loss": loss} | count_scores(stats, len(self.classes))
+    def answered(self, model: nn.Module, batch: LabelledBatch) -> tuple[Tensor, Tensor]:
+        return model(batch.tokens, batch.lens), batch.targets
 
     def samples(self, model: nn.Module) -> list[str]:
         texts, classifier = _texts.shown(self.config, self.assets), self.predictor(model)
@@ -127,11 +108,6 @@ class Classify(Task[dict[str, Texts]]):
         scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
         answer = f"one of {len(self.classes)} classes"
         return _texts.card(self.config, "Classifier", sum(self.classes.values()), scores, answer)
-
-    def _loss(self, logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-        # a class that training lacks has no logit; there is none in training itself
-        known = targets.masked_fill(targets >= len(self.classes), NO_TAG)
-        return F.cross_entropy(wide(logits), known, ignore_index=NO_TAG, reduction="sum", label_smoothing=smoothing)
 
 
 def _label(example: Labelled) -> str:
@@ -192,7 +168,4 @@ def _rare(train: Sequence[Labelled]) -> list[str]:
 
 
 def _classes(files: Mapping[str, bytes]) -> dict[str, int]:
-    found = _texts.from_bytes(files, CLASSES_FILE)
-    if not isinstance(found, dict) or not found or not all(isinstance(count, int) for count in found.values()):
-        raise _texts.damaged(CLASSES_FILE, "a table of classes")
-    return found
+    return counts_of(files, CLASSES_FILE, "classes")

@@ -20,11 +20,12 @@ from headwise.data.series_parts import Scaling, Span, Window, WindowTable, parte
 from headwise.data.series_suggestions import suggest_for_series
 from headwise.data.sources import Limits, Source, spread
 from headwise.data.suggestions import Suggestion
-from headwise.errors import CheckpointError, ConfigError, DataError
+from headwise.errors import ConfigError, DataError
 from headwise.models.forecaster import Forecaster, ForecasterConfig, StepwiseConfig, build_forecaster
 from headwise.models.pooled_encoder import SequencePoolingConfig
 from headwise.predictors.forecast_baselines import Baselines, Linear, error_scores, error_sums, fitted, portions
 from headwise.predictors.forecaster import SeriesForecaster
+from headwise.tasks._files import damaged
 from headwise.tasks.task import Assets, Given, Metric, Stats, Task
 
 COLUMNS_FILE, LINEAR_FILE = "columns.json", "linear.npy"
@@ -102,7 +103,7 @@ class Forecast(Task[Tables]):
         try:
             linear = Linear.of(assets.file(LINEAR_FILE), columns, length, told)
         except DataError:
-            raise _damaged(LINEAR_FILE, "the linear baseline of this length and horizon") from None
+            raise damaged(LINEAR_FILE, "is not the linear baseline of this length and horizon") from None
         self.baselines = Baselines(linear, config.data.season, self.scaling.told, config.horizon)
 
     @classmethod
@@ -255,12 +256,8 @@ def _refuse_short(path: str, series: Sequence[Series], steps: int) -> NoReturn:
 
 def _scaling(files: Mapping[str, bytes]) -> Scaling:
     if COLUMNS_FILE not in files:
-        raise _damaged(COLUMNS_FILE, "the columns of the run")
+        raise damaged(COLUMNS_FILE, "is not the columns of the run")
     try:
         return Scaling.of(files[COLUMNS_FILE])
     except DataError:
-        raise _damaged(COLUMNS_FILE, "the columns of the run") from None
-
-
-def _damaged(name: str, what: str) -> CheckpointError:
-    return CheckpointError(f"{name}: is not {what}; restore it from a copy of the run")
+        raise damaged(COLUMNS_FILE, "is not the columns of the run") from None

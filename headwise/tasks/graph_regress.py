@@ -1,6 +1,5 @@
 """A number for each molecule: graphs of atoms and bonds, many of them side by side in a batch."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import PurePath
@@ -21,7 +20,6 @@ from headwise.data.molecules import NUM_FEATURES, Compound, MoleculesConfig, odd
 from headwise.data.sources import Limits, Source, bucketed
 from headwise.data.splits import split_by
 from headwise.data.suggestions import Suggestion
-from headwise.errors import CheckpointError
 from headwise.models.graph_encoders import GraphEncoderConfig
 from headwise.models.graph_regressor import GraphPoolingConfig, GraphRegressor, build_graph_regressor
 from headwise.predictors.molecule_regressor import (
@@ -31,6 +29,7 @@ from headwise.predictors.molecule_regressor import (
     Scale,
     regression_scores,
 )
+from headwise.tasks._files import as_json, from_json
 from headwise.tasks.task import Assets, Metric, Probe, Stats, Task
 
 SCALE_FILE = "scale.json"
@@ -64,7 +63,7 @@ class GraphRegress(Task[Splits]):
 
     def __init__(self, config: GraphRegressConfig, assets: Assets[Splits]):
         super().__init__(config, assets)
-        self.scale = _scale(assets)
+        self.scale = from_json(assets.files, SCALE_FILE, Scale.from_json, "no mean and deviation")
         self.tables = {split: MoleculeTable(found, self.scale) for split, found in (assets.data or {}).items()}
 
     @classmethod
@@ -72,9 +71,9 @@ class GraphRegress(Task[Splits]):
         parts, digests, notes = _read(config.data)
         targets = np.array([item.target for item in parts["train"]])
         # numbers that are all the same leave nothing to learn, and no deviation to divide by
-        scale = {"mean": float(targets.mean()), "deviation": float(targets.std()) or 1.0}
-        files = {SCALE_FILE: (json.dumps(scale, sort_keys=True) + "\n").encode()}
-        notes.append(f"train: mean {scale['mean']:.4g}, standard deviation {targets.std():.4g}")
+        scale = Scale(float(targets.mean()), float(targets.std()) or 1.0)
+        files = {SCALE_FILE: as_json(scale._asdict())}
+        notes.append(f"train: mean {scale.mean:.4g}, standard deviation {targets.std():.4g}")
         return Assets(files, parts, digests, tuple(notes))
 
     @classmethod
@@ -193,14 +192,3 @@ def _read(data: MoleculesConfig) -> tuple[Splits, dict[str, str], list[str]]:
         if seen := sum(item.smiles in trained for item in found[split]):
             notes.append(f"{split}: {seen:,} of {len(found[split]):,} molecules are in the training part")
     return found, digests, [*notes, ", ".join(f"{split} {len(part):,}" for split, part in found.items()) + " molecules"]
-
-
-def _scale(assets: Assets[Splits]) -> Scale:
-    try:
-        found = json.loads(assets.file(SCALE_FILE))
-        scale = Scale(float(found["mean"]), float(found["deviation"]))
-    except (ValueError, TypeError, KeyError):
-        scale = Scale(0.0, 0.0)
-    if not (scale.deviation > 0 and np.isfinite(scale).all()):
-        raise CheckpointError(f"{SCALE_FILE}: no mean and deviation; restore it from a copy of the run")
-    return scale

@@ -1,39 +1,27 @@
 """Image classification: an image in, one of the classes out; Transformers over patches or pixels, residual networks."""
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from headwise.attention.precision import wide
 from headwise.config import Config
 from headwise.data.image_classes import load_images, read_part, suggest_for_images
 from headwise.data.image_sets import ImageBatch, ImageSet, as_batch, constants
 from headwise.data.images import ImagesConfig
 from headwise.data.pixels import Image
-from headwise.data.sources import Limits, Source, spread
 from headwise.data.suggestions import Suggestion
-from headwise.errors import CheckpointError
 from headwise.layers.image_blocks import Augmentation
 from headwise.models.image_classifier import ImageClassifier, build_image_classifier
 from headwise.models.image_config import ImageEncoderConfig
-from headwise.predictors.classes import count_scores, counted, mean
 from headwise.predictors.recogniser import Known, Recogniser
-from headwise.tasks.task import Assets, Metric, Probe, Stats, Task
-
-IMAGES_FILE = "images.json"
-# images of a batch where training.batch_sentences is not set
-BATCH_IMAGES = 128
-# the target of an image whose class training lacks
-_NONE = -100
+from headwise.tasks._files import from_json
+from headwise.tasks._images import IMAGES_FILE, ImageTask, made_assets
+from headwise.tasks.task import Assets, Probe
 
 
 class AugmentationConfig(Config):
@@ -53,7 +41,7 @@ class ImageClassifyConfig(Config):
     num_shown: int = Field(4, ge=0, description="how many images are named at each validation, with what is said")
 
 
-class ImageClassify(Task[dict[str, ImageSet]]):
+class ImageClassify(ImageTask):
     """Telling images apart, each of which is of one class.
 
     A batch has `training.batch_sentences` images, 128 unless set; `training.batch_tokens` means nothing here.
@@ -61,16 +49,12 @@ class ImageClassify(Task[dict[str, ImageSet]]):
 
     name: ClassVar[str] = "image-classify"
     config_type: ClassVar[type[Config]] = ImageClassifyConfig
-    metrics: ClassVar[tuple[Metric, ...]] = (
-        Metric("loss", "low"),
-        Metric("accuracy", "high"),
-        Metric("macro_f1", "high"),
-    )
+    batch_images: ClassVar[int] = 128
     config: ImageClassifyConfig
 
     def __init__(self, config: ImageClassifyConfig, assets: Assets[dict[str, ImageSet]]):
         super().__init__(config, assets)
-        self.known = _known(assets)
+        self.known = from_json(assets.files, IMAGES_FILE, Known.from_json, "does not tell classes, shape and constants")
         numbers = {name: number for number, name in enumerate(self.known.classes)}
         self._labels = {
             part: np.array([numbers.get(label, len(numbers)) for label in images.labels], np.int64)
@@ -83,8 +67,7 @@ class ImageClassify(Task[dict[str, ImageSet]]):
         train = loaded.parts["train"]
         frequent = Counter(train.labels).most_common(1)[0][0]
         known = Known(loaded.classes, loaded.shape, *constants(train.pixels), frequent)
-        content = json.dumps(known._asdict(), ensure_ascii=False, sort_keys=True) + "\n"
-        return Assets({IMAGES_FILE: content.encode()}, dict(loaded.parts), loaded.digests, loaded.notes)
+        return made_assets(loaded, known)
 
     @classmethod
     def examples(cls, config: ImageClassifyConfig, split: str) -> list[Image]:
@@ -110,45 +93,20 @@ class ImageClassify(Task[dict[str, ImageSet]]):
         told = f"a place of the last map sees {seen} x {seen} pixels of the image of {height} x {width}"
         return [told] if seen is not None else []
 
-    def source(self, split: str, limits: Limits) -> Source[ImageBatch] | None:
-        images = self.split(split)
-        if images is None or not len(images):
-            return None
-        size = limits.sentences or BATCH_IMAGES
-        return spread(len(images), size, partial(self.collate, split), limits, shuffle=split == "train")
-
-    def split(self, split: str) -> ImageSet | None:
-        """The images of a part; none in a run that is loaded."""
-        return (self.assets.data or {}).get(split)
-
     def collate(self, split: str, indices: list[int]) -> ImageBatch:
-        """The images at these places as a batch."""
         images = self.split(split)
         assert images is not None
         return as_batch(images.pixels[indices], self._labels[split][indices], indices)
 
-    def loss(self, model: nn.Module, batch: ImageBatch) -> Float[Tensor, ""]:
-        assert isinstance(model, ImageClassifier)
-        return self._loss(model(batch.pixels), batch.labels, self.config.label_smoothing)
+    @property
+    def num_labels(self) -> int:
+        return len(self.known.classes)
 
-    def measure(self, model: nn.Module, batches: Iterable[ImageBatch]) -> Stats:
-        """Log-likelihood of the classes that the model knows, and how often each is right, predicted and gold."""
-        assert isinstance(model, ImageClassifier)
-        stats: Counter[str] = Counter()
-        nll, classes = 0.0, len(self.known.classes)
-        for batch in batches:
-            logits = model(batch.pixels)
-            nll += float(self._loss(logits, batch.labels, 0.0))
-            stats["images"] += int((batch.labels < classes).sum())
-            stats.update(counted(logits.argmax(-1), batch.labels, classes))
-        return {"nll": nll, **stats}
-
-    def summarise(self, stats: Stats) -> dict[str, float]:
-        loss = mean(stats.get("nll", 0.0), stats.get("images", 0.0))
-        return {"loss": loss} | count_scores(stats, len(self.known.classes))
+    def answered(self, model: nn.Module, batch: ImageBatch) -> tuple[Tensor, Tensor]:
+        return model(batch.pixels), batch.labels
 
     def samples(self, model: nn.Module) -> list[str]:
-        shown = self._shown()
+        shown = self.shown(self.config.num_shown)
         if not shown:
             return []
         found = self.predictor(model).predict(shown)
@@ -158,11 +116,7 @@ class ImageClassify(Task[dict[str, ImageSet]]):
         ]
 
     def probes(self, predictor: Any) -> list[Probe]:
-        return [Probe(image) for image in self._shown()]
-
-    def _shown(self) -> list[Image]:
-        images = self.split("valid") or self.split("train")
-        return [] if images is None else list(images.take(list(range(len(images)))[: self.config.num_shown]).images())
+        return [Probe(image) for image in self.shown(self.config.num_shown)]
 
     def predictor(self, model: nn.Module) -> Recogniser:
         assert isinstance(model, ImageClassifier)
@@ -180,16 +134,3 @@ class ImageClassify(Task[dict[str, ImageSet]]):
             "    headwise explain RUN photo.png\n\n"
             "`RUN` is this folder. It is complete and can be moved.\n"
         )
-
-    def _loss(self, logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
-        wanted = labels.masked_fill(labels >= len(self.known.classes), _NONE)
-        return F.cross_entropy(wide(logits), wanted, ignore_index=_NONE, reduction="sum", label_smoothing=smoothing)
-
-
-def _known(assets: Assets[dict[str, ImageSet]]) -> Known:
-    try:
-        return Known.from_json(json.loads(assets.file(IMAGES_FILE)))
-    except (ValueError, TypeError):
-        raise CheckpointError(
-            f"{IMAGES_FILE}: does not tell classes, shape and constants; restore it from a copy of the run"
-        ) from None

@@ -1,41 +1,31 @@
 """Labels of pixels: an image in, a class for each of its pixels out; any encoder of images, led back to pixels."""
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from headwise.attention.precision import wide
 from headwise.config import Config
 from headwise.data.image_sets import ImageSet, constants, images_of
 from headwise.data.mask_suggestions import suggest_for_masks
 from headwise.data.masks import NO_CLASS, MaskBatch, MasksConfig, classes_of, load_masks, scan_of
 from headwise.data.pixels import Image, Shape
-from headwise.data.sources import Limits, Source, spread
 from headwise.data.suggestions import Suggestion
 from headwise.data.words import NO_TAG
-from headwise.errors import CheckpointError
 from headwise.layers.image_blocks import Augmentation
 from headwise.models.image_config import ImageEncoderConfig, PatchConfig
 from headwise.models.segmenter import Segmenter, build_segmenter
-from headwise.predictors.classes import counted, mean
 from headwise.predictors.pixel_classes import PixelClasses
 from headwise.predictors.pixel_labeller import PixelLabeller
 from headwise.predictors.pixel_scores import pixel_scores
-from headwise.tasks.task import Assets, Metric, Stats, Task
-
-IMAGES_FILE = "images.json"
-# images of a batch where training.batch_sentences is not set
-BATCH_IMAGES = 32
+from headwise.tasks._files import from_json
+from headwise.tasks._images import IMAGES_FILE, ImageTask, made_assets
+from headwise.tasks.task import Assets, Metric, Stats
 
 
 class ImageSegmentConfig(Config):
@@ -49,7 +39,7 @@ class ImageSegmentConfig(Config):
     num_shown: int = Field(4, ge=0, description="how many images are told of at each validation")
 
 
-class ImageSegment(Task[dict[str, ImageSet]]):
+class ImageSegment(ImageTask):
     """Telling the pixels of images apart.
 
     A batch has `training.batch_sentences` images, 32 unless set; `training.batch_tokens` means nothing here. The loss
@@ -63,11 +53,14 @@ class ImageSegment(Task[dict[str, ImageSet]]):
         Metric("pixel_accuracy", "high"),
         Metric("mean_iou", "high"),
     )
+    batch_images: ClassVar[int] = 32
     config: ImageSegmentConfig
 
     def __init__(self, config: ImageSegmentConfig, assets: Assets[dict[str, ImageSet]]):
         super().__init__(config, assets)
-        self.known = _known(assets)
+        self.known = from_json(
+            assets.files, IMAGES_FILE, PixelClasses.from_json, "does not tell classes, labels, shape and constants"
+        )
 
     @classmethod
     def prepare(cls, config: ImageSegmentConfig) -> Assets[dict[str, ImageSet]]:
@@ -82,8 +75,7 @@ class ImageSegment(Task[dict[str, ImageSet]]):
         del counts[NO_CLASS]
         frequent = min(counts, key=lambda number: (-counts[number], number))
         known = PixelClasses(loaded.classes, labels, loaded.shape, *constants(train.pixels), frequent)
-        content = json.dumps(known._asdict(), ensure_ascii=False, sort_keys=True) + "\n"
-        return Assets({IMAGES_FILE: content.encode()}, dict(loaded.parts), loaded.digests, loaded.notes)
+        return made_assets(loaded, known)
 
     @classmethod
     def examples(cls, config: ImageSegmentConfig, split: str) -> list[Image]:
@@ -106,19 +98,7 @@ class ImageSegment(Task[dict[str, ImageSet]]):
         constants_of = (known.mean, known.deviation)
         return build_segmenter(config.model, augmentation, constants_of, shape, len(known.classes), skips=config.skips)
 
-    def source(self, split: str, limits: Limits) -> Source[MaskBatch] | None:
-        images = self.split(split)
-        if images is None or not len(images):
-            return None
-        size = limits.sentences or BATCH_IMAGES
-        return spread(len(images), size, partial(self.collate, split), limits, shuffle=split == "train")
-
-    def split(self, split: str) -> ImageSet | None:
-        """The images of a part; none in a run that is loaded."""
-        return (self.assets.data or {}).get(split)
-
     def collate(self, split: str, indices: list[int]) -> MaskBatch:
-        """The images at these places as a batch."""
         images = self.split(split)
         assert images is not None
         assert images.masks is not None
@@ -126,32 +106,26 @@ class ImageSegment(Task[dict[str, ImageSet]]):
         pixels = torch.from_numpy(images.pixels[indices]).permute(0, 3, 1, 2)
         return MaskBatch(indices, pixels, torch.from_numpy(masks), int((masks < len(self.known.classes)).sum()))
 
-    def loss(self, model: nn.Module, batch: MaskBatch) -> Float[Tensor, ""]:
+    @property
+    def num_labels(self) -> int:
+        return len(self.known.classes)
+
+    @property
+    def label_smoothing(self) -> float:
+        return 0.0
+
+    def answered(self, model: nn.Module, batch: MaskBatch) -> tuple[Tensor, Tensor]:
         assert isinstance(model, Segmenter)
         pixels, masks = model.moved(batch.pixels, batch.masks)
-        return self._loss(model(pixels), self._targets(masks))
+        return model(pixels), masks.long().masked_fill(masks == NO_CLASS, NO_TAG)
 
-    def measure(self, model: nn.Module, batches: Iterable[MaskBatch]) -> Stats:
-        """Log-likelihood of the classes that the model knows, and how often each is right, predicted and gold."""
-        assert isinstance(model, Segmenter)
-        stats: Counter[str] = Counter()
-        nll, classes = 0.0, len(self.known.classes)
-        for batch in batches:
-            logits, gold = model(batch.pixels), self._targets(batch.masks)
-            nll += float(self._loss(logits, gold))
-            stats["pixels"] += int(((gold != NO_TAG) & (gold < classes)).sum())
-            stats.update(counted(logits.argmax(1), gold, classes))
-        return {"nll": nll, **stats}
-
-    def summarise(self, stats: Stats) -> dict[str, float]:
-        loss = mean(stats.get("nll", 0.0), stats.get("pixels", 0.0))
-        return {"loss": loss} | pixel_scores(stats, len(self.known.classes))
+    def scores(self, stats: Stats) -> dict[str, float]:
+        return pixel_scores(stats, self.num_labels)
 
     def samples(self, model: nn.Module) -> list[str]:
-        images = self.split("valid") or self.split("train")
-        if images is None:
+        shown = self.shown(self.config.num_shown)
+        if not shown:
             return []
-        shown = list(images.take(list(range(len(images)))[: self.config.num_shown]).images())
         found = self.predictor(model).predict(shown)
         return [
             f"{PurePath(image.name).name}  →  {str(painted).replace(chr(9), ', ')}"
@@ -175,20 +149,3 @@ class ImageSegment(Task[dict[str, ImageSet]]):
             "    headwise explain RUN photo.png --target 12,20\n\n"
             "`RUN` is this folder. It is complete and can be moved.\n"
         )
-
-    def _targets(self, masks: Tensor) -> Tensor:
-        """Classes as numbers for the loss; `NO_TAG` where none counts, all that training lacks one beyond the last."""
-        return masks.long().masked_fill(masks == NO_CLASS, NO_TAG)
-
-    def _loss(self, logits: Tensor, gold: Tensor) -> Tensor:
-        wanted = gold.masked_fill(gold >= len(self.known.classes), NO_TAG)
-        return F.cross_entropy(wide(logits), wanted, ignore_index=NO_TAG, reduction="sum")
-
-
-def _known(assets: Assets[dict[str, ImageSet]]) -> PixelClasses:
-    try:
-        return PixelClasses.from_json(json.loads(assets.file(IMAGES_FILE)))
-    except (ValueError, TypeError):
-        raise CheckpointError(
-            f"{IMAGES_FILE}: does not tell classes, labels, shape and constants; restore it from a copy of the run"
-        ) from None

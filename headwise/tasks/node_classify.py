@@ -1,19 +1,16 @@
 """Labels for the nodes of one graph, of which some are known: the whole graph is read at each step."""
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from headwise.attention.precision import wide
 from headwise.config import Config, build
 from headwise.data.corpus import resolve
 from headwise.data.graphs import Graph, GraphConfig, LabelledNode, labelled, read_graph
@@ -22,10 +19,11 @@ from headwise.data.suggestions import Suggestion
 from headwise.data.words import NO_TAG
 from headwise.errors import CheckpointError, DataError
 from headwise.models.graph_encoders import GraphEncoder, GraphEncoderConfig
-from headwise.predictors.classes import count_scores, counted, mean
 from headwise.predictors.graph_inputs import SPARSE, GraphInput, graph_input, num_features
 from headwise.predictors.node_labeller import NodeLabeller
-from headwise.tasks.task import Assets, Metric, Stats, Task
+from headwise.tasks._files import as_json, counts_of
+from headwise.tasks._labelling import Labelling
+from headwise.tasks.task import Assets
 
 GRAPH_FILE, NODES_FILE, LABELS_FILE = "graph.npz", "nodes.json", "labels.json"
 
@@ -60,16 +58,11 @@ class NodeBatch:
         return replace(self, input=self.input.to(device), targets=self.targets.to(device))
 
 
-class NodeClassify(Task[Splits]):
+class NodeClassify(Labelling[Splits]):
     """Labels for the nodes of one graph, some of which are known."""
 
     name: ClassVar[str] = "node-classify"
     config_type: ClassVar[type[Config]] = NodeClassifyConfig
-    metrics: ClassVar[tuple[Metric, ...]] = (
-        Metric("loss", "low"),
-        Metric("accuracy", "high"),
-        Metric("macro_f1", "high"),
-    )
     config: NodeClassifyConfig
 
     def __init__(self, config: NodeClassifyConfig, assets: Assets[Splits]):
@@ -78,7 +71,7 @@ class NodeClassify(Task[Splits]):
             self.graph = Graph.of(assets.file(GRAPH_FILE), assets.file(NODES_FILE))
         except DataError as error:
             raise CheckpointError(f"{GRAPH_FILE}, {NODES_FILE}: {error}; restore them from a copy of the run") from None
-        self.labels = _labels(assets)
+        self.labels = counts_of(assets.files, LABELS_FILE, "labels")
         self.input = graph_input(self.graph, config.data.self_loops)
 
     @classmethod
@@ -88,8 +81,7 @@ class NodeClassify(Task[Splits]):
         if len(counts) == 1:
             (only,) = counts
             raise DataError(f"{config.data.train}: all nodes to train on have the label '{only}'; label some otherwise")
-        labels = json.dumps(dict(sorted(counts.items())), ensure_ascii=False) + "\n"
-        files = {**found.graph.files(), LABELS_FILE: labels.encode()}
+        files = {**found.graph.files(), LABELS_FILE: as_json(counts)}
         return Assets(files, found.splits, found.digests, found.notes)
 
     @classmethod
@@ -147,24 +139,12 @@ class NodeClassify(Task[Splits]):
         indices = sorted(number[item.node] for item in nodes)
         return NodeBatch(self.input, targets, indices)
 
-    def loss(self, model: nn.Module, batch: NodeBatch) -> Float[Tensor, ""]:
-        logits = model(batch.input.features, batch.input.mask)
-        return self._loss(logits, batch.targets, self.config.label_smoothing)
+    @property
+    def num_labels(self) -> int:
+        return len(self.labels)
 
-    def measure(self, model: nn.Module, batches: Iterable[NodeBatch]) -> Stats:
-        """Log-likelihood of the labels that the model knows, and how often each label is right, predicted and gold."""
-        stats: Counter[str] = Counter()
-        nll = 0.0
-        for batch in batches:
-            logits = model(batch.input.features, batch.input.mask)
-            nll += float(self._loss(logits, batch.targets, 0.0))
-            stats["known"] += int(((batch.targets != NO_TAG) & (batch.targets < len(self.labels))).sum())
-            stats.update(counted(logits.argmax(-1), batch.targets, len(self.labels)))
-        return {"nll": nll, **stats}
-
-    def summarise(self, stats: Stats) -> dict[str, float]:
-        loss = mean(stats.get("nll", 0.0), stats.get("known", 0.0))
-        return {"loss": loss} | count_scores(stats, len(self.labels))
+    def answered(self, model: nn.Module, batch: NodeBatch) -> tuple[Tensor, Tensor]:
+        return model(batch.input.features, batch.input.mask), batch.targets
 
     def samples(self, model: nn.Module) -> list[str]:
         labeller = self.predictor(model)
@@ -191,17 +171,3 @@ class NodeClassify(Task[Splits]):
 
     def _nodes(self, split: str) -> list[LabelledNode]:
         return [] if self.assets.data is None else self.assets.data.get(split, [])
-
-    def _loss(self, logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-        wanted = targets.masked_fill(targets >= len(self.labels), NO_TAG)
-        return F.cross_entropy(wide(logits), wanted, ignore_index=NO_TAG, reduction="sum", label_smoothing=smoothing)
-
-
-def _labels(assets: Assets[Splits]) -> dict[str, int]:
-    try:
-        found = json.loads(assets.file(LABELS_FILE))
-    except ValueError:
-        found = None
-    if not isinstance(found, dict) or not found or not all(isinstance(count, int) for count in found.values()):
-        raise CheckpointError(f"{LABELS_FILE}: not a table of labels; restore it from a copy of the run")
-    return found

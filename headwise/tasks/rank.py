@@ -1,10 +1,9 @@
 """Ranking: a history of choices and candidates in, how likely each is chosen next out; target attention."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -29,10 +28,11 @@ from headwise.data.click_logs import Click, ClicksConfig
 from headwise.data.click_parts import read_held_out, read_log, suggest_for_clicks
 from headwise.data.sources import Drawn, Limits, Source, bucketed
 from headwise.data.suggestions import Suggestion
-from headwise.errors import CheckpointError, DataError
+from headwise.errors import DataError
 from headwise.models.interest_network import InterestConfig, InterestNetwork, build_interest_network
 from headwise.predictors.ranker import Ranker, scored_table
 from headwise.predictors.ranking import auc
+from headwise.tasks._files import as_json, from_json
 from headwise.tasks.task import Assets, Given, Metric, Stats, Task
 
 CATALOGUE_FILE = "catalogue.json"
@@ -71,13 +71,10 @@ class Rank(Task[dict[str, list[Choice]]]):
             catalogue = Catalogue.of(log.trained, data.features, data.user_features)
         else:
             catalogue = _catalogue(given.files)
-        content = json.dumps(
-            {"items": catalogue.items, "features": catalogue.features, "users": catalogue.users}
-            | {"values": catalogue.values},
-            ensure_ascii=False,
-        )
+        content = {"items": catalogue.items, "features": catalogue.features, "users": catalogue.users}
+        file = as_json(content | {"values": catalogue.values}, ordered=True)
         notes = [*log.notes, *_told(log.parts, log.trained, catalogue)]
-        return Assets({CATALOGUE_FILE: f"{content}\n".encode()}, dict(log.parts), log.digests, tuple(notes))
+        return Assets({CATALOGUE_FILE: file}, dict(log.parts), log.digests, tuple(notes))
 
     @classmethod
     def examples(cls, config: RankConfig, split: str) -> list[Choice]:
@@ -172,24 +169,14 @@ class Rank(Task[dict[str, list[Choice]]]):
 
 
 def _catalogue(files: Mapping[str, bytes]) -> Catalogue:
-    try:
-        found = json.loads(files[CATALOGUE_FILE])
-        items = {name: (int(count), [str(value) for value in row]) for name, (count, row) in found["items"].items()}
-        made = Catalogue(items, found["features"], found["users"], found["values"])
-        made.table(), made.sizes("")
-    except KeyError as error:
-        if error.args == (CATALOGUE_FILE,):
-            raise CheckpointError(
-                f"{CATALOGUE_FILE} is missing from the run folder; restore it from a copy of the run"
-            ) from None
-        raise _damaged() from None
-    except (ValueError, TypeError, AttributeError):
-        raise _damaged() from None
+    return from_json(files, CATALOGUE_FILE, _read, "does not tell items and categories")
+
+
+def _read(found: Any) -> Catalogue:
+    items = {name: (int(count), [str(value) for value in row]) for name, (count, row) in found["items"].items()}
+    made = Catalogue(items, found["features"], found["users"], found["values"])
+    made.table(), made.sizes("")
     return made
-
-
-def _damaged() -> CheckpointError:
-    return CheckpointError(f"{CATALOGUE_FILE}: does not tell items and categories; restore it from a copy of the run")
 
 
 def _told(parts: Mapping[str, list[Choice]], trained: Sequence[Click], catalogue: Catalogue) -> list[str]:

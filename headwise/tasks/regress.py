@@ -19,6 +19,7 @@ from headwise.models.pooled_encoder import PooledEncoder
 from headwise.predictors.regressor import Regressor, Scale, error_counts, error_scores
 from headwise.predictors.texts import spread
 from headwise.tasks import _texts
+from headwise.tasks._files import as_json, from_json
 from headwise.tasks._texts import TOKENIZER_FILE, Texts, TextsConfig
 from headwise.tasks.task import Assets, Given, Metric, Probe, Stats, Task
 
@@ -73,7 +74,7 @@ class Regress(Task[dict[str, Texts]]):
                 notes.append(
                     f"{split}: always saying {scale.mean:.4g}, the mean of training, has an RMSE of {apart:.4g}"
                 )
-        files = {TOKENIZER_FILE: tokenizer.to_bytes(), SCALE_FILE: _texts.as_bytes(scale._asdict())}
+        files = {TOKENIZER_FILE: tokenizer.to_bytes(), SCALE_FILE: as_json(scale._asdict())}
         return Assets(files, data, parts.digests, tuple(notes))
 
     @classmethod
@@ -137,10 +138,4 @@ def _said(model: nn.Module, batch: LabelledBatch) -> Tensor:
 
 
 def _scale(files: Mapping[str, bytes]) -> Scale:
-    found = _texts.from_bytes(files, SCALE_FILE)
-    if not isinstance(found, dict) or set(found) != set(Scale._fields):
-        raise _texts.damaged(SCALE_FILE, "a mean and a deviation")
-    mean, deviation = (found[name] for name in Scale._fields)
-    if not all(isinstance(value, float) and math.isfinite(value) for value in (mean, deviation)) or deviation <= 0:
-        raise _texts.damaged(SCALE_FILE, "a mean and a deviation")
-    return Scale(mean, deviation)
+    return from_json(files, SCALE_FILE, Scale.from_json, "not a mean and a deviation")

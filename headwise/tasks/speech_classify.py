@@ -1,16 +1,13 @@
 """Classification of recordings: which digit is said, or who is speaking; one class for each."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any, ClassVar
 
-from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from headwise.attention.precision import wide
 from headwise.config import Config
 from headwise.data.image_classes import class_names
 from headwise.data.recordings import Recording, RecordingsConfig
@@ -18,19 +15,17 @@ from headwise.data.sources import Limits, Source
 from headwise.data.strings import Strings
 from headwise.data.suggestions import Suggestion
 from headwise.data.utterances import SpeechBatch, load_recordings, read_recordings
-from headwise.data.words import NO_TAG
 from headwise.errors import ConfigError
 from headwise.models.conformer import SpeechEncoderConfig
 from headwise.models.pooled_encoder import SequencePoolingConfig
 from headwise.models.speech_models import SpeechClassifier, build_speech_classifier
-from headwise.predictors.classes import count_scores, counted, mean
 from headwise.predictors.speech_labeller import SpeechLabeller
 from headwise.predictors.texts import majority
 from headwise.tasks import _speech
-from headwise.tasks.task import Assets, Metric, Stats, Task
+from headwise.tasks.task import Assets
 
 
-class SpeechClassifyConfig(_speech.SpeechConfig):
+class SpeechClassifyConfig(_speech.LabelledConfig):
     """Which recordings to tell apart, and with which model."""
 
     data: RecordingsConfig = Field(description="the recordings")
@@ -38,7 +33,6 @@ class SpeechClassifyConfig(_speech.SpeechConfig):
     pooling: SequencePoolingConfig = Field(
         SequencePoolingConfig(), description="from the states of a recording to one vector: any kind but cls"
     )
-    label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the target spread over the classes")
 
     def model_post_init(self, context: object) -> None:
         if self.pooling.kind == "cls":
@@ -46,22 +40,12 @@ class SpeechClassifyConfig(_speech.SpeechConfig):
         self.pooling.check(self.model)
 
 
-class SpeechClassify(Task[Mapping[str, list[Recording]]]):
+class SpeechClassify(_speech.SpeechLabels):
     """Telling recordings apart, each of which has one class; `training.batch_tokens` counts frames of 10 ms."""
 
     name: ClassVar[str] = "speech-classify"
     config_type: ClassVar[type[Config]] = SpeechClassifyConfig
-    metrics: ClassVar[tuple[Metric, ...]] = (
-        Metric("loss", "low"),
-        Metric("accuracy", "high"),
-        Metric("macro_f1", "high"),
-    )
     config: SpeechClassifyConfig
-
-    def __init__(self, config: SpeechClassifyConfig, assets: Assets[Mapping[str, list[Recording]]]):
-        super().__init__(config, assets)
-        self.known = _speech.known_of(assets, config.frames.bands)
-        self._numbers = {name: number for number, name in enumerate(self.known.outputs)}
 
     @classmethod
     def prepare(cls, config: SpeechClassifyConfig) -> Assets[Mapping[str, list[Recording]]]:
@@ -87,9 +71,6 @@ class SpeechClassify(Task[Mapping[str, list[Recording]]]):
             data, RecordingsConfig, "Classification of speech", {"pooling": {"kind": "attention", "num_heads": 4}}
         )
 
-    def fewest_tensors(self) -> int:
-        return self.config.model.fewest_tensors()
-
     def build(self) -> SpeechClassifier:
         constants = self.known.mean, self.known.deviation
         config = self.config
@@ -101,23 +82,8 @@ class SpeechClassify(Task[Mapping[str, list[Recording]]]):
             found, self._encode, Strings, self.config.frames.bands, limits, shuffle=split == "train"
         )
 
-    def loss(self, model: nn.Module, batch: SpeechBatch) -> Float[Tensor, ""]:
-        return self._loss(model(batch.frames, batch.lens), batch.targets[:, 0], self.config.label_smoothing)
-
-    def measure(self, model: nn.Module, batches: Iterable[SpeechBatch]) -> Stats:
-        """Log-likelihood of the classes that the model knows, and how often each is right, predicted and gold."""
-        stats: Counter[str] = Counter()
-        nll, classes = 0.0, len(self.known.outputs)
-        for batch in batches:
-            logits, gold = model(batch.frames, batch.lens), batch.targets[:, 0]
-            nll += float(self._loss(logits, gold, 0.0))
-            stats["known"] += int((gold < classes).sum())
-            stats.update(counted(logits.argmax(-1), gold, classes))
-        return {"nll": nll, **stats}
-
-    def summarise(self, stats: Stats) -> dict[str, float]:
-        loss = mean(stats.get("nll", 0.0), stats.get("known", 0.0))
-        return {"loss": loss} | count_scores(stats, len(self.known.outputs))
+    def answered(self, model: nn.Module, batch: SpeechBatch) -> tuple[Tensor, Tensor]:
+        return model(batch.frames, batch.lens), batch.targets[:, 0]
 
     def samples(self, model: nn.Module) -> list[str]:
         chosen = _speech.shown(self.assets.data, self.config.num_shown)
@@ -136,9 +102,4 @@ class SpeechClassify(Task[Mapping[str, list[Recording]]]):
         return _speech.card(self.config, self.config.data, self.assets, "Classifier of recordings", answer, metrics)
 
     def _encode(self, one: Recording) -> list[int]:
-        return [self._numbers.get(one.label or "", len(self._numbers))]
-
-    def _loss(self, logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-        # a class that training lacks has no logit; there is none in training itself
-        known = targets.masked_fill(targets >= len(self.known.outputs), NO_TAG)
-        return F.cross_entropy(wide(logits), known, ignore_index=NO_TAG, reduction="sum", label_smoothing=smoothing)
+        return [self.numbers.get(one.label or "", len(self.numbers))]

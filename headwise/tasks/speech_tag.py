@@ -5,12 +5,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import Any, ClassVar
 
-from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from headwise.attention.precision import wide
 from headwise.config import Config
 from headwise.data.image_classes import class_names
 from headwise.data.recordings import Recording
@@ -22,20 +19,18 @@ from headwise.data.words import NO_TAG
 from headwise.errors import ConfigError, DataError
 from headwise.models.frame_windows import FrameEncoderConfig, FrameWindowConfig
 from headwise.models.speech_models import EveryFrameConfig, FrameTagger, build_frame_tagger
-from headwise.predictors.classes import count_scores, counted, mean
 from headwise.predictors.speech_tagger import SpeechTagger, frames_of
 from headwise.predictors.texts import majority
 from headwise.tasks import _speech
-from headwise.tasks.task import Assets, Metric, Stats, Task
+from headwise.tasks.task import Assets
 
 
-class SpeechTagConfig(_speech.SpeechConfig):
+class SpeechTagConfig(_speech.LabelledConfig):
     """Which recordings to label in time, and with which model."""
 
     data: MarkedConfig = Field(description="the recordings and their labels in time")
     frames: EveryFrameConfig = Field(EveryFrameConfig(), description="what the model hears of a recording")
     model: FrameEncoderConfig = Field(description=f"{_speech.ENCODERS}, mlp (neighbouring frames) or token")
-    label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the target spread over the labels")
 
     def model_post_init(self, context: object) -> None:
         if isinstance(self.model, FrameWindowConfig) and self.frames.subsampling != 1:
@@ -44,22 +39,12 @@ class SpeechTagConfig(_speech.SpeechConfig):
             )
 
 
-class SpeechTag(Task[Mapping[str, list[Recording]]]):
+class SpeechTag(_speech.SpeechLabels):
     """A label for every frame of 10 ms; `training.batch_tokens` counts frames, losses are divided by labelled ones."""
 
     name: ClassVar[str] = "speech-tag"
     config_type: ClassVar[type[Config]] = SpeechTagConfig
-    metrics: ClassVar[tuple[Metric, ...]] = (
-        Metric("loss", "low"),
-        Metric("accuracy", "high"),
-        Metric("macro_f1", "high"),
-    )
     config: SpeechTagConfig
-
-    def __init__(self, config: SpeechTagConfig, assets: Assets[Mapping[str, list[Recording]]]):
-        super().__init__(config, assets)
-        self.known = _speech.known_of(assets, config.frames.bands)
-        self._numbers = {name: number for number, name in enumerate(self.known.outputs)}
 
     @classmethod
     def prepare(cls, config: SpeechTagConfig) -> Assets[Mapping[str, list[Recording]]]:
@@ -88,9 +73,6 @@ class SpeechTag(Task[Mapping[str, list[Recording]]]):
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
         return _speech.suggest(data, MarkedConfig, "Labels of frames", {"frames": {"bands": 40, "subsampling": 1}})
 
-    def fewest_tensors(self) -> int:
-        return self.config.model.fewest_tensors()
-
     def build(self) -> FrameTagger:
         constants = self.known.mean, self.known.deviation
         return build_frame_tagger(self.config.model, self.config.frames, constants, len(self.known.outputs))
@@ -106,24 +88,8 @@ class SpeechTag(Task[Mapping[str, list[Recording]]]):
             shuffle=train,
         )
 
-    def loss(self, model: nn.Module, batch: SpeechBatch) -> Float[Tensor, ""]:
-        return self._loss(model(batch.frames, batch.lens), batch.targets, self.config.label_smoothing)
-
-    def measure(self, model: nn.Module, batches: Iterable[SpeechBatch]) -> Stats:
-        """Log-likelihood of the labels that the model knows, and how often each is right, predicted and gold."""
-        stats: Counter[str] = Counter()
-        nll, labels = 0.0, len(self.known.outputs)
-        for batch in batches:
-            logits = model(batch.frames, batch.lens)
-            nll += float(self._loss(logits, batch.targets, 0.0))
-            stats["known"] += int(((batch.targets >= 0) & (batch.targets < labels)).sum())
-            stats.update(counted(logits.argmax(-1).flatten(), batch.targets.flatten(), labels))
-        return {"nll": nll, **stats}
-
-    def summarise(self, stats: Stats) -> dict[str, float]:
-        """Nats a frame; shares of the frames that have a label."""
-        loss = mean(stats.get("nll", 0.0), stats.get("known", 0.0))
-        return {"loss": loss} | count_scores(stats, len(self.known.outputs))
+    def answered(self, model: nn.Module, batch: SpeechBatch) -> tuple[Tensor, Tensor]:
+        return model(batch.frames, batch.lens).flatten(0, 1), batch.targets.flatten()
 
     def samples(self, model: nn.Module) -> list[str]:
         chosen = _speech.shown(self.assets.data, self.config.num_shown)
@@ -143,15 +109,9 @@ class SpeechTag(Task[Mapping[str, list[Recording]]]):
 
     def _encode(self, one: Recording) -> list[int]:
         # a label that training lacks is the number after all others
-        unknown = len(self._numbers)
+        unknown = len(self.numbers)
         labels = frames_of(one, self.config.data.rest)
-        return [NO_TAG if label is None else self._numbers.get(label, unknown) for label in labels]
-
-    def _loss(self, logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-        # a label that training lacks has no logit; there is none in training itself
-        known = targets.masked_fill(targets >= len(self.known.outputs), NO_TAG).flatten()
-        odds = wide(logits).flatten(0, 1)
-        return F.cross_entropy(odds, known, ignore_index=NO_TAG, reduction="sum", label_smoothing=smoothing)
+        return [NO_TAG if label is None else self.numbers.get(label, unknown) for label in labels]
 
 
 def _labels(found: list[Recording], rest: str | None) -> Iterable[str | None]:

@@ -1,6 +1,5 @@
 """Word vectors: plain text in, a vector for each word, by skip-gram or CBOW with negative sampling."""
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import Any, ClassVar
@@ -23,9 +22,10 @@ from headwise.data.suggestions import Suggestion
 from headwise.data.text_suggestions import suggest_for_vectors
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.data.word_tests import Test, TestKind, read_tests
-from headwise.errors import CheckpointError, ConfigError, DataError
+from headwise.errors import ConfigError, DataError
 from headwise.models.word_vectors import WordVectors, WordVectorsConfig, sampling_loss
 from headwise.predictors.lexicon import Lexicon, held_out_loss, loss_of
+from headwise.tasks._files import as_json, from_json
 from headwise.tasks.task import Assets, Given, Metric, Stats, Task, required
 
 TOKENIZER_FILE, COUNTS_FILE = "words.tokenizer.json", "counts.json"
@@ -103,7 +103,7 @@ class WordVectorsTask(Task[dict[str, Text]]):
             counts = _counts(given.files, tokenizer.vocab_size)
         notes = list(dict.fromkeys(f"{portion.path}: {portion.bad}" for portion in parts.values() if portion.bad))
         notes += _notes(config, data, tokenizer, parts["train"].chars if learned is None else 0)
-        files = {TOKENIZER_FILE: tokenizer.to_bytes(), COUNTS_FILE: (json.dumps(counts.tolist()) + "\n").encode()}
+        files = {TOKENIZER_FILE: tokenizer.to_bytes(), COUNTS_FILE: as_json(counts.tolist())}
         return Assets(files, data, digests, tuple(notes))
 
     @classmethod
@@ -195,11 +195,10 @@ def _tokenizer(files: Mapping[str, bytes], config: WordVectorsTaskConfig) -> Tok
 
 
 def _counts(files: Mapping[str, bytes], size: int) -> np.ndarray:
-    try:
-        found = json.loads(required(files, COUNTS_FILE))
+    def read(found: Any) -> np.ndarray:
         counts = np.array(found, dtype=np.int64)
-    except (ValueError, TypeError, OverflowError):
-        counts = np.zeros(0, dtype=np.int64)
-    if counts.shape != (size,) or (counts < 0).any() or counts[:SPECIALS].any() or not counts.any():
-        raise CheckpointError(f"{COUNTS_FILE}: not the counts of {size:,} tokens; restore it from a copy of the run")
-    return counts
+        if counts.shape != (size,) or (counts < 0).any() or counts[:SPECIALS].any() or not counts.any():
+            raise ValueError(found)
+        return counts
+
+    return from_json(files, COUNTS_FILE, read, f"not the counts of {size:,} tokens")

@@ -1,0 +1,51 @@
+"""What a task learned from its data as small JSON files of its run, and back."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from headwise.errors import CheckpointError
+from headwise.tasks.task import required
+
+T = TypeVar("T")
+
+
+def as_json(value: Any, *, ordered: bool = False) -> bytes:
+    """A value as the content of a file.
+
+    Args:
+        ordered: the order of its keys means something.
+    """
+    return (json.dumps(value, ensure_ascii=False, sort_keys=not ordered) + "\n").encode()
+
+
+def from_json(files: Mapping[str, bytes], name: str, read: Callable[[Any], T], wrong: str) -> T:
+    """What a file of the run says.
+
+    Args:
+        read: makes it of the JSON; it raises ValueError, TypeError, LookupError, AttributeError or
+            OverflowError for anything else.
+        wrong: what is the matter with a file that says something else.
+
+    Raises: CheckpointError naming the file, if it is missing or damaged.
+    """
+    try:
+        return read(json.loads(required(files, name)))
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError):
+        raise damaged(name, wrong) from None
+
+
+def counts_of(files: Mapping[str, bytes], name: str, what: str) -> dict[str, int]:
+    """The table of `what` in a file of the run, with the count of each. Raises: CheckpointError as `from_json`."""
+
+    def read(found: Any) -> dict[str, int]:
+        if not isinstance(found, dict) or not found or not all(isinstance(count, int) for count in found.values()):
+            raise ValueError(found)
+        return found
+
+    return from_json(files, name, read, f"not a table of {what}")
+
+
+def damaged(name: str, wrong: str) -> CheckpointError:
+    """The error for a file of the run that does not hold what it should."""
+    return CheckpointError(f"{name}: {wrong}; restore it from a copy of the run")
