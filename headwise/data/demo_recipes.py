@@ -6,6 +6,11 @@ _PICTURED = (
 _PARTS = "valid_fraction = 0.1\ntest_fraction = 0.1\n"
 _ENCODER = '[model]\nkind = "attention"\nd_model = 32\nd_ff = 64\nnum_heads = 2\nencoder_layers = 1\ndropout = 0.0\n'
 _TRAINING = "[training]\nlearning_rate = 5e-3\nwarmup_steps = 20\nbatch_sentences = 32\n"
+_WRITER = (
+    '[model]\nkind = "transformer"\nd_model = 32\nd_ff = 64\nnum_heads = 4\nencoder_layers = 2\ndecoder_layers = 1\n'
+    'norm_order = "pre"\ndropout = 0.0\nattention_dropout = 0.0\nactivation_dropout = 0.0\n'
+    '[decoding]\nmethod = "greedy"\n'
+)
 _WORDS = '[tokenizer]\nkind = "word"\nvocab_size = 60\n'
 RECIPES = {
     "tag": f'[data]\ntrain = "tagged.jsonl"\n{_PARTS}[tokenizer]\nkind = "word"\n'
@@ -58,27 +63,14 @@ max_len = 12
 {_TRAINING}max_epochs = 8
 """
 
-RECIPES["dialogue"] = """label_smoothing = 0.0
+RECIPES["dialogue"] = f"""label_smoothing = 0.0
 [data]
 train = "train.jsonl"
 valid = "valid.jsonl"
 test = "test.jsonl"
 [tokenizer]
 kind = "word"
-[model]
-kind = "transformer"
-d_model = 32
-d_ff = 64
-num_heads = 4
-encoder_layers = 2
-decoder_layers = 1
-norm_order = "pre"
-dropout = 0.0
-attention_dropout = 0.0
-activation_dropout = 0.0
-[decoding]
-method = "greedy"
-max_len = 7
+{_WRITER}max_len = 7
 [training]
 learning_rate = 4e-3
 schedule = "budget"
@@ -166,19 +158,7 @@ RECIPES["summarise"] = f"""label_smoothing = 0.0
 train = "reports.tsv"
 {_PARTS}[tokenizer]
 kind = "word"
-[model]
-kind = "transformer"
-d_model = 32
-d_ff = 64
-num_heads = 4
-encoder_layers = 2
-decoder_layers = 1
-dropout = 0.0
-attention_dropout = 0.0
-activation_dropout = 0.0
-[decoding]
-method = "greedy"
-max_len = 6
+{_WRITER}max_len = 6
 {_TRAINING}max_epochs = 12
 validate_every_epochs = 4
 monitor = "accuracy"

@@ -15,11 +15,12 @@ from jaxtyping import Float
 
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain import heads as of_heads
-from headwise.explain.explanation import Explanation, Layer
+from headwise.explain.explanation import Layer
 from headwise.explain.layer_trace import layer_trace
 from headwise.explain.places import InGraph, Places
 from headwise.explain.trace_formats import formatted
-from headwise.predictors.looking import Pass, fitting, passes
+from headwise.predictors.looking import Pass, fitting
+from headwise.predictors.watched_heads import looked
 from headwise.records import Edit, LayerRecord, RecordedCall, Trace, edit
 from headwise.service.served import Served
 
@@ -189,31 +190,18 @@ def traced(run: Served, item: Any, target: str | None, key: str | None = None) -
 
     Raises: Unsupported if the model has no attention.
     """
-    with passes() as made:
-        found = run.predictor.explain(item, target)
-    if not isinstance(found, Explanation) or not made:
-        raise Unsupported("this model has no attention to show")
-    seen = made[-1]
-    trace = seen.again()
-    known = {_recorded(name, trace): layer for name, layer in found.layers.items()}
-    known = {name: layer for name, layer in known.items() if name and trace[name].calls}
-    if not known:
-        raise Unsupported("this model has no attention to show")
+    look = looked(run.predictor, item, target)
+    found = look.explanation
     names = list(found.places.names) if isinstance(found.places, InGraph) else []
-    groups = grouped({name: (layer, shape_of(trace[name])) for name, layer in known.items()}, names)
+    groups = grouped({name: (layer, shape_of(record)) for name, (layer, record) in look.layers.items()}, names)
     name = digest_of(run, item, target, key)
-    return Traced(name, run.name, item, target, found.source, found.output, groups, trace, seen, found.places)
+    return Traced(name, run.name, item, target, found.source, found.output, groups, look.trace, look.seen, found.places)
 
 
 def digest_of(run: Served, item: Any, target: str | None, key: str | None = None) -> str:
     """The name of the trace of an input: after all that it depends on; arguments as of `traced`."""
     told = json.dumps([run.identity, item if key is None else [key], target])
     return hashlib.sha256(told.encode()).hexdigest()[:20]
-
-
-def _recorded(name: str, trace: Trace) -> str:
-    """The name by which a trace has a layer of an explanation, which may leave out how its model was wrapped."""
-    return next((one for one in trace.names() if one == name or one.endswith(f".{name}")), "")
 
 
 class Store:

@@ -10,16 +10,24 @@ import torch
 from headwise.errors import Unsupported
 from headwise.explain.explanation import Explanation, Layer
 from headwise.explain.head_statistics import HeadStatistics, looked_at, together
-from headwise.predictors.looking import NOTHING, fitting, passes
+from headwise.predictors.looking import NOTHING, Pass, fitting, passes
 from headwise.predictors.predictor import Predictor
-from headwise.records import LayerRecord
+from headwise.records import LayerRecord, Trace
 
 
 @dataclass(frozen=True)
 class Look:
-    """The attention layers of one pass by name, each with what an explanation says of it and what was recorded."""
+    """The attention layers of one pass by name, each with what an explanation says of it and what was recorded.
+
+    Args:
+        seen: the pass.
+        trace: of what was recorded in it.
+        layers: by the names that the trace has them by.
+    """
 
     explanation: Explanation
+    seen: Pass
+    trace: Trace
     layers: dict[str, tuple[Layer, LayerRecord]]
 
     def labels(self, name: str) -> tuple[list[str], list[str]]:
@@ -45,10 +53,16 @@ def looked(predictor: Predictor[Any, Any, Any], item: Any, target: str | None) -
     if not isinstance(found, Explanation) or not made:
         raise Unsupported(NOTHING)
     trace = made[-1].again()
-    known = [name for name in found.layers if name in trace.names() and trace[name].calls]
-    if not known:
+    known = {_recorded(name, trace): layer for name, layer in found.layers.items()}
+    layers = {name: (layer, trace[name]) for name, layer in known.items() if name and trace[name].calls}
+    if not layers:
         raise Unsupported(NOTHING)
-    return Look(found, {name: (found.layers[name], trace[name]) for name in known})
+    return Look(found, made[-1], trace, layers)
+
+
+def _recorded(name: str, trace: Trace) -> str:
+    """The name by which a trace has a layer of an explanation, which may leave out how its model was wrapped."""
+    return next((one for one in trace.names() if one == name or one.endswith(f".{name}")), "")
 
 
 def statistics_of(looks: Sequence[Look]) -> dict[str, HeadStatistics]:
