@@ -1,8 +1,9 @@
 """What the tasks on images share: what a run keeps of them, their batches, and those that validations show."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from headwise.data.image_sets import ImageSet, Loaded
 from headwise.data.pixels import Image
@@ -14,9 +15,9 @@ from headwise.tasks.task import Assets
 IMAGES_FILE = "images.json"
 
 
-def made_assets(loaded: Loaded, known: NamedTuple) -> Assets[dict[str, ImageSet]]:
+def made_assets(loaded: Loaded, known: Mapping[str, Any]) -> Assets[dict[str, ImageSet]]:
     """What a task on images keeps."""
-    return Assets({IMAGES_FILE: as_json(known._asdict())}, dict(loaded.parts), loaded.digests, loaded.notes)
+    return Assets({IMAGES_FILE: as_json(known)}, dict(loaded.parts), loaded.digests, loaded.notes)
 
 
 class ImageTask(Labelling[dict[str, ImageSet]]):

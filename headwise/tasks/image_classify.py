@@ -67,7 +67,7 @@ class ImageClassify(ImageTask):
         train = loaded.parts["train"]
         frequent = Counter(train.labels).most_common(1)[0][0]
         known = Known(loaded.classes, loaded.shape, *constants(train.pixels), frequent)
-        return made_assets(loaded, known)
+        return made_assets(loaded, known._asdict())
 
     @classmethod
     def examples(cls, config: ImageClassifyConfig, split: str) -> list[Image]:

@@ -75,7 +75,7 @@ class ImageSegment(ImageTask):
         del counts[NO_CLASS]
         frequent = min(counts, key=lambda number: (-counts[number], number))
         known = PixelClasses(loaded.classes, labels, loaded.shape, *constants(train.pixels), frequent)
-        return made_assets(loaded, known)
+        return made_assets(loaded, known._asdict())
 
     @classmethod
     def examples(cls, config: ImageSegmentConfig, split: str) -> list[Image]:

@@ -11,6 +11,7 @@ from pictures import encoded, npz, stripes
 from torch.nn import functional as F
 
 import headwise
+from headwise.data.masks import NO_CLASS
 from headwise.data.pixels import Image
 from headwise.data.sources import Limits
 from headwise.errors import CheckpointError, ConfigError
@@ -98,7 +99,7 @@ def test_loss_is_the_sum_over_pixels_whose_class_is_known(make, files):
         total = -sum(odds[gold[row, column], row, column] for row in range(8) for column in range(7))
         torch.testing.assert_close(task.loss(model, batch), total, rtol=1e-5, atol=1e-4)
         stats = task.measure(model, [batch])
-    assert stats["pixels"] == 56
+    assert stats["known"] == 56
     assert task.summarise(stats)["loss"] == pytest.approx(float(total) / 56, rel=1e-5)
     # pixels of labels that training lacks are wrong; those that count nowhere are neither
     right = stats["right_0"] + stats["right_1"]
@@ -120,7 +121,7 @@ def test_pictures_and_masks_move_together_in_training(make):
     assert not torch.equal(masks, batch.masks)
     torch.manual_seed(0)
     found = task.loss(model, batch)
-    wanted = F.cross_entropy(model(pixels), task._targets(masks), ignore_index=-1, reduction="sum")
+    wanted = F.cross_entropy(model(pixels), masks.long(), ignore_index=NO_CLASS, reduction="sum")
     torch.testing.assert_close(found, wanted)
 
 
