@@ -128,9 +128,9 @@ def test_processes_take_turns_at_a_file_and_leave_nothing(tmp_path):
 
 def test_a_turn_that_does_not_come_is_said(tmp_path):
     path = tmp_path / "rows.json"
-    with turn(path), pytest.raises(RunBusy, match=r"rows\.json: has been written by another process for 0\.05 s"):
-        with turn(path, 0.05):
-            pass
+    told = r"rows\.json: has been written by another process for 0\.05 s"
+    with turn(path), pytest.raises(RunBusy, match=told), turn(path, 0.05):
+        pass
     with pytest.raises(MachineError, match="no such folder"), turn(tmp_path / "no" / "x"):
         pass
     (tmp_path / ".x.lock").mkdir()

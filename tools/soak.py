@@ -26,7 +26,7 @@ from urllib.parse import quote
 
 GOAL_MIB = 1.0
 CLIENTS, ROUND_S = 8, 10.0
-WORDS = "i you she go went lost home . ? the film is good bad a b \U0001f600 <b> not very \u202e tom".split()
+SAID = "i you she go went lost home . ? the film is good bad a b \U0001f600 <b> not very \u202e tom"
 BAD = (
     b"",
     b"{",
@@ -87,7 +87,7 @@ class Soak:
 
     def text(self) -> str:
         """Some words."""
-        return " ".join(self.draws.choices(WORDS, k=self.draws.randint(1, 12)))
+        return " ".join(self.draws.choices(SAID.split(), k=self.draws.randint(1, 12)))
 
     def asked(self) -> dict[str, Any]:
         """A request for a run that is asked by its own verb."""
