@@ -1,6 +1,7 @@
 """A service says what the command line says, alone and among others, with attention and steps on request."""
 
 import asyncio
+import gc
 import json
 import logging
 import threading
@@ -19,6 +20,7 @@ from headwise.service.answers import line
 from headwise.service.limits import Limits
 from headwise.service.served import Served, served
 from headwise.service.server import Line
+from headwise.service.streaming import streamed
 from headwise.service.worker import Expired, Full, Job, Worker
 
 TEXTS = ["a and g .", "b and h and c .", "f .", "zebra and g ."]
@@ -227,6 +229,18 @@ def test_a_request_that_is_given_up_leaves_its_place_in_the_queue():
     with pytest.raises(Expired):
         left.answer.result(20)
     worker.close(20.0)
+
+
+def test_a_stream_that_nobody_begins_to_read_is_given_up():
+    async def left():
+        jobs = []
+        lines = streamed(lambda run, items: jobs.append(job_of(run, items)) or jobs[0], lambda *_: [1], [1], dict)
+        assert not jobs[0].given_up.is_set()
+        del lines
+        gc.collect()
+        return jobs[0]
+
+    assert asyncio.run(left()).given_up.is_set()
 
 
 def test_what_stands_in_line_lets_others_through():
