@@ -48,7 +48,7 @@ def test_whatever_is_asked_is_answered_as_the_document_says(runs):
             @settings(max_examples=MANY, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
             @given(case=operation.as_strategy(generation_mode=mode), run=st.sampled_from([None, *runs]))
             def asked(case, run):
-                counts[mode] += 1
+                counts[mode] += 1  # noqa: B023
                 if run is not None and mode is modes[0]:  # noqa: B023
                     aimed(case, run, trace, film)
                 # that a text is too long, or there are two runs, is not in the document
