@@ -17,11 +17,11 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 GOAL_MIB = 1.0
@@ -182,18 +182,27 @@ class Soak:
         await asyncio.sleep(0.5)
 
 
+class Noted(NamedTuple):
+    """What a process held at a moment of rest."""
+
+    minutes: float
+    mib: float
+    files: int
+    threads: int
+
+
 @contextmanager
 def explorer(runs: list[str]) -> Iterator[tuple[int, int]]:
     """Port and process of an explorer of these runs."""
     command = [sys.executable, "-m", "headwise", "explore", *runs, "--no-browser", "--threads", "1"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    try:
-        yield int(line.partition("/;")[0].rpartition(":")[2]), process.pid
-    finally:
-        process.send_signal(signal.SIGTERM)
-        print(f"exit code {process.wait(60)}")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        try:
+            yield int(line.partition("/;")[0].rpartition(":")[2]), process.pid
+        finally:
+            process.send_signal(signal.SIGTERM)
+            print(f"exit code {process.wait(60)}")
 
 
 def resources(pid: int) -> tuple[float, int, int]:
@@ -210,23 +219,30 @@ def slope(times: list[float], values: list[float]) -> float:
     return sum((at - mean) * (value - middle) for at, value in zip(times, values, strict=True)) / spread
 
 
-async def soaked(port: int, pid: int, minutes: float, seed: int) -> bool:
-    """Whether all went as it should; prints what was found."""
+def failures(found: list[Noted], told: Mapping[str, int]) -> list[str]:
+    """What did not go as it should: growth after the first third, in which caches and the store of traces fill up."""
+    rest = found[len(found) // 3 :]
+    grown = slope([one.minutes for one in rest], [one.mib for one in rest])
+    print(f"memory grows by {grown:.2f} MiB a minute (goal {GOAL_MIB:g})")
+    problems = [f"memory grows by {grown:.2f} MiB a minute"] if grown > GOAL_MIB else []
+    for name in ("files", "threads"):
+        if (more := getattr(rest[-1], name) - getattr(rest[0], name)) > 0:
+            problems.append(f"{more} more {name} at the end")
+    failed = {status: count for status, count in told.items() if status >= "500" and status != "503"}
+    return problems + [f"{count} requests were answered with {status}" for status, count in failed.items()]
+
+
+async def soaked(port: int, pid: int, minutes: float, seed: int) -> list[str]:
+    """What did not go as it should; prints what was found."""
     soak = Soak(port, [], random.Random(seed))
     soak.runs = json.loads(await soak.ask("api/v1/meta"))["models"]
-    begun, found = time.monotonic(), list[tuple[float, float, int, int]]()
+    begun, found = time.monotonic(), list[Noted]()
     while (passed := (time.monotonic() - begun) / 60) < minutes or len(found) < 6:
         await soak.round(min(ROUND_S, minutes * 10))
-        found.append((passed, *resources(pid)))
+        found.append(Noted(passed, *resources(pid)))
         print("{:6.2f} min {:8.1f} MiB {:4d} files {:3d} threads".format(*found[-1]), flush=True)
-    # caches and the store of traces fill up at first
-    rest = found[len(found) // 3 :]
-    grown = slope([one[0] for one in rest], [one[1] for one in rest])
-    failed = {status: count for status, count in soak.told.items() if status >= "500" and status != "503"}
-    more = [rest[-1][place] - rest[0][place] for place in (2, 3)]
     print(f"answers: {dict(sorted(soak.told.items()))}")
-    print(f"memory grows by {grown:.2f} MiB a minute (goal {GOAL_MIB:g}); files by {more[0]}, threads by {more[1]}")
-    return grown <= GOAL_MIB and max(more) <= 0 and not failed
+    return failures(found, soak.told)
 
 
 def main() -> int:
@@ -237,8 +253,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     with explorer(options.runs) as (port, pid):
-        good = asyncio.run(soaked(port, pid, options.minutes, options.seed))
-    return 0 if good else 1
+        problems = asyncio.run(soaked(port, pid, options.minutes, options.seed))
+    for problem in problems:
+        print(f"MISSED: {problem}")
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":
