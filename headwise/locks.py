@@ -1,4 +1,4 @@
-"""One writer per folder: a lock of the operating system, which it frees the moment the process is gone."""
+"""One writer per folder, or at a file: locks of the operating system, which it frees when the process is gone."""
 
 import contextlib
 import errno
@@ -6,6 +6,8 @@ import json
 import os
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -80,3 +82,34 @@ class FolderLock:
         except (OSError, ValueError, LookupError, TypeError):
             who = "another process"
         return f"{self.folder}: is being written by {who}; wait for it, stop it, or choose another folder"
+
+
+@contextmanager
+def turn(path: Path, wait_s: float = 60.0) -> Iterator[None]:
+    """While open, who else asks for this file waits: what is read, changed and written back loses nothing.
+
+    The lock is a file beside it, which is gone afterwards: whoever locked it before it went asks again.
+
+    Raises:
+        RunBusy: another process has it for longer than `wait_s`.
+        MachineError: the lock cannot be made, or the file system has none.
+    """
+    if not path.parent.is_dir():
+        raise MachineError(f"{path.parent}: no such folder")
+    place = path.with_name(f".{path.name}{LOCK}")
+    lock = FileLock(place, wait_s, thread_local=False, mode=0o644, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise RunBusy(
+            f"{path}: has been written by another process for {wait_s:g} s; wait for it, or stop it"
+        ) from None
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise MachineError(f"{place}: cannot be locked: {reason}; choose a file in another folder") from None
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            place.unlink()
+        lock.release()

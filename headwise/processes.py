@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headwise.errors import ConfigError, HeadwiseError, MachineError
+from headwise.wanted import ask
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup, Store
@@ -263,9 +264,14 @@ def divided(work: Callable[[I], T], items: Iterable[I], *, alone: bool = False) 
     """
     processes = _SHARING.get()
     if processes.world == 1 or alone:
-        return ((item, work(item)) for item in items)
+        return ((item, _asked(work, item)) for item in items)
     every = list(items)
     return zip(every, _shared(processes, work, every), strict=True)
+
+
+def _asked(work: Callable[[I], T], item: I) -> T:
+    ask()
+    return work(item)
 
 
 def _shared(processes: Processes, work: Callable[[I], T], items: Sequence[I]) -> list[T]:

@@ -15,7 +15,7 @@ ROOT = Path(headwise.__file__).parent
 # a part may import from itself and from the levels before its own
 LEVELS = [
     {"errors"},
-    {"problems", "files"},
+    {"problems", "files", "wanted"},
     {"config", "runtime", "caches", "folders", "labels", "locks", "processes"},
     {"attention"},
     {"positions"},
@@ -43,8 +43,9 @@ NARROW = {
     "caches": {"errors"},
     "files": set(),
     "locks": {"errors", "files"},
-    "processes": {"errors"},
-    "records": {"errors", "config", "attention"},
+    "processes": {"errors", "wanted"},
+    "wanted": set(),
+    "records": {"errors", "config", "attention", "wanted"},
     "adoption": {"errors", "config", "attention", "records"},
     "data": {"errors", "config", "files", "locks"},
     # decoding knows no model

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from headwise.errors import CheckpointError, MachineError, RunBusy
-from headwise.locks import OWNER, FolderLock
+from headwise.locks import OWNER, FolderLock, turn
 
 
 def _child_holding(folder):
@@ -101,3 +101,40 @@ def test_a_folder_that_is_another_one_now_is_noticed(tmp_path):
         run.rmdir()
         moved.rename(run)
         lock.check()
+
+
+def _count(path, times):
+    for _ in range(times):
+        with turn(path):
+            path.write_text(str(int(path.read_text()) + 1))
+
+
+def test_processes_take_turns_at_a_file_and_leave_nothing(tmp_path):
+    path = tmp_path / "count.txt"
+    path.write_text("0")
+    children = []
+    for _ in range(3):
+        if (pid := os.fork()) == 0:
+            try:
+                _count(path, 20)
+            finally:
+                os._exit(0)
+        children.append(pid)
+    for pid in children:
+        os.waitpid(pid, 0)
+    assert path.read_text() == "60"
+    assert [one.name for one in tmp_path.iterdir()] == ["count.txt"]
+
+
+def test_a_turn_that_does_not_come_is_said(tmp_path):
+    path = tmp_path / "rows.json"
+    told = r"rows\.json: has been written by another process for 0\.05 s"
+    with turn(path), pytest.raises(RunBusy, match=told), turn(path, 0.05):
+        pass
+    with pytest.raises(MachineError, match="no such folder"), turn(tmp_path / "no" / "x"):
+        pass
+    (tmp_path / ".x.lock").mkdir()
+    with pytest.raises(MachineError, match=r"\.x\.lock: cannot be locked"), turn(tmp_path / "x"):
+        pass
+    with turn(path):
+        pass

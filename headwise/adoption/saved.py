@@ -17,6 +17,7 @@ _CONFIG, _TOKENIZER, _WEIGHTS = "config.json", "tokenizer.json", "model.safetens
 # what a folder says of its tokens; its wishes how to search are not heard: some fetch code, and none is greedy
 _TOKENS = ("bos", "eos", "pad", "decoder_start", "forced_bos", "forced_eos")
 _INDEX = f"{_WEIGHTS}.index.json"
+_MOST_HEADER_BYTES, _MOST_LABELS = 50_000_000, 1_000_000
 _SPACE = "\u2581"
 
 
@@ -128,10 +129,13 @@ def saved(folder: Path) -> Saved:
     try:
         found = config[values["model_type"]].from_pretrained(folder, **how)
         found.return_dict = True
+        _check_layers(folder, found, weights)
         tokenizer = tokenizers.from_pretrained(folder, **how)
         # not what its configuration may ask for, which could be fetched
         how |= {"attn_implementation": "eager", "use_safetensors": True, "output_loading_info": True}
         model, told = kind.from_pretrained(folder, config=found, **how)
+    except CheckpointError:
+        raise
     except Exception as error:  # whatever a damaged file makes of the code that reads it
         line = str(error).strip().partition("\n")[0][:200]
         raise CheckpointError(f"{folder}: transformers cannot read it: {line or type(error).__name__}") from None
@@ -180,6 +184,10 @@ def _checked(folder: Path) -> tuple[dict[str, Any], list[Path]]:
         raise Unsupported(f"{folder}: its weights are quantized; save the model without that")
     if values.get("transformers_weights") is not None:
         raise CheckpointError(f"{folder}: {_CONFIG} names weights by transformers_weights; only {_WEIGHTS} is read")
+    labels = values.get("num_labels")
+    if isinstance(labels, int) and labels > _MOST_LABELS:
+        # a name is made for each
+        raise CheckpointError(f"{folder}: {_CONFIG} says {labels:,} labels; at most {_MOST_LABELS:,} are read")
     names = [_WEIGHTS]
     if not (folder / _WEIGHTS).is_file():
         if not (folder / _INDEX).is_file():
@@ -192,6 +200,30 @@ def _checked(folder: Path) -> tuple[dict[str, Any], list[Path]]:
         if Path(name).name != name or not name.endswith(".safetensors") or not (folder / name).is_file():
             raise CheckpointError(f"{folder}: {_INDEX} names {name[:100]}, which is no weights file of the folder")
     return values, [folder / name for name in names]
+
+
+def _check_layers(folder: Path, config: Any, weights: Sequence[Path]) -> None:
+    """Raises: CheckpointError for more layers than there are weights, before they take memory and hours."""
+    tensors = sum(len(_header(path).keys() - {"__metadata__"}) for path in weights)
+    for name in ("num_hidden_layers", "encoder_layers", "decoder_layers", "num_layers", "num_decoder_layers"):
+        count = getattr(config, name, None)
+        if isinstance(count, int) and count > tensors:
+            raise CheckpointError(f"{folder}: {_CONFIG} says {count:,} layers, and there are {tensors:,} weights")
+
+
+def _header(path: Path) -> dict[str, Any]:
+    """What a safetensors file says of its tensors. Raises: CheckpointError."""
+    try:
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            if size > min(path.stat().st_size, _MOST_HEADER_BYTES):
+                raise ValueError("its header is cut off")
+            found = json.loads(file.read(size))
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} cannot be read: {str(error)[:100]}") from None
+    if not isinstance(found, dict):
+        raise CheckpointError(f"{path} is no safetensors file")
+    return found
 
 
 def _class_of(folder: Path, values: dict[str, Any]) -> Any:

@@ -1,5 +1,6 @@
 """`headwise evaluate`: the scores of a run on its own held-out part, or on a file of examples."""
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -69,6 +70,17 @@ def scores_of(run: Path, against: Path | None, found: Sequence[Any], tokenize: s
     return scores(run, predictor, found, None if tokenize is None else predictor.options({"tokenize": tokenize}))
 
 
+def number(value: float) -> str:
+    """A score as it is printed; "-" for that of nothing, such as the words that are new where none is.
+
+    >>> number(12.345), number(0.12345), number(float("nan"))
+    ('12.35', '0.1235', '-')
+    """
+    if math.isnan(value):
+        return "-"
+    return f"{value:.2f}" if abs(value) >= 1 else f"{value:.4f}"
+
+
 def show(scores: Mapping[str, float | str], title: str) -> None:
     """Prints scores as a table, texts such as signatures below it."""
     from rich.console import Console
@@ -81,7 +93,7 @@ def show(scores: Mapping[str, float | str], title: str) -> None:
     table = Table(show_header=False)
     for name, value in scores.items():
         if not isinstance(value, str):
-            table.add_row(Text(name), Text(f"{value:.2f}" if abs(value) >= 1 else f"{value:.4f}"))
+            table.add_row(Text(name), Text(number(value)))
     console = Console()
     console.print(table)
     for name, value in scores.items():

@@ -35,16 +35,17 @@ def results(
     _check(named, records, limit)
     runtime.apply(fast_products=False)
     figures = made.published(published)
-    rows = [] if records is None else ledger.read_rows(records)
-    rows = ledger.added(rows, ledger.rows_of([account(run, split, limit) for run in named]))
+    if records is not None:
+        # what is wrong with the file is told before runs are scored, which takes minutes
+        ledger.read_rows(records)
+    new = ledger.rows_of([account(run, split, limit) for run in named])
     if records is None:
+        rows = ledger.added([], new)
         options = "" if split == "test" else f" --split {split}"
         text = made.page(rows, figures, f"headwise results {' '.join(run.name for run in named)}{options}")
     else:
         command = f"headwise results --records {shlex.quote(records.as_posix())}"
-        text = made.page(rows, figures, command, kept=True)
-        if named:
-            ledger.write_rows(records, rows)
+        text = made.page(ledger.put(records, new), figures, command, kept=True)
     with opened(output) as stream:
         stream.write(text)
 

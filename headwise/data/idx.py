@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import lzma
 import math
 import struct
 import zipfile
@@ -21,6 +22,8 @@ Read = Callable[[int], bytes]
 _GZIP = b"\x1f\x8b"
 _TYPES = {8: "unsigned bytes", 9: "signed bytes", 11: "shorts", 12: "integers", 13: "floats", 14: "doubles"}
 _CHUNK = 1 << 20
+# what the readers of archives raise for bytes that are none
+_DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, ValueError, RuntimeError)
 
 
 def is_idx(data: bytes) -> bool:
@@ -72,7 +75,7 @@ def parse_npz(data: bytes, name: str, keys: tuple[str, ...], setting: str = "dat
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             inside = {member.filename.removesuffix(".npy"): member.filename for member in archive.infolist()}
             found = {key: _member(archive, inside[key], f"{name}: {key}") for key in keys if key in inside}
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except _DAMAGED as error:
         raise DataError(f"{name}: is damaged or no .npz file ({error}); fetch or write it again") from None
     if keys and keys[0] not in found:
         listed = ", ".join(sorted(inside)) or "none"
@@ -87,7 +90,7 @@ def _member(archive: zipfile.ZipFile, member: str, place: str) -> np.ndarray:
         version = np.lib.format.read_magic(content)
         header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, fortran, kind = header(content)
-    except (ValueError, struct.error, EOFError) as error:
+    except Exception as error:  # a header is read as a piece of Python, which fails in many ways
         raise DataError(f"{place}: is no array of numpy ({str(error)[:80]}); write it with numpy.savez") from None
     if kind.hasobject:
         raise DataError(f"{place}: holds Python objects, which may be code; write numbers or texts of fixed width")

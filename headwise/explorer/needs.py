@@ -9,7 +9,6 @@ import numpy as np
 from fastapi import FastAPI, Request, Response
 from pydantic import Field
 
-from headwise.decoding.watching import Beginnings, Searched, watcher
 from headwise.explain.heads import alike
 from headwise.explorer.explorer import Explorer, Name, Numbers
 from headwise.predictors.ablating import Example, ablated, examples, heads_of
@@ -23,9 +22,6 @@ from headwise.service.worker import Job
 
 # head x head x query x key: what is compared in one request
 _MOST_COMPARED = 1 << 28
-_NOTHING = Beginnings(np.zeros(0, dtype=np.int64), np.zeros((0, 0), dtype=np.int64), np.zeros(0))
-# a muted head counts as a step of a search, so that work nobody waits for is ended
-_STEP = Searched(0, _NOTHING, _NOTHING, [])
 
 
 class AskAblations(Body):
@@ -81,9 +77,7 @@ async def _lines(service: Service, run: Served, given: list[Example], layers: di
 
 
 def _muted(run: Served, given: list[Example], layer: str, heads: int, _: Any) -> list[Any]:
-    told = watcher()
-    wanted: Callable[[], None] = (lambda: None) if told is None else functools.partial(told, _STEP)
-    return [list(ablated(run.predictor, given, layer, heads, wanted))]
+    return [list(ablated(run.predictor, given, layer, heads))]
 
 
 async def _worked(service: Service, work: Callable[[list[Any]], list[Any]]) -> Any:

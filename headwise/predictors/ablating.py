@@ -1,6 +1,6 @@
 """How much a model needs each of its heads: what changes in its answers when one head alone is muted."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,18 +50,14 @@ def ablated(
     given: Sequence[Example],
     layer: str,
     heads: int,
-    wanted: Callable[[], None] = lambda: None,
 ) -> Iterator[Ablated]:
     """The effect of muting each head of a layer alone, over these examples.
 
     The answers are those of the whole model: each place is asked how likely it still finds them. Nothing is searched
     for anew, and no weight is learned again, so heads that could stand in for each other look needless one by one.
 
-    Args:
-        wanted: is called before each head; what it raises ends the work.
     Source: Michel, Levy, Neubig 2019, arXiv:1905.10650, section 3.
     """
     for head in range(heads):
-        wanted()
         effects = [difference(each.said, said(predictor, each.seen, [Mute(layer, head)])).effect for each in given]
         yield Ablated(layer, head, {name: sum(one[name] for one in effects) / len(effects) for name in effects[0]})

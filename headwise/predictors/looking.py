@@ -17,6 +17,7 @@ from headwise.explain.alignment import words
 from headwise.explain.explanation import Layer
 from headwise.predictors.evaluating import evaluating
 from headwise.records import Trace, record
+from headwise.wanted import ask
 
 BOS, EOS = "<bos>", "<eos>"
 NOTHING = "this model has no attention to show"
@@ -44,6 +45,7 @@ class Pass:
 
     def run(self) -> Any:
         """What the same pass gives once more, in `eval()`, without gradient."""
+        ask()
         with evaluating(self.model), torch.no_grad():
             return self.model(*self.inputs)
 

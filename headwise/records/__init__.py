@@ -19,6 +19,7 @@ from headwise.errors import ConfigError, unknown
 from headwise.records.calls import RecordedCall, recorded
 from headwise.records.edits import Edit, Force, Hide, Mute, Narrow, Replace, Swap, edit
 from headwise.records.watching import Change, chosen, joined, layers
+from headwise.wanted import ask
 
 __all__ = ["Edit", "Force", "Hide", "LayerRecord", "Mute", "Narrow", "OutputRecord", "RecordedCall", "Replace", "Swap"]
 __all__ += ["Trace", "edit", "record"]
@@ -64,6 +65,7 @@ class LayerRecord:
             queries: rows to show; `Scored` computes no others.
             keys: columns to show.
         """
+        ask()
         heads = None if head is None else [head] if isinstance(head, int) else list(head)
         last = self._last()
         wrong = [index for index in heads or () if not 0 <= index < self.num_heads]

@@ -7,11 +7,13 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from torch import Tensor, nn
+from torch.compiler import is_compiling
 
 from headwise.attention.call import Call
 from headwise.attention.mechanisms.mechanism import Mechanism, Recurrent, State
 from headwise.attention.weights import cut
 from headwise.errors import ConfigError, Unsupported, unknown
+from headwise.wanted import ask
 
 _SLOT = "watch"
 # computes the weights of all heads, queries and keys
@@ -85,6 +87,8 @@ class Watch:
     def _after(self, module: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any], output: Tensor) -> Any:
         if self.asleep:
             return None
+        if not is_compiling():
+            ask()
         assert isinstance(module, Mechanism)
         call = call_of(inputs, options)
         for number, change in enumerate(self.changes):

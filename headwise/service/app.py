@@ -119,6 +119,8 @@ def create_app(
         redirect_slashes=False,
         responses={code: {"description": "a problem document", "content": {PROBLEM: {}}} for code in _REFUSALS},
     )
+    # what waits, and what is begun
+    app.state.give_up = lambda: service.worker.close(0.0)
     _looks(app, service)
     for verb in (*VERBS, "predict"):
         # any verb may be asked to stream, and says who can

@@ -63,6 +63,10 @@ class Guard:
             await self._app(scope, _replayed(body, receive), with_headers)
         except Problem as problem:
             await _answer(problem, with_headers)
+        except asyncio.CancelledError:
+            # the server cuts off what is not done when it ends, which is no fault to be logged
+            if not started:
+                await _answer(Problem(503, "the service ends"), with_headers)
         except Exception:
             number = secrets.token_hex(4)
             _log.exception("request %s failed", number)

@@ -6,19 +6,23 @@ from collections import deque
 from collections.abc import Callable
 
 import uvicorn
+from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from headwise.errors import MachineError
-from headwise.service.guard import App, in_address
+from headwise.service.guard import in_address
 from headwise.service.limits import Limits
 
 _IDLE_S = 5
+# before answers are cut off, what makes them is told to end, so that it can be said
+_LAST_S = 1.0
 
 
-def listen(app: App, limits: Limits, host: str, port: int, ready: Callable[[str], None]) -> None:
-    """Answers until SIGINT or SIGTERM; then finishes what is asked, for a few seconds.
+def listen(app: FastAPI, limits: Limits, host: str, port: int, ready: Callable[[str], None]) -> None:
+    """Answers until SIGINT or SIGTERM; then finishes what is asked, for a few seconds, or not after a second SIGINT.
 
     Args:
+        app: what `create_app` made.
         port: 0: one that is free.
         ready: called with the address once requests are answered.
 
@@ -48,20 +52,31 @@ def listen(app: App, limits: Limits, host: str, port: int, ready: Callable[[str]
             backlog=2048,
             proxy_headers=False,
         )
-        _Server(config, ready, f"http://{in_address(host)}:{place.getsockname()[1]}/").run(sockets=[place])
+        address = f"http://{in_address(host)}:{place.getsockname()[1]}/"
+        _Server(config, ready, address, app.state.give_up).run(sockets=[place])
 
 
 class _Server(uvicorn.Server):
-    """Says when it is ready."""
+    """Says when it is ready; what is not answered in time after a signal is given up, and told so."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[str], None], address: str):
+    def __init__(self, config: uvicorn.Config, ready: Callable[[str], None], address: str, give_up: Callable[[], None]):
         super().__init__(config)
-        self._ready, self._address = ready, address
+        self._ready, self._address, self._give_up = ready, address, give_up
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             self._ready(self._address)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        drain_s = self.config.timeout_graceful_shutdown or 0
+        timer = asyncio.get_running_loop().call_later(max(0.0, drain_s - _LAST_S), self._give_up)
+        await super().shutdown(sockets)
+        timer.cancel()
+        if self.force_exit:
+            # the server would leave the application as it is
+            self._give_up()
+            await self.lifespan.shutdown()
 
 
 def _protocol(limits: Limits) -> type[H11Protocol]:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import secrets
+import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
@@ -41,7 +42,10 @@ def streamed(
 
     job = submit(lambda given: work(given, tell), items)
     job.answer.add_done_callback(lambda _: tell(None))
-    return _lines(job, pieces, last)
+    lines = _lines(job, pieces, last)
+    # who leaves before the first line never begins to read, so nothing in there ends
+    weakref.finalize(lines, job.give_up).atexit = False
+    return lines
 
 
 async def _lines(job: Job, pieces: asyncio.Queue[Told | None], last: Callable[[Any], Told]) -> AsyncIterator[bytes]:

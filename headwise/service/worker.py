@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headwise.decoding.watching import Searched, watching
+from headwise.wanted import while_wanted
 
 # how long to wait for those who were answered together, as a share of the time that their answers took
 _LINGER = 0.05
@@ -51,7 +52,7 @@ class Job:
 class Worker:
     """Answers jobs in the order in which they came.
 
-    A search is ended between two of its steps when nobody waits for any of its jobs. What goes wrong with several jobs
+    Work is ended between two of its steps when nobody waits for any of its jobs. What goes wrong with several jobs
     together is tried again one by one, so that nobody pays for another's request.
 
     Args:
@@ -162,11 +163,11 @@ class Worker:
                 answers = answers[count:]
 
     def _run(self, jobs: list[Job]) -> list[Any]:
-        def still_wanted(step: Searched) -> None:
+        def still_wanted(step: Searched | None = None) -> None:
             if all(job.over() for job in jobs):
                 raise Expired
 
         items = [item for job in jobs for item in job.items]
         self._told(len(items))
-        with watching(still_wanted):
+        with watching(still_wanted), while_wanted(still_wanted):
             return list(jobs[0].run(items))

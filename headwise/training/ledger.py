@@ -13,6 +13,7 @@ from headwise.config import Config, build, file_keys, value_of
 from headwise.data.corpus import SHIPPED
 from headwise.errors import ConfigError, DataError
 from headwise.files import replacing
+from headwise.locks import turn
 from headwise.training.accounts import Account
 from headwise.training.recipe import MAY_CHANGE, Recipe
 
@@ -118,6 +119,19 @@ def write_rows(path: Path, rows: Iterable[Row]) -> None:
     text = f'{{"{_FORMAT}": {_VERSION}, "rows": [\n' + ",\n".join(lines) + "\n]}\n"
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+def put(path: Path, new: Sequence[Row]) -> list[Row]:
+    """Puts rows into a file of records, and returns all that it has then; several processes take turns.
+
+    Raises: as `read_rows`, `write_rows` and `turn`.
+    """
+    if not new:
+        return read_rows(path)
+    with turn(path):
+        rows = added(read_rows(path), new)
+        write_rows(path, rows)
+    return rows
 
 
 def data_of(recipe: Recipe) -> str:

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from headwise.cli.evaluate import show
 from headwise.cli.output import opened
 from headwise.errors import MachineError
 from headwise.files import replacing
@@ -74,3 +75,11 @@ def test_an_error_of_the_disk_names_the_file_that_was_asked_for(tmp_path):
         pass
     assert caught.value.filename == str(tmp_path / "out.txt")
     assert os.listdir(tmp_path) == []
+
+
+def test_a_score_of_nothing_is_printed_as_absent(capsys):
+    show({"accuracy_seen": 0.5, "accuracy_unseen": float("nan")}, "a run")
+    told = capsys.readouterr().out
+    assert "0.5000" in told
+    assert " - " in told
+    assert "nan" not in told

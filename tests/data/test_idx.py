@@ -83,7 +83,16 @@ def claimed(shape, kind="'|u1'"):
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + bytes(4)
 
 
+def moved(data):
+    """An archive whose directory says that it begins behind where it does, so what it lists lies before the file."""
+    place = data.rindex(b"PK\x05\x06") + 16
+    (start,) = struct.unpack_from("<I", data, place)
+    return data[:place] + struct.pack("<I", start + 3) + data[place + 4 :]
+
+
 NPZ = {
+    "a header that never ends": (archive(claimed("(4,)", "('|u1', (")), "x: images: is no array of numpy"),
+    "a place before the beginning": (moved(npz(images=ARRAY)), "x: is damaged or no .npz file"),
     "no zip": (b"PK\x03\x04 but no more", "x: is damaged or no .npz file"),
     "cut": (npz(images=ARRAY)[:-30], "x: is damaged or no .npz file"),
     "other names": (

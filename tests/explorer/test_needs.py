@@ -10,7 +10,6 @@ import torch
 from fastapi.testclient import TestClient
 from serving_runs import TEXT, folder_of
 
-from headwise.decoding.watching import watching
 from headwise.explorer import needs
 from headwise.explorer.api import explored
 from headwise.predictors.ablating import ablated, examples
@@ -20,6 +19,7 @@ from headwise.service.app import Service, create_app
 from headwise.service.limits import Limits
 from headwise.service.served import served
 from headwise.service.worker import Expired
+from headwise.wanted import while_wanted
 
 CROSS = "decoder.blocks.0.cross_attention"
 TEXTS = [TEXT, "c and k ."]
@@ -103,17 +103,18 @@ def test_what_cannot_be_ablated_is_refused(client, asked, status):
 
 
 def test_nobody_waits_any_more_ends_the_work(runs):
-    run, begun = runs["run"], []
+    run, left = runs["run"], []
 
-    def left():
-        begun.append(1)
-        if len(begun) > 1:
+    def over():
+        if left:
             raise Expired
 
-    work = ablated(run.predictor, examples(run.predictor, [TEXT]), CROSS, 2, left)
-    with pytest.raises(Expired):
-        list(work)
-    assert len(begun) == 2
+    work = ablated(run.predictor, examples(run.predictor, [TEXT]), CROSS, 2)
+    with while_wanted(over):
+        assert next(work).head == 0
+        left.append(1)
+        with pytest.raises(Expired):
+            next(work)
 
 
 def test_a_reader_who_leaves_takes_the_rest_of_the_work_along(runs, monkeypatch):
@@ -139,10 +140,10 @@ def test_a_reader_who_leaves_takes_the_rest_of_the_work_along(runs, monkeypatch)
 def test_work_that_is_given_up_stops_at_the_next_head(runs):
     given, told = examples(runs["run"].predictor, [TEXT]), []
 
-    def over(step):
-        told.append(step)
+    def over():
+        told.append(1)
         raise Expired
 
-    with watching(over), pytest.raises(Expired):
+    with while_wanted(over), pytest.raises(Expired):
         needs._muted(runs["run"], given, CROSS, 2, None)
     assert len(told) == 1

@@ -24,6 +24,7 @@ RECIPES = {
             "decoder_layers": 1,
         },
         "decoding": {"max_len": 9},
+        "film": {"every": 1},
     },
     "mood": {
         "task": "classify",

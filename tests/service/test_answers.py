@@ -1,6 +1,7 @@
 """A service says what the command line says, alone and among others, with attention and steps on request."""
 
 import asyncio
+import gc
 import json
 import logging
 import threading
@@ -14,10 +15,12 @@ from asking_client import client_of
 import headwise
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError
+from headwise.records.watching import Watch
 from headwise.service.answers import line
 from headwise.service.limits import Limits
 from headwise.service.served import Served, served
 from headwise.service.server import Line
+from headwise.service.streaming import streamed
 from headwise.service.worker import Expired, Full, Job, Worker
 
 TEXTS = ["a and g .", "b and h and c .", "f .", "zebra and g ."]
@@ -228,6 +231,18 @@ def test_a_request_that_is_given_up_leaves_its_place_in_the_queue():
     worker.close(20.0)
 
 
+def test_a_stream_that_nobody_begins_to_read_is_given_up():
+    async def left():
+        jobs = []
+        lines = streamed(lambda run, items: jobs.append(job_of(run, items)) or jobs[0], lambda *_: [1], [1], dict)
+        assert not jobs[0].given_up.is_set()
+        del lines
+        gc.collect()
+        return jobs[0]
+
+    assert asyncio.run(left()).given_up.is_set()
+
+
 def test_what_stands_in_line_lets_others_through():
     done = []
 
@@ -280,6 +295,49 @@ def test_a_search_ends_between_steps_when_nobody_waits(runs):
     after = job_of(list)
     worker.submit(after)
     assert after.answer.result(20) == [1]
+    worker.close(20.0)
+
+
+@pytest.mark.parametrize("left", [False, True], ids=["late", "left"])
+def test_looking_ends_between_two_layers_when_nobody_waits(runs, monkeypatch, left):
+    """Every kind of looking: traces, weights, heads."""
+    run: Served = runs["german"]
+    seen, after = [], Watch._after
+
+    def slow(watch, *given):
+        seen.append(1)
+        job.give_up() if left else setattr(job, "deadline", 0.0)
+        return after(watch, *given)
+
+    monkeypatch.setattr(Watch, "_after", slow)
+    worker = Worker(8, 8)
+    for work in (run.attention, lambda text: run.trace(text, None, None, 0)):
+        seen.clear()
+        job = job_of(lambda items, work=work: [work(items[0])], ["a and g ."])
+        worker.submit(job)
+        with pytest.raises(Expired):
+            job.answer.result(20)
+        # of the model's three layers, the second was not reached
+        assert len(seen) == 1
+    worker.close(20.0)
+
+
+def test_answers_without_a_search_end_between_two_batches(runs, monkeypatch):
+    run: Served = runs["mood"]
+    worker, batches = Worker(8, 4096), []
+    job = job_of(lambda items: run.answers(items, None), ["the film is good"] * 2000)
+    forward = type(run.predictor.model).forward
+
+    def left(model, *given):
+        batches.append(1)
+        job.give_up()
+        return forward(model, *given)
+
+    monkeypatch.setattr(type(run.predictor.model), "forward", left)
+    worker.submit(job)
+    with pytest.raises(Expired):
+        job.answer.result(20)
+    assert len(batches) == 1
     worker.close(20.0)
 
 

@@ -5,25 +5,29 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
 pytestmark = pytest.mark.slow
 
 
+HEAD = "POST /api/v1/{} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n"
+
+
 @contextmanager
-def process(*arguments):
-    command = [sys.executable, "-m", "headwise", "serve", *map(str, arguments), "--port", "0", "--threads", "1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as found:
+def process(*arguments, verb="serve", errors=None):
+    command = [sys.executable, "-m", "headwise", verb, *map(str, arguments), "--port", "0", "--threads", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as found:
         try:
             lines = []
             for line in found.stdout:
                 lines.append(line)
-                if line.startswith("listening at "):
+                if " at http://" in line:
                     break
-            yield found, lines, int(line.rstrip("/\n").rpartition(":")[2])
+            yield found, lines, int(line.partition("/;")[0].rstrip("/\n").rpartition(":")[2])
         finally:
             found.kill()
 
@@ -60,3 +64,64 @@ def test_an_address_that_is_taken_is_said(folders):
         found = subprocess.run(command, capture_output=True, text=True, check=False)
     assert found.returncode == 5
     assert f"127.0.0.1:{port} cannot be had: Address already in use; give another --port or --host" in found.stderr
+
+
+def asked(port, path, values):
+    """A connection on which a request is sent."""
+    body = json.dumps(values).encode()
+    held = socket.create_connection(("127.0.0.1", port), timeout=60)
+    held.sendall(HEAD.format(path, len(body)).encode() + body)
+    return held
+
+
+def answered(held):
+    """The status of an answer, and its body with the sizes of its parts between; read to the end."""
+    told = b"".join(iter(lambda: held.recv(65536), b""))
+    head, _, body = told.partition(b"\r\n\r\n")
+    return int(head.split()[1]), body
+
+
+@pytest.mark.parametrize(
+    ("verb", "signals", "codes"),
+    [
+        ("serve", [signal.SIGTERM], {143}),
+        ("serve", [signal.SIGTERM, signal.SIGINT], {130, 143}),
+        ("explore", [signal.SIGINT], {130}),
+        ("explore", [signal.SIGINT, signal.SIGINT], {130}),
+    ],
+    ids=str,
+)
+def test_a_signal_lets_answers_out_and_tells_of_those_it_ends(folders, tmp_path, verb, signals, codes):
+    limits = ["--set", "drain_s=3"] if verb == "serve" else ["--no-browser"]
+    with ExitStack() as held:
+        errors = held.enter_context(open(tmp_path / "errors.txt", "w"))
+        process_, _, port = held.enter_context(process(*folders, *limits, verb=verb, errors=errors))
+
+        def sent(path, values):
+            return held.enter_context(asked(port, path, values))
+
+        long = {"model": "text", "texts": ["abc"], "stream": True, "options": {"max_len": 512, "method": "sample"}}
+        streams = [sent("complete", long) for _ in range(12)]
+        # a stream that is under way: the service is at work
+        first = streams[0].recv(4096)
+        short = [sent("classify", {"texts": ["good"]}) for _ in range(8)]
+        if verb == "explore":
+            short += [sent("traces", {"model": "german", "text": "a and g ."}) for _ in range(8)]
+        half = held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+        half.sendall(HEAD.format("classify", 99).encode() + b"{")
+        # who comes later is answered later, so all of these have come in
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60) as health:
+            assert json.load(health)["status"] == "ok"
+        for number in signals:
+            process_.send_signal(number)
+            time.sleep(0.3)
+        assert process_.wait(60) in codes
+        assert first.startswith(b"HTTP/1.1 200 ")
+        statuses = [status for status, _ in map(answered, short)]
+        ends = [body for _, body in map(answered, streams[1:])]
+        of_half = answered(half)[0]
+    assert set(statuses) <= {200, 201, 503}
+    # a request that nothing is said of would be cut off; of a stream the last line says how it ended
+    assert all(b'{"output"' in body or b'{"error"' in body or b'"status": 503' in body for body in ends)
+    assert of_half == 503
+    assert "Traceback" not in (tmp_path / "errors.txt").read_text()

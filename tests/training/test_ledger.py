@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from headwise.errors import DataError
 from headwise.training import recipes
 from headwise.training.accounts import Account
-from headwise.training.ledger import added, deciding, read_rows, rows_of, write_rows
+from headwise.training.ledger import added, deciding, put, read_rows, rows_of, write_rows
 from headwise.training.recipe import read_recipe
 
 
@@ -119,3 +120,22 @@ def test_a_damaged_row_is_refused_by_its_number(tmp_path):
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(DataError, match=r"results.json: is not JSON"):
         read_rows(path)
+
+
+def test_rows_of_another_process_are_not_lost(tmp_path):
+    path = tmp_path / "results.json"
+    assert put(path, []) == []
+    assert not path.exists()
+    many = 12
+    children = []
+    for seed in range(many):
+        if (pid := os.fork()) == 0:
+            try:
+                put(path, rows_of([account(f"odd,seed={seed}", seed, 0.5)]))
+            finally:
+                os._exit(0)
+        children.append(pid)
+    for pid in children:
+        os.waitpid(pid, 0)
+    assert sorted(row.seeds["seed"] for row in read_rows(path)) == list(range(many))
+    assert put(path, []) == read_rows(path)

@@ -1,0 +1,226 @@
+"""Forged files of films, measurements, arrays, tokens and checkpoints: each is read, or refused with its name.
+
+python -m tools.forge --count 2000
+
+The files are whole at first; then a few bytes, numbers or words of one are changed, and what vouches for it (digests,
+seals) is made to agree, as somebody would who means it. Beside `tools/fuzz.py`, whose inputs are what users write.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import io
+import json
+import random
+import resource
+import sys
+import tempfile
+import traceback
+import warnings
+import zipfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from fuzz import LIMIT_S, MEMORY_BYTES, PAIRS, RECIPE, Tally, limited, mutated, quickly
+
+from headwise import runtime
+from headwise.cli.failures import describe
+from headwise.data.images import ImagesConfig, scan_images
+from headwise.data.plain import TextConfig
+from headwise.data.recording_files import scan_recordings
+from headwise.data.recordings import RecordingsConfig
+from headwise.data.token_files import opened
+from headwise.data.tokenizers import TokenizerConfig
+from headwise.data.tokenizing import tokenize
+from headwise.errors import HeadwiseError
+from headwise.explain.reel import Reel
+from headwise.explorer.bench import as_csv, read_measurements
+from headwise.explorer.films import described
+from headwise.files import json_text
+from headwise.runs.commits import MANIFEST, commit_folder, seal
+from headwise.runs.reading import read_folder
+from headwise.runs.table import TABLE
+from headwise.runs.tensors import TensorFile
+from headwise.training.train import train
+
+MEASURED = {"mechanism": "scored", "n": 64, "d": 8, "heads": 2, "dtype": "float32", "device": "cpu"}
+MEASURED |= {"hardware": "x", "fwd_ms": {"p50": 1.0, "p90": 2.5}, "mem_mib": 3.5, "commit": "a1"}
+PIECE = {"part": "part-1-of-1.safetensors", "offsets": [0, 0], "shape": [3, 2]}
+SHAPED = {"dtype": "F32", "shape": [3, 2], "pieces": [PIECE]}
+
+
+class Forged:
+    """Folders with whole files, and what reads each kind of them after one was changed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.readers: dict[str, Callable[[random.Random], Any]] = {
+            "film": self.film,
+            "measurements": self.measurements,
+            "pictures": self.pictures,
+            "recordings": self.recordings,
+            "tokens": self.tokens,
+            "parts": self.parts,
+        }
+        with contextlib.chdir(folder), contextlib.redirect_stderr(io.StringIO()):
+            Path("pairs.tsv").write_text(PAIRS * 3, encoding="utf-8")
+            Path("recipe.toml").write_text(RECIPE, encoding="utf-8")
+            train("recipe.toml", folder / "run", overrides=["film.every=1"])
+            Path("text.txt").write_text(PAIRS * 9, encoding="utf-8")
+            config = TextConfig(train=str(folder / "text.txt"), valid_fraction=0.1, test_fraction=0.0)
+            tokenize(config, TokenizerConfig(kind="char"), folder / "tokens", 1, lambda *_: None)
+        np.savez(folder / "pictures.npz", images=np.zeros((4, 5, 3), np.uint8), labels=np.arange(4))
+        sound = {"audio": np.zeros(700, np.int16), "offsets": np.array([0, 300, 700]), "sample_rate": np.array(8000)}
+        np.savez(folder / "sound.npz", **sound, label=np.array(["a", "b"]))
+        part = TensorFile({"a.safetensors/w": torch.ones(3, 2)}, {})
+        table = json.dumps({"files": {"a.safetensors": {"metadata": {}, "tensors": {"w": SHAPED}}}}).encode()
+        commit_folder(folder / "parts", {PIECE["part"]: part, TABLE: table}, {"format": 3, "kind": "checkpoint"})
+
+    def film(self, rng: random.Random) -> None:
+        """A film, of which all is asked for."""
+        with self.changed("run/film", rng):
+            reel = Reel(self.folder / "run")
+            json_text(described(reel))
+            for layer in reel.layers:
+                reel.curves(layer)
+                for step in reel.steps:
+                    for probe in range(len(reel.probes)):
+                        reel.axes(step, probe, layer)
+                        reel.weights(step, probe, layer)
+
+    def measurements(self, rng: random.Random) -> None:
+        """What a benchmark measured."""
+        path = self.folder / "lengths.json"
+        path.write_bytes(mutated(json.dumps({"records": [MEASURED, MEASURED]}).encode(), rng))
+        found = read_measurements(path)
+        as_csv(found).encode()
+        json_text([one.model_dump() for one in found]).encode()
+
+    def pictures(self, rng: random.Random) -> None:
+        """Pictures with labels in one archive."""
+        path = self.archive("pictures.npz", rng)
+        told(scan_images(path, None, ImagesConfig(train=str(path))))
+
+    def recordings(self, rng: random.Random) -> None:
+        """Recordings with labels in one archive."""
+        path = self.archive("sound.npz", rng)
+        told(scan_recordings(path, RecordingsConfig(train=str(path))))
+
+    def tokens(self, rng: random.Random) -> None:
+        """Token files."""
+        with self.changed("tokens", rng):
+            for text in opened(self.folder / "tokens").texts().values():
+                _ = text.tokens[:]
+
+    def parts(self, rng: random.Random) -> None:
+        """A checkpoint that several processes have written."""
+        with self.changed("parts", rng):
+            for every in (True, False):
+                saved = read_folder(self.folder / "parts", every_part=every)
+                for name in saved.tensors:
+                    saved.file(name)
+
+    @contextlib.contextmanager
+    def changed(self, name: str, rng: random.Random) -> Any:
+        """One file of a folder is changed while this is open; nine times of ten its manifest vouches for it."""
+        folder = self.folder / name
+        whole = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+        chosen = rng.choice(sorted(whole))
+        data = changed_tensors(whole[chosen], rng) if chosen.endswith(".safetensors") else mutated(whole[chosen], rng)
+        (folder / chosen).write_bytes(data)
+        if rng.random() < 0.9 and MANIFEST in whole:
+            try:
+                facts = json.loads(data if chosen == MANIFEST else whole[MANIFEST])
+                if chosen != MANIFEST:
+                    facts["files"][chosen] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+                facts.pop("seal")
+                (folder / MANIFEST).write_bytes(seal(facts))
+            except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+                # no manifest any more
+                pass
+        try:
+            yield
+        finally:
+            for one, content in whole.items():
+                (folder / one).write_bytes(content)
+
+    def archive(self, name: str, rng: random.Random) -> Path:
+        """An archive of arrays with a change: of its bytes, or of an array in it."""
+        data, path = (self.folder / name).read_bytes(), self.folder / f"forged-{name}"
+        if rng.random() < 0.4:
+            path.write_bytes(mutated(data, rng))
+            return path
+        with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as new:
+            chosen = rng.choice(old.namelist())
+            for member in old.namelist():
+                content = old.read(member)
+                new.writestr(member, mutated(content, rng) if member == chosen else content)
+        return path
+
+
+def told(found: Iterable[Any]) -> None:
+    """Reads all of a file. Raises: the errors that come out of it in place of what could not be read."""
+    for one in list(found):
+        if isinstance(one, HeadwiseError):
+            raise one
+
+
+def changed_tensors(data: bytes, rng: random.Random) -> bytes:
+    """A file of tensors with a change: of its header, whose length is made to agree, or anywhere."""
+    if rng.random() < 0.3:
+        return mutated(data, rng)
+    end = 8 + int.from_bytes(data[:8], "little")
+    header = mutated(data[8:end], rng)
+    return len(header).to_bytes(8, "little") + header + data[end:]
+
+
+def forge(count: int, seed: int, folder: Path, only: str | None = None) -> Tally:
+    """Tries `count` files, each made by a seed of its own; says what went wrong."""
+    forged, tally = Forged(folder), Tally()
+    kinds = [only] if only else list(forged.readers)
+    for number in range(count):
+        kind = kinds[number % len(kinds)]
+        try:
+            with limited(LIMIT_S):
+                forged.readers[kind](random.Random(f"{seed} {kind} {number}"))
+            tally.done[f"{kind}: read"] += 1
+        except HeadwiseError as error:
+            tally.done[f"{kind}: refused"] += 1
+            message = describe(error)[0]
+            if str(folder) not in message:
+                tally.problems.append(f"{seed} {kind} {number}: names no file: {message[:300]}")
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                break
+            place = "".join(traceback.format_tb(error.__traceback__)[-3:])
+            tally.problems.append(f"{seed} {kind} {number}: {type(error).__name__}: {str(error)[:300]}\n{place}")
+    return tally
+
+
+def main() -> int:
+    """The command; returns its exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--count", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", help="one kind of file")
+    options = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    warnings.simplefilter("ignore")
+    runtime.apply(1)
+    quickly()
+    with tempfile.TemporaryDirectory() as folder:
+        tally = forge(options.count, options.seed, Path(folder), options.only)
+    for kind, number in sorted(tally.done.items()):
+        print(f"{kind:<24} {number:,}")
+    for problem in tally.problems:
+        print(problem)
+    print(f"{tally.done.total():,} files read or refused, {len(tally.problems)} problems")
+    print(f"memory at its height: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB")
+    return 1 if tally.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
