@@ -8,16 +8,19 @@ from typing import Annotated, Literal
 from fastapi import FastAPI, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from headwise.explorer.axes import axes
 from headwise.explorer.editing import MOST_EDITS, AskEdit, edited
 from headwise.explorer.explorer import KEPT, Explorer, Name, Numbers
 from headwise.explorer.exports import exported
 from headwise.explorer.generating import generated
 from headwise.explorer.graphs import graphed
-from headwise.explorer.images import axes, imaged
+from headwise.explorer.images import imaged
 from headwise.explorer.inputs import AskInput, check_input, exemplified, item_of
 from headwise.explorer.needs import needed
 from headwise.explorer.positional import positioned
-from headwise.explorer.traces import Store, Traced, digest_of, traced
+from headwise.explorer.sounds import sounded
+from headwise.explorer.store import Store
+from headwise.explorer.traces import Traced, digest_of, traced
 from headwise.files import json_text
 from headwise.service.answers import JSON, as_json, as_steps
 from headwise.service.app import Service, route
@@ -57,6 +60,7 @@ def explored(app: FastAPI, service: Service) -> None:
     exemplified(app, service, explorer.examples)
     imaged(app, explorer)
     graphed(app, explorer)
+    sounded(app, explorer)
     positioned(app, explorer)
 
 
