@@ -169,11 +169,12 @@ class Traced:
             raise Unsupported(f"rollout goes through layers of self-attention; {group.name} has none")
         return of_heads.rollout(map(self.weights, group.layers))
 
-    def steps(self, layer: str, head: int) -> str:
-        """Every step of a head as JSON, edits included; raises as `layer_trace`, and as `stage` for too many pairs."""
+    def steps(self, layer: str, head: int, *others: Edit) -> str:
+        """Every step of a head as JSON, edits included, and others behind them; raises as `layer_trace`, and as `stage`
+        for too many pairs."""
         group, record = self.group_of(layer), self._record(layer)
         self._check_pairs(record, math.prod(shape_of(record)))
-        with edit(self.seen.model, *self.edits):
+        with edit(self.seen.model, *self.edits, *others):
             found = layer_trace(self.seen.model, self.seen.run, layer, head, queries=group.queries, keys=group.keys)
         return formatted(found, "json")
 

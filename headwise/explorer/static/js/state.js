@@ -8,12 +8,13 @@ import { batch, effect, signal } from "./store.js";
 /** @typedef {{ trace_id: string, places: any, axes: Record<string, { queries: Axis, keys: Axis }>, model: string, source: string, output: string, groups: Group[], warnings: string[], change: any }} Trace */
 
 /** @type {Record<string, any>} */
-export const DEFAULTS = { page: "", m: "", x: "", g: "", l: 0, h: 0, q: -1, k: -1, sc: "sqrt", v: "heat", s: -1, p: 0, lang: "", e: "", w: "", sp: "" };
+export const DEFAULTS = { page: "", m: "", x: "", g: "", l: 0, h: 0, q: -1, k: -1, sc: "sqrt", v: "heat", s: -1, p: 0, lang: "", e: "", w: "", sp: "", te: "1", um: "" };
 const NUMBERS = new Set(["l", "h", "q", "k", "s", "p"]);
 // the second side of a comparison
 Object.assign(DEFAULTS, { m2: "", x2: "", g2: "", l2: 0, h2: 1, e2: "" });
 ["l2", "h2"].forEach((name) => NUMBERS.add(name));
 const SCALE_NAMES = ["linear", "sqrt", "log"];
+const MASKS = ["causal", "padding"];
 const SPECIALS = ["", "hide", "share"];
 export const VIEWS = ["heat", "links", "text", "table", "needs"];
 
@@ -43,6 +44,9 @@ export const other = { model: signal(""), text: signal(""), group: signal(""), l
 /** Whether words stand in place of sub-words; special tokens: shown, hidden, hidden while the rest shares what they held. */
 export const merged = signal("");
 export const special = signal("");
+/** What steps are looked at with: a temperature from 0.01 to 100, and parts of the mask that are left out. */
+export const temperature = signal("1");
+export const without = signal("");
 /** The part of a large map that is seen: its first column and row, and how many times as large as all of it. */
 export const span = signal({ x: 0, y: 0, times: 1 });
 /** Whether the colours are those of the dark. */
@@ -78,7 +82,7 @@ export const status = signal("");
 
 
 /** @type {Record<string, any>} */
-const PARTS = { m: model, x: text, g: group, l: layer, h: head, q: query, k: key, sc: scale, v: view, s: frame, p: probe, lang: language, e: edits, w: merged, sp: special };
+const PARTS = { m: model, x: text, g: group, l: layer, h: head, q: query, k: key, sc: scale, v: view, s: frame, p: probe, lang: language, e: edits, w: merged, sp: special, te: temperature, um: without };
 /** The page that writes: hypotheses and tokens (0: as the recipe says), forced tokens, step, beam, layer and head (-1: all). */
 export const beams = signal(0);
 export const most = signal(0);
@@ -110,6 +114,20 @@ for (const name of ["ex", "n", "d", "ba", "at", "hp"]) NUMBERS.add(name);
 
 /** The next scale. */
 export const scaled = () => (scale.value = { sqrt: "linear", linear: "log", log: "sqrt" }[scale.value] || "sqrt");
+
+/** A part of the mask is left out, or not. @param {string} name @param {boolean} out */
+export function leaveOut(name, out) {
+  const before = without.peek().split(",");
+  without.value = MASKS.filter((one) => (one === name ? out : before.includes(one))).join(",");
+}
+
+/** Steps as the model did them. */
+export function asItWas() {
+  batch(() => {
+    temperature.value = "1";
+    without.value = "";
+  });
+}
 
 /** Words or sub-words, whichever it is not. */
 export const mergedNext = () => (merged.value = merged.value ? "" : "1");
@@ -148,6 +166,8 @@ export function readAddress() {
       else if (name === "sc") part.value = SCALE_NAMES.includes(value) ? value : fallback;
       else if (name === "sp") part.value = SPECIALS.includes(value) ? value : fallback;
       else if (name === "w") part.value = value === "1" ? value : fallback;
+      else if (name === "te") part.value = Number(value) >= 0.01 && Number(value) <= 100 ? String(Number(value)) : fallback;
+      else if (name === "um") part.value = value.split(",").every((one) => MASKS.includes(one)) ? value : fallback;
       else if (name === "v") part.value = VIEWS.includes(value) ? value : fallback;
       else part.value = value.slice(0, 2000);
     }
