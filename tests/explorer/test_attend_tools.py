@@ -30,7 +30,7 @@ def site(tmp_path_factory):
         "model": {"kind": "transformer", **sizes},
         "decoding": {"max_len": 30},
     }
-    runs = [small(place / "pieces", recipe), writer_of(place), task_run(place, "speech-classify")]
+    runs = [small(place / "pieces", recipe), writer_of(place, 128), task_run(place, "speech-classify")]
     with explored_at(runs) as found:
         yield found
 
@@ -45,6 +45,7 @@ def numbers(page, site, told, name, **asked):
 
 
 def opened(page, site, path, ready=""):
+    page.set_default_timeout(10_000)
     page.goto(site + path)
     page.wait_for_selector(f"html[data-ready^='{ready}']" if ready else "html[data-ready]")
     page.wait_for_timeout(100)

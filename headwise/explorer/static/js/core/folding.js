@@ -56,7 +56,7 @@ export const splits = ({ words = [] }) => words.some((word, token) => token > 0 
 export const holding = (held, token) => (token < 0 ? -1 : held.findIndex((part) => part.includes(token)));
 
 /** @param {string[]} labels @param {number[]} part */
-const joined = (labels, part) => part.map((token, at) => (at ? labels[token].replace(/^##/, "") : labels[token])).join("");
+const joined = (labels, part) => (part.length < 2 ? labels[part[0]] : part.map((token, at) => labels[token].replace(at ? /^##/ : /^\u2581/, "")).join(""));
 
 /** How much of a row is in the columns that are shown. @param {Float32Array} weights @param {number} q @param {number[][]} columns @param {number} length */
 function share(weights, q, columns, length) {
