@@ -19,7 +19,7 @@ from headwise.layers.attention import MultiHeadAttention
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig
 from headwise.positions.shaw import Shaw
-from headwise.records import Force, Hide, Mute, Narrow, Replace, Swap, edit, record
+from headwise.records import Force, Hide, Loosen, Mute, Narrow, Replace, Swap, edit, record
 
 LENS = torch.tensor([7, 3, 5])
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
@@ -260,6 +260,22 @@ def test_a_muted_head_stays_mute_where_a_mechanism_goes_on_from_a_state():
     own(x[:, :1], cache=AttentionStep(memory, 0))
 
 
+def test_parts_of_a_mask_are_left_out():
+    model, x = layer(), numbers(2, 7, 30)
+    lens = Padding(torch.tensor([7, 4]))
+    with edit(model, Narrow("layer", Causal() & Window(2, 2)), Loosen("layer", (Causal,))), record(model) as trace:
+        model["layer"](x, mask=lens)
+    with edit(model, Narrow("layer", Window(2, 2))), record(model) as wanted:
+        model["layer"](x, mask=lens)
+    assert torch.equal(trace["layer"].output, wanted["layer"].output)
+    with edit(model, Loosen("layer", (Padding,))), record(model) as trace:
+        model["layer"](x, mask=lens)
+    with record(model) as wanted:
+        model["layer"](x)
+    assert trace["layer"].calls[-1].call.mask is None
+    torch.testing.assert_close(trace["layer"].output, wanted["layer"].output)
+
+
 def test_what_cannot_be_edited_is_told(untyped):
     model, x = layer(), numbers(2, 7, 30)
     wrong = [
@@ -270,7 +286,7 @@ def test_what_cannot_be_edited_is_told(untyped):
         (Hide("layer", torch.ones(3, 7, dtype=torch.bool)), ShapeError, "does not fit"),
         (Swap("layer", nn.Linear), TypeError, "missing"),
         (Swap("layer", nn.Identity), ConfigError, r"Swap\('layer'\) changes to a Mechanism, not to Identity"),
-        ("layer", ConfigError, "edit takes Mute, Replace, Force, Hide, Narrow and Swap, not str"),
+        ("layer", ConfigError, "edit takes Mute, Replace, Force, Hide, Narrow, Loosen and Swap, not str"),
     ]
     for each, kind, message in wrong:
         with pytest.raises(kind, match=message), edit(model, each):

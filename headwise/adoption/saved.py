@@ -77,6 +77,21 @@ class Saved:
             pieces = [piece if "\ufffd" in text else text for piece, text in zip(pieces, texts, strict=True)]
         return [piece.strip(f" {_SPACE}") or _SPACE for piece in pieces]
 
+    def words(self, tokens: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Of each token the word that it is a part of, from 0, -1 for a special one; and the places of these."""
+        pieces = self.tokenizer.convert_ids_to_tokens(list(tokens))
+        decoder = json.dumps(json.loads(self.tokenizer.backend_tokenizer.to_str()).get("decoder") or {})
+        special = [place for place, token in enumerate(tokens) if token in self.tokenizer.all_special_ids]
+        found, number = [-1] * len(pieces), -1
+        for place, piece in enumerate(pieces):
+            inside = piece.startswith("##") if "WordPiece" in decoder else not piece.startswith((_SPACE, "\u0120"))
+            if place in special:
+                continue
+            # the first token behind a special one begins a word, whatever its mark
+            number += not (inside and place and found[place - 1] >= 0)
+            found[place] = number
+        return found, special
+
     def text(self, tokens: Sequence[int]) -> str:
         """What tokens spell, without special ones."""
         found: str = self.tokenizer.decode(list(tokens), skip_special_tokens=True)

@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain.alignment import focus, table
-from headwise.explain.places import Places
+from headwise.explain.places import Places, Tokens
 from headwise.explain.values import Drawing, require_formats
 
 Heads = int | Sequence[int] | None
@@ -91,6 +91,7 @@ class Explanation:
         draw: makes the picture of a layer, or of all if None, in place of a map; it gets what `page` gets.
         note: lines to read beside the pictures, such as a table of what else decided.
         places: what rows and columns are where they are no tokens.
+        tokens: what is known of tokens; they are those of each layer whose labels are the same.
     """
 
     source: str
@@ -99,6 +100,7 @@ class Explanation:
     draw: Callable[["Explanation", str | int | None, Heads], Drawing] | None = None
     note: str = ""
     places: Places | None = None
+    tokens: Sequence[Tokens] = ()
 
     @property
     def row_error(self) -> float:

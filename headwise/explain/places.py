@@ -1,4 +1,4 @@
-"""What rows and columns of attention are where they are no tokens: places of an image, nodes of a graph."""
+"""What rows and columns of attention are: parts of words, places of an image, nodes of a graph."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -68,6 +68,21 @@ class InGraph:
     kinds: Sequence[str]
     chosen: int | None = None
     bonds: dict[tuple[int, int], float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Rows or columns are tokens of a text.
+
+    Args:
+        labels: a label for each.
+        words: of each token the word that it is a part of, from 0; -1: it is a part of none.
+        special: places of tokens that stand for no text, such as begin and end.
+    """
+
+    labels: Sequence[str]
+    words: Sequence[int]
+    special: Sequence[int] = ()
 
 
 Places = OnImage | InGraph

@@ -8,18 +8,22 @@ from typing import Annotated, Literal
 from fastapi import FastAPI, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from headwise.explorer.axes import axes
 from headwise.explorer.editing import MOST_EDITS, AskEdit, edited
 from headwise.explorer.explorer import KEPT, Explorer, Name, Numbers
 from headwise.explorer.exports import exported
 from headwise.explorer.generating import generated
 from headwise.explorer.graphs import graphed
-from headwise.explorer.images import axes, imaged
+from headwise.explorer.images import imaged
 from headwise.explorer.inputs import AskInput, check_input, exemplified, item_of
 from headwise.explorer.needs import needed
 from headwise.explorer.positional import positioned
-from headwise.explorer.traces import Store, Traced, digest_of, traced
+from headwise.explorer.sounds import sounded
+from headwise.explorer.store import Store
+from headwise.explorer.supposing import stepped
+from headwise.explorer.traces import Traced, digest_of, traced
 from headwise.files import json_text
-from headwise.service.answers import JSON, as_json, as_steps
+from headwise.service.answers import JSON, as_json
 from headwise.service.app import Service, route
 from headwise.service.asking import check_text
 from headwise.service.problems import Problem
@@ -57,6 +61,8 @@ def explored(app: FastAPI, service: Service) -> None:
     exemplified(app, service, explorer.examples)
     imaged(app, explorer)
     graphed(app, explorer)
+    stepped(app, explorer)
+    sounded(app, explorer)
     positioned(app, explorer)
 
 
@@ -88,14 +94,6 @@ def _parts(app: FastAPI, explorer: Explorer) -> None:
         _within("q", q, found.queries)
         _within("k", k, found.keys)
         return await explorer.numbers(request, name, lambda one: one.row(found, query=q, key=k))
-
-    @app.get(f"{at}/steps")
-    async def steps(request: Request, name: str, layer: Name, head: Index) -> Response:
-        """Every step of one head, with its numbers."""
-        one = explorer.trace(name)
-        job = explorer.service.submit(lambda _: [one.steps(layer, head)], [None])
-        (told,) = await explorer.service.answer(job, request)
-        return as_steps(told, explorer.service.limits, KEPT)
 
 
 def _heads(app: FastAPI, explorer: Explorer) -> None:

@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain.explanation import Explanation, Layer
+from headwise.explain.places import Tokens
 from headwise.explorer.traces import Group, Traced, grouped, shape_of
 from headwise.records import LayerRecord, Trace
 
@@ -24,12 +25,14 @@ class Content:
         source, output: what was read and what was said of it; empty where nobody knows.
         groups: layers that are alike.
         weights: those of a layer, made when they are asked for.
+        tokens: what is known of tokens.
     """
 
     source: str
     output: str
     groups: list[Group]
     weights: Callable[[str], Weights]
+    tokens: Sequence[Tokens] = ()
 
     @property
     def numbers(self) -> int:
@@ -53,7 +56,7 @@ class Content:
 
 def of_traced(one: Traced) -> Content:
     """What the explorer keeps of an input."""
-    return Content(one.source, one.output, one.groups, one.weights)
+    return Content(one.source, one.output, one.groups, one.weights, one.tokens)
 
 
 def of_explanation(found: Explanation) -> Content:
@@ -62,7 +65,7 @@ def of_explanation(found: Explanation) -> Content:
     if not layers:
         raise Unsupported("this model has no attention to show")
     groups = grouped({name: (layer, layer.weights.shape) for name, layer in layers.items()})
-    return Content(found.source, found.output, groups, lambda name: layers[name].weights)
+    return Content(found.source, found.output, groups, lambda name: layers[name].weights, found.tokens)
 
 
 def of_trace(trace: Trace, queries: Sequence[str] = (), keys: Sequence[str] = (), example: int = 0) -> Content:

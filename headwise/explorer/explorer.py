@@ -7,7 +7,8 @@ import numpy as np
 from fastapi import Query, Request, Response
 
 from headwise.explorer.inputs import Examples
-from headwise.explorer.traces import Store, Traced
+from headwise.explorer.store import Store
+from headwise.explorer.traces import Traced
 from headwise.explorer.wire import MEDIA_TYPE, npy
 from headwise.service.app import Service
 from headwise.service.problems import Problem

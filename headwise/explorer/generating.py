@@ -17,7 +17,8 @@ from headwise.decoding.search import DecodingConfig
 from headwise.decoding.top import top
 from headwise.decoding.watching import Beginnings, Searched, watching
 from headwise.errors import Unsupported
-from headwise.explorer.traces import Store, traced
+from headwise.explorer.store import Store
+from headwise.explorer.traces import traced
 from headwise.predictors.drafting import Draft, Follower, Looked
 from headwise.service.answers import LINES, as_lines
 from headwise.service.app import Service, route

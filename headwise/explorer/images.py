@@ -1,39 +1,15 @@
-"""What the page Vision asks for: the image, what is looked at on average, and rollout; and what axes are."""
-
-from typing import Any
+"""What the page Vision asks for: the image, what is looked at on average, and rollout."""
 
 import numpy as np
 from fastapi import FastAPI, Request, Response
 
 from headwise.errors import Unsupported
-from headwise.explain import heads
-from headwise.explain.places import InGraph, OnImage, Places
+from headwise.explain.places import OnImage
 from headwise.explorer.explorer import Explorer, Name, Numbers
 from headwise.explorer.traces import Traced
 
 # pixels of a side of a picture that is sent to a page
 _SIDE = 1024
-
-
-def axes(one: Traced) -> dict[str, Any]:
-    """What the rows and columns of each group are, and what they lie on, as JSON."""
-    told: dict[str, Any] = {"places": None}
-    if isinstance(one.places, OnImage):
-        height, width, channels = one.places.pixels.shape
-        covered = one.places.covered or (height, width)
-        told["places"] = {
-            "kind": "image",
-            "shape": [height, width, channels],
-            "covered": list(covered),
-            "chosen": one.places.chosen,
-        }
-    elif isinstance(one.places, InGraph):
-        told["places"] = {"kind": "graph", "nodes": len(one.places.names), "chosen": one.places.chosen}
-    of = {
-        group.name: {side: _axis(one.places, len(getattr(group, side))) for side in ("queries", "keys")}
-        for group in one.groups
-    }
-    return told | {"axes": of}
 
 
 def imaged(app: FastAPI, explorer: Explorer) -> None:
@@ -57,9 +33,7 @@ def imaged(app: FastAPI, explorer: Explorer) -> None:
     async def rollout(request: Request, name: str, group: Name) -> Response:
         """Attention through all layers of a group: (queries, keys)."""
         found = explorer.trace(name).group(group)
-        if found.kind != "self" or len(found.queries) != len(found.keys):
-            raise Unsupported(f"rollout goes through layers of self-attention; {group} has none")
-        return await explorer.numbers(request, name, lambda one: heads.rollout(map(one.weights, found.layers)))
+        return await explorer.numbers(request, name, lambda one: one.rollout(found))
 
 
 def pixels(one: Traced) -> np.ndarray:
@@ -69,10 +43,3 @@ def pixels(one: Traced) -> np.ndarray:
     whole = one.places.pixels
     each = -(-max(whole.shape[:2]) // _SIDE)
     return whole[::each, ::each]
-
-
-def _axis(places: Places | None, length: int) -> dict[str, Any]:
-    grid = places.grid(length) if isinstance(places, OnImage) else None
-    if grid is not None:
-        return {"kind": "patches", "grid": [grid.rows, grid.columns], "before": grid.before}
-    return {"kind": "nodes" if isinstance(places, InGraph) and length == len(places.names) else "tokens"}

@@ -14,6 +14,7 @@ from headwise.errors import ConfigError
 from headwise.explain import heads
 from headwise.explain.ramps import CONTROLS, hexadecimal
 from headwise.explorer import bundle
+from headwise.explorer.axes import axes_of
 from headwise.explorer.content import Content
 from headwise.explorer.wire import npy
 from headwise.files import json_text
@@ -114,7 +115,11 @@ def _answers(content: Content) -> dict[str, Any]:
         summaries[group.name] = {"layers": group.layers, "heads": told}
     trace = {"trace_id": "inside", "model": "", "source": content.source, "output": content.output, "warnings": []}
     return {
-        "trace": {**trace, "groups": [asdict(group) for group in content.groups]},
+        "trace": {
+            **trace,
+            "groups": [asdict(group) for group in content.groups],
+            "axes": axes_of(content.groups, content.tokens),
+        },
         "ramps": {name: hexadecimal(name) for name in CONTROLS},
         "summary": summaries,
         "thumbs": thumbs,

@@ -3,8 +3,7 @@
 import hashlib
 import json
 import math
-import threading
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -17,7 +16,8 @@ from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain import heads as of_heads
 from headwise.explain.explanation import Layer
 from headwise.explain.layer_trace import layer_trace
-from headwise.explain.places import InGraph, Places
+from headwise.explain.places import InGraph, Places, Tokens
+from headwise.explain.sound_map import SoundMap
 from headwise.explain.trace_formats import formatted
 from headwise.predictors.looking import Pass, fitting
 from headwise.predictors.watched_heads import looked
@@ -48,6 +48,11 @@ class Group:
     keys: list[str]
     causal: bool
 
+    @property
+    def rolls(self) -> bool:
+        """Whether attention can be followed through its layers: each looks at what the one before it made."""
+        return self.kind == "self" and len(self.queries) == len(self.keys)
+
 
 @dataclass(frozen=True, eq=False)
 class Traced:
@@ -61,6 +66,8 @@ class Traced:
         edits: what was changed in it.
         change: what the edits change in the answer; None: nothing is edited.
         places: what rows and columns are where they are no tokens.
+        tokens: what is known of tokens.
+        sound: the recording that was heard.
     """
 
     id: str
@@ -73,6 +80,8 @@ class Traced:
     trace: Trace
     seen: Pass
     places: Places | None = None
+    tokens: Sequence[Tokens] = ()
+    sound: SoundMap | None = None
     edits: tuple[Edit, ...] = ()
     change: dict[str, Any] | None = None
     summaries: dict[str, list[list[dict[str, float]]]] = field(default_factory=dict)
@@ -155,11 +164,18 @@ class Traced:
         """How alike the heads of a layer are, from 0 to 1."""
         return of_heads.alike(self.weights(layer))
 
-    def steps(self, layer: str, head: int) -> str:
-        """Every step of a head as JSON, edits included; raises as `layer_trace`, and as `stage` for too many pairs."""
+    def rollout(self, group: Group) -> Float[np.ndarray, "queries keys"]:
+        """Attention through all layers of a group. Raises: Unsupported where that means nothing."""
+        if not group.rolls:
+            raise Unsupported(f"rollout goes through layers of self-attention; {group.name} has none")
+        return of_heads.rollout(map(self.weights, group.layers))
+
+    def steps(self, layer: str, head: int, *others: Edit) -> str:
+        """Every step of a head as JSON, edits included, and others behind them; raises as `layer_trace`, and as `stage`
+        for too many pairs."""
         group, record = self.group_of(layer), self._record(layer)
         self._check_pairs(record, math.prod(shape_of(record)))
-        with edit(self.seen.model, *self.edits):
+        with edit(self.seen.model, *self.edits, *others):
             found = layer_trace(self.seen.model, self.seen.run, layer, head, queries=group.queries, keys=group.keys)
         return formatted(found, "json")
 
@@ -195,7 +211,9 @@ def traced(run: Served, item: Any, target: str | None, key: str | None = None) -
     names = list(found.places.names) if isinstance(found.places, InGraph) else []
     groups = grouped({name: (layer, shape_of(record)) for name, (layer, record) in look.layers.items()}, names)
     name = digest_of(run, item, target, key)
-    return Traced(name, run.name, item, target, found.source, found.output, groups, look.trace, look.seen, found.places)
+    sound = found.draw if isinstance(found.draw, SoundMap) else None
+    made_of = (found.source, found.output, groups, look.trace, look.seen, found.places, found.tokens, sound)
+    return Traced(name, run.name, item, target, *made_of)
 
 
 def digest_of(run: Served, item: Any, target: str | None, key: str | None = None) -> str:
@@ -204,42 +222,6 @@ def digest_of(run: Served, item: Any, target: str | None, key: str | None = None
     return hashlib.sha256(told.encode()).hexdigest()[:20]
 
 
-class Store:
-    """The latest traces, within a number of bytes.
-
-    Args:
-        limit: bytes of all traces together; one that is larger is kept until the next comes.
-        most: traces at most, because each has more than its tensors: tokens, passes, what edits changed.
-    """
-
-    def __init__(self, limit: int, most: int = 256):
-        self._limit, self._most = limit, most
-        self._found: OrderedDict[str, Traced] = OrderedDict()
-        # the worker keeps traces too
-        self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        return len(self._found)
-
-    @property
-    def bytes(self) -> int:
-        """Memory of all of them."""
-        return sum(one.bytes for one in self._found.values())
-
-    def put(self, one: Traced) -> None:
-        """Keeps a trace, and lets the oldest go."""
-        with self._lock:
-            self._found[one.id] = one
-            self._found.move_to_end(one.id)
-            while len(self._found) > 1 and (self.bytes > self._limit or len(self._found) > self._most):
-                self._found.popitem(last=False)
-
-    def get(self, name: str) -> Traced | None:
-        """A trace by its id; None where it is gone."""
-        with self._lock:
-            if name in self._found:
-                self._found.move_to_end(name)
-            return self._found.get(name)
 
 
 def grouped(found: Mapping[str, tuple[Layer, Shape]], names: Sequence[str] = ()) -> list[Group]:

@@ -11,6 +11,7 @@ from headwise.adoption.saved import Saved
 from headwise.data.files import read_lines
 from headwise.errors import ConfigError, Unsupported
 from headwise.explain.explanation import Explanation, Layer
+from headwise.explain.places import Tokens
 from headwise.labels import visible
 from headwise.predictors import looking
 from headwise.predictors.looking import Attended
@@ -71,7 +72,13 @@ class Adopted(Predictor[str, str, str]):
             inputs, read = one.inputs(tokens), one.labels(tokens)
             before = behind = read
         found = looking.attended(self.model, *inputs)
-        return Explanation(text, said, self._layers(found, read, before, behind))
+        known = [self._tokens(tokens, read)]
+        if one.kind == "encoder-decoder":
+            known += [self._tokens(written[:-1], before), self._tokens(written[1:], behind)]
+        return Explanation(text, said, self._layers(found, read, before, behind), tokens=known)
+
+    def _tokens(self, tokens: list[int], labels: list[str]) -> Tokens:
+        return Tokens(labels, *self.saved.words(tokens))
 
     def _layers(
         self, found: Mapping[str, Attended], read: list[str], before: list[str], behind: list[str]

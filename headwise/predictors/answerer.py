@@ -120,7 +120,10 @@ class Answerer(Predictor[str, list[Translation], Pair]):
         batch, read = self.translator.collated(rows, Ragged.of([tokens]), [0]), self._labels(rows)
         found = looking.attended(self.model, batch.src, batch.src_lens, batch.tgt_in)
         written = [*map(ids.shown, tokens), looking.EOS]
-        return Explanation(context, text, looking.layers_of(found, read, read, written))
+        tokenizer = self.translator.source_tokenizer
+        asked = looking.tokens_of(tokenizer, batch.src[0].tolist(), read, BETWEEN)
+        known = [asked, *looking.written_tokens(ids, tokens)]
+        return Explanation(context, text, looking.layers_of(found, read, read, written), tokens=known)
 
     def _search(self, contexts: Sequence[str], config: DecodingConfig | None) -> list[list[Translation]]:
         return self.translator.search(self._rows(contexts), config or self.translator.decoding)

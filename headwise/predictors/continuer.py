@@ -196,7 +196,8 @@ class Continuer(Predictor[str, list[Continuation], str]):
         names = [self.tokenizer.shown(token) for token in tokens]
         found = looking.attended(self.model, read)
         layers = {name: Layer(one.weights[0], names, names, one.kind, causal=True) for name, one in found.items()}
-        return Explanation(item, self.tokenizer.decode(written), layers)
+        known = [looking.tokens_of(self.tokenizer, tokens, names)]
+        return Explanation(item, self.tokenizer.decode(written), layers, tokens=known)
 
     def _told(self, options: DecodingConfig | Writing | None) -> Writing:
         return options if isinstance(options, Writing) else Writing(options or self.decoding)

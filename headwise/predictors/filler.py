@@ -162,7 +162,7 @@ class Filler(Predictor[str, Filled, str]):
         masked = batch.places.cpu().numpy()
         found = looking.attended(self.model, batch.inputs, batch.lens, batch.places)
         layers = {name: Layer(one.weights[0][:, masked], rows, names, one.kind) for name, one in found.items()}
-        return Explanation(text, said.text, layers)
+        return Explanation(text, said.text, layers, tokens=[looking.tokens_of(self.tokenizer, row, names, MASK_ID)])
 
     def _tokens(self, text: str) -> list[int]:
         """The tokens of a text, of which those of masks are `MASK_ID`."""

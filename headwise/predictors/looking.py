@@ -11,10 +11,12 @@ import torch
 from torch import nn
 
 from headwise.attention.mechanisms.mechanism import Mechanism
+from headwise.data.text import SPACE_MARK
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import Unsupported
 from headwise.explain.alignment import words
 from headwise.explain.explanation import Layer
+from headwise.explain.places import Tokens
 from headwise.predictors.evaluating import evaluating
 from headwise.records import Trace, record
 from headwise.wanted import ask
@@ -145,6 +147,33 @@ def target_words(tokenizer: Tokenizer, tokens: Sequence[int]) -> list[int]:
     """
     found = [len(tokenizer.decode(list(tokens[: place + 1])).split()) - 1 for place in range(len(tokens))]
     return [*(max(0, number) for number in found), -1]
+
+
+def tokens_of(tokenizer: Tokenizer, ids: Sequence[int], labels: Sequence[str], *others: int) -> Tokens:
+    """What tokens are: which word each is a part of, words being what stands between spaces, and which are special.
+
+    Args:
+        others: numbers that stand for no text, besides begin, end and padding.
+    """
+    silent = {tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, *others}
+    special = [place for place, token in enumerate(ids) if token in silent]
+    pieces = ["" if token in silent else tokenizer.piece(token).replace(SPACE_MARK, " ") for token in ids]
+    ends = np.cumsum([len(piece) for piece in pieces], dtype=int).tolist()
+    found = words("".join(pieces), list(zip([0, *ends], ends, strict=False)))
+    if tokenizer.config.kind != "char":
+        # the mark of a space that has a token of its own is a part of the word behind it
+        found = [after if piece == " " else own for own, after, piece in zip(found, [*found[1:], -1], pieces, strict=True)]
+    if tokenizer.config.kind == "word":
+        # spaces are learned, and no token is a part of a word
+        found = [-1 if token in silent else place for place, token in enumerate(ids)]
+    return Tokens(list(labels), found, special)
+
+
+def written_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Tokens]:
+    """What a decoder writes: with the end, as it looks at the source, and with the begin, as it looks at itself."""
+    labels = [tokenizer.shown(token) for token in ids]
+    ended = tokens_of(tokenizer, [*ids, tokenizer.eos_id], [*labels, EOS])
+    return [ended, tokens_of(tokenizer, [tokenizer.bos_id, *ids], [BOS, *labels])]
 
 
 def source_labels(tokenizer: Tokenizer, text: str, length: int) -> list[str]:

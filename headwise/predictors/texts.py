@@ -15,6 +15,7 @@ from headwise.data.text_batches import LabelledBatch, collate_texts, encode_text
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import ConfigError
 from headwise.explain.explanation import Explanation, Layer
+from headwise.explain.places import Tokens
 from headwise.layers.sequence_pooling import AttentionOverSequence, MaxOverSequence
 from headwise.models.pooled_encoder import PooledEncoder
 from headwise.predictors import looking
@@ -76,15 +77,22 @@ class Reader:
         if not int(batch.lens):
             raise ConfigError("the text is empty; there is nothing to look at")
         keys = [FRONT] * (self.model.front is not None) + self.tokenizer.tokens(text)[: self.max_len]
-        layers = {}
+        known, layers = [self._tokens(rows.tokens[0].tolist(), keys)], {}
         if isinstance(self.model.pooling, MaxOverSequence):
             layers["pooling"] = Layer(self._shares(self.model.pooling, batch), [said], keys, "pooled")
             if not any(isinstance(module, Mechanism) for module in self.model.modules()):
-                return Explanation(text, said, layers)
+                return Explanation(text, said, layers, tokens=known)
         for name, one in looking.attended(self.model, batch.tokens, batch.lens).items():
             pooled = isinstance(self.model.pooling, AttentionOverSequence) and name.startswith("pooling.")
             layers[name] = Layer(one.weights[0], [said] if pooled else keys, keys, "pooled" if pooled else one.kind)
-        return Explanation(text, said, layers)
+        return Explanation(text, said, layers, tokens=known)
+
+    def _tokens(self, ids: list[int], labels: list[str]) -> Tokens:
+        """What the tokens of a text are, with the one in front of it where the model reads one."""
+        found = looking.tokens_of(self.tokenizer, ids, labels[-len(ids) :])
+        if self.model.front is None:
+            return found
+        return Tokens(labels, [-1, *found.words], [0, *(place + 1 for place in found.special)])
 
     @torch.inference_mode()
     def _shares(self, pooling: MaxOverSequence, batch: LabelledBatch) -> np.ndarray:

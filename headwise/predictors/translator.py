@@ -154,7 +154,9 @@ class Translator(Predictor[str, list[Translation], Pair]):
         read = looking.source_labels(self.source_tokenizer, item, int(batch.src_lens[0]))
         written = [*map(self.target_tokenizer.shown, tokens), looking.EOS]
         found = looking.attended(self.model, batch.src, batch.src_lens, batch.tgt_in)
-        return Explanation(item, text, looking.layers_of(found, read, read, written))
+        known = looking.written_tokens(self.target_tokenizer, tokens)
+        known.append(looking.tokens_of(self.source_tokenizer, batch.src[0].tolist(), read))
+        return Explanation(item, text, looking.layers_of(found, read, read, written), tokens=known)
 
     def align(self, pairs: Sequence[Pair], how: Aligning | None = None) -> list[Links]:
         """The words of each pair that belong together, as (source word, target word) from 0.

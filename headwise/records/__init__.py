@@ -17,12 +17,12 @@ from headwise.attention.call import Call
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.errors import ConfigError, unknown
 from headwise.records.calls import RecordedCall, recorded
-from headwise.records.edits import Edit, Force, Hide, Mute, Narrow, Replace, Swap, edit
+from headwise.records.edits import Edit, Force, Hide, Loosen, Mute, Narrow, Replace, Swap, edit
 from headwise.records.watching import Change, chosen, joined, layers
 from headwise.wanted import ask
 
-__all__ = ["Edit", "Force", "Hide", "LayerRecord", "Mute", "Narrow", "OutputRecord", "RecordedCall", "Replace", "Swap"]
-__all__ += ["Trace", "edit", "record"]
+__all__ = ["Edit", "Force", "Hide", "LayerRecord", "Loosen", "Mute", "Narrow", "OutputRecord", "RecordedCall"]
+__all__ += ["Replace", "Swap", "Trace", "edit", "record"]
 
 
 class LayerRecord:

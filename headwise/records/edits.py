@@ -1,4 +1,4 @@
-"""Changing a model for a while: heads muted, weights replaced, tokens hidden, masks narrowed, mechanisms swapped.
+"""Changing a model for a while: heads muted, weights replaced, tokens hidden, masks changed, mechanisms swapped.
 
 All of it is undone on exit.
 """
@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from headwise.attention.call import Call
-from headwise.attention.masks import Mask, Table
+from headwise.attention.masks import Mask, Table, without
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.precision import uncast, wide
 from headwise.errors import ConfigError, ShapeError
@@ -187,6 +187,20 @@ class Narrow(Edit):
 
 
 @dataclass(frozen=True, eq=False)
+class Loosen(Edit):
+    """A layer is without some parts of its mask: pairs that only these forbid may meet.
+
+    Args:
+        kinds: of masks, such as `Causal`; parts of other kinds stay.
+    """
+
+    kinds: tuple[type[Mask], ...]
+
+    def before(self, call: Call) -> Call:
+        return replace(call, mask=without(call.mask, *self.kinds))
+
+
+@dataclass(frozen=True, eq=False)
 class Swap(Edit):
     """Another mechanism computes the layer; it is a part of the model meanwhile, so it trains and moves with it.
 
@@ -222,7 +236,7 @@ def edit(model: nn.Module, *edits: Edit) -> Iterator[None]:
     since layers run again then. A program compiled before the edit was opened ignores it.
 
     Args:
-        edits: `Mute`, `Replace`, `Force`, `Hide`, `Narrow`, `Swap`, each with the names of its layers.
+        edits: `Mute`, `Replace`, `Force`, `Hide`, `Narrow`, `Loosen`, `Swap`, each with the names of its layers.
     Raises:
         ConfigError: a name that no attention layer has, or a head that a layer lacks.
 
@@ -236,7 +250,9 @@ def edit(model: nn.Module, *edits: Edit) -> Iterator[None]:
     """
     wrong = [each for each in edits if not isinstance(each, Edit)]
     if wrong:
-        raise ConfigError(f"edit takes Mute, Replace, Force, Hide, Narrow and Swap, not {type(wrong[0]).__name__}")
+        raise ConfigError(
+            f"edit takes Mute, Replace, Force, Hide, Narrow, Loosen and Swap, not {type(wrong[0]).__name__}"
+        )
     with ExitStack() as stack:
         for each in sorted(edits, key=lambda one: not isinstance(one, Swap)):
             each.open(model, stack)

@@ -10,7 +10,7 @@ from devices import DEVICE, not_simulated
 from torch import nn
 
 from headwise.attention import normalizers
-from headwise.attention.normalizers import NORMALIZERS, Function, Sinks, Softmax, softmax
+from headwise.attention.normalizers import NORMALIZERS, Function, Sinks, Softmax, Tempered, softmax
 from headwise.errors import ConfigError, ShapeError
 
 NAN, INF = float("nan"), float("inf")
@@ -296,3 +296,12 @@ REFUSED = {
 def test_names_that_are_not_allowed(name):
     with pytest.raises(ConfigError, match=REFUSED[name]):
         normalizers.build(name)
+
+
+def test_a_temperature_divides_the_scores():
+    scores, keep = torch.randn(2, 3, 5, 7), torch.rand(2, 3, 5, 7) > 0.3
+    found = Tempered(normalizers.build("sparsemax"), 2.5)
+    assert torch.equal(found(scores, keep), NORMALIZERS["sparsemax"](scores / 2.5, keep))
+    assert (found.name, found.per_head()) == ("sparsemax", False)
+    with pytest.raises(ConfigError, match=r"temperature \(0.0\) must be above 0"):
+        Tempered(softmax, 0.0)

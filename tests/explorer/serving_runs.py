@@ -11,7 +11,7 @@ TEXT = "a and g ."
 
 def small(folder, recipe):
     """A run folder, trained for three steps."""
-    training = {"max_steps": 3, "batch_tokens": 64, "validate_every_epochs": 0, "warmup_steps": 1}
+    training = {"max_steps": 3, "batch_tokens": max(64, recipe.get("length", 0)), "validate_every_epochs": 0, "warmup_steps": 1}
     headwise.train({**recipe, "training": training}, folder)
     return folder
 
@@ -51,12 +51,12 @@ def filmed_of(place):
     return place / "film-run"
 
 
-def writer_of(place):
-    """A run folder of a language model."""
+def writer_of(place, length=16):
+    """A run folder of a language model that reads so many tokens."""
     (place / "lines.txt").write_text("".join(f"a{n % 7} b{n % 5} c\n" for n in range(60)))
     recipe = {
         "task": "language-model",
-        "length": 16,
+        "length": length,
         "data": {"train": str(place / "lines.txt")},
         "tokenizer": {"kind": "char"},
         "model": {"kind": "decoder", "d_model": 8, "d_ff": 8, "num_heads": 2, "num_layers": 2},

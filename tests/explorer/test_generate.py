@@ -16,7 +16,7 @@ from serving_runs import TEXT, filler_of, folder_of, small, writer_of
 from headwise.decoding.watching import watching
 from headwise.explorer import generating
 from headwise.explorer.api import explored
-from headwise.explorer.traces import Store
+from headwise.explorer.store import Store
 from headwise.predictors.drafting import Follower
 from headwise.service.app import create_app
 from headwise.service.served import served

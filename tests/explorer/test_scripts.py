@@ -50,7 +50,7 @@ def test_signals_and_elements_stay_small():
 
 
 def test_every_name_of_a_text_is_in_the_table():
-    table = (STATIC / "js" / "strings.js").read_text(encoding="utf-8")
+    table = "".join((STATIC / "js" / name).read_text(encoding="utf-8") for name in ("strings.js", "words.js"))
     names = re.findall(r"^  (\w+): \[", table, re.M)
     known = set(names)
     assert len(known) == len(names), [name for name in known if names.count(name) > 1]

@@ -5,11 +5,12 @@ from headwise.attention.masks.content import Documents, Edges, Padding, Prefix, 
 from headwise.attention.masks.explain import empty_rows, explain
 from headwise.attention.masks.mask import And, Mask, Not, Or, Shared
 from headwise.attention.masks.pairs import Pairs
+from headwise.attention.masks.parts import parts, without
 from headwise.attention.masks.patterns import BigBird, Blocks, Causal, Dilated, Global, Shifts, Strided, Window
 
 __all__ = ["MASKS", "And", "Band", "BigBird", "Blocks", "Causal", "Dilated", "Documents", "Edges", "Global", "Mask"]
 __all__ += ["Not", "Or", "Padding", "Pairs", "Prefix", "Shared", "Shifts", "Strided", "Table", "Window", "catalogue"]
-__all__ += ["empty_rows", "explain"]
+__all__ += ["empty_rows", "explain", "parts", "without"]
 
 MASKS: dict[str, type[Mask]] = {
     "causal": Causal,

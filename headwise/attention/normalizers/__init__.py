@@ -10,6 +10,7 @@ from headwise.attention.normalizers.function import Function
 from headwise.attention.normalizers.normalizer import Keep, Normalizer, Scores
 from headwise.attention.normalizers.selecting import Hard, TopK
 from headwise.attention.normalizers.sparse import Entmax, Entmax15, Sparsemax
+from headwise.attention.normalizers.tempered import Tempered
 from headwise.errors import ConfigError, unknown
 
 softmax = Softmax()
@@ -67,4 +68,4 @@ def catalogue() -> dict[str, str]:
 
 __all__ = ["NORMALIZERS", "Entmax", "Entmax15", "Function", "Hard", "Identity", "Keep", "Normalizer", "ReLU", "ReLU2"]
 __all__ += ["Scalable", "Scores", "Sigmoid", "Sinks", "Softmax", "Softmax1", "Sparsemax", "TopK", "build", "catalogue"]
-__all__ += ["softmax"]
+__all__ += ["Tempered", "softmax"]

@@ -10,6 +10,7 @@ import * as state from "./state.js";
 import { effect } from "./store.js";
 import { t } from "./strings.js";
 import { followTheme, turned } from "./theme.js";
+import { help } from "./views/help.js";
 
 /** @param {string} source @param {string} output */
 function bar(source, output) {
@@ -18,6 +19,7 @@ function bar(source, output) {
     {},
     h("strong", { class: "brand" }, "Headwise"),
     h("p", { class: "said" }, [source, output].filter(Boolean).join(" → ")),
+    h("button", { class: "plain", onclick: help, title: () => t("keys_title"), "aria-label": () => t("keys_title") }, "?"),
     h("button", { class: "plain", onclick: turned, "aria-label": () => t("theme") }, "◐"),
     h("button", { class: "plain", onclick: () => (state.language.value = state.language.value === "zh" ? "" : "zh") }, () => t("language")),
   );

@@ -10,6 +10,7 @@ import * as state from "./state.js";
 import { effect } from "./store.js";
 import { t } from "./strings.js";
 import { followTheme, turned } from "./theme.js";
+import { help } from "./views/help.js";
 
 const PAGES = {
   "": "home",
@@ -55,6 +56,7 @@ function bar() {
     {},
     h("a", { class: "brand", href: "#/" }, "Headwise"),
     h("form", { onsubmit: look }, models, input, h("button", { type: "submit" }, () => t("look"))),
+    h("button", { class: "plain", onclick: help, title: () => t("keys_title"), "aria-label": () => t("keys_title") }, "?"),
     h("button", { class: "plain", onclick: turned, "aria-label": "theme" }, "◐"),
     h("button", { class: "plain", onclick: () => (state.language.value = state.language.value === "zh" ? "" : "zh") }, () => t("language")),
   );

@@ -8,12 +8,14 @@ import { batch, effect, signal } from "./store.js";
 /** @typedef {{ trace_id: string, places: any, axes: Record<string, { queries: Axis, keys: Axis }>, model: string, source: string, output: string, groups: Group[], warnings: string[], change: any }} Trace */
 
 /** @type {Record<string, any>} */
-export const DEFAULTS = { page: "", m: "", x: "", g: "", l: 0, h: 0, q: -1, k: -1, sc: "sqrt", v: "heat", s: -1, p: 0, lang: "", e: "" };
+export const DEFAULTS = { page: "", m: "", x: "", g: "", l: 0, h: 0, q: -1, k: -1, sc: "sqrt", v: "heat", s: -1, p: 0, lang: "", e: "", w: "", sp: "", te: "1", um: "" };
 const NUMBERS = new Set(["l", "h", "q", "k", "s", "p"]);
 // the second side of a comparison
 Object.assign(DEFAULTS, { m2: "", x2: "", g2: "", l2: 0, h2: 1, e2: "" });
 ["l2", "h2"].forEach((name) => NUMBERS.add(name));
 const SCALE_NAMES = ["linear", "sqrt", "log"];
+const MASKS = ["causal", "padding"];
+const SPECIALS = ["", "hide", "share"];
 export const VIEWS = ["heat", "links", "text", "table", "needs"];
 
 export const page = signal("");
@@ -39,8 +41,38 @@ export const language = signal("");
 export const edits = signal("");
 /** What is compared with the selection above. */
 export const other = { model: signal(""), text: signal(""), group: signal(""), layer: signal(0), head: signal(1), edits: signal("") };
+/** Whether words stand in place of sub-words; special tokens: shown, hidden, hidden while the rest shares what they held. */
+export const merged = signal("");
+export const special = signal("");
+/** What steps are looked at with: a temperature from 0.01 to 100, and parts of the mask that are left out. */
+export const temperature = signal("1");
+export const without = signal("");
+/** The part of a large map that is seen: its first column and row, and how many times as large as all of it. */
+export const span = signal({ x: 0, y: 0, times: 1 });
 /** Whether the colours are those of the dark. */
 export const dark = signal(false);
+
+/** Whether keys of one letter do something. */
+export const singles = signal(told("headwise.letters") !== "off");
+
+/** Whether they do from now on, also in the next page. @param {boolean} on */
+export function letters(on) {
+  singles.value = on;
+  try {
+    localStorage.setItem("headwise.letters", on ? "on" : "off");
+  } catch {
+    // a page without a place to remember forgets it
+  }
+}
+
+/** What this browser was told before. @param {string} name */
+function told(name) {
+  try {
+    return localStorage.getItem(name);
+  } catch {
+    return null;
+  }
+}
 
 /** The cell under the pointer. */
 export const hovered = signal(/** @type {{ q: number, k: number } | null} */ (null));
@@ -50,7 +82,7 @@ export const status = signal("");
 
 
 /** @type {Record<string, any>} */
-const PARTS = { m: model, x: text, g: group, l: layer, h: head, q: query, k: key, sc: scale, v: view, s: frame, p: probe, lang: language, e: edits };
+const PARTS = { m: model, x: text, g: group, l: layer, h: head, q: query, k: key, sc: scale, v: view, s: frame, p: probe, lang: language, e: edits, w: merged, sp: special, te: temperature, um: without };
 /** The page that writes: hypotheses and tokens (0: as the recipe says), forced tokens, step, beam, layer and head (-1: all). */
 export const beams = signal(0);
 export const most = signal(0);
@@ -83,6 +115,26 @@ for (const name of ["ex", "n", "d", "ba", "at", "hp"]) NUMBERS.add(name);
 /** The next scale. */
 export const scaled = () => (scale.value = { sqrt: "linear", linear: "log", log: "sqrt" }[scale.value] || "sqrt");
 
+/** A part of the mask is left out, or not. @param {string} name @param {boolean} out */
+export function leaveOut(name, out) {
+  const before = without.peek().split(",");
+  without.value = MASKS.filter((one) => (one === name ? out : before.includes(one))).join(",");
+}
+
+/** Steps as the model did them. */
+export function asItWas() {
+  batch(() => {
+    temperature.value = "1";
+    without.value = "";
+  });
+}
+
+/** Words or sub-words, whichever it is not. */
+export const mergedNext = () => (merged.value = merged.value ? "" : "1");
+
+/** What becomes of special tokens next. */
+export const specialNext = () => (special.value = SPECIALS[(SPECIALS.indexOf(special.value) + 1) % SPECIALS.length]);
+
 /** The query that is looked at: under the pointer, else the locked one. */
 export const lookedAt = () => (hovered.value ? hovered.value.q : query.value);
 
@@ -112,6 +164,10 @@ export function readAddress() {
       if (value === null) /** @type {any} */ (part).value = fallback;
       else if (NUMBERS.has(name)) part.value = Number.isInteger(number) && number >= -1 ? number : fallback;
       else if (name === "sc") part.value = SCALE_NAMES.includes(value) ? value : fallback;
+      else if (name === "sp") part.value = SPECIALS.includes(value) ? value : fallback;
+      else if (name === "w") part.value = value === "1" ? value : fallback;
+      else if (name === "te") part.value = Number(value) >= 0.01 && Number(value) <= 100 ? String(Number(value)) : fallback;
+      else if (name === "um") part.value = value.split(",").every((one) => MASKS.includes(one)) ? value : fallback;
       else if (name === "v") part.value = VIEWS.includes(value) ? value : fallback;
       else part.value = value.slice(0, 2000);
     }
@@ -164,6 +220,7 @@ export function inGroup(name) {
     head.value = 0;
     query.value = -1;
     key.value = -1;
+    span.value = { x: 0, y: 0, times: 1 };
     group.value = name;
   });
 }
@@ -184,6 +241,7 @@ export function give(given) {
   batch(() => {
     query.value = -1;
     key.value = -1;
+    span.value = { x: 0, y: 0, times: 1 };
     text.value = given.text || "";
     example.value = given.example === undefined ? -1 : given.example;
     upload.value = given.upload || "";

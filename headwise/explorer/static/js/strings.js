@@ -1,7 +1,8 @@
 // @ts-check
-/** Every word of the pages in English and Chinese; a language is a column. */
+/** Every word of the pages in English and Chinese; a language is a column. More are in `words.js`. */
 
 import { language } from "./state.js";
+import { WORDS } from "./words.js";
 
 /** @type {Record<string, [string, string]>} */
 const STRINGS = {
@@ -64,8 +65,8 @@ const STRINGS = {
     "按键：空格播放 · ← → 步 · Home End · [ ] 层 · , . 头。⚑ 标出训练结束时没有选择任何键的头。",
   ],
   keys: [
-    "Keys: arrows move the cell · [ ] layer · , . head · v view · n scale · / input · Esc unlocks",
-    "按键：方向键移动单元格 · [ ] 层 · , . 头 · v 视图 · n 刻度 · / 输入 · Esc 解锁",
+    "Keys: arrows move the cell · [ ] layer · , . head · g group · v view · n scale · w words · s special tokens · + - 0 zoom · / input · Esc unlocks · ? all keys",
+    "按键：方向键移动单元格 · [ ] 层 · , . 头 · g 层组 · v 视图 · n 刻度 · w 词 · s 特殊词元 · + - 0 缩放 · / 输入 · Esc 解锁 · ? 全部按键",
   ],
   compare: ["Compare", "比较"],
   edit: ["Edit and see", "编辑并观察"],
@@ -257,6 +258,8 @@ Object.assign(STRINGS, {
     "按键：空格播放 · ← → 单步 · Home End 首、末步 · [ ] 层 · , . 头 · n 刻度 · Esc 显示最佳假设",
   ],
 });
+
+Object.assign(STRINGS, WORDS);
 
 /** The words for a name. @param {string} name */
 export function t(name) {

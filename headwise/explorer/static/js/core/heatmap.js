@@ -30,35 +30,53 @@ export function painted(entries, rows, columns, name) {
 }
 
 /**
- * The same as large as it is seen, with lines across forbidden cells, where cells are large enough for that.
- * @param {HTMLCanvasElement} cells @param {Int16Array} entries @param {number} rows @param {number} columns
- * @param {number} side of a cell in pixels
+ * A window of a painted matrix as large as it is seen, with lines across forbidden cells where cells are large enough.
+ * @param {HTMLCanvasElement} canvas where it is drawn @param {HTMLCanvasElement} cells @param {Int16Array} entries
+ * @param {import("./zoom.js").Window} window in pixels of the canvas @param {number} columns
  */
-export function hatched(cells, entries, rows, columns, side) {
-  const step = Math.round(side * (window.devicePixelRatio || 1));
-  if (side < 8 || !entries.some((entry) => entry < 0)) return cells;
-  const canvas = document.createElement("canvas");
-  canvas.width = step * columns;
-  canvas.height = step * rows;
+export function windowed(canvas, cells, entries, { x, y, side }, columns) {
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   context.imageSmoothingEnabled = false;
-  context.drawImage(cells, 0, 0, canvas.width, canvas.height);
+  context.clearRect(0, 0, canvas.width, canvas.height);
+  context.drawImage(cells, -x * side, -y * side, cells.width * side, cells.height * side);
+  if (side < 8 * (globalThis.devicePixelRatio || 1)) return;
+  context.save();
   context.beginPath();
-  entries.forEach((entry, at) => {
-    if (entry >= 0) return;
-    const [x, y] = [step * (at % columns), step * Math.floor(at / columns)];
-    context.clearRect(x, y, step, step);
-    context.rect(x, y, step, step);
-  });
+  const last = { q: Math.min(cells.height, Math.ceil(y + canvas.height / side)), k: Math.min(columns, Math.ceil(x + canvas.width / side)) };
+  for (let q = Math.floor(y); q < last.q; q += 1) {
+    for (let k = Math.floor(x); k < last.k; k += 1) {
+      if (entries[q * columns + k] < 0) context.rect((k - x) * side, (q - y) * side, side, side);
+    }
+  }
   context.clip();
+  context.clearRect(0, 0, canvas.width, canvas.height);
   context.strokeStyle = "rgba(128, 128, 128, 0.45)";
   context.beginPath();
-  for (let x = -canvas.height; x < canvas.width; x += 7) {
-    context.moveTo(x, canvas.height);
-    context.lineTo(x + canvas.height, 0);
+  for (let at = -canvas.height; at < canvas.width; at += 7) {
+    context.moveTo(at, canvas.height);
+    context.lineTo(at + canvas.height, 0);
   }
   context.stroke();
-  return canvas;
+  context.restore();
+}
+
+/**
+ * Frames of a row, a column and a cell, over a window.
+ * @param {HTMLCanvasElement} canvas @param {{ q: number, k: number }} cell -1 for none
+ * @param {import("./zoom.js").Window} window in pixels of the canvas
+ */
+export function marked(canvas, { q, k }, { x, y, side }) {
+  if (q < 0) return;
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const dots = globalThis.devicePixelRatio || 1;
+  const [left, top] = [(k - x) * side, (q - y) * side];
+  context.strokeStyle = getComputedStyle(canvas).getPropertyValue("--mark").trim() || "#d55e00";
+  context.lineWidth = dots;
+  context.strokeRect(0.5, top, canvas.width - 1, side);
+  if (k < 0) return;
+  context.strokeRect(left, 0.5, side, canvas.height - 1);
+  context.lineWidth = 2 * dots;
+  context.strokeRect(left, top, side, side);
 }
 
 /**

@@ -9,14 +9,16 @@ import * as state from "../state.js";
 import { t } from "../strings.js";
 import * as editing from "../views/edit.js";
 import * as examples from "../views/examples.js";
+import * as folding from "../views/folding.js";
 import * as headGrid from "../views/head_grid.js";
 import * as headTable from "../views/head_table.js";
 import * as heat from "../views/heat.js";
 import * as links from "../views/links.js";
-import { weightsOf } from "../views/marked.js";
 import * as needs from "../views/needs.js";
 import * as pictures from "../views/pictures.js";
 import * as saving from "../views/saving.js";
+import { seen } from "../views/seen.js";
+import { heard } from "../views/sound.js";
 import * as textView from "../views/text.js";
 
 /** @type {Record<string, { mount: (place: HTMLElement, head: any) => () => void }>} */
@@ -43,7 +45,7 @@ export function mount(place) {
       // what is not typed is chosen from a list
       return ["", "text"].includes(state.reads()) ? undefined : examples.mount(given);
     }),
-    effect(() => fill(tabs, groups(), views(), saves())),
+    effect(() => fill(tabs, groups(), folds(), views(), saves())),
     drawn(grid, (trace, group, node, alive) => thumbs(trace, group, node, alive)),
     drawn(large, (trace, group, node, alive) => chosen(trace, group, node, alive)),
   ];
@@ -65,6 +67,12 @@ function views() {
     h("button", { class: state.view.value === name ? "tab chosen" : "tab", onclick: () => (state.view.value = name) }, t(name)),
   );
   return h("span", { class: "views" }, buttons);
+}
+
+/** Switches for sub-words and special tokens, where there are any. */
+function folds() {
+  const [trace, group] = [state.trace.value, state.chosen()];
+  return trace && group ? folding.switches(trace, group) : null;
 }
 
 /** Buttons that save everything; a page that was saved has nothing more to give. */
@@ -103,7 +111,7 @@ function thumbs(trace, group, node, alive) {
     if (!alive()) return;
     fill(node, h("h2", {}, t("layers_heads")));
     headGrid.mount(node, group, found, dark);
-    node.append(h("p", { class: "legend fits" }, t("each_own_scale")));
+    node.append(h("p", { class: "legend fits" }, t("each_own_scale")), h("p", { class: "legend fits" }, unfolded));
     node.append(saving.picture(`heads ${group.name}`, () => pictures.heads(group, found)));
   }, failed);
 }
@@ -114,28 +122,31 @@ function chosen(trace, group, node, alive) {
   const at = `/api/v1/traces/${trace.trace_id}`;
   // it shows all heads, whichever is chosen
   if (view === "needs") return needs.mount(node, trace, group, alive);
-  const { at: number, layer, head } = state.place(group);
   let end = () => {};
   if (view === "table") {
     getJson(`${at}/summary?${query({ group: group.name })}`).then((found) => {
       if (!alive()) return;
       end = headTable.mount(node, group, found);
+      node.append(h("p", { class: "legend" }, unfolded));
       node.append(saving.picture(`table ${group.name}`, () => pictures.table(group, found)));
       document.documentElement.dataset.ready = `${group.name}/table`;
     }, failed);
     return () => end();
   }
-  weightsOf(trace, group, layer, head).then(({ weights, marked }) => {
+  Promise.all([seen(trace, group), view === "heat" ? heard(trace, group) : null]).then(([found, beside]) => {
     if (!alive()) return;
-    const title = `${layer}, ${t("head")} ${head}`;
-    node.append(h("h2", {}, title));
-    const shown = { weights: view === "heat" ? marked : weights, group, title };
+    node.append(h("h2", {}, found.title));
+    if (found.note) node.append(h("p", { class: "legend folded" }, found.note));
+    const shown = { ...found, weights: view === "heat" ? found.marked : found.weights, beside };
     end = LARGE[view].mount(node, shown);
-    node.append(saving.picture(`${view} ${layer} ${head}`, () => PICTURES[view](shown)));
-    document.documentElement.dataset.ready = `${group.name}/${number}/${head}/${view}`;
+    node.append(saving.picture(`${view} ${found.title}`, () => PICTURES[view](shown)));
+    document.documentElement.dataset.ready = `${group.name}/${found.name}/${view}`;
   }, failed);
   return () => end();
 }
+
+/** A word where more is shown than in the large view. */
+const unfolded = () => (state.merged.value || state.special.value ? t("unfolded_note") : "");
 
 /** @param {Error} error */
 function failed(error) {

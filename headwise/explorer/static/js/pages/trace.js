@@ -9,6 +9,7 @@ import { cut, number } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 import { picker } from "../views/picker.js";
+import * as supposing from "../views/supposing.js";
 
 const WHOLE = 12;
 
@@ -16,29 +17,51 @@ const WHOLE = 12;
 
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
-  return effect(() => {
-    const [trace, group] = [state.trace.value, state.chosen()];
-    if (!trace || !group) {
-      fill(place, h("p", {}, t("empty")));
-      return undefined;
-    }
-    const { layer, head } = state.place(group);
-    let alive = true;
-    const asked = `/api/v1/traces/${trace.trace_id}/steps?${query({ layer, head })}`;
-    getJson(asked).then(
-      (found) => {
-        if (!alive) return;
-        fill(place, h("h1", {}, `${layer}, ${t("head")} ${head}`), picker(trace, group), found.steps.map((/** @type {Step} */ step) => shown(step, group)));
-        document.documentElement.dataset.ready = `steps/${layer}/${head}`;
-      },
-      (error) => {
-        if (alive) state.status.value = error.message;
-      },
-    );
-    return () => {
-      alive = false;
-    };
-  });
+  const [head, controls, steps] = [h("div"), h("div"), h("div")];
+  place.append(h("h1", { class: "unseen" }, () => t("trace")), head, controls, steps);
+  const ends = [
+    effect(() => {
+      const [trace, group] = [state.trace.value, state.chosen()];
+      fill(head, trace && group ? [h("h2", { class: "title" }, titled(group)), picker(trace, group)] : h("p", {}, t("empty")));
+    }),
+    effect(() => {
+      const [trace, group] = [state.trace.value, state.chosen()];
+      return trace && group ? supposing.mount(controls, trace, state.place(group).layer) : undefined;
+    }),
+    effect(() => followed(steps)),
+  ];
+  return () => ends.forEach((end) => end());
+}
+
+/** @param {state.Group} group */
+function titled(group) {
+  const { layer, head } = state.place(group);
+  return `${layer}, ${t("head")} ${head}`;
+}
+
+/** Asks for the steps of the chosen head, with what is supposed of it. @param {HTMLElement} place */
+function followed(place) {
+  const [trace, group] = [state.trace.value, state.chosen()];
+  if (!trace || !group) {
+    fill(place);
+    return undefined;
+  }
+  const { layer, head } = state.place(group);
+  const asked = supposing.asked();
+  let alive = true;
+  getJson(`/api/v1/traces/${trace.trace_id}/steps?${query({ layer, head, ...asked })}`).then(
+    (found) => {
+      if (!alive) return;
+      fill(place, found.steps.map((/** @type {Step} */ step) => shown(step, group)));
+      document.documentElement.dataset.ready = ["steps", layer, head, ...Object.values(asked)].join("/");
+    },
+    (error) => {
+      if (alive) state.status.value = error.message;
+    },
+  );
+  return () => {
+    alive = false;
+  };
 }
 
 /** @param {Step} step @param {state.Group} group */

@@ -5,12 +5,14 @@ import { h } from "../dom.js";
 import { painted } from "../core/heatmap.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
+import { rolled, rolls } from "./seen.js";
 
 /**
  * @param {HTMLElement} place @param {state.Group} group @param {import("../core/npy.js").Numbers} thumbs
  * @param {boolean} dark
  */
 export function mount(place, group, thumbs, dark) {
+  const now = () => state.place(group);
   const [layers, heads, rows, columns] = thumbs.shape;
   const buttons = [];
   const grid = h("div", { class: "grid", role: "grid", "aria-label": t("heads") });
@@ -24,11 +26,11 @@ export function mount(place, group, thumbs, dark) {
       const button = h(
         "button",
         {
-          class: () => (state.layer.value === layer && state.head.value === head ? "cell chosen" : "cell"),
+          class: () => (now().at === layer && now().head === head && !rolled(group) ? "cell chosen" : "cell"),
           role: "gridcell",
           title: `${group.layers[layer]} · ${t("head")} ${head}`,
           "aria-label": `${group.layers[layer]}, ${t("head")} ${head}`,
-          tabindex: () => (state.layer.value === layer && state.head.value === head ? 0 : -1),
+          tabindex: () => (now().at === layer && now().head === head ? 0 : -1),
           onclick: () => {
             state.layer.value = layer;
             state.head.value = head;
@@ -52,9 +54,11 @@ export function mount(place, group, thumbs, dark) {
     if (!move) return;
     event.preventDefault();
     event.stopPropagation();
-    state.layer.value = (state.layer.peek() + move[0] + layers) % layers;
-    state.head.value = (state.head.peek() + move[1] + heads) % heads;
+    const { at, head } = now();
+    state.layer.value = (at + move[0] + layers) % layers;
+    state.head.value = (head + move[1] + heads) % heads;
     buttons[state.layer.peek() * heads + state.head.peek()].focus();
   });
   place.append(grid);
+  if (rolls(group)) place.append(h("button", { class: () => (rolled(group) ? "tab chosen" : "tab"), title: () => t("rollout_note"), onclick: () => (state.head.value = -1) }, () => t("rollout")));
 }

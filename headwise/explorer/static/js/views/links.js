@@ -5,14 +5,15 @@ import { h } from "../dom.js";
 import { effect } from "../store.js";
 import { MOST, strongest } from "../core/links.js";
 import { shown } from "../core/text.js";
-import { lock } from "./heat.js";
+import { lock, lookedAt } from "./heat.js";
 import * as state from "../state.js";
 
 export const STEP = 24;
 export const MASS = 0.9;
 
-/** @param {HTMLElement} place @param {{ weights: Float32Array, group: state.Group }} head @returns {() => void} */
-export function mount(place, { weights, group }) {
+/** @param {HTMLElement} place @param {import("./heat.js").Head} head @returns {() => void} */
+export function mount(place, head) {
+  const { weights, group } = head;
   const [rows, columns] = [group.queries.length, group.keys.length];
   const canvas = h("canvas", { class: "lines", "aria-hidden": "true" });
   const height = STEP * Math.max(rows, columns);
@@ -20,8 +21,8 @@ export function mount(place, { weights, group }) {
     h(
       "button",
       {
-        class: () => (state.lookedAt() === q ? "token chosen" : "token"),
-        onclick: () => lock(q, 0, weights, group),
+        class: () => (lookedAt(head) === q ? "token chosen" : "token"),
+        onclick: () => lock(q, 0, head),
         onpointerenter: () => {
           state.hovered.value = { q, k: -1 };
         },
@@ -42,7 +43,7 @@ export function mount(place, { weights, group }) {
   return effect(() => {
     // the colour of lines is that of the page
     void state.dark.value;
-    const only = state.lookedAt();
+    const only = lookedAt(head);
     const { links, cut } = strongest(weights, rows, columns, MASS, only);
     draw(canvas, links);
     note.textContent = cut ? `${MOST} …` : "";

@@ -9,12 +9,12 @@ import { cut, number, shown } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 import { COLUMNS } from "./head_table.js";
-import { LABELLED, largestOf, sideOf } from "./heat.js";
+import { LABELLED, largestOf, locked, sideOf } from "./heat.js";
 import { MASS, STEP } from "./links.js";
 
 /** @typedef {import("../core/picture.js").Picture} Picture */
 /** @typedef {Picture["marks"]} Marks */
-/** @typedef {{ weights: Float32Array, group: state.Group, title: string }} Head */
+/** @typedef {import("./heat.js").Head} Head */
 
 const EDGE = 16;
 const GAP = 6;
@@ -99,7 +99,8 @@ export function heat({ weights, group, title }) {
 }
 
 /** @param {Head} head @returns {Picture} */
-export function links({ weights, group, title }) {
+export function links(head) {
+  const { weights, group, title } = head;
   const [rows, columns] = [group.queries.length, group.keys.length];
   const { ink, link } = colours();
   const left = EDGE + Math.max(0, ...group.queries.map((one) => wide(shown(one)))) + GAP;
@@ -107,7 +108,7 @@ export function links({ weights, group, title }) {
   const y = EDGE + 36;
   const at = (/** @type {number} */ place) => y + (place + 0.5) * STEP;
   /** @type {Marks} */
-  const marks = strongest(weights, rows, columns, MASS, state.query.peek()).links.map(({ q, k, weight }) => {
+  const marks = strongest(weights, rows, columns, MASS, locked(head).q).links.map(({ q, k, weight }) => {
     const share = Math.min(1, weight);
     return { kind: "line", from: [left + GAP, at(q)], to: [right - GAP, at(k)], stroke: link, width: 0.5 + 4 * share, opacity: 0.15 + 0.85 * share };
   });
@@ -118,9 +119,10 @@ export function links({ weights, group, title }) {
 }
 
 /** @param {Head} head @returns {Picture} */
-export function text({ weights, group, title }) {
+export function text(head) {
+  const { weights, group, title } = head;
   const { ink, line } = colours();
-  const q = state.query.peek();
+  const { q } = locked(head);
   const turn = SCALES[/** @type {keyof typeof SCALES} */ (state.scale.peek())];
   /** @type {Marks} */
   const marks = [];

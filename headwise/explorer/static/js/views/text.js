@@ -5,19 +5,20 @@ import { h } from "../dom.js";
 import { effect } from "../store.js";
 import { SCALES, letters, ramp } from "../core/color.js";
 import { number, shown } from "../core/text.js";
-import { lock } from "./heat.js";
+import { lock, lookedAt } from "./heat.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 
-/** @param {HTMLElement} place @param {{ weights: Float32Array, group: state.Group }} head @returns {() => void} */
-export function mount(place, { weights, group }) {
+/** @param {HTMLElement} place @param {import("./heat.js").Head} head @returns {() => void} */
+export function mount(place, head) {
+  const { weights, group } = head;
   const columns = group.keys.length;
   const queries = group.queries.map((token, q) =>
     h(
       "button",
       {
-        class: () => (state.lookedAt() === q ? "token chosen" : "token"),
-        onclick: () => lock(q, strongest(weights, q, columns), weights, group),
+        class: () => (lookedAt(head) === q ? "token chosen" : "token"),
+        onclick: () => lock(q, strongest(weights, q, columns), head),
         onpointerenter: () => {
           state.hovered.value = { q, k: strongest(weights, q, columns) };
         },
@@ -36,7 +37,7 @@ export function mount(place, { weights, group }) {
     h("div", { class: "tokens" }, keys),
   );
   return effect(() => {
-    const q = state.lookedAt();
+    const q = lookedAt(head);
     keys.forEach((node, k) => {
       tint(node, q < 0 ? 0 : weights[q * columns + k]);
       node.title = q < 0 ? "" : number(weights[q * columns + k]);

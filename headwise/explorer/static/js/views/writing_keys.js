@@ -34,7 +34,7 @@ export function keyboard(self, count, search) {
   const pressed = (/** @type {KeyboardEvent} */ event) => {
     const target = /** @type {HTMLElement} */ (event.target);
     const work = keys[event.key];
-    if (!work || !count.peek() || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (!work || (!state.singles.value && /^[^ ]$/.test(event.key)) || !count.peek() || event.ctrlKey || event.metaKey || event.altKey) return;
     if (/^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName) || (event.key === " " && target.tagName === "BUTTON")) return;
     event.preventDefault();
     if (event.key !== "Escape") event.stopPropagation();

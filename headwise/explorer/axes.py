@@ -1,0 +1,53 @@
+"""What the rows and columns of attention are, as pages are told: tokens and their words, patches, nodes, frames."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from headwise.explain.places import InGraph, OnImage, Places, Tokens
+from headwise.explorer.traces import Group, Traced
+from headwise.predictors.listening import times
+
+
+def axes(one: Traced) -> dict[str, Any]:
+    """What the rows and columns of each group are, and what they lie on, as JSON."""
+    told: dict[str, Any] = {"places": None}
+    if isinstance(one.places, OnImage):
+        height, width, channels = one.places.pixels.shape
+        covered = one.places.covered or (height, width)
+        told["places"] = {
+            "kind": "image",
+            "shape": [height, width, channels],
+            "covered": list(covered),
+            "chosen": one.places.chosen,
+        }
+    elif isinstance(one.places, InGraph):
+        told["places"] = {"kind": "graph", "nodes": len(one.places.names), "chosen": one.places.chosen}
+    elif one.sound is not None:
+        told["places"] = {"kind": "sound", "seconds": one.sound.seconds}
+    seconds = None if one.sound is None else one.sound.seconds
+    return told | {"axes": axes_of(one.groups, one.tokens, one.places, seconds)}
+
+
+def axes_of(
+    groups: Sequence[Group], tokens: Sequence[Tokens], places: Places | None = None, seconds: float | None = None
+) -> dict[str, Any]:
+    """Both sides of each group; `seconds` are those of a recording."""
+
+    def told(labels: list[str]) -> dict[str, Any]:
+        if seconds is not None and labels == times(len(labels), seconds):
+            return {"kind": "frames"}
+        return _axis(labels, tokens, places)
+
+    return {group.name: {side: told(getattr(group, side)) for side in ("queries", "keys")} for group in groups}
+
+
+def _axis(labels: list[str], tokens: Sequence[Tokens], places: Places | None) -> dict[str, Any]:
+    grid = places.grid(len(labels)) if isinstance(places, OnImage) else None
+    if grid is not None:
+        return {"kind": "patches", "grid": [grid.rows, grid.columns], "before": grid.before}
+    if isinstance(places, InGraph) and len(labels) == len(places.names):
+        return {"kind": "nodes"}
+    known = next((one for one in tokens if list(one.labels) == labels), None)
+    if known is None:
+        return {"kind": "tokens"}
+    return {"kind": "tokens", "words": list(known.words), "special": list(known.special)}

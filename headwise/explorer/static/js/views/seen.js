@@ -1,0 +1,68 @@
+// @ts-check
+/** What the views of a head show: the weights of a head, or rollout, by tokens or by words. */
+
+import { getNumbers, query } from "../api.js";
+import { folded, splits } from "../core/folding.js";
+import { after } from "../core/masked.js";
+import { number } from "../core/text.js";
+import * as state from "../state.js";
+import { t } from "../strings.js";
+import { weightsOf } from "./marked.js";
+
+/**
+ * `weights` has 0 where `marked` has minus infinity: pairs that the mask forbids. `rows` and `columns` are the tokens of each.
+ * @typedef {{ weights: Float32Array, marked: Float32Array, group: state.Group, title: string, note: string, name: string,
+ *   rows: number[][], columns: number[][] }} Seen
+ */
+
+/** Whether a layer looks at what the one before it made, so that attention can be followed through them. @param {state.Group} group */
+export const rolls = (group) => group.kind === "self" && group.layers.length > 1 && group.queries.length === group.keys.length;
+
+/** Whether rollout is looked at in place of a head. @param {state.Group} group */
+export const rolled = (group) => state.head.value < 0 && rolls(group);
+
+/** What is known of the tokens of both sides. @param {state.Trace} trace @param {state.Group} group */
+export const spelled = (trace, group) => (trace.axes && trace.axes[group.name]) || { queries: {}, keys: {} };
+
+/** Whether there are sub-words, and special tokens. @param {state.Trace} trace @param {state.Group} group */
+export function foldable(trace, group) {
+  const { queries, keys } = spelled(trace, group);
+  const special = [queries, keys].some((one) => (one.special || []).length > 0);
+  return { merged: splits(queries) || splits(keys), special };
+}
+
+/** What the options are for this group. @param {state.Trace} trace @param {state.Group} group */
+export function options(trace, group) {
+  const can = foldable(trace, group);
+  return { merged: can.merged && state.merged.value !== "", special: can.special ? /** @type {"" | "hide" | "share"} */ (state.special.value) : "" };
+}
+
+/** @param {state.Trace} trace @param {state.Group} group @returns {Promise<Seen>} */
+export async function seen(trace, group) {
+  const { at, layer, head } = state.place(group);
+  const [rollout, how] = [rolled(group), options(trace, group)];
+  const { weights, marked } = rollout ? await rolledOut(trace, group) : await weightsOf(trace, group, layer, head);
+  const { queries, keys } = group;
+  const found = folded({ weights: marked, queries, keys }, spelled(trace, group), how);
+  const title = rollout ? `${t("rollout")}, ${group.name}` : `${layer}, ${t("head")} ${head}`;
+  const note = [rollout ? t("rollout_note") : "", told(group, found, how)].filter(Boolean).join(" ");
+  const plain = found.weights === marked ? weights : found.weights.map((weight) => (weight === -Infinity ? 0 : weight));
+  const name = rollout ? "rollout" : `${at}/${head}`;
+  return { ...found, weights: plain, marked: found.weights, group: { ...group, queries: found.queries, keys: found.keys }, title, note, name };
+}
+
+/** @param {state.Trace} trace @param {state.Group} group */
+async function rolledOut(trace, group) {
+  const found = await getNumbers(`/api/v1/traces/${trace.trace_id}/rollout?${query({ group: group.name })}`);
+  const weights = /** @type {Float32Array} */ (found.data);
+  return { weights, marked: after(weights, group.queries.length, group.keys.length, group.causal) };
+}
+
+/** What is merged and hidden, in a sentence. @param {state.Group} group @param {import("../core/folding.js").Folded} found @param {import("../core/folding.js").Options} how */
+function told(group, found, how) {
+  const said = [];
+  if (how.merged) said.push(`${t("merged_note")} (${group.queries.length} × ${group.keys.length} → ${found.queries.length} × ${found.keys.length})`);
+  if (how.special === "hide") said.push(`${t("hidden_note")} ${number(found.left)}`);
+  if (how.special === "share") said.push(t("shared_note"));
+  return said.length ? `${said.join("; ")}.` : "";
+}

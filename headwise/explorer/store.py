@@ -1,0 +1,44 @@
+"""The traces that are kept."""
+
+import threading
+from collections import OrderedDict
+
+from headwise.explorer.traces import Traced
+
+
+class Store:
+    """The latest traces, within a number of bytes.
+
+    Args:
+        limit: bytes of all traces together; one that is larger is kept until the next comes.
+        most: traces at most, because each has more than its tensors: tokens, passes, what edits changed.
+    """
+
+    def __init__(self, limit: int, most: int = 256):
+        self._limit, self._most = limit, most
+        self._found: OrderedDict[str, Traced] = OrderedDict()
+        # the worker keeps traces too
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @property
+    def bytes(self) -> int:
+        """Memory of all of them."""
+        return sum(one.bytes for one in self._found.values())
+
+    def put(self, one: Traced) -> None:
+        """Keeps a trace, and lets the oldest go."""
+        with self._lock:
+            self._found[one.id] = one
+            self._found.move_to_end(one.id)
+            while len(self._found) > 1 and (self.bytes > self._limit or len(self._found) > self._most):
+                self._found.popitem(last=False)
+
+    def get(self, name: str) -> Traced | None:
+        """A trace by its id; None where it is gone."""
+        with self._lock:
+            if name in self._found:
+                self._found.move_to_end(name)
+            return self._found.get(name)

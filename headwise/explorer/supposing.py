@@ -1,0 +1,95 @@
+"""Every step of a layer, and what they would be at another temperature or without a part of its mask."""
+
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from headwise.attention.masks import Causal, Mask, Padding, parts
+from headwise.attention.mechanisms.scored import Scored
+from headwise.attention.normalizers import Tempered
+from headwise.errors import Unsupported
+from headwise.explorer.explorer import KEPT, Explorer, Name
+from headwise.explorer.traces import Traced
+from headwise.files import json_text
+from headwise.records import Edit, Loosen, RecordedCall, Swap
+from headwise.service.answers import JSON, as_steps
+
+KINDS: dict[str, type[Mask]] = {"causal": Causal, "padding": Padding}
+
+
+class AskSteps(BaseModel):
+    """A head, and what is other than the model did it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    layer: str = Field(max_length=200)
+    head: int = Field(ge=0, le=1 << 20)
+    temperature: float = Field(1.0, ge=0.01, le=100, allow_inf_nan=False, description="scores are divided by it")
+    causal: bool = Field(True, description="whether the causal part of the mask counts")
+    padding: bool = Field(True, description="whether the part that hides padding counts")
+
+    def left_out(self) -> list[str]:
+        """The parts of the mask that do not count."""
+        return [name for name in KINDS if not getattr(self, name)]
+
+
+def stepped(app: FastAPI, explorer: Explorer) -> None:
+    """Adds the routes of steps."""
+    at = "/api/v1/traces/{name}"
+
+    @app.get(f"{at}/steps")
+    async def steps(request: Request, name: str, asked: Annotated[AskSteps, Query()]) -> Response:
+        """Every step of one head, with its numbers; with another temperature or less of its mask what they would be."""
+        one = explorer.trace(name)
+
+        def work(_: Any) -> list[str]:
+            edits = supposed(one, asked.layer, asked.temperature, asked.left_out())
+            return [one.steps(asked.layer, asked.head, *edits)]
+
+        (told,) = await explorer.service.answer(explorer.service.submit(work, [None]), request)
+        return as_steps(told, explorer.service.limits, KEPT)
+
+    @app.get(f"{at}/changeable")
+    async def can_change(request: Request, name: str, layer: Name) -> Response:
+        """Of a layer whether its steps have a temperature, and the pairs that each part of its mask forbids."""
+        one = explorer.trace(name)
+        job = explorer.service.submit(lambda _: [changeable(one, layer)], [None])
+        (told,) = await explorer.service.answer(job, request)
+        return Response(json_text(told), media_type=JSON, headers=KEPT)
+
+
+def changeable(one: Traced, layer: str) -> dict[str, Any]:
+    """Whether a layer has a temperature, and how many pairs each part of its mask forbids, by name, as JSON."""
+    last = _last(one, layer)
+    batch, _, rows, columns = last.call.shape
+    masks = {}
+    for name, kind in KINDS.items():
+        own = [part for part in parts(last.call.mask) if isinstance(part, kind)]
+        for part in own:
+            keep = part.dense(batch, 1, rows, columns, query_start=last.call.query_start, device=last.call.query.device)
+            masks[name] = int((~keep.expand(batch, 1, rows, columns)).sum())
+    return {"temperature": isinstance(last.mechanism, Scored), "masks": masks}
+
+
+def supposed(one: Traced, layer: str, temperature: float, left_out: list[str]) -> list[Edit]:
+    """The edits that make it so: none where it is as the model did it.
+
+    Raises: Unsupported for the temperature of a mechanism that normalizes no scores.
+    """
+    kinds = tuple(KINDS[name] for name in left_out)
+    found: list[Edit] = [Loosen(layer, kinds)] if kinds else []
+    if temperature == 1.0:
+        return found
+    last = _last(one, layer)
+    own = last.mechanism
+    if not isinstance(own, Scored):
+        raise Unsupported(f"{layer} has no temperature: {type(own).__name__} makes its weights by no scores")
+    made = Scored(own.score or last.call.score, Tempered(own.normalizer or last.call.normalizer, temperature))
+    return [Swap(layer, made.to(last.call.query.device)), *found]
+
+
+def _last(one: Traced, layer: str) -> RecordedCall:
+    one.group_of(layer)
+    found: RecordedCall = one.trace[layer].calls[-1]
+    return found
