@@ -18,6 +18,7 @@ from headwise.explorer.inputs import AskInput, check_input, exemplified, item_of
 from headwise.explorer.needs import needed
 from headwise.explorer.positional import positioned
 from headwise.explorer.traces import Store, Traced, digest_of, traced
+from headwise.explorer.vocabulary import listed
 from headwise.files import json_text
 from headwise.service.answers import JSON, as_json, as_steps
 from headwise.service.app import Service, route
@@ -49,7 +50,8 @@ def explored(app: FastAPI, service: Service) -> None:
     """Adds the routes of the explorer to a service."""
     explorer = Explorer(service, Store(_STORE_BYTES))
     route(app, service, "traces", AskTraced, functools.partial(_traced, explorer), status=201)
-    generated(app, service, explorer.store)
+    generated(app, explorer)
+    listed(app, service)
     _parts(app, explorer)
     _heads(app, explorer)
     needed(app, explorer)

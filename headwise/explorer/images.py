@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 from fastapi import FastAPI, Request, Response
+from jaxtyping import UInt8
 
 from headwise.errors import Unsupported
 from headwise.explain import heads
@@ -30,7 +31,7 @@ def axes(one: Traced) -> dict[str, Any]:
     elif isinstance(one.places, InGraph):
         told["places"] = {"kind": "graph", "nodes": len(one.places.names), "chosen": one.places.chosen}
     of = {
-        group.name: {side: _axis(one.places, len(getattr(group, side))) for side in ("queries", "keys")}
+        group.name: {side: axis(one.places, len(getattr(group, side))) for side in ("queries", "keys")}
         for group in one.groups
     }
     return told | {"axes": of}
@@ -66,12 +67,17 @@ def pixels(one: Traced) -> np.ndarray:
     """The image of a trace, in every so many pixels where it is large. Raises: Unsupported if there is none."""
     if not isinstance(one.places, OnImage):
         raise Unsupported("this run reads no images")
-    whole = one.places.pixels
+    return thinned(one.places.pixels)
+
+
+def thinned(whole: UInt8[np.ndarray, "height width channels"]) -> UInt8[np.ndarray, "rows columns channels"]:
+    """Every so many pixels of a large image."""
     each = -(-max(whole.shape[:2]) // _SIDE)
     return whole[::each, ::each]
 
 
-def _axis(places: Places | None, length: int) -> dict[str, Any]:
+def axis(places: Places | None, length: int) -> dict[str, Any]:
+    """What a row or a column of so many places is, as JSON."""
     grid = places.grid(length) if isinstance(places, OnImage) else None
     if grid is not None:
         return {"kind": "patches", "grid": [grid.rows, grid.columns], "before": grid.before}

@@ -178,6 +178,9 @@ class Continuer(Predictor[str, list[Continuation], str]):
         read = [self.tokenizer.shown(token) for token in prompt]
         return Draft(self.model, self.model, lambda: self.model.start(tokens[:, :-1]), prompt[-1], read, self.tokenizer)
 
+    def writes(self) -> Tokenizer:
+        return self.tokenizer
+
     def explain(self, item: str, target: str | None = None) -> Explanation:
         """The self-attention of every layer while the model reads a prompt and its continuation, 24 tokens of it.
 
