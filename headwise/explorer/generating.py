@@ -105,7 +105,9 @@ def _written(
         raise Unsupported(f"{run.name} writes without a search")
     follower = Follower(draft)
     telling = Telling(draft, follower, config, ask.top_k)
-    tell({"start": {"model": run.name, "task": run.task, **telling.start(), "force": ask.force, "warnings": read.noted}})
+    tell(
+        {"start": {"model": run.name, "task": run.task, **telling.start(), "force": ask.force, "warnings": read.noted}}
+    )
     with watching(lambda found: tell({"step": telling.step(found)})):
         found = run.predictor.outputs(items[0], options)
     hypotheses = [

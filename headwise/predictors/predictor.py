@@ -192,7 +192,8 @@ class Predictor(ABC, Generic[I, O, E]):
 
     def outputs(self, item: I, options: Any = None) -> list[Any]:
         """What a search finds about an input, best first: each with its text, its tokens and its score."""
-        return list(self.predict([item], options)[0])
+        (found,) = cast(Sequence[list[Any]], self.predict([item], options))
+        return found
 
     def resampled(self, examples: Sequence[E]) -> Resampled:
         """The score by which two models are compared, as a function of how often each group of examples counts.

@@ -54,7 +54,9 @@ class SpeechWriter(Predictor[Recording, str, Recording]):
         """A sound file, or those of a list or an .npz file; texts are not needed."""
         return self.ear.read(path)
 
-    def predict(self, items: Sequence[Recording | str] | str, options: Asked | DecodingConfig | None = None) -> list[str]:
+    def predict(
+        self, items: Sequence[Recording | str] | str, options: Asked | DecodingConfig | None = None
+    ) -> list[str]:
         """What is said in each recording; a text is the path of a sound file.
 
         Args:

@@ -69,7 +69,7 @@ class Writing:
         ]
 
     def draft(self, batch: PairBatch, read: list[str], places: Places | None = None) -> Draft:
-        """The only source of a batch, to be followed; `read`: labels of what the decoder looks at, `places` if there are."""
+        """The only source of a batch, to be followed; `read`, `places`: what the decoder looks at."""
         model = self.model
 
         def start() -> Cache:

@@ -75,7 +75,7 @@ function follow() {
   effect(() => {
     if (UNTRACED.has(state.page.value)) return;
     const [model, meta, edits] = [state.model.value, state.meta.value, read(state.edits.value)];
-    const given = input();
+    const given = state.asked();
     if (!given || !meta || !meta.models.length) {
       asked = "";
       state.trace.value = null;
@@ -101,14 +101,6 @@ function follow() {
       },
     );
   });
-}
-
-/** The input as a request has it; null where there is none. */
-function input() {
-  const [upload, example, text] = [state.upload.value, state.example.value, state.text.value];
-  if (upload) return { file: upload };
-  if (example >= 0) return { example };
-  return text ? { text } : null;
 }
 
 /** @param {HTMLElement} main */

@@ -12,6 +12,8 @@ import { t } from "../strings.js";
 /** Labels of more tokens would be too small to read. */
 export const LABELLED = 48;
 const EVERY = Int16Array.from({ length: 256 }, (_, entry) => entry);
+/** Labels of rows that are lower would lie over each other, pixels. */
+const LEGIBLE = 12;
 /** Padding of what a map stands in, pixels. */
 const SPARE = 28;
 
@@ -33,6 +35,7 @@ export function mount(place, { weights, group, title }) {
   place.append(frame, bar);
   const cell = canvas.parentElement;
   const side = fitting(rows, columns, place.clientWidth - left.offsetWidth - SPARE);
+  if (side < LEGIBLE) left.replaceChildren();
   cell.style.width = `${side * columns}px`;
   cell.style.height = `${side * rows}px`;
   frame.style.setProperty("--side", `${side}px`);
