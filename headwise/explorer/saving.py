@@ -18,6 +18,8 @@ from headwise.explorer.content import Content
 from headwise.explorer.wire import npy
 from headwise.files import json_text
 
+# pages that are saved with what they asked for
+KEPT = ("trace", "translate", "vision", "graph", "positions", "compare", "film")
 # a page that is larger is slow to open
 MOST_BYTES = 32_000_000
 # as many layers, and as large, as the views ask for
@@ -54,15 +56,23 @@ def page(content: Content) -> bytes:
     Raises: ConfigError where it would be larger than `MOST_BYTES`.
     """
     check(content, "html")
-    script, style = f"(() => {{\n{bundle.script('alone.js')}\n}})();\n", bundle.style()
+    # in JSON `<` is nothing but a letter of a string, so no text ends the script that it stands in
+    answers = json_text(_answers(content)).replace("<", "\\u003c")
+    return _document("attend", f"Headwise: {content.source[:80]}" if content.source else "Headwise", answers)
+
+
+def shell(name: str) -> bytes:
+    """The file of a page of the explorer before it holds anything: `null` stands in place of its answers."""
+    return _document(name, f"Headwise: {name}", "null")
+
+
+def _document(name: str, title: str, answers: str) -> bytes:
+    script, style = bundle.page(name), bundle.style()
     policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data: blob:;"
         " base-uri 'none'; form-action 'none'"
     )
-    # in JSON `<` is nothing but a letter of a string, so no text ends the script that it stands in
-    answers = json_text(_answers(content)).replace("<", "\\u003c")
-    title = html.escape(f"Headwise: {content.source[:80]}" if content.source else "Headwise")
-    made = _PAGE.format(policy=policy, title=title, style=style, answers=answers, script=script)
+    made = _PAGE.format(policy=policy, title=html.escape(title), style=style, answers=answers, script=script)
     return made.encode("utf-8", "replace")
 
 

@@ -5,11 +5,13 @@ import { Refused, getJson, post } from "./api.js";
 import { setRamps } from "./core/color.js";
 import { read } from "./core/edits.js";
 import { fill, h } from "./dom.js";
+import { forget } from "./keeping.js";
 import { pressed } from "./keys.js";
 import * as state from "./state.js";
 import { effect } from "./store.js";
 import { t } from "./strings.js";
 import { followTheme, turned } from "./theme.js";
+import * as pageFile from "./views/page_file.js";
 
 const PAGES = {
   "": "home",
@@ -22,6 +24,8 @@ const PAGES = {
   compare: "compare",
   film: "film",
 };
+/** Pages that are not saved as they are: one shows nothing, of one all weights are saved. */
+const UNKEPT = new Set(["", "attend"]);
 /** Pages that show no trace. */
 const UNTRACED = new Set(["translate", "positions"]);
 
@@ -55,6 +59,7 @@ function bar() {
     {},
     h("a", { class: "brand", href: "#/" }, "Headwise"),
     h("form", { onsubmit: look }, models, input, h("button", { type: "submit" }, () => t("look"))),
+    pageFile.button(() => !UNKEPT.has(state.page.value)),
     h("button", { class: "plain", onclick: turned, "aria-label": "theme" }, "◐"),
     h("button", { class: "plain", onclick: () => (state.language.value = state.language.value === "zh" ? "" : "zh") }, () => t("language")),
   );
@@ -88,6 +93,8 @@ function follow() {
     const mine = turn;
     state.status.value = t("loading");
     const name = model || (meta.models.length ? meta.models[0].name : null);
+    // a comparison has two
+    if (state.page.peek() !== "compare") forget();
     post("/api/v1/traces", { model: name, ...given, options: { edits } }).then(
       (found) => {
         if (mine !== turn) return;
@@ -112,6 +119,7 @@ function pages(main) {
     import(`./pages/${name}.js`).then((module) => {
       if (!alive) return;
       fill(main);
+      forget();
       end = module.mount(main);
     });
     return () => {

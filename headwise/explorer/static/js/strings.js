@@ -142,6 +142,7 @@ const STRINGS = {
   theme: ["light or dark", "浅色或深色"],
   save: ["Save", "保存"],
   saved: ["saved", "已保存"],
+  leftOut: ["parts did not fit", "项因过大未保存"],
   savedPage: ["all of this as one file that opens without a server", "全部内容存为一个文件，无需服务器即可打开"],
   savedNumbers: ["the weights, for NumPy", "权重，供 NumPy 读取"],
   savedPicture: ["this picture", "这幅图"],

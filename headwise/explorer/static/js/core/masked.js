@@ -16,7 +16,7 @@ export function after(weights, rows, columns, causal) {
   return found;
 }
 
-/** What scores under a mask say of other pairs, as of a window. @param {Float32Array} weights @param {Float32Array} scores */
+/** What scores under a mask say of other pairs, as of a window. @param {Float32Array} weights @param {ArrayLike<number>} scores */
 export function under(weights, scores) {
   if (scores.length !== weights.length) return weights;
   return weights.map((weight, place) => (weight === 0 && scores[place] === -Infinity ? -Infinity : weight));

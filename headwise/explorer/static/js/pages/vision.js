@@ -2,7 +2,7 @@
 /** An image and what each head looks at on it, from the place that is chosen; rollout through all layers. */
 
 import { getNumbers, query as asked } from "../api.js";
-import { picture } from "../core/overlay.js";
+import { of, picture } from "../core/overlay.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
 import { effect, signal } from "../store.js";
@@ -97,16 +97,6 @@ function followed(seen) {
   return () => {
     alive = false;
   };
-}
-
-/** The weights of one head, or the mean of all heads of a layer. @param {Numbers} weights @param {number} layer @param {number} head -1: the mean */
-export function of(weights, layer, head) {
-  const [, heads, keys] = weights.shape;
-  const at = (/** @type {number} */ one) => weights.data.subarray((layer * heads + one) * keys, (layer * heads + one + 1) * keys);
-  if (head >= 0) return at(head);
-  const found = new Float32Array(keys);
-  for (let one = 0; one < heads; one += 1) at(one).forEach((value, k) => (found[k] += value / heads));
-  return found;
 }
 
 /** What the large picture shows. @param {Seen} seen */

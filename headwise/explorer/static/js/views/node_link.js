@@ -171,7 +171,7 @@ export function table(place, seen) {
     );
     const centre =
       seen.trace.places.chosen !== null && nodes[now].hop > 0
-        ? h("button", { onclick: () => state.give({ text: nodes[now].name }) }, t("centre"))
+        ? h("button", { class: "asks", onclick: () => state.give({ text: nodes[now].name }) }, t("centre"))
         : null;
     const more = found.length > ROWS ? h("p", { class: "legend" }, `+ ${found.length - ROWS}`) : null;
     const spread = `${t("entropy")} ${number(seen.entropy[now])} / ${number(Math.log(Math.max(1, nodes[now].heard)))} ${t("nats")}`;

@@ -4,6 +4,7 @@
 import { postLines } from "../api.js";
 import { begun, best, take } from "../core/search.js";
 import { layout } from "../core/tree.js";
+import { forget } from "../keeping.js";
 import * as state from "../state.js";
 import { effect } from "../store.js";
 import { t } from "../strings.js";
@@ -105,6 +106,8 @@ function told(body, search, count, open) {
     document.documentElement.dataset.ready = `written/${found.steps.length}/${found.end ? "end" : "cut"}`;
   };
   open.value = stopped;
+  // one output is kept, not those before it
+  forget();
   state.status.value = t("loading");
   delete document.documentElement.dataset.ready;
   const line = (/** @type {any} */ one) => {
