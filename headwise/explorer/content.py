@@ -6,14 +6,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain.explanation import Explanation, Layer
 from headwise.explorer.traces import Group, Traced, grouped, shape_of
+from headwise.predictors.looking import allowed
 from headwise.records import LayerRecord, Trace
 
 Weights = Float[np.ndarray, "heads queries keys"]
+Allowed = Bool[np.ndarray, "#heads #queries #keys"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,12 +26,14 @@ class Content:
         source, output: what was read and what was said of it; empty where nobody knows.
         groups: layers that are alike.
         weights: those of a layer, made when they are asked for.
+        allowed: which pairs the mask of a layer allows; None: all, or all that a causal one does.
     """
 
     source: str
     output: str
     groups: list[Group]
     weights: Callable[[str], Weights]
+    allowed: Callable[[str], Allowed | None]
 
     @property
     def numbers(self) -> int:
@@ -53,7 +57,7 @@ class Content:
 
 def of_traced(one: Traced) -> Content:
     """What the explorer keeps of an input."""
-    return Content(one.source, one.output, one.groups, one.weights)
+    return Content(one.source, one.output, one.groups, one.weights, lambda name: allowed(one.trace[name]))
 
 
 def of_explanation(found: Explanation) -> Content:
@@ -62,7 +66,9 @@ def of_explanation(found: Explanation) -> Content:
     if not layers:
         raise Unsupported("this model has no attention to show")
     groups = grouped({name: (layer, layer.weights.shape) for name, layer in layers.items()})
-    return Content(found.source, found.output, groups, lambda name: layers[name].weights)
+    return Content(
+        found.source, found.output, groups, lambda name: layers[name].weights, lambda name: layers[name].allowed
+    )
 
 
 def of_trace(trace: Trace, queries: Sequence[str] = (), keys: Sequence[str] = (), example: int = 0) -> Content:
@@ -89,7 +95,7 @@ def of_trace(trace: Trace, queries: Sequence[str] = (), keys: Sequence[str] = ()
             found: np.ndarray = records[name].weights()[example].double().cpu().numpy()
         return found
 
-    return Content("", "", grouped(known), weights)
+    return Content("", "", grouped(known), weights, lambda name: allowed(records[name], example))
 
 
 def _labelled(record: LayerRecord, given: list[list[str]]) -> tuple[Layer, tuple[int, int, int]]:

@@ -9,12 +9,14 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from jaxtyping import UInt8
 
 from headwise.errors import ConfigError
 from headwise.explain import heads
 from headwise.explain.ramps import CONTROLS, hexadecimal
 from headwise.explorer import bundle
 from headwise.explorer.content import Content
+from headwise.explorer.traces import Group
 from headwise.explorer.wire import npy
 from headwise.files import json_text
 
@@ -112,12 +114,14 @@ def check(content: Content, form: str) -> None:
 
 def _answers(content: Content) -> dict[str, Any]:
     """What the scripts would ask a server for, by what they would ask."""
-    matrices, thumbs, summaries = {}, {}, {}
+    matrices, masks, thumbs, summaries = {}, {}, {}, {}
     for group in content.groups:
         small, told = [], []
         for number, layer in enumerate(group.layers):
             weights = content.weights(layer)
             matrices[layer] = [_base64(npy(head)) for head in weights]
+            if (hidden := _hidden(content, group, layer)) is not None:
+                masks[layer] = [_base64(npy(head)) for head in hidden]
             told.append(heads.described(weights))
             small += [heads.thumbnails(weights, _SIDE)] if number < _LAYERS else []
         thumbs[group.name] = _base64(npy(np.stack(small)))
@@ -129,7 +133,18 @@ def _answers(content: Content) -> dict[str, Any]:
         "summary": summaries,
         "thumbs": thumbs,
         "matrix": matrices,
+        "masks": masks,
     }
+
+
+def _hidden(content: Content, group: Group, layer: str) -> UInt8[np.ndarray, "#heads queries keys"] | None:
+    """1 where a mask forbids a pair, for each head or for all; None where the shape of the mask tells."""
+    allowed, shape = content.allowed(layer), (len(group.queries), len(group.keys))
+    if allowed is None:
+        return None
+    told = np.tri(*shape, shape[1] - shape[0], dtype=bool) if group.causal else np.ones(shape, bool)
+    allowed = np.broadcast_to(allowed, (len(allowed), *shape))
+    return None if (allowed == told).all() else (~allowed).astype(np.uint8)
 
 
 def _base64(content: bytes) -> str:

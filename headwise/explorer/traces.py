@@ -6,7 +6,7 @@ import math
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -200,9 +200,15 @@ def traced(run: Served, item: Any, target: str | None, key: str | None = None) -
     if not known:
         raise Unsupported("this model has no attention to show")
     names = list(found.places.names) if isinstance(found.places, InGraph) else []
-    groups = grouped({name: (layer, shape_of(trace[name])) for name, layer in known.items()}, names)
+    groups = grouped({name: (_of(layer, trace[name]), shape_of(trace[name])) for name, layer in known.items()}, names)
     name = digest_of(run, item, target, key)
     return Traced(name, run.name, item, target, found.source, found.output, groups, trace, seen, found.places)
+
+
+def _of(layer: Layer, record: LayerRecord) -> Layer:
+    """A layer by what it attends to: an explanation may show places of its own sequence as if they were of another."""
+    kind: Any = record.kind
+    return replace(layer, kind=kind) if layer.kind == "cross" else layer
 
 
 def digest_of(run: Served, item: Any, target: str | None, key: str | None = None) -> str:

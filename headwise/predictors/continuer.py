@@ -198,7 +198,7 @@ class Continuer(Predictor[str, list[Continuation], str]):
         read = torch.tensor([tokens], device=self.model.output.weight.device)
         names = [self.tokenizer.shown(token) for token in tokens]
         found = looking.attended(self.model, read)
-        layers = {name: Layer(one.weights[0], names, names, one.kind, causal=True) for name, one in found.items()}
+        layers = {name: Layer(one.weights[0], names, names, one.kind, True, one.allowed) for name, one in found.items()}
         return Explanation(item, self.tokenizer.decode(written), layers)
 
     def _told(self, options: DecodingConfig | Writing | None) -> Writing:

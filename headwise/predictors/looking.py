@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Bool
 from torch import nn
 
 from headwise.attention.mechanisms.mechanism import Mechanism
@@ -16,7 +17,7 @@ from headwise.errors import Unsupported
 from headwise.explain.alignment import words
 from headwise.explain.explanation import Layer
 from headwise.predictors.evaluating import evaluating
-from headwise.records import Trace, record
+from headwise.records import LayerRecord, Trace, record
 
 BOS, EOS = "<bos>", "<eos>"
 NOTHING = "this model has no attention to show"
@@ -24,10 +25,15 @@ NOTHING = "this model has no attention to show"
 
 @dataclass(frozen=True)
 class Attended:
-    """Weights (batch, heads, queries, keys) of one layer, and whether they are of its own sequence or another."""
+    """Weights (batch, heads, queries, keys) of one layer, and whether they are of its own sequence or another.
+
+    Args:
+        allowed: of the first example, which pairs the mask allows, (heads or 1, queries, keys); None: all.
+    """
 
     weights: np.ndarray
     kind: Any
+    allowed: np.ndarray | None = None
 
 
 def has_attention(model: nn.Module) -> bool:
@@ -100,7 +106,7 @@ def traced(model: nn.Module, *inputs: Any) -> Trace:
 def attended(model: nn.Module, *inputs: Any) -> dict[str, Attended]:
     """What every attention layer did in one pass, by its name; raises as `traced`."""
     trace = traced(model, *inputs)
-    return {name: Attended(numbers(trace, name), trace[name].kind) for name in trace.names()}
+    return {name: Attended(numbers(trace, name), trace[name].kind, allowed(trace[name])) for name in trace.names()}
 
 
 def layers_of(
@@ -117,12 +123,28 @@ def layers_of(
     inputs, layers = [BOS, *written[:-1]], {}
     for name, one in found.items():
         if one.kind == "cross":
-            layers[name] = Layer(one.weights[0], written, memory, "cross")
+            layers[name] = Layer(one.weights[0], written, memory, "cross", allowed=one.allowed)
         elif name.startswith("encoder"):
-            layers[name] = Layer(one.weights[0], read, read, "self")
+            layers[name] = Layer(one.weights[0], read, read, "self", allowed=one.allowed)
         else:
-            layers[name] = Layer(one.weights[0], inputs, inputs, "self", causal=True)
+            layers[name] = Layer(one.weights[0], inputs, inputs, "self", causal=True, allowed=one.allowed)
     return layers
+
+
+def allowed(record: LayerRecord, example: int = 0) -> Bool[np.ndarray, "#heads queries keys"] | None:
+    """Which pairs of an example the mask of a layer allows; None for all, or where its calls had different keys."""
+    tables = []
+    for each in record.calls:
+        keep = each.call.keep()
+        rows, columns = each.call.shape[2:]
+        if keep is None:
+            tables.append(np.ones((1, rows, columns), bool))
+        else:
+            one = keep[example if len(keep) > 1 else 0]
+            tables.append(one.expand(-1, rows, columns).cpu().numpy())
+    if all(table.all() for table in tables) or len({table.shape[::2] for table in tables}) > 1:
+        return None
+    return np.concatenate(tables, 1)
 
 
 def numbers(trace: Trace, name: str) -> np.ndarray:

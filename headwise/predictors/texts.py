@@ -83,7 +83,9 @@ class Reader:
                 return Explanation(text, said, layers)
         for name, one in looking.attended(self.model, batch.tokens, batch.lens).items():
             pooled = isinstance(self.model.pooling, AttentionOverSequence) and name.startswith("pooling.")
-            layers[name] = Layer(one.weights[0], [said] if pooled else keys, keys, "pooled" if pooled else one.kind)
+            layers[name] = Layer(
+                one.weights[0], [said] if pooled else keys, keys, "pooled" if pooled else one.kind, False, one.allowed
+            )
         return Explanation(text, said, layers)
 
     @torch.inference_mode()
