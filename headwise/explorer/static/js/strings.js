@@ -222,6 +222,11 @@ const STRINGS = {
     "A line is as wide as the weight; of the two directions between two nodes, the larger, until a node is chosen: then what it attends to.",
     "线宽表示权重；未选节点时取两个方向中较大者，选中节点后只显示它关注的节点。",
   ],
+  labels: ["Labels of the pixels", "像素标签"],
+  labels_said: ["predicted", "预测"],
+  labels_true: ["true", "真实"],
+  labels_right: ["pixels that are right", "预测正确的像素"],
+  labels_unknown: ["This picture has no mask to compare with.", "这幅图没有可对照的掩码。"],
   rollout: ["Rollout", "注意力展开"],
   rollout_note: [
     "Attention through all layers, each half the mean of its heads and half a copy (Abnar and Zuidema 2020).",
