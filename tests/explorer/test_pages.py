@@ -45,6 +45,13 @@ def test_the_number_under_the_pointer_is_the_weight(page, site):
             assert float(shown.split()[-1]) == pytest.approx(exact[q, k], rel=6e-3)
 
 
+def test_the_names_of_the_pages_take_no_more_room_than_they_need(page, site):
+    opened(page, site, "")
+    links = page.locator("nav a")
+    heights = links.evaluate_all("(all) => all.map((one) => one.getBoundingClientRect().height)")
+    assert max(heights) < 48
+
+
 TABLES = """async (names) => { const { ramp } = await import('/static/js/core/color.js');
     return names.map((name) => Array.from(ramp(name))); }"""
 

@@ -7,6 +7,7 @@ import { shown } from "../core/text.js";
 import { h } from "../dom.js";
 import * as state from "../state.js";
 import { effect } from "../store.js";
+import { t } from "../strings.js";
 
 /** @typedef {import("../core/search.js").Beam} Beam */
 /** @typedef {import("../core/search.js").Search} Search */
@@ -20,7 +21,7 @@ export function mount(place, it, path, go) {
   const last = path.length - 1;
   const paint = [large(it, image, looks[last], last >= 0 ? path[last].text : "")];
   const each = path.map((beam, at) => small(it, image, looks[at], beam, at === last, () => go(at)));
-  place.append(paint[0].node, h("div", { class: "looked", tabindex: 0, role: "group" }, each.map((one) => one.node)));
+  place.append(paint[0].node, h("div", { class: "looked", role: "group", "aria-label": t("looks") }, each.map((one) => one.node)));
   // the glow is a colour of the page
   return effect(() => {
     void state.dark.value;
