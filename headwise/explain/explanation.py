@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain.alignment import focus, table
@@ -29,6 +29,7 @@ class Layer:
         kind: "cross" if the keys are of another sequence, "pooled" if the only row is an answer for all of them; "tags"
             if the keys are tags and the weights their probabilities, which is no attention.
         causal: no query sees a later key.
+        allowed: which pairs the mask allows; None: all that `causal` does.
     """
 
     weights: Float[np.ndarray, "heads queries keys"]
@@ -36,6 +37,7 @@ class Layer:
     keys: list[str]
     kind: Literal["self", "cross", "pooled", "tags"]
     causal: bool = False
+    allowed: Bool[np.ndarray, "#heads #queries #keys"] | None = None
 
     @property
     def heading(self) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Int, UInt8
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,20 @@ class Grid:
 
 
 @dataclass(frozen=True, eq=False)
+class PixelLabels:
+    """What the pixels of an image are said to be, and what they are.
+
+    Args:
+        said, true: numbers of classes, beyond the last where none counts; None: nobody knows what is true.
+        classes: name and colour, as #rrggbb, of each.
+    """
+
+    said: Int[np.ndarray, "height width"]
+    true: Int[np.ndarray, "height width"] | None
+    classes: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, eq=False)
 class OnImage:
     """Rows and columns lie on an image.
 
@@ -37,6 +51,7 @@ class OnImage:
         grids: what the places of its layers may be; they differ where a network makes its maps smaller.
         covered: height and width, in pixels, of what a grid lies over; None: the image. It may go beyond it.
         chosen: the query that an explanation shows; None: the mean of all of them.
+        labels: of its pixels, where a model tells them.
 
     >>> on = OnImage(np.zeros((8, 8, 1), np.uint8), (Grid(4, 4, before=1), Grid(2, 2)))
     >>> on.grid(17), on.grid(5)
@@ -47,6 +62,7 @@ class OnImage:
     grids: Sequence[Grid]
     covered: tuple[int, int] | None = None
     chosen: int | None = None
+    labels: PixelLabels | None = None
 
     def grid(self, length: int) -> Grid | None:
         """What an axis of this length is; None: no places."""

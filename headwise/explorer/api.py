@@ -22,6 +22,7 @@ from headwise.explorer.sounds import sounded
 from headwise.explorer.store import Store
 from headwise.explorer.supposing import stepped
 from headwise.explorer.traces import Traced, digest_of, traced
+from headwise.explorer.vocabulary import listed
 from headwise.files import json_text
 from headwise.service.answers import JSON, as_json
 from headwise.service.app import Service, route
@@ -53,7 +54,8 @@ def explored(app: FastAPI, service: Service) -> None:
     """Adds the routes of the explorer to a service."""
     explorer = Explorer(service, Store(_STORE_BYTES))
     route(app, service, "traces", AskTraced, functools.partial(_traced, explorer), status=201)
-    generated(app, service, explorer.store)
+    generated(app, explorer)
+    listed(app, service)
     _parts(app, explorer)
     _heads(app, explorer)
     needed(app, explorer)

@@ -20,6 +20,8 @@ def axes(one: Traced) -> dict[str, Any]:
             "covered": list(covered),
             "chosen": one.places.chosen,
         }
+        if one.places.labels is not None:
+            told["places"]["classes"] = one.places.labels.classes
     elif isinstance(one.places, InGraph):
         told["places"] = {"kind": "graph", "nodes": len(one.places.names), "chosen": one.places.chosen}
     elif one.sound is not None:
@@ -36,12 +38,13 @@ def axes_of(
     def told(labels: list[str]) -> dict[str, Any]:
         if seconds is not None and labels == times(len(labels), seconds):
             return {"kind": "frames"}
-        return _axis(labels, tokens, places)
+        return axis(labels, tokens, places)
 
     return {group.name: {side: told(getattr(group, side)) for side in ("queries", "keys")} for group in groups}
 
 
-def _axis(labels: list[str], tokens: Sequence[Tokens], places: Places | None) -> dict[str, Any]:
+def axis(labels: list[str], tokens: Sequence[Tokens], places: Places | None) -> dict[str, Any]:
+    """What the places with these labels are, as JSON."""
     grid = places.grid(len(labels)) if isinstance(places, OnImage) else None
     if grid is not None:
         return {"kind": "patches", "grid": [grid.rows, grid.columns], "before": grid.before}

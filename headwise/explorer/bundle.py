@@ -10,14 +10,21 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|const|class) (\w+))"
 _STATIC = files("headwise.explorer") / "static"
 
 
-def script(entry: str) -> str:
-    """A script that needs no other, from a module below `static/js` and all that it imports.
+def page(name: str) -> str:
+    """A script that shows a page by itself, with what the document holds."""
+    entry = f"pages/{name}.js"
+    return f'(() => {{\n{script("alone.js", entry)}\nmodules["alone.js"].begin(modules["{entry}"]);\n}})();\n'
+
+
+def script(*entries: str) -> str:
+    """A script that needs no other, from modules below `static/js` and all that they import.
 
     Raises: ValueError for modules that need each other, or that say so in a way that is not read here.
     """
     order: list[str] = []
     parts: dict[str, str] = {}
-    _collect(entry, (), order, parts)
+    for entry in entries:
+        _collect(entry, (), order, parts)
     return "\n".join(['"use strict";', "const modules = {};", *(parts[name] for name in order)])
 
 

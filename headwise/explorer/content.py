@@ -6,15 +6,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain.explanation import Explanation, Layer
 from headwise.explain.places import Tokens
 from headwise.explorer.traces import Group, Traced, grouped, shape_of
+from headwise.predictors.looking import allowed
 from headwise.records import LayerRecord, Trace
 
 Weights = Float[np.ndarray, "heads queries keys"]
+Allowed = Bool[np.ndarray, "#heads #queries #keys"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +27,7 @@ class Content:
         source, output: what was read and what was said of it; empty where nobody knows.
         groups: layers that are alike.
         weights: those of a layer, made when they are asked for.
+        allowed: which pairs the mask of a layer allows; None: all, or all that a causal one does.
         tokens: what is known of tokens.
     """
 
@@ -32,6 +35,7 @@ class Content:
     output: str
     groups: list[Group]
     weights: Callable[[str], Weights]
+    allowed: Callable[[str], Allowed | None]
     tokens: Sequence[Tokens] = ()
 
     @property
@@ -56,7 +60,7 @@ class Content:
 
 def of_traced(one: Traced) -> Content:
     """What the explorer keeps of an input."""
-    return Content(one.source, one.output, one.groups, one.weights, one.tokens)
+    return Content(one.source, one.output, one.groups, one.weights, lambda name: allowed(one.trace[name]), one.tokens)
 
 
 def of_explanation(found: Explanation) -> Content:
@@ -65,7 +69,14 @@ def of_explanation(found: Explanation) -> Content:
     if not layers:
         raise Unsupported("this model has no attention to show")
     groups = grouped({name: (layer, layer.weights.shape) for name, layer in layers.items()})
-    return Content(found.source, found.output, groups, lambda name: layers[name].weights, found.tokens)
+    return Content(
+        found.source,
+        found.output,
+        groups,
+        lambda name: layers[name].weights,
+        lambda name: layers[name].allowed,
+        found.tokens,
+    )
 
 
 def of_trace(trace: Trace, queries: Sequence[str] = (), keys: Sequence[str] = (), example: int = 0) -> Content:
@@ -92,7 +103,7 @@ def of_trace(trace: Trace, queries: Sequence[str] = (), keys: Sequence[str] = ()
             found: np.ndarray = records[name].weights()[example].double().cpu().numpy()
         return found
 
-    return Content("", "", grouped(known), weights)
+    return Content("", "", grouped(known), weights, lambda name: allowed(records[name], example))
 
 
 def _labelled(record: LayerRecord, given: list[list[str]]) -> tuple[Layer, tuple[int, int, int]]:

@@ -1,18 +1,19 @@
-"""The route that saves a trace as one file."""
+"""The routes that save a trace, or a page, as one file."""
 
 from typing import Annotated, Literal
 
 from fastapi import FastAPI, Query, Request, Response
+from fastapi.responses import HTMLResponse
 
 from headwise.errors import ConfigError
 from headwise.explorer.content import of_traced
 from headwise.explorer.explorer import Explorer
-from headwise.explorer.saving import FORMS, check
+from headwise.explorer.saving import FORMS, KEPT, check, shell
 from headwise.service.problems import Problem
 
 
 def exported(app: FastAPI, explorer: Explorer) -> None:
-    """Adds it to a service."""
+    """Adds them to a service."""
 
     kinds: dict[str, dict[str, str]] = {kind: {} for _, kind in FORMS.values()}
 
@@ -36,3 +37,10 @@ def exported(app: FastAPI, explorer: Explorer) -> None:
         file = {"Content-Disposition": f'attachment; filename="attention.{form}"'}
         # a later version makes another page of the same trace
         return Response(body, media_type=kind, headers={"Cache-Control": "no-store", **file})
+
+    @app.get("/api/v1/shell", response_class=HTMLResponse)
+    async def empty(page: Annotated[str, Query(max_length=20)]) -> Response:
+        """The file of a page before it holds answers: its script `answers` is `null`."""
+        if page not in KEPT:
+            raise Problem(404, "there is no such page to be kept", f"page is one of {', '.join(KEPT)}")
+        return HTMLResponse(shell(page), headers={"Cache-Control": "no-store"})

@@ -5,7 +5,7 @@ import functools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from fastapi import FastAPI, Request, Response
@@ -17,13 +17,17 @@ from headwise.decoding.search import DecodingConfig
 from headwise.decoding.top import top
 from headwise.decoding.watching import Beginnings, Searched, watching
 from headwise.errors import Unsupported
+from headwise.explain.places import OnImage
+from headwise.explorer.axes import axis
+from headwise.explorer.explorer import Explorer
+from headwise.explorer.images import thinned
+from headwise.explorer.inputs import AskInput, Examples, check_input, item_of
 from headwise.explorer.store import Store
 from headwise.explorer.traces import traced
 from headwise.predictors.drafting import Draft, Follower, Looked
 from headwise.service.answers import LINES, as_lines
 from headwise.service.app import Service, route
-from headwise.service.asking import Ask, Body, Options, check, check_text
-from headwise.service.problems import Problem
+from headwise.service.asking import Ask, Options, check
 from headwise.service.served import Served
 from headwise.service.streaming import Told, streamed
 
@@ -31,10 +35,9 @@ from headwise.service.streaming import Told, streamed
 _MOST_BYTES = 1 << 24
 
 
-class AskGenerated(Body):
+class AskGenerated(AskInput):
     """An input about which an output is written step by step."""
 
-    text: str = Field(min_length=1)
     method: Literal["beam", "greedy", "sample"] | None = Field(None, description="as the run's recipe if left out")
     beam: int | None = Field(None, ge=1, description="hypotheses kept at each step, or samples")
     max_new: int | None = Field(None, ge=1, description="tokens of the output at most")
@@ -49,39 +52,45 @@ class AskGenerated(Body):
         return found if self.max_new is None else {**found, "max_len": self.max_new}
 
 
-def generated(app: FastAPI, service: Service, store: Store) -> None:
+class Read(NamedTuple):
+    """An input as it is read: what tells it from others, and warnings of reading it."""
+
+    item: Any
+    key: str
+    draft: Draft
+    noted: list[str]
+
+
+def generated(app: FastAPI, explorer: Explorer) -> None:
     """Adds the route to a service; traces of what was written are put into the store."""
-    route(app, service, "generate", AskGenerated, functools.partial(_generated, store), media=[LINES])
+    service = explorer.service
+    route(app, service, "generate", AskGenerated, functools.partial(_generated, explorer), media=[LINES])
 
 
-async def _generated(store: Store, service: Service, verb: str, ask: AskGenerated, request: Request) -> Response:
+async def _generated(explorer: Explorer, service: Service, verb: str, ask: AskGenerated, request: Request) -> Response:
     run = service.find(ask.model, "predict")
-    if run.predictor.reads != "text":
-        raise Problem(
-            422, f"{run.name} reads files, and no path is taken from a request", "choose a run that reads text"
-        )
-    check_text(ask.text, service.limits)
+    check_input(ask, service.limits)
     given = ask.given()
     check(
-        Ask(model=None, texts=[ask.text], options=Options(**given)),
+        Ask(model=None, texts=[ask.text or " "], options=Options(**given)),
         service.limits,
         getattr(run.predictor, "decoding", None),
     )
-    (item,) = run.items([ask.text])
     options = run.predictor.options({**given, "prefix": ask.force} if ask.force else given)
-    reading = service.submit(lambda items: [_drafted(run, items[0], options)], [item])
-    ((draft, noted),) = await service.answer(reading, request)
-    draft.check(ask.force)
-    work = functools.partial(_written, run, store, ask, options, draft, noted)
-    return as_lines(streamed(service.submit, work, [item], lambda end: {"end": end}))
+    reading = service.submit(lambda _: [_read(run, ask, explorer.examples, options)], [None])
+    (read,) = await service.answer(reading, request)
+    read.draft.check(ask.force)
+    work = functools.partial(_written, run, explorer.store, ask, options, read)
+    return as_lines(streamed(service.submit, work, [read.item], lambda end: {"end": end}))
 
 
-def _drafted(run: Served, item: Any, options: Any) -> tuple[Draft, list[str]]:
-    """The input as it is read, and warnings of that; by the worker alone: who catches them does so for all threads."""
+def _read(run: Served, ask: AskGenerated, known: Examples, options: Any) -> Read:
+    """By the worker alone: who catches warnings does so for all threads."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        item, key = item_of(run, ask, known)
         draft = run.predictor.draft(item, options)
-    return draft, [str(one.message)[:500] for one in caught]
+    return Read(item, key, draft, [str(one.message)[:500] for one in caught])
 
 
 def _written(
@@ -89,19 +98,20 @@ def _written(
     store: Store,
     ask: AskGenerated,
     options: Any,
-    draft: Draft,
-    noted: list[str],
+    read: Read,
     items: list[Any],
     tell: Callable[[Told], None],
 ) -> list[Told]:
-    config = run.decoding(options)
+    config, draft = run.decoding(options), read.draft
     if config is None:
         raise Unsupported(f"{run.name} writes without a search")
     follower = Follower(draft)
     telling = Telling(draft, follower, config, ask.top_k)
-    tell({"start": {"model": run.name, "task": run.task, **telling.start(), "force": ask.force, "warnings": noted}})
+    tell(
+        {"start": {"model": run.name, "task": run.task, **telling.start(), "force": ask.force, "warnings": read.noted}}
+    )
     with watching(lambda found: tell({"step": telling.step(found)})):
-        (found,) = run.predictor.predict(items, options)
+        found = run.predictor.outputs(items[0], options)
     hypotheses = [
         {
             "id": telling.place(one.tokens),
@@ -112,7 +122,7 @@ def _written(
         }
         for one in found
     ]
-    name = _kept(run, store, items[0], f"text {ask.text}", found[0].text) if found else None
+    name = _kept(run, store, items[0], read.key, found[0].text) if found else None
     return [{"trace_id": name, "output": found[0].text if found else "", "hypotheses": hypotheses}]
 
 
@@ -153,6 +163,7 @@ class Telling:
         weights = self.follower.first.weights
         return {
             "axes": {"src": self.draft.read},
+            **_placed(self.draft),
             "kind": self.follower.kind,
             "layers": self.follower.layers,
             "heads": 0 if weights is None else weights.shape[2],
@@ -232,6 +243,16 @@ class Telling:
         return weights.mean(over, keepdim=True) if over else weights
 
 
+def _placed(draft: Draft) -> Told:
+    """What was read where it is a picture: `axis`, its places, and `image`, its pixels."""
+    on = draft.places
+    if not isinstance(on, OnImage):
+        return {}
+    covered = on.covered or on.pixels.shape[:2]
+    image = {"pixels": sent(thinned(on.pixels), "|u1"), "shape": on.pixels.shape, "covered": covered}
+    return {"axis": axis(draft.read, (), on), "image": image}
+
+
 def _keys(beginnings: Beginnings) -> dict[Key, float]:
     """The hypotheses, each once, with their log-probabilities."""
     rows = zip(beginnings.tokens.tolist(), beginnings.totals.tolist(), strict=True)
@@ -240,5 +261,10 @@ def _keys(beginnings: Beginnings) -> dict[Key, float]:
 
 def packed(weights: Tensor) -> Told:
     """Numbers inside of JSON: the bytes of half precision, little-endian, in C order."""
-    values = np.ascontiguousarray(weights.numpy().astype("<f2"))
-    return {"b64": base64.b64encode(values.tobytes()).decode(), "dtype": "<f2", "shape": list(values.shape)}
+    return sent(weights.numpy(), "<f2")
+
+
+def sent(numbers: np.ndarray, dtype: Literal["<f2", "|u1"]) -> Told:
+    """Numbers of this type inside of JSON."""
+    values = np.ascontiguousarray(numbers.astype(dtype))
+    return {"b64": base64.b64encode(values.tobytes()).decode(), "dtype": dtype, "shape": list(values.shape)}

@@ -2,12 +2,15 @@
 
 import numpy as np
 from fastapi import FastAPI, Request, Response
+from jaxtyping import UInt8
 
 from headwise.errors import Unsupported
 from headwise.explain.places import OnImage
 from headwise.explorer.explorer import Explorer, Name, Numbers
 from headwise.explorer.traces import Traced
 
+# what stands for no class in bytes
+NO_LABEL = 255
 # pixels of a side of a picture that is sent to a page
 _SIDE = 1024
 
@@ -20,6 +23,11 @@ def imaged(app: FastAPI, explorer: Explorer) -> None:
     async def image(request: Request, name: str) -> Response:
         """The image as the model read it: (height, width, channels), from 0 to 255."""
         return await explorer.numbers(request, name, pixels)
+
+    @app.get(f"{at}/labels", response_class=Numbers)
+    async def pixel_labels(request: Request, name: str) -> Response:
+        """Classes of the pixels: (1, height, width) as said, (2, ...) with what is true; 255 for none."""
+        return await explorer.numbers(request, name, labels)
 
     @app.get(f"{at}/mean", response_class=Numbers)
     async def mean(request: Request, name: str, group: Name) -> Response:
@@ -40,6 +48,25 @@ def pixels(one: Traced) -> np.ndarray:
     """The image of a trace, in every so many pixels where it is large. Raises: Unsupported if there is none."""
     if not isinstance(one.places, OnImage):
         raise Unsupported("this run reads no images")
-    whole = one.places.pixels
+    return thinned(one.places.pixels)
+
+
+def labels(one: Traced) -> np.ndarray:
+    """The labels of the pixels that `pixels` gives. Raises: Unsupported if there are none."""
+    found = one.places.labels if isinstance(one.places, OnImage) else None
+    if found is None:
+        raise Unsupported("this run tells no labels of pixels")
+    both = [found.said] if found.true is None else [found.said, found.true]
+    return np.stack(
+        [np.where(each >= len(found.classes), NO_LABEL, each).astype(np.uint8) for each in map(_every, both)]
+    )
+
+
+def thinned(whole: UInt8[np.ndarray, "height width channels"]) -> UInt8[np.ndarray, "rows columns channels"]:
+    """Every so many pixels of a large image."""
+    return _every(whole)
+
+
+def _every(whole: np.ndarray) -> np.ndarray:
     each = -(-max(whole.shape[:2]) // _SIDE)
     return whole[::each, ::each]

@@ -108,7 +108,7 @@ def _titled(item: Any, example: Any) -> dict[str, str]:
     name = next((found for key in ("name", "smiles", "history") if (found := getattr(item, key, None))), item)
     label = getattr(example, "label", None) or getattr(example, "target", None)
     title = " ".join(name) if isinstance(name, list | tuple) else str(name)
-    if hasattr(item, "pixels"):
+    if hasattr(item, "pixels") or hasattr(item, "samples"):
         # a path says where, its end what
         title = PurePath(title).name
     return {"title": shorten(title, _COLUMNS), "label": "" if label is None else shorten(str(label), _COLUMNS)}

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from jaxtyping import UInt8
 
 from headwise.errors import ConfigError
 from headwise.explain import heads
@@ -16,9 +17,12 @@ from headwise.explain.ramps import CONTROLS, hexadecimal
 from headwise.explorer import bundle
 from headwise.explorer.axes import axes_of
 from headwise.explorer.content import Content
+from headwise.explorer.traces import Group
 from headwise.explorer.wire import npy
 from headwise.files import json_text
 
+# pages that are saved with what they asked for
+KEPT = ("trace", "translate", "vision", "graph", "positions", "compare", "film")
 # a page that is larger is slow to open
 MOST_BYTES = 32_000_000
 # as many layers, and as large, as the views ask for
@@ -55,15 +59,23 @@ def page(content: Content) -> bytes:
     Raises: ConfigError where it would be larger than `MOST_BYTES`.
     """
     check(content, "html")
-    script, style = f"(() => {{\n{bundle.script('alone.js')}\n}})();\n", bundle.style()
+    # in JSON `<` is nothing but a letter of a string, so no text ends the script that it stands in
+    answers = json_text(_answers(content)).replace("<", "\\u003c")
+    return _document("attend", f"Headwise: {content.source[:80]}" if content.source else "Headwise", answers)
+
+
+def shell(name: str) -> bytes:
+    """The file of a page of the explorer before it holds anything: `null` stands in place of its answers."""
+    return _document(name, f"Headwise: {name}", "null")
+
+
+def _document(name: str, title: str, answers: str) -> bytes:
+    script, style = bundle.page(name), bundle.style()
     policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data: blob:;"
         " base-uri 'none'; form-action 'none'"
     )
-    # in JSON `<` is nothing but a letter of a string, so no text ends the script that it stands in
-    answers = json_text(_answers(content)).replace("<", "\\u003c")
-    title = html.escape(f"Headwise: {content.source[:80]}" if content.source else "Headwise")
-    made = _PAGE.format(policy=policy, title=title, style=style, answers=answers, script=script)
+    made = _PAGE.format(policy=policy, title=html.escape(title), style=style, answers=answers, script=script)
     return made.encode("utf-8", "replace")
 
 
@@ -103,12 +115,14 @@ def check(content: Content, form: str) -> None:
 
 def _answers(content: Content) -> dict[str, Any]:
     """What the scripts would ask a server for, by what they would ask."""
-    matrices, thumbs, summaries = {}, {}, {}
+    matrices, masks, thumbs, summaries = {}, {}, {}, {}
     for group in content.groups:
         small, told = [], []
         for number, layer in enumerate(group.layers):
             weights = content.weights(layer)
             matrices[layer] = [_base64(npy(head)) for head in weights]
+            if (hidden := _hidden(content, group, layer)) is not None:
+                masks[layer] = [_base64(npy(head)) for head in hidden]
             told.append(heads.described(weights))
             small += [heads.thumbnails(weights, _SIDE)] if number < _LAYERS else []
         thumbs[group.name] = _base64(npy(np.stack(small)))
@@ -124,7 +138,18 @@ def _answers(content: Content) -> dict[str, Any]:
         "summary": summaries,
         "thumbs": thumbs,
         "matrix": matrices,
+        "masks": masks,
     }
+
+
+def _hidden(content: Content, group: Group, layer: str) -> UInt8[np.ndarray, "#heads queries keys"] | None:
+    """1 where a mask forbids a pair, for each head or for all; None where the shape of the mask tells."""
+    allowed, shape = content.allowed(layer), (len(group.queries), len(group.keys))
+    if allowed is None:
+        return None
+    told = np.tri(*shape, shape[1] - shape[0], dtype=bool) if group.causal else np.ones(shape, bool)
+    allowed = np.broadcast_to(allowed, (len(allowed), *shape))
+    return None if (allowed == told).all() else (~allowed).astype(np.uint8)
 
 
 def _base64(content: bytes) -> str:

@@ -5,7 +5,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -209,19 +209,25 @@ def traced(run: Served, item: Any, target: str | None, key: str | None = None) -
     look = looked(run.predictor, item, target)
     found = look.explanation
     names = list(found.places.names) if isinstance(found.places, InGraph) else []
-    groups = grouped({name: (layer, shape_of(record)) for name, (layer, record) in look.layers.items()}, names)
+    groups = grouped(
+        {name: (_of(layer, record), shape_of(record)) for name, (layer, record) in look.layers.items()}, names
+    )
     name = digest_of(run, item, target, key)
     sound = found.draw if isinstance(found.draw, SoundMap) else None
     made_of = (found.source, found.output, groups, look.trace, look.seen, found.places, found.tokens, sound)
     return Traced(name, run.name, item, target, *made_of)
 
 
+def _of(layer: Layer, record: LayerRecord) -> Layer:
+    """A layer by what it attends to: an explanation may show places of its own sequence as if they were of another."""
+    kind: Any = record.kind
+    return replace(layer, kind=kind) if layer.kind == "cross" else layer
+
+
 def digest_of(run: Served, item: Any, target: str | None, key: str | None = None) -> str:
     """The name of the trace of an input: after all that it depends on; arguments as of `traced`."""
     told = json.dumps([run.identity, item if key is None else [key], target])
     return hashlib.sha256(told.encode()).hexdigest()[:20]
-
-
 
 
 def grouped(found: Mapping[str, tuple[Layer, Shape]], names: Sequence[str] = ()) -> list[Group]:

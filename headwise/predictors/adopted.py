@@ -88,11 +88,12 @@ class Adopted(Predictor[str, str, str]):
         for name, one in found.items():
             weights, kind = one.weights[0], self.saved.kind
             if one.kind == "cross":
-                layers[name] = Layer(weights, _repeated(behind, weights.shape[1]), read, "cross")
+                layers[name] = Layer(weights, _repeated(behind, weights.shape[1]), read, "cross", allowed=one.allowed)
             elif kind == "encoder" or (kind == "encoder-decoder" and "encoder" in name.split(".")):
-                layers[name] = Layer(weights, _repeated(read, weights.shape[1]), read, "self")
+                layers[name] = Layer(weights, _repeated(read, weights.shape[1]), read, "self", allowed=one.allowed)
             else:
-                layers[name] = Layer(weights, _repeated(before, weights.shape[1]), before, "self", causal=True)
+                rows = _repeated(before, weights.shape[1])
+                layers[name] = Layer(weights, rows, before, "self", causal=True, allowed=one.allowed)
         return layers
 
     def _answer(self, text: str, target: str | None) -> tuple[list[int], str, list[int]]:

@@ -10,6 +10,7 @@ from headwise.data.bad_lines import strict
 from headwise.data.batches import Ragged
 from headwise.data.dialogues import BETWEEN, SEPARATOR, DialogueConfig, encoded, joined, scan_contexts, turns_of
 from headwise.data.readers import Pair
+from headwise.data.tokenizers import Tokenizer
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation
@@ -104,6 +105,9 @@ class Answerer(Predictor[str, list[Translation], Pair]):
             raise ConfigError("there is no turn to answer; there is nothing to write about it")
         rows = self._rows([context])
         return self.writing.draft(self.translator.collated(rows, rows, [0]), self._labels(rows))
+
+    def writes(self) -> Tokenizer:
+        return self.translator.target_tokenizer
 
     def explain(self, item: str, target: str | None = None) -> Explanation:
         """The attention of every layer while the model reads the turns and writes the answer, or `target` instead."""

@@ -30,6 +30,7 @@ from headwise.models.captioner import ImageReader
 from headwise.models.protocols import Seq2Seq
 from headwise.predictors import looking
 from headwise.predictors.bleu import BleuConfig
+from headwise.predictors.drafting import Draft
 from headwise.predictors.forced import likelihood, likelihood_scores
 from headwise.predictors.predictor import MOST_PIXELS, Form, Predictor
 from headwise.predictors.translator import Asked
@@ -113,15 +114,15 @@ class Captioner(Predictor[Image, list[Translation], Image]):
         Raises: DataError for a picture that cannot be read, or has other channels than the model reads.
         """
         given = [items] if isinstance(items, Image | str) else items
-        decoding = self.decoding if options is None else options.decoding
+        told = Asked(self.decoding) if options is None else options
         found: list[list[Translation]] = []
 
         def written(start: int) -> list[list[Translation]]:
             chosen = [self._image(item) for item in given[start : start + PREDICTION_IMAGES]]
-            return self.writing.found(self._batch(chosen, [[] for _ in chosen]), decoding)
+            return self.writing.found(self._batch(chosen, [[] for _ in chosen]), told.decoding, told.prefix)
 
         starts = range(0, len(given), PREDICTION_IMAGES)
-        for _, captions in divided(written, starts, alone=decoding.method == "sample"):
+        for _, captions in divided(written, starts, alone=told.decoding.method == "sample"):
             found += captions
         return found
 
@@ -133,6 +134,8 @@ class Captioner(Predictor[Image, list[Translation], Image]):
         own: dict[str, Any] = {"scores": bool(given["scores"])} if "scores" in given else {}
         if "tokenize" in given:
             own["tokenize"] = build(BleuConfig, {"tokenize": given["tokenize"]}, "--tokenize").tokenize
+        if "prefix" in given:
+            own["prefix"] = tuple(given["prefix"])
         return Asked(asked(self.decoding, {name: given[name] for name in given if name not in own}), **own)
 
     def write(self, item: Image, output: list[Translation], form: Form, options: Asked | None = None) -> list[str]:
@@ -163,6 +166,13 @@ class Captioner(Predictor[Image, list[Translation], Image]):
         baseline = metrics.bleu([self.seen.frequent] * len(examples), references, **scoring._asdict()).value
         return scoring.scores(outputs, references) | self._likelihood(examples) | {"baseline": baseline}
 
+    def draft(self, item: Image | str, options: Asked | None = None) -> Draft:
+        image = self._image(item)
+        return self.writing.draft(self._batch([image], [[]]), self._places[1], self._on(image))
+
+    def writes(self) -> Tokenizer:
+        return self.tokenizer
+
     def explain(self, item: Image | str, target: str | None = None) -> Explanation:
         """Where each word of the caption looks, in every layer; the encoder's own attention besides.
 
@@ -176,16 +186,12 @@ class Captioner(Predictor[Image, list[Translation], Image]):
         else:
             text, tokens = target, self.tokenizer.encode(target)
         batch = self._batch([image], [tokens])
-        encoder = self._reader.encoder
-        (rows, columns), (lines, across) = encoder.map, encoder.grid
-        places = [f"{row},{column}" for row in range(rows) for column in range(columns)]
-        attended = [f"{row},{column}" for row in range(lines) for column in range(across)]
+        read, places = self._places
         written = [*map(self.tokenizer.shown, tokens), looking.EOS]
-        read = ["class"] * encoder.class_tokens + attended
         weights = looking.attended(self.model, batch.src, batch.src_lens, batch.tgt_in)
         layers = looking.layers_of(weights, read, places, written)
-        draw = WordMaps(adapted(image, self.seen.shape, self.data.fit), (rows, columns))
-        on = OnImage(draw.pixels, [Grid(lines, across, encoder.class_tokens), Grid(rows, columns)])
+        on = self._on(image)
+        draw = WordMaps(on.pixels, self._reader.encoder.map)
         return Explanation(Path(image.name).name, text, layers, draw, places=on)
 
     @torch.inference_mode()
@@ -201,6 +207,23 @@ class Captioner(Predictor[Image, list[Translation], Image]):
         for _, counts in divided(counted, range(0, len(pairs), PREDICTION_IMAGES)):
             stats.update(counts)
         return likelihood_scores(stats)
+
+    @property
+    def _places(self) -> tuple[list[str], list[str]]:
+        """Labels of what the encoder attends to, and of what the decoder does."""
+        encoder = self._reader.encoder
+        inside, outside = ([f"{row},{column}" for row in range(a) for column in range(b)] for a, b in self._grids)
+        return ["class"] * encoder.class_tokens + inside, outside
+
+    @property
+    def _grids(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        return self._reader.encoder.grid, self._reader.encoder.map
+
+    def _on(self, image: Image) -> OnImage:
+        """What places lie on."""
+        inside, outside = self._grids
+        pixels = adapted(image, self.seen.shape, self.data.fit)
+        return OnImage(pixels, [Grid(*inside, self._reader.encoder.class_tokens), Grid(*outside)])
 
     @property
     def _reader(self) -> ImageReader:

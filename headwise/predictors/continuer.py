@@ -178,6 +178,9 @@ class Continuer(Predictor[str, list[Continuation], str]):
         read = [self.tokenizer.shown(token) for token in prompt]
         return Draft(self.model, self.model, lambda: self.model.start(tokens[:, :-1]), prompt[-1], read, self.tokenizer)
 
+    def writes(self) -> Tokenizer:
+        return self.tokenizer
+
     def explain(self, item: str, target: str | None = None) -> Explanation:
         """The self-attention of every layer while the model reads a prompt and its continuation, 24 tokens of it.
 
@@ -195,7 +198,7 @@ class Continuer(Predictor[str, list[Continuation], str]):
         read = torch.tensor([tokens], device=self.model.output.weight.device)
         names = [self.tokenizer.shown(token) for token in tokens]
         found = looking.attended(self.model, read)
-        layers = {name: Layer(one.weights[0], names, names, one.kind, causal=True) for name, one in found.items()}
+        layers = {name: Layer(one.weights[0], names, names, one.kind, True, one.allowed) for name, one in found.items()}
         known = [looking.tokens_of(self.tokenizer, tokens, names)]
         return Explanation(item, self.tokenizer.decode(written), layers, tokens=known)
 

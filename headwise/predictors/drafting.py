@@ -14,6 +14,7 @@ from headwise.data.tokenizers import Tokenizer
 from headwise.decoding.hypotheses import StepDecoder
 from headwise.decoding.rows import device_of
 from headwise.errors import ConfigError
+from headwise.explain.places import Places
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.looking import has_attention
 from headwise.records import LayerRecord, Trace, record
@@ -30,6 +31,7 @@ class Draft:
         first: the token that the first step reads.
         read: labels of what was read: a source, or the prompt of a language model.
         tokenizer: of what is written.
+        places: what `read` are where they are no tokens.
     """
 
     model: nn.Module
@@ -38,6 +40,7 @@ class Draft:
     first: int
     read: list[str]
     tokenizer: Tokenizer
+    places: Places | None = None
 
     def check(self, prefix: Sequence[int]) -> None:
         """Raises: ConfigError for tokens that nothing written can begin with."""

@@ -33,7 +33,8 @@ def looked_at(model: Forecaster, history: Float[Tensor, "one length columns"]) -
             return layers
     for name, one in looking.attended(model, history).items():
         pooled = isinstance(model.pooling, AttentionOverSequence) and name.startswith("pooling.")
-        layers[name] = Layer(one.weights[0], ["forecast"] if pooled else keys, keys, "pooled" if pooled else one.kind)
+        rows = ["forecast"] if pooled else keys
+        layers[name] = Layer(one.weights[0], rows, keys, "pooled" if pooled else one.kind, False, one.allowed)
     return layers
 
 

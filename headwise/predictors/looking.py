@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Bool
 from torch import nn
 
 from headwise.attention.mechanisms.mechanism import Mechanism
@@ -18,7 +19,7 @@ from headwise.explain.alignment import words
 from headwise.explain.explanation import Layer
 from headwise.explain.places import Tokens
 from headwise.predictors.evaluating import evaluating
-from headwise.records import Trace, record
+from headwise.records import LayerRecord, Trace, record
 from headwise.wanted import ask
 
 BOS, EOS = "<bos>", "<eos>"
@@ -27,10 +28,15 @@ NOTHING = "this model has no attention to show"
 
 @dataclass(frozen=True)
 class Attended:
-    """Weights (batch, heads, queries, keys) of one layer, and whether they are of its own sequence or another."""
+    """Weights (batch, heads, queries, keys) of one layer, and whether they are of its own sequence or another.
+
+    Args:
+        allowed: of the first example, which pairs the mask allows, (heads or 1, queries, keys); None: all.
+    """
 
     weights: np.ndarray
     kind: Any
+    allowed: np.ndarray | None = None
 
 
 def has_attention(model: nn.Module) -> bool:
@@ -104,7 +110,7 @@ def traced(model: nn.Module, *inputs: Any) -> Trace:
 def attended(model: nn.Module, *inputs: Any) -> dict[str, Attended]:
     """What every attention layer did in one pass, by its name; raises as `traced`."""
     trace = traced(model, *inputs)
-    return {name: Attended(numbers(trace, name), trace[name].kind) for name in trace.names()}
+    return {name: Attended(numbers(trace, name), trace[name].kind, allowed(trace[name])) for name in trace.names()}
 
 
 def layers_of(
@@ -121,12 +127,28 @@ def layers_of(
     inputs, layers = [BOS, *written[:-1]], {}
     for name, one in found.items():
         if one.kind == "cross":
-            layers[name] = Layer(one.weights[0], written, memory, "cross")
+            layers[name] = Layer(one.weights[0], written, memory, "cross", allowed=one.allowed)
         elif name.startswith("encoder"):
-            layers[name] = Layer(one.weights[0], read, read, "self")
+            layers[name] = Layer(one.weights[0], read, read, "self", allowed=one.allowed)
         else:
-            layers[name] = Layer(one.weights[0], inputs, inputs, "self", causal=True)
+            layers[name] = Layer(one.weights[0], inputs, inputs, "self", causal=True, allowed=one.allowed)
     return layers
+
+
+def allowed(record: LayerRecord, example: int = 0) -> Bool[np.ndarray, "#heads queries keys"] | None:
+    """Which pairs of an example the mask of a layer allows; None for all, or where its calls had different keys."""
+    tables = []
+    for each in record.calls:
+        keep = each.call.keep()
+        rows, columns = each.call.shape[2:]
+        if keep is None:
+            tables.append(np.ones((1, rows, columns), bool))
+        else:
+            one = keep[example if len(keep) > 1 else 0]
+            tables.append(one.expand(-1, rows, columns).cpu().numpy())
+    if all(table.all() for table in tables) or len({table.shape[::2] for table in tables}) > 1:
+        return None
+    return np.concatenate(tables, 1)
 
 
 def numbers(trace: Trace, name: str) -> np.ndarray:
@@ -162,7 +184,9 @@ def tokens_of(tokenizer: Tokenizer, ids: Sequence[int], labels: Sequence[str], *
     found = words("".join(pieces), list(zip([0, *ends], ends, strict=False)))
     if tokenizer.config.kind != "char":
         # the mark of a space that has a token of its own is a part of the word behind it
-        found = [after if piece == " " else own for own, after, piece in zip(found, [*found[1:], -1], pieces, strict=True)]
+        found = [
+            after if piece == " " else own for own, after, piece in zip(found, [*found[1:], -1], pieces, strict=True)
+        ]
     if tokenizer.config.kind == "word":
         # spaces are learned, and no token is a part of a word
         found = [-1 if token in silent else place for place, token in enumerate(ids)]

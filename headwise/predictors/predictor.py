@@ -182,8 +182,18 @@ class Predictor(ABC, Generic[I, O, E]):
         Raises: Unsupported if the model does not write token by token.
         """
         raise Unsupported(
-            "this model does not write token by token; a translator, a summariser or a language model does"
+            "this model does not write token by token; a model that translates, summarises, answers, continues a text,"
+            " or writes captions or what is said does"
         )
+
+    def writes(self) -> Tokenizer:
+        """The tokenizer of what is written token by token. Raises: Unsupported as `draft`."""
+        raise Unsupported("this model does not write token by token, so no token can be forced")
+
+    def outputs(self, item: I, options: Any = None) -> list[Any]:
+        """What a search finds about an input, best first: each with its text, its tokens and its score."""
+        (found,) = cast(Sequence[list[Any]], self.predict([item], options))
+        return found
 
     def resampled(self, examples: Sequence[E]) -> Resampled:
         """The score by which two models are compared, as a function of how often each group of examples counts.

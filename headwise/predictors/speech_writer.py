@@ -19,10 +19,12 @@ from headwise.labels import visible
 from headwise.models.protocols import Seq2Seq
 from headwise.models.speech_writer import SpeechReader, filled
 from headwise.predictors import looking
+from headwise.predictors.drafting import Draft
 from headwise.predictors.listening import Ear, Known, times
 from headwise.predictors.predictor import Form, Predictor
 from headwise.predictors.transcriber import transcription_scores, written
-from headwise.predictors.writing import Writing, text_of
+from headwise.predictors.translator import Asked
+from headwise.predictors.writing import Translation, Writing, text_of
 from headwise.processes import divided
 
 
@@ -52,7 +54,9 @@ class SpeechWriter(Predictor[Recording, str, Recording]):
         """A sound file, or those of a list or an .npz file; texts are not needed."""
         return self.ear.read(path)
 
-    def predict(self, items: Sequence[Recording | str] | str, options: DecodingConfig | None = None) -> list[str]:
+    def predict(
+        self, items: Sequence[Recording | str] | str, options: Asked | DecodingConfig | None = None
+    ) -> list[str]:
         """What is said in each recording; a text is the path of a sound file.
 
         Args:
@@ -60,30 +64,39 @@ class SpeechWriter(Predictor[Recording, str, Recording]):
 
         Raises: DataError for a file that cannot be read.
         """
-        found: dict[int, str] = {}
-        decoding = options or self.decoding
+        return [text_of(outputs) for outputs in self._found(items, options)]
 
-        def texts(batch: PairBatch) -> list[str]:
-            return [text_of(outputs) for outputs in self.writing.found(batch, decoding)]
+    def outputs(self, item: Recording | str, options: Asked | DecodingConfig | None = None) -> list[Translation]:
+        return self._found([item], options)[0]
 
-        for batch, said in divided(texts, self._heard(items, []), alone=decoding.method == "sample"):
+    def _found(
+        self, items: Sequence[Recording | str] | str, options: Asked | DecodingConfig | None
+    ) -> list[list[Translation]]:
+        told = options if isinstance(options, Asked) else Asked(options or self.decoding)
+        found: dict[int, list[Translation]] = {}
+
+        def outputs(batch: PairBatch) -> list[list[Translation]]:
+            return self.writing.found(batch, told.decoding, told.prefix)
+
+        for batch, said in divided(outputs, self._heard(items, []), alone=told.decoding.method == "sample"):
             found |= dict(zip(batch.indices, said, strict=True))
         return [found[at] for at in range(len(found))]
 
-    def options(self, given: Mapping[str, Any]) -> DecodingConfig:
+    def options(self, given: Mapping[str, Any]) -> Asked:
         """The keys of `DecodingConfig`, for one text. Raises: ConfigError for options that mean nothing here."""
+        prefix, given = tuple(given.get("prefix", ())), {name: given[name] for name in given if name != "prefix"}
         others = {name: value for name, value in given.items() if name not in DecodingConfig.model_fields}
         super().options(others)
         if given.get("n_best", 1) > 1:
             raise ConfigError("--n-best means nothing to a transcriber, which writes one text; leave it out")
-        return asked(self.decoding, given)
+        return Asked(asked(self.decoding, given), prefix=prefix)
 
     def write(self, item: Recording, output: str, form: Form, options: Any = None) -> list[str]:
         """The text; or JSON with the name of the recording."""
         return written(item, output, form)
 
     def evaluate(
-        self, examples: Sequence[Recording], *, options: DecodingConfig | None = None
+        self, examples: Sequence[Recording], *, options: Asked | DecodingConfig | None = None
     ) -> dict[str, float | str]:
         """Errors of words and of characters in percent, and the share of recordings without an error.
 
@@ -91,6 +104,14 @@ class SpeechWriter(Predictor[Recording, str, Recording]):
             DataError: no recordings, or some without a text.
         """
         return transcription_scores(examples, lambda: self.predict(examples, options))
+
+    def draft(self, item: Recording | str, options: Asked | None = None) -> Draft:
+        one = self.ear.heard(item)
+        (batch,) = self._heard([one], [])
+        return self.writing.draft(batch, times(int(batch.src_lens[0]), one.seconds))
+
+    def writes(self) -> Tokenizer:
+        return self.tokenizer
 
     def explain(self, item: Recording | str, target: str | None = None) -> Explanation:
         """Where each unit of the text looks, below the spectrogram; the encoder's own attention besides.

@@ -141,6 +141,9 @@ class Translator(Predictor[str, list[Translation], Pair]):
         batch = self.collated(rows, rows, [0])
         return self.writing.draft(batch, looking.source_labels(self.source_tokenizer, item, int(batch.src_lens[0])))
 
+    def writes(self) -> Tokenizer:
+        return self.target_tokenizer
+
     def explain(self, item: str, target: str | None = None) -> Explanation:
         """The attention of every layer while the model reads a sentence and writes a translation of it."""
         if not item.strip():

@@ -13,6 +13,7 @@ from headwise.data.tokenizers import Tokenizer
 from headwise.decoding.hypotheses import Hypothesis
 from headwise.decoding.sampling import Draws
 from headwise.decoding.search import DecodingConfig, search
+from headwise.explain.places import Places
 from headwise.layers.decoding import Precision, for_inference, is_current
 from headwise.models.protocols import Seq2Seq
 from headwise.predictors.drafting import Draft
@@ -67,14 +68,14 @@ class Writing:
             for hypotheses, length in zip(found, lengths, strict=True)
         ]
 
-    def draft(self, batch: PairBatch, read: list[str]) -> Draft:
-        """The only source of a batch, to be followed; `read`: labels of what the decoder looks at."""
+    def draft(self, batch: PairBatch, read: list[str], places: Places | None = None) -> Draft:
+        """The only source of a batch, to be followed; `read`, `places`: what the decoder looks at."""
         model = self.model
 
         def start() -> Cache:
             return model.decoder.start(model.encoder(batch.src, batch.src_lens), batch.src_lens)
 
-        return Draft(model, model.decoder, start, self.tokenizer.bos_id, read, self.tokenizer)
+        return Draft(model, model.decoder, start, self.tokenizer.bos_id, read, self.tokenizer, places)
 
     def _decoding_model(self, precision: Precision) -> Seq2Seq:
         """The model's inference twin; the model itself while it is watched."""

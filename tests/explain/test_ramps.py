@@ -1,3 +1,6 @@
+import re
+from importlib.resources import files
+
 import numpy as np
 import pytest
 
@@ -84,3 +87,63 @@ def test_a_colormap_is_the_ramp():
 def test_an_unknown_ramp_is_named():
     with pytest.raises(ConfigError, match="unknown colour ramp 'ink lihgt'; did you mean 'ink light'"):
         ramps.ramp("ink lihgt")
+
+
+# Machado, Oliveira and Fernandes 2009, table 1 at full severity, over linear sRGB
+DEFICIENCIES = {
+    "protan": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deutan": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "tritan": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+}
+SIGHTS = ("normal", *DEFICIENCIES)
+
+
+def seen(colours, sight):
+    """Colours in sRGB as somebody with this deficiency sees them."""
+    if sight == "normal":
+        return colours
+    linear = np.where(colours <= 0.04045, colours / 12.92, ((colours + 0.055) / 1.055) ** 2.4)
+    linear = np.clip(linear @ np.array(DEFICIENCIES[sight]).T, 0, 1)
+    return np.where(linear <= 0.0031308, linear * 12.92, 1.055 * linear ** (1 / 2.4) - 0.055)
+
+
+def test_a_deficiency_keeps_greys():
+    greys = np.linspace(0, 1, 5)[:, None].repeat(3, axis=1)
+    for sight in DEFICIENCIES:
+        np.testing.assert_allclose(seen(greys, sight), greys, atol=1e-4)
+        assert np.abs(seen(np.array([[1.0, 0.0, 1.0]]), sight) - [1.0, 0.0, 1.0]).max() > 0.1
+
+
+def arms(name):
+    """The halves of a ramp that each go one way."""
+    size = ramps.SIZE // len(ramps.CONTROLS[name])
+    return [ramps.ramp(name)[start : start + size] for start in range(0, ramps.SIZE, size)]
+
+
+@pytest.mark.parametrize("sight", SIGHTS)
+@pytest.mark.parametrize("name", ramps.CONTROLS)
+def test_every_ramp_has_monotone_lightness_and_even_steps_for_everybody(name, sight):
+    for arm in arms(name):
+        colours = seen(arm, sight)
+        steps = np.diff(ramps.oklab(colours)[:, 0])
+        assert (steps > 0).all() or (steps < 0).all()
+        assert spread(colours) <= (0.05 if sight == "normal" else 0.15)
+
+
+def rgb(colours):
+    return np.array([[int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)] for colour in colours])
+
+
+def of_curves():
+    """The colours of the curves, from the script that draws them."""
+    text = (files("headwise.explorer") / "static/js/views/curves.js").read_text(encoding="utf-8")
+    return re.findall(r"#[0-9a-f]{6}", re.search(r"const COLOURS = \[(.*?)\]", text)[1])
+
+
+@pytest.mark.parametrize("sight", SIGHTS)
+@pytest.mark.parametrize("colours", [ramps.HEAD_COLOURS, of_curves()], ids=["heads", "curves"])
+def test_everybody_can_tell_eight_colours_apart(colours, sight):
+    lab = ramps.oklab(seen(rgb(colours), sight))
+    assert len(lab) == 8
+    distances = np.linalg.norm(lab[:, None] - lab[None], axis=-1) + 9 * np.eye(8)
+    assert distances.min() >= 0.07

@@ -82,8 +82,8 @@ def within(name, budget, measure):
     assert found <= budget, name
 
 
-def attend(page, site, model, **chosen):
-    asked = "&".join(f"{key}={value}" for key, value in {"m": model, "x": LONG.replace(" ", "+"), **chosen}.items())
+def attend(page, site, model, text=LONG, **chosen):
+    asked = "&".join(f"{key}={value}" for key, value in {"m": model, "x": text.replace(" ", "+"), **chosen}.items())
     page.goto("about:blank")
     page.goto(f"{site}#/attend?{asked}")
     page.wait_for_selector("html[data-ready]", timeout=120_000)
@@ -150,13 +150,17 @@ def test_the_first_picture_is_drawn_at_once(browser, site):
     within("Attend with an example drawn, ms", 1500, drawn)
 
 
-def test_a_head_is_switched_at_once(page, site):
-    attend(page, site, "medium")
+@pytest.mark.parametrize(("length", "budget"), [(256, 150), (500, 250)])
+def test_a_head_is_switched_at_once(page, site, length, budget):
+    # of its tokens the first stands for the beginning, the last is written
+    attend(page, site, "medium", (SENTENCE * 12)[: length - 2].strip() if length < 500 else LONG)
+    size = page.evaluate("import('/static/js/state.js').then((one) => one.trace.value.groups[0].keys.length)")
+    assert abs(size - length) <= 2
 
     def switched():
         return statistics.median(page.evaluate(SWITCH, ".") for _ in range(10))
 
-    within("switch of a head at n = 500, ms", 250, switched)
+    within(f"switch of a head at n = {length}, ms", budget, switched)
 
 
 SWITCH = """async (key) => { const root = document.documentElement, old = root.dataset.ready, from = performance.now();

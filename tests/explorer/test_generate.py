@@ -332,7 +332,8 @@ def test_the_start_is_told_before_the_search(runs, monkeypatch):
 
     monkeypatch.setattr(run.predictor, "predict", searched)
     ask, draft = generating.AskGenerated(text=TEXT), run.predictor.draft(TEXT)
-    work = functools.partial(generating._written, run, Store(1), ask, run.predictor.options({}), draft, [])
+    read = generating.Read(TEXT, f"text {TEXT}", draft, [])
+    work = functools.partial(generating._written, run, Store(1), ask, run.predictor.options({}), read)
     with pytest.raises(Expired):
         work([TEXT], told.extend)
     assert told == ["start", "search"]

@@ -165,3 +165,29 @@ def test_the_pixel_in_the_middle_is_the_query_of_a_labeller(labelling):
     row = part(client, told, "row", group=group["name"], q=told["places"]["chosen"])
     for layer, found in zip(group["layers"], row, strict=True):
         np.testing.assert_array_equal(found, explained.layers[layer].weights[:, 0].astype(np.float16))
+
+
+def test_labels_of_pixels_are_told_with_those_that_are_true(labelling):
+    runs, client = labelling
+    predictor, image = first(runs, SEGMENT)
+    told = traced(client, model=SEGMENT, example=0)
+    names = [name for name, _ in told["places"]["classes"]]
+    assert names[:-1] == predictor.known.classes
+    assert all(colour.startswith("#") and len(colour) == 7 for _, colour in told["places"]["classes"])
+    said, true = part(client, told, "labels")
+    (painted,) = predictor.predict([image])
+    np.testing.assert_array_equal(np.array(predictor.known.labels)[said], painted.labels)
+    counts = (image.mask != 9) & (image.mask >= 0)
+    assert counts.any()
+    np.testing.assert_array_equal(np.array([*predictor.known.labels, -1])[true[counts]], image.mask[counts])
+    assert (true[~counts] == 255).all()
+    # a picture that is sent has no mask
+    told = traced(client, model=SEGMENT, file=base64.b64encode(encode(image.pixels[..., 0])).decode())
+    assert part(client, told, "labels").shape == (1, *said.shape)
+
+
+def test_a_run_without_labels_of_pixels_says_so(client):
+    told = traced(client, model=VIT, example=0)
+    assert "classes" not in told["places"]
+    answer = client.get(f"/api/v1/traces/{told['trace_id']}/labels")
+    assert (answer.status_code, "no labels of pixels" in answer.json()["detail"]) == (422, True)

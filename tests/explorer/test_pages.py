@@ -8,7 +8,7 @@ import pytest
 from browsing import IN_BROWSER, explored_at
 from serving_runs import TEXT, folder_of
 
-from headwise.explain.ramps import ramp
+from headwise.explain.ramps import CONTROLS, HEAD_COLOURS, hexadecimal, ramp
 
 pytestmark = IN_BROWSER
 LAYER = "decoder.blocks.0.cross_attention"
@@ -43,6 +43,26 @@ def test_the_number_under_the_pointer_is_the_weight(page, site):
             canvas.hover(position=place)
             shown = page.locator(".tip").inner_text()
             assert float(shown.split()[-1]) == pytest.approx(exact[q, k], rel=6e-3)
+
+
+def test_the_names_of_the_pages_take_no_more_room_than_they_need(page, site):
+    opened(page, site, "")
+    links = page.locator("nav a")
+    heights = links.evaluate_all("(all) => all.map((one) => one.getBoundingClientRect().height)")
+    assert max(heights) < 48
+
+
+TABLES = """async (names) => { const { ramp } = await import('/static/js/core/color.js');
+    return names.map((name) => Array.from(ramp(name))); }"""
+
+
+def test_the_tables_of_the_pages_are_those_of_the_figures(page, site):
+    opened(page, site, "")
+    for name, table in zip(CONTROLS, page.evaluate(TABLES, list(CONTROLS)), strict=True):
+        found = np.array(table).reshape(256, 4)
+        assert [f"#{bytes(colour.astype(np.uint8)).hex()}" for colour in found[:, :3]] == hexadecimal(name)
+        assert (found[:, 3] == 255).all()
+    assert page.request.get(f"{site}api/v1/ramps").json()["kinds"] == list(HEAD_COLOURS)
 
 
 def test_cells_have_the_colours_of_the_ramp(page, site):

@@ -18,7 +18,7 @@ VIT = "image-classify-patches"
 def site(tmp_path_factory):
     place = tmp_path_factory.mktemp("places")
     runs = []
-    for name in ("image-classify, patches", "caption", "node-classify", "graph-regress"):
+    for name in ("image-classify, patches", "caption", "node-classify", "graph-regress", "image-segment, patches"):
         (place / name).mkdir()
         runs.append(str(task_run(place / name, name)))
     with explored_at(runs) as found:
@@ -95,6 +95,32 @@ def test_a_picture_of_ones_own_is_looked_at(page, site, tmp_path):
     page.wait_for_selector("#examples")
     page.locator(f"canvas.over:not([aria-label={before!r}])").first.wait_for()
     assert page.locator("#examples").input_value() == ""
+
+
+def test_true_labels_stand_beside_the_predicted_ones(page, site):
+    run = "image-segment-patches"
+    opened(page, site, f"#/vision?m={run}&ex=0", "vision/")
+    page.wait_for_selector(".labelled figure")
+    said, true = numbers(page, site, run, "labels", {}, example=0)
+    assert page.locator(".labelled figcaption").all_inner_texts() == ["predicted", "true"]
+    counts = true != 255
+    right = f"{100 * (said == true)[counts].mean():.1f} % ({(said == true)[counts].sum()} / {counts.sum()})"
+    told = page.locator(".labelled + .legend")
+    assert told.inner_text() == f"pixels that are right: {right}"
+    body = {"model": run, "example": 0}
+    classes = page.request.post(f"{site}api/v1/traces", data=body).json()["places"]["classes"]
+    read = "(one) => Array.from(one.getContext('2d').getImageData(0, 0, one.width, one.height).data)"
+    for canvas, labels in zip(page.locator(".labelled canvas").all(), (said, true), strict=True):
+        image = np.array(canvas.evaluate(read)).reshape(*labels.shape, 4)
+        for label, (_, colour) in enumerate(classes):
+            seen = image[labels == label, :3]
+            assert (seen == [int(colour[at : at + 2], 16) for at in (1, 3, 5)]).all()
+        assert (image[labels == 255, 3] == 0).all()
+    canvas = page.locator(".labelled canvas").first
+    canvas.scroll_into_view_if_needed()
+    canvas.hover(position={"x": 2, "y": 2})
+    name = classes[int(said[0, 0])][0]
+    assert told.inner_text().startswith(f"row 0, column 0: predicted {name}, true ")
 
 
 def test_words_are_queries_of_a_caption(page, site):

@@ -5,10 +5,13 @@ import xml.etree.ElementTree as tree
 
 import numpy as np
 import pytest
+import torch
 from browsing import IN_BROWSER
 
 from headwise.explain.explanation import Explanation, Layer
 from headwise.explain.ramps import hexadecimal
+from headwise.layers.attention import MultiHeadAttention
+from headwise.records import record
 
 pytestmark = IN_BROWSER
 EVIL = "</script><script>window.hurt=1</script><img src=x onerror=window.hurt=1>"
@@ -142,3 +145,22 @@ def test_a_large_map_is_one_image_in_its_picture(page, tmp_path):
     assert (image.get("width"), image.get("height")) == ("520", "600")
     assert len(list(root.iter(f"{SVG}rect"))) < 100
     assert len(list(tree.fromstring(saved(page, "SVG", ".panel:first-child").decode()).iter(f"{SVG}image"))) == 6
+
+
+def test_whatever_a_mask_forbids_is_hatched(page, tmp_path):
+    # a window of its own, in the second head a causal one
+    keep = abs(torch.arange(6)[:, None] - torch.arange(6)) < 2
+    keep = torch.stack([keep, keep.tril()])
+    layer = MultiHeadAttention(8, 2).eval()
+    with record(layer) as trace:
+        layer(torch.randn(1, 6, 8), mask=keep[None])
+    opened(page, tmp_path / "page.html", trace.show([*"abcdef"]).html)
+    for head in range(2):
+        page.wait_for_selector(f"html[data-ready$='/0/{head}/heat']")
+        canvas = page.locator("canvas.heat")
+        side = canvas.bounding_box()["width"] / 6
+        for q, k in ((0, 0), (2, 3), (3, 2), (0, 4), (5, 1)):
+            canvas.hover(position={"x": (k + 0.5) * side, "y": (q + 0.5) * side})
+            told = page.locator(".tip").inner_text()
+            assert told.endswith("forbidden by the mask") == (not keep[head, q, k]), (head, q, k, told)
+        page.keyboard.press(".")

@@ -220,3 +220,31 @@ def test_pages_are_alike_in_every_run():
     found = explanation()
     assert found.show().html == found.show().html
     assert headwise.__name__ in repr(type(found.show()))
+
+
+def windowed():
+    """Attention over a window of its own, of which a head is causal too."""
+    keep = abs(torch.arange(5)[:, None] - torch.arange(5)) < 2
+    return torch.stack([keep, keep.tril()])[None]
+
+
+def test_what_a_mask_forbids_is_told():
+    layer, keep = MultiHeadAttention(8, 2).eval(), windowed()
+    with record(layer) as trace:
+        layer(torch.randn(1, 5, 8), mask=keep)
+    told = held(trace.show([*"abcde"]).html)
+    hidden = np.stack([numbers(text) for text in told["masks"]["Scored"]])
+    np.testing.assert_array_equal(hidden, ~keep[0].numpy())
+    with record(layer) as trace:
+        layer(torch.randn(1, 5, 8))
+    assert held(trace.show().html)["masks"] == {}
+
+
+def test_no_more_is_told_than_the_shape_of_a_causal_mask(client, runs):
+    found = runs["run"].predictor.explain(TEXT)
+    causal = found.layers["decoder.blocks.0.self_attention"]
+    assert causal.causal
+    np.testing.assert_array_equal(causal.allowed[0], np.tri(len(causal.queries), dtype=bool))
+    assert held(found.show().html)["masks"] == {}
+    name = client.post("/api/v1/traces", json={"text": TEXT}).json()["trace_id"]
+    assert held(client.get(f"/api/v1/traces/{name}/export", params={"as": "html"}).content)["masks"] == {}

@@ -95,7 +95,7 @@ def test_scores_are_those_of_the_predictor(make):
     )
     assert len(task.samples(model)) == 4
     beam = predictor.options({"beam_size": 3})
-    assert beam == DecodingConfig(method="beam", beam_size=3, max_len=6)
+    assert beam.decoding == DecodingConfig(method="beam", beam_size=3, max_len=6)
     assert len(predictor.predict(examples, beam)) == len(examples)
     with pytest.raises(ConfigError, match="--n-best means nothing to a transcriber"):
         predictor.options({"n_best": 2})

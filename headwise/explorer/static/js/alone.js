@@ -1,11 +1,10 @@
 // @ts-check
-/** The shell of a page that was saved as one file: the views of attention, with all that they ask for inside. */
+/** The shell of a page that was saved as one file: one page of the explorer, with what it asks for inside. */
 
 import { setRamps } from "./core/color.js";
 import { fill, h } from "./dom.js";
 import { inside } from "./inside.js";
 import { pressed } from "./keys.js";
-import * as attend from "./pages/attend.js";
 import * as state from "./state.js";
 import { effect } from "./store.js";
 import { t } from "./strings.js";
@@ -25,34 +24,35 @@ function bar(source, output) {
   );
 }
 
-/** A page inside another one has no address of its own. */
-function follow() {
+/** A page inside another one has no address of its own. @param {string} page @param {string} address */
+function follow(page, address) {
   if (location.protocol !== "about:") {
-    if (!location.hash) history.replaceState(null, "", "#/attend");
+    if (!location.hash) history.replaceState(null, "", address || `#/${page}`);
     state.followAddress();
   }
-  state.page.value = "attend";
+  state.page.value = page;
 }
 
-function begin() {
+/** @param {{ mount: (place: HTMLElement) => () => void }} page */
+export function begin(page) {
   const held = inside();
   if (!held) return;
   const main = h("main", { id: "main", tabindex: -1 });
   const line = h("p", { class: "status", role: "status", "aria-live": "polite" }, () => state.status.value);
-  const keys = h("p", { class: "note" }, () => t("keys"));
-  const { source, output } = held.trace;
+  const keys = held.page === "attend" ? h("p", { class: "note" }, () => t("keys")) : null;
+  const { source, output } = held.trace || { source: state.text.peek(), output: "" };
   fill(/** @type {Element} */ (document.querySelector("#app")), bar(source, output), h("div", { class: "whole" }, main, keys), line);
+  document.documentElement.dataset.alone = held.page;
   followTheme();
   setRamps(held.ramps);
-  follow();
+  follow(held.page, held.address);
   effect(() => {
     document.documentElement.lang = state.language.value === "zh" ? "zh-Hans" : "en";
   });
   // what heads are needed for only a model can say
   state.VIEWS.splice(state.VIEWS.indexOf("needs"), 1);
+  state.meta.value = held.meta;
   state.trace.value = held.trace;
-  attend.mount(main);
+  page.mount(main);
   document.addEventListener("keydown", pressed);
 }
-
-begin();

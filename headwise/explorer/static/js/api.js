@@ -3,6 +3,7 @@
 
 import { parse } from "./core/npy.js";
 import { answered, inside } from "./inside.js";
+import { note, noteAnswer } from "./keeping.js";
 
 const LIMIT = 64 * 2 ** 20;
 /** @type {Map<string, { bytes: number, found: Promise<any> }>} */
@@ -21,17 +22,35 @@ export class Refused extends Error {
 /** @param {string} path @param {any} body */
 export async function post(path, body) {
   const options = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
-  return (await asked(path, options)).json();
+  const text = await (await asked(path, options)).text();
+  noteAnswer(path, body, text);
+  return JSON.parse(text);
 }
 
 /** @param {string} path */
 export const getJson = (path) => once(path, async (answer) => answer.json());
 
 /** What may be another thing the next time. @param {string} path */
-export const getNow = async (path) => (await asked(path, {})).json();
+export const getNow = async (path) => {
+  note(path);
+  return (await asked(path, {})).json();
+};
 
 /** @param {string} path @returns {Promise<import("./core/npy.js").Numbers>} */
 export const getNumbers = (path) => once(path, async (answer) => parse(await answer.arrayBuffer()));
+
+/** An answer as a saved page keeps it: text, or bytes in base64. @param {string} path @returns {Promise<import("./inside.js").Answer>} */
+export async function getRaw(path) {
+  const answer = await asked(path, {});
+  if (/json|html/.test(answer.headers.get("content-type") || "")) return { text: await answer.text() };
+  const reader = new FileReader();
+  const read = new Promise((done, failed) => {
+    reader.onload = () => done(reader.result);
+    reader.onerror = failed;
+  });
+  reader.readAsDataURL(await answer.blob());
+  return { base64: String(await read).split(",")[1] };
+}
 
 /** A file that is saved rather than shown. @param {string} path */
 export const getFile = async (path) => (await asked(path, {})).blob();
@@ -41,6 +60,7 @@ export const query = (values) => new URLSearchParams(/** @type {any} */ (values)
 
 /** @param {string} path @param {(answer: Response) => Promise<any>} read */
 function once(path, read) {
+  note(path);
   const known = kept.get(path);
   if (known) {
     kept.delete(path);
@@ -75,8 +95,8 @@ async function fetched(path, read) {
 async function asked(path, options) {
   const held = inside();
   if (held) {
-    const kept = answered(held, path);
-    if (!kept) throw new Refused(404, "this file holds the weights of one input; `headwise explore` shows the rest");
+    const kept = answered(held, path, /** @type {string | undefined} */ (options.body));
+    if (!kept) throw new Refused(404, "this file holds what its page showed; `headwise explore` shows the rest");
     return kept;
   }
   let answer;
@@ -99,13 +119,16 @@ export async function postLines(path, body, signal, told) {
   const answer = await asked(path, { method: "POST", headers, body: JSON.stringify(body), signal });
   const reader = /** @type {ReadableStream<Uint8Array>} */ (answer.body).getReader();
   const decoder = new TextDecoder();
-  let rest = "";
+  let [rest, whole] = ["", ""];
   for (;;) {
     const { done, value } = await reader.read();
-    rest += decoder.decode(value, { stream: !done });
+    const part = decoder.decode(value, { stream: !done });
+    rest += part;
+    whole += part;
     const lines = rest.split("\n");
     rest = lines.pop() || "";
     for (const line of lines) told(JSON.parse(line));
-    if (done) return;
+    if (done) break;
   }
+  noteAnswer(path, body, whole);
 }

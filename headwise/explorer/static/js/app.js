@@ -5,12 +5,14 @@ import { Refused, getJson, post } from "./api.js";
 import { setRamps } from "./core/color.js";
 import { read } from "./core/edits.js";
 import { fill, h } from "./dom.js";
+import { forget } from "./keeping.js";
 import { pressed } from "./keys.js";
 import * as state from "./state.js";
 import { effect } from "./store.js";
 import { t } from "./strings.js";
 import { followTheme, turned } from "./theme.js";
 import { help } from "./views/help.js";
+import * as pageFile from "./views/page_file.js";
 
 const PAGES = {
   "": "home",
@@ -23,6 +25,8 @@ const PAGES = {
   compare: "compare",
   film: "film",
 };
+/** Pages that are not saved as they are: one shows nothing, of one all weights are saved. */
+const UNKEPT = new Set(["", "attend"]);
 /** Pages that show no trace. */
 const UNTRACED = new Set(["translate", "positions"]);
 
@@ -57,6 +61,7 @@ function bar() {
     h("a", { class: "brand", href: "#/" }, "Headwise"),
     h("form", { onsubmit: look }, models, input, h("button", { type: "submit" }, () => t("look"))),
     h("button", { class: "plain", onclick: help, title: () => t("keys_title"), "aria-label": () => t("keys_title") }, "?"),
+    pageFile.button(() => !UNKEPT.has(state.page.value)),
     h("button", { class: "plain", onclick: turned, "aria-label": "theme" }, "◐"),
     h("button", { class: "plain", onclick: () => (state.language.value = state.language.value === "zh" ? "" : "zh") }, () => t("language")),
   );
@@ -77,7 +82,7 @@ function follow() {
   effect(() => {
     if (UNTRACED.has(state.page.value)) return;
     const [model, meta, edits] = [state.model.value, state.meta.value, read(state.edits.value)];
-    const given = input();
+    const given = state.asked();
     if (!given || !meta || !meta.models.length) {
       asked = "";
       state.trace.value = null;
@@ -90,6 +95,8 @@ function follow() {
     const mine = turn;
     state.status.value = t("loading");
     const name = model || (meta.models.length ? meta.models[0].name : null);
+    // a comparison has two
+    if (state.page.peek() !== "compare") forget();
     post("/api/v1/traces", { model: name, ...given, options: { edits } }).then(
       (found) => {
         if (mine !== turn) return;
@@ -105,14 +112,6 @@ function follow() {
   });
 }
 
-/** The input as a request has it; null where there is none. */
-function input() {
-  const [upload, example, text] = [state.upload.value, state.example.value, state.text.value];
-  if (upload) return { file: upload };
-  if (example >= 0) return { example };
-  return text ? { text } : null;
-}
-
 /** @param {HTMLElement} main */
 function pages(main) {
   effect(() => {
@@ -122,6 +121,7 @@ function pages(main) {
     import(`./pages/${name}.js`).then((module) => {
       if (!alive) return;
       fill(main);
+      forget();
       end = module.mount(main);
     });
     return () => {

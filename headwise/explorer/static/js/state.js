@@ -236,6 +236,13 @@ export function pick(name) {
   });
 }
 
+/** The input as a request has it; null where there is none. */
+export function asked() {
+  if (upload.value) return { file: upload.value };
+  if (example.value >= 0) return { example: example.value };
+  return text.value ? { text: text.value } : null;
+}
+
 /** Another input, of one kind. @param {{ text?: string, example?: number, upload?: string }} given */
 export function give(given) {
   batch(() => {

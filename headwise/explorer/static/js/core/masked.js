@@ -16,8 +16,12 @@ export function after(weights, rows, columns, causal) {
   return found;
 }
 
-/** What scores under a mask say of other pairs, as of a window. @param {Float32Array} weights @param {Float32Array} scores */
+/**
+ * What scores under a mask say of other pairs, as of a window; in a saved page bytes do, 1 for what is forbidden.
+ * @param {Float32Array} weights @param {Float32Array | Uint8Array} scores
+ */
 export function under(weights, scores) {
   if (scores.length !== weights.length) return weights;
-  return weights.map((weight, place) => (weight === 0 && scores[place] === -Infinity ? -Infinity : weight));
+  const forbidden = scores instanceof Uint8Array ? 1 : -Infinity;
+  return weights.map((weight, place) => (weight === 0 && scores[place] === forbidden ? -Infinity : weight));
 }

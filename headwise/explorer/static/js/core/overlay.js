@@ -26,6 +26,16 @@ export function picture(image) {
   return canvas;
 }
 
+/** The weights of one head, or the mean of all heads of a layer. @param {import("./npy.js").Numbers} weights @param {number} layer @param {number} head -1: the mean */
+export function of(weights, layer, head) {
+  const [, heads, keys] = weights.shape;
+  const at = (/** @type {number} */ one) => weights.data.subarray((layer * heads + one) * keys, (layer * heads + one + 1) * keys);
+  if (head >= 0) return at(head);
+  const found = new Float32Array(keys);
+  for (let one = 0; one < heads; one += 1) at(one).forEach((value, k) => (found[k] += value / heads));
+  return found;
+}
+
 /** The largest weight of the places. @param {ArrayLike<number>} weights @param {Patches} axis */
 export function largest(weights, axis) {
   let found = 0;

@@ -7,12 +7,12 @@ import { numbers } from "./npy.js";
 /** @typedef {{ token: number, text: string, logp: number }} Likely */
 /** @typedef {{ ids: number[], likely: Likely[][], shape: number[], looks: Float32Array | null }} Step */
 /**
- * `end` is null while it is written; `first` are the labels of what was read.
- * @typedef {{ start: any, first: string[], own: boolean, steps: Step[], beams: Map<number, Beam>, end: any }} Search
+ * `end` is null while it is written; `first` are the labels of what was read, `pixels` of a picture.
+ * @typedef {{ start: any, first: string[], own: boolean, pixels: import("./npy.js").Numbers | null, steps: Step[], beams: Map<number, Beam>, end: any }} Search
  */
 
 /** A search of which nothing is known yet. @returns {Search} */
-export const begun = () => ({ start: null, first: [], own: false, steps: [], beams: new Map(), end: null });
+export const begun = () => ({ start: null, first: [], own: false, pixels: null, steps: [], beams: new Map(), end: null });
 
 /** Takes a line into a search. @param {Search} search @param {any} line */
 export function take(search, line) {
@@ -20,6 +20,8 @@ export function take(search, line) {
     search.start = line.start;
     search.first = line.start.axes.src;
     search.own = line.start.kind === "self";
+    const image = line.start.image;
+    search.pixels = image ? { shape: image.pixels.shape, data: unpacked(image.pixels) } : null;
   } else if (line.step) {
     const t = line.step.t;
     for (const beam of line.step.beams) search.beams.set(beam.id, { t, ...search.beams.get(beam.id), ...beam });
@@ -28,7 +30,7 @@ export function take(search, line) {
       ids: topk.map((/** @type {any} */ one) => one.id),
       likely: topk.map((/** @type {any} */ one) => one.tokens),
       shape: cross ? cross.shape : [0, 0, 0, 0],
-      looks: cross ? unpacked(cross) : null,
+      looks: cross ? /** @type {Float32Array} */ (unpacked(cross)) : null,
     };
   } else if (line.end) search.end = line.end;
 }
@@ -37,7 +39,7 @@ export function take(search, line) {
 function unpacked(packed) {
   const bytes = Uint8Array.from(atob(packed.b64), (letter) => letter.charCodeAt(0));
   const count = packed.shape.reduce((all, one) => all * one, 1);
-  return /** @type {Float32Array} */ (numbers(packed.dtype, bytes.buffer, 0, count));
+  return numbers(packed.dtype, bytes.buffer, 0, count);
 }
 
 /** What an answer shows: the best hypothesis, while it is written the best beam of the latest step; 0 for none. @param {Search} search */

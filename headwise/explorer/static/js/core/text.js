@@ -9,8 +9,11 @@ export function number(value) {
   return size < 1e-3 || size >= 1e5 ? value.toExponential(2) : String(Number(value.toPrecision(3)));
 }
 
-/** A token with its white space made visible. @param {string} token */
-export const shown = (token) => token.replace(/\n/g, "↵").replace(/\t/g, "⇥").replace(/ /g, "␣") || "∅";
+/** A token with its white space made visible; a time with its unit is none. @param {string} token */
+export const shown = (token) => (/^[\d.]+ s$/.test(token) ? token : visible(token));
+
+/** @param {string} token */
+const visible = (token) => token.replace(/\n/g, "↵").replace(/\t/g, "⇥").replace(/ /g, "␣") || "∅";
 
 /** A token in at most so many characters. @param {string} token @param {number} limit */
 export function cut(token, limit) {

@@ -8,11 +8,14 @@ import * as state from "../state.js";
 import { effect, signal } from "../store.js";
 import { t } from "../strings.js";
 import * as beamTree from "../views/beam_tree.js";
+import * as examples from "../views/examples.js";
+import { field } from "../views/forcing.js";
 import * as heat from "../views/heat.js";
 import * as likely from "../views/likely.js";
 import { controls, player } from "../views/player.js";
 import { tint } from "../views/text.js";
 import { asking, drawn } from "../views/writing.js";
+import * as seen from "../views/writing_picture.js";
 import { keyboard } from "../views/writing_keys.js";
 import { options } from "../views/writing_options.js";
 
@@ -31,18 +34,27 @@ export function mount(place) {
   const play = controls(self, count);
   const chosen = options(search, open, () => stop(open), asked.again);
   const panels = parts();
-  fill(place, h("h1", { class: "unseen" }, () => t("translate")), h("div", { class: "writing" }, play.node, chosen.node), panels.all);
+  const any = field(path, (token) => force(path.peek(), token));
+  panels.forcing.append(any.node);
+  const given = h("div");
+  fill(place, h("h1", { class: "unseen" }, () => t("translate")), given, h("div", { class: "writing" }, play.node, chosen.node), panels.all);
   const ends = [
     asked.end,
     self.end,
     play.end,
     chosen.end,
+    any.end,
+    effect(() => {
+      fill(given);
+      // what is not typed is chosen from a list
+      return ["image", "sound", "series"].includes(state.reads()) ? examples.mount(given) : undefined;
+    }),
     keyboard(self, count, search),
     effect(() => {
       path.value = through(search.value).slice(0, self.step() + 1);
     }),
     strips(panels, search, path, self),
-    aligned(panels.alignment, search, path),
+    aligned(panels.alignment, search, path, self),
     choices(panels.likely, search, path),
     tree(panels.tree, search, path, self),
   ];
@@ -55,7 +67,7 @@ export function mount(place) {
 /** The places of the page. */
 function parts() {
   const make = (/** @type {string} */ name) => h("div", { class: name });
-  const found = { read: make("tokens"), written: make("tokens"), alignment: make("held"), likely: make("held"), tree: make("scrolls") };
+  const found = { read: make("tokens"), written: make("tokens"), alignment: make("held"), likely: make("held"), forcing: make("forces"), tree: make("scrolls") };
   found.tree.tabIndex = 0;
   const strip = (/** @type {string} */ name, /** @type {HTMLElement} */ node) =>
     h("div", { class: "strip" }, h("p", { class: "side" }, () => t(name)), node);
@@ -68,7 +80,7 @@ function parts() {
       "div",
       { class: "panels writes" },
       panel("wide", "alignment", found.alignment, ""),
-      panel("side-panel", "likely", found.likely, "pick"),
+      panel("side-panel", "likely", h("div", {}, found.likely, h("p", { class: "note" }, () => t("pick")), found.forcing), ""),
       panel("whole", "tree", found.tree, "hypotheses"),
     ),
     h("p", { class: "note" }, () => t("note")),
@@ -109,7 +121,10 @@ function strips(panels, search, path, self) {
     const beam = now[now.length - 1];
     const look = beam ? lookOf(it, beam, state.ofLayer.value, state.ofHead.value) : null;
     const read = it.own ? [...it.first, ...now.slice(0, -1).map((one) => one.text)] : it.first;
-    const tokens = read.map((token) => h("span", { class: "token" }, shown(token)));
+    // the places of a picture are shown on it
+    const named = it.pixels ? [] : read;
+    /** @type {HTMLElement} */ (panels.read.parentElement).hidden = Boolean(it.pixels);
+    const tokens = named.map((token) => h("span", { class: "token" }, shown(token)));
     if (look) tokens.forEach((node, k) => tinted(node, look[k]));
     fill(panels.read, tokens);
     fill(panels.written, now.map((one, at) => written(one, { now: at === now.length - 1, forced: at < far }, () => self.go(at))));
@@ -132,14 +147,17 @@ function written(beam, is, go) {
   return h("button", { class: kind, title: told, "aria-label": told, "aria-current": is.now ? "step" : null, onclick: go }, shown(beam.text));
 }
 
-/** The matrix, a row for every token so far. @param {HTMLElement} place @param {Shown} search @param {Path} path */
-function aligned(place, search, path) {
+/**
+ * The matrix, a row for every token so far; over a picture the places of each.
+ * @param {HTMLElement} place @param {Shown} search @param {Path} path @param {ReturnType<typeof player>} self
+ */
+function aligned(place, search, path, self) {
   return effect(() => {
     const it = search.value.it;
     fill(place);
     const now = path.value;
     if (!now.length) {
-      fill(place, h("p", {}, () => (state.text.value ? state.status.value : t("empty"))));
+      fill(place, h("p", {}, () => (state.asked() ? state.status.value : t("empty"))));
       return undefined;
     }
     const [layer, head] = [state.ofLayer.value, state.ofHead.value];
@@ -150,9 +168,13 @@ function aligned(place, search, path) {
     const { weights, queries, keys } = alignment(it, now, layer, head);
     const group = { name: "", kind: it.start.kind, layers: [], heads: 0, queries, keys, causal: false };
     const title = `${it.start.layers[layer] || t("ofLayers")}, ${head < 0 ? t("ofHeads") : `${t("head")} ${head}`}`;
+    const picture = it.pixels ? seen.mount(place, it, now, self.go) : () => {};
     const end = heat.mount(place, { weights, group, title });
-    place.scrollTop = place.scrollHeight;
-    return end;
+    if (!it.pixels) place.scrollTop = place.scrollHeight;
+    return () => {
+      picture();
+      end();
+    };
   });
 }
 

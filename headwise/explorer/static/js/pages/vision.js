@@ -2,7 +2,7 @@
 /** An image and what each head looks at on it, from the place that is chosen; rollout through all layers. */
 
 import { getNumbers, query as asked } from "../api.js";
-import { picture } from "../core/overlay.js";
+import { of, picture } from "../core/overlay.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
 import { effect, signal } from "../store.js";
@@ -11,6 +11,7 @@ import * as examples from "../views/examples.js";
 import { fitting } from "../views/fitting.js";
 import * as overlay from "../views/overlay.js";
 import * as overlayGrid from "../views/overlay_grid.js";
+import * as pixelLabels from "../views/pixel_labels.js";
 
 /** @typedef {import("../core/npy.js").Numbers} Numbers */
 /** @typedef {{ trace: state.Trace, group: state.Group, axis: any, image: HTMLCanvasElement, weights: Numbers, title: string }} Seen */
@@ -22,7 +23,8 @@ export function mount(place) {
   const large = h("section", { class: "panel seen" });
   const grid = h("section", { class: "panel", "aria-label": () => t("heads") });
   const rolled = h("section", { class: "panel seen" });
-  place.append(h("h1", { class: "unseen" }, () => t("vision")), top, tabs, h("div", { class: "panels" }, large, h("div", { class: "stack wide" }, grid, rolled)), h("p", { class: "note" }, () => t("note")));
+  const labels = h("section", { class: "panel", hidden: true });
+  place.append(h("h1", { class: "unseen" }, () => t("vision")), top, tabs, h("div", { class: "panels" }, large, h("div", { class: "stack wide" }, labels, grid, rolled)), h("p", { class: "note" }, () => t("note")));
   const seen = signal(/** @type {Seen | null} */ (null));
   const ends = [
     effect(() => given(top)),
@@ -39,6 +41,7 @@ export function mount(place) {
       if (now) overlayGrid.mount(grid, now);
     }),
     effect(() => rollout(rolled, seen.value)),
+    effect(() => labelled(labels)),
   ];
   return () => ends.forEach((end) => end());
 }
@@ -99,16 +102,6 @@ function followed(seen) {
   };
 }
 
-/** The weights of one head, or the mean of all heads of a layer. @param {Numbers} weights @param {number} layer @param {number} head -1: the mean */
-export function of(weights, layer, head) {
-  const [, heads, keys] = weights.shape;
-  const at = (/** @type {number} */ one) => weights.data.subarray((layer * heads + one) * keys, (layer * heads + one + 1) * keys);
-  if (head >= 0) return at(head);
-  const found = new Float32Array(keys);
-  for (let one = 0; one < heads; one += 1) at(one).forEach((value, k) => (found[k] += value / heads));
-  return found;
-}
-
 /** What the large picture shows. @param {Seen} seen */
 function options(seen) {
   const queries = seen.trace.axes[seen.group.name].queries;
@@ -122,6 +115,27 @@ function options(seen) {
     words: queries.kind === "patches" ? [] : seen.group.queries,
     q: queried(seen.trace, seen.group),
     ready: `vision/${seen.group.name}/${at}/${head}/${queried(seen.trace, seen.group)}`,
+  };
+}
+
+/** What the pixels are said to be, where a run tells that. @param {HTMLElement} node */
+function labelled(node) {
+  const trace = state.trace.value;
+  // its words are those of the language
+  void state.language.value;
+  fill(node);
+  const classes = trace && trace.places && trace.places.classes ? trace.places.classes : [];
+  node.hidden = !classes.length;
+  if (!trace || !classes.length) return undefined;
+  let alive = true;
+  getNumbers(`/api/v1/traces/${trace.trace_id}/labels`).then(
+    (found) => {
+      if (alive) pixelLabels.mount(node, classes, found);
+    },
+    (error) => (state.status.value = error.message),
+  );
+  return () => {
+    alive = false;
   };
 }
 

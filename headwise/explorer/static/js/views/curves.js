@@ -8,7 +8,7 @@ import { number } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 
-const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#666666", "#b59b00"];
+const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#666666", "#9966ff"];
 const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3]];
 const LEAST = 1e-3;
 const EDGE = { left: 58, right: 12, top: 12, bottom: 34 };

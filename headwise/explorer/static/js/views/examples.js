@@ -3,6 +3,7 @@
 
 import { getJson, query } from "../api.js";
 import { fill, h } from "../dom.js";
+import { inside } from "../inside.js";
 import * as state from "../state.js";
 import { effect } from "../store.js";
 import { t } from "../strings.js";
@@ -11,6 +12,8 @@ const MOST = 8 * 2 ** 20;
 
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
+  // a page that was saved has one input
+  if (inside()) return () => {};
   const select = h("select", { id: "examples", "aria-label": () => t("examples"), onchange: () => choose(select.value) });
   const others = h("span", { class: "views" });
   place.append(h("div", { class: "tabs given" }, h("label", { for: "examples" }, () => t("examples")), select, step(-1), step(1), others));

@@ -3,7 +3,6 @@
 
 import { getNumbers, query } from "../api.js";
 import { after, under } from "../core/masked.js";
-import { inside } from "../inside.js";
 import * as state from "../state.js";
 
 /**
@@ -15,7 +14,7 @@ export async function weightsOf(trace, group, layer, head) {
   const weights = /** @type {Float32Array} */ ((await getNumbers(`${at}?${query({ layer, head })}`)).data);
   const marked = after(weights, group.queries.length, group.keys.length, group.causal);
   // a zero that the shape of the mask does not explain: the scores tell, where there are any
-  if (inside() || !marked.includes(0)) return { weights, marked };
+  if (!marked.includes(0)) return { weights, marked };
   const scores = await getNumbers(`${at}?${query({ layer, head, stage: "masked" })}`).catch(() => null);
   return { weights, marked: scores ? under(marked, /** @type {Float32Array} */ (scores.data)) : marked };
 }

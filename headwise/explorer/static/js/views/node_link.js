@@ -12,6 +12,8 @@ import { t } from "../strings.js";
 
 const KINDS = 8;
 const ROWS = 14;
+/** Letters that a node has room for. */
+const SHORT = 4;
 
 /** Numbers of kinds in the order in which they come; all from the eighth on are one colour. @param {Seen} seen */
 function kindsOf(seen) {
@@ -82,7 +84,8 @@ function dot(seen, number, kinds, molecule) {
         state.key.value = -1;
       },
     },
-    cut(molecule ? one.name : one.kind, molecule ? 4 : 2),
+    // a name that fits says more than a kind, which has its colour
+    one.name.length <= SHORT ? one.name : cut(one.kind, 2),
   );
   button.style.left = `${5 + 90 * one.x}%`;
   button.style.top = `${6 + 88 * one.y}%`;
@@ -171,7 +174,7 @@ export function table(place, seen) {
     );
     const centre =
       seen.trace.places.chosen !== null && nodes[now].hop > 0
-        ? h("button", { onclick: () => state.give({ text: nodes[now].name }) }, t("centre"))
+        ? h("button", { class: "asks", onclick: () => state.give({ text: nodes[now].name }) }, t("centre"))
         : null;
     const more = found.length > ROWS ? h("p", { class: "legend" }, `+ ${found.length - ROWS}`) : null;
     const spread = `${t("entropy")} ${number(seen.entropy[now])} / ${number(Math.log(Math.max(1, nodes[now].heard)))} ${t("nats")}`;

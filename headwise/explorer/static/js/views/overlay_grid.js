@@ -1,9 +1,8 @@
 // @ts-check
 /** What every head of every layer looks at, as small pictures of the image; a row for a layer, its mean first. */
 
-import { drawn } from "../core/overlay.js";
+import { drawn, of } from "../core/overlay.js";
 import { h } from "../dom.js";
-import { of } from "../pages/vision.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 

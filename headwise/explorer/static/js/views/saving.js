@@ -40,8 +40,8 @@ function button(kind, what, work) {
   return h("button", { onclick: work, title: named, "aria-label": named }, "↓ ", kind);
 }
 
-/** @param {Blob} blob @param {string} name */
-function saved(blob, name) {
+/** Gives a file to the browser. @param {Blob} blob @param {string} name */
+export function saved(blob, name) {
   const address = URL.createObjectURL(blob);
   const link = h("a", { href: address, download: name });
   link.click();

@@ -4,6 +4,7 @@
 import { postLines } from "../api.js";
 import { begun, best, take } from "../core/search.js";
 import { layout } from "../core/tree.js";
+import { forget } from "../keeping.js";
 import * as state from "../state.js";
 import { effect } from "../store.js";
 import { t } from "../strings.js";
@@ -68,20 +69,20 @@ export function asking(search, count, open, self) {
   };
 }
 
-/** The request for what is chosen, empty without a text; and what it is about. */
+/** The request for what is chosen, empty without an input; and what it is about. */
 function wanted() {
-  const [text, meta, forced] = [state.text.value, state.meta.value, state.forced.value];
+  const [given, meta, forced] = [state.asked(), state.meta.value, state.forced.value];
   const [beams, most] = [state.beams.value, state.most.value];
   const model = state.model.value || (meta && meta.models.length ? meta.models[0].name : null);
   const body = {
     model,
-    text,
+    ...given,
     top_k: LIKELY,
     force: forced ? forced.split(",").map(Number) : [],
     ...(beams > 0 ? { beam: beams } : {}),
     ...(most > 0 ? { max_new: most } : {}),
   };
-  return { body: text && meta ? JSON.stringify(body) : "", about: JSON.stringify([model, text]) };
+  return { body: given && meta ? JSON.stringify(body) : "", about: JSON.stringify([model, given]) };
 }
 
 /**
@@ -105,6 +106,8 @@ function told(body, search, count, open) {
     document.documentElement.dataset.ready = `written/${found.steps.length}/${found.end ? "end" : "cut"}`;
   };
   open.value = stopped;
+  // one output is kept, not those before it
+  forget();
   state.status.value = t("loading");
   delete document.documentElement.dataset.ready;
   const line = (/** @type {any} */ one) => {

@@ -30,7 +30,7 @@ export function options(search, open, stop, again) {
     { class: "options" },
     selects.map((one) => one.node),
     h("button", { class: "stop", hidden: () => !open.value, onclick: stop }, "■ ", () => t("stop")),
-    h("button", { class: "again", hidden: () => Boolean(open.value) || !state.text.value, onclick: again }, "↻ ", () => t("again")),
+    h("button", { class: "again", hidden: () => Boolean(open.value) || !state.asked(), onclick: again }, "↻ ", () => t("again")),
     h(
       "button",
       { class: "release", hidden: () => !state.forced.value, onclick: () => (state.forced.value = "") },
