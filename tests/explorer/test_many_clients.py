@@ -12,7 +12,8 @@ from serving_runs import folder_of
 from headwise.explain import heads
 from headwise.explorer import api
 from headwise.explorer.api import explored
-from headwise.explorer.traces import Store, traced
+from headwise.explorer.store import Store
+from headwise.explorer.traces import traced
 from headwise.service.app import create_app
 from headwise.service.served import served
 
