@@ -128,14 +128,19 @@ def create_app(
     route(app, service, "trace", AskTrace, _trace)
     for add in more:
         add(app, service)
+    _refusing(app)
+    # within what Starlette puts around everything, so that what fails is told by it alone
+    app.add_middleware(Guard, limits=bounds, hosts=hosts)
+    return app
+
+
+def _refusing(app: FastAPI) -> None:
+    """What goes wrong is a problem document."""
     app.add_exception_handler(Problem, _told)
     app.add_exception_handler(HeadwiseError, _of_headwise)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(404, _not_found)
     app.add_exception_handler(405, _no_method)
-    # within what Starlette puts around everything, so that what fails is told by it alone
-    app.add_middleware(Guard, limits=bounds, hosts=hosts)
-    return app
 
 
 def _looks(app: FastAPI, service: Service) -> None:
