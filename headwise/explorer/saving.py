@@ -103,7 +103,7 @@ def check(content: Content, form: str) -> None:
 
 def _answers(content: Content) -> dict[str, Any]:
     """What the scripts would ask a server for, by what they would ask."""
-    matrices, thumbs, summaries = {}, {}, {}
+    matrices, thumbs, summaries, rollouts = {}, {}, {}, {}
     for group in content.groups:
         small, told = [], []
         for number, layer in enumerate(group.layers):
@@ -112,6 +112,8 @@ def _answers(content: Content) -> dict[str, Any]:
             told.append(heads.described(weights))
             small += [heads.thumbnails(weights, _SIDE)] if number < _LAYERS else []
         thumbs[group.name] = _base64(npy(np.stack(small)))
+        if group.rolls and len(group.layers) > 1:
+            rollouts[group.name] = _base64(npy(heads.rollout(map(content.weights, group.layers))))
         summaries[group.name] = {"layers": group.layers, "heads": told}
     trace = {"trace_id": "inside", "model": "", "source": content.source, "output": content.output, "warnings": []}
     return {
@@ -124,6 +126,7 @@ def _answers(content: Content) -> dict[str, Any]:
         "summary": summaries,
         "thumbs": thumbs,
         "matrix": matrices,
+        "rollout": rollouts,
     }
 
 

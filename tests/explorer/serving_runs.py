@@ -11,7 +11,12 @@ TEXT = "a and g ."
 
 def small(folder, recipe):
     """A run folder, trained for three steps."""
-    training = {"max_steps": 3, "batch_tokens": max(64, recipe.get("length", 0)), "validate_every_epochs": 0, "warmup_steps": 1}
+    training = {
+        "max_steps": 3,
+        "batch_tokens": max(64, recipe.get("length", 0)),
+        "validate_every_epochs": 0,
+        "warmup_steps": 1,
+    }
     headwise.train({**recipe, "training": training}, folder)
     return folder
 

@@ -1,7 +1,7 @@
 // @ts-check
 /** What a page holds that was saved as one file: answers that it would otherwise ask a server for. */
 
-/** @typedef {{ trace: any, ramps: Record<string, string[]>, summary: Record<string, any>, thumbs: Record<string, string>, matrix: Record<string, string[]> }} Held */
+/** @typedef {{ trace: any, ramps: Record<string, string[]>, summary: Record<string, any>, thumbs: Record<string, string>, matrix: Record<string, string[]>, rollout: Record<string, string> }} Held */
 
 /** @type {Held | null} */
 let held = null;
@@ -24,6 +24,7 @@ export function answered(from, path) {
   const group = asked.get("group") || "";
   if (name === "summary" && from.summary[group]) return new Response(JSON.stringify(from.summary[group]));
   if (name === "thumbs" && from.thumbs[group]) return new Response(bytes(from.thumbs[group]));
+  if (name === "rollout" && from.rollout[group]) return new Response(bytes(from.rollout[group]));
   const heads = name === "matrix" && !asked.get("stage") ? from.matrix[asked.get("layer") || ""] : null;
   const head = heads && heads[Number(asked.get("head"))];
   return head ? new Response(bytes(head)) : null;
