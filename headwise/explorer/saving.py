@@ -115,7 +115,7 @@ def check(content: Content, form: str) -> None:
 
 def _answers(content: Content) -> dict[str, Any]:
     """What the scripts would ask a server for, by what they would ask."""
-    matrices, masks, thumbs, summaries = {}, {}, {}, {}
+    matrices, masks, thumbs, summaries, rollouts = {}, {}, {}, {}, {}
     for group in content.groups:
         small, told = [], []
         for number, layer in enumerate(group.layers):
@@ -126,6 +126,8 @@ def _answers(content: Content) -> dict[str, Any]:
             told.append(heads.described(weights))
             small += [heads.thumbnails(weights, _SIDE)] if number < _LAYERS else []
         thumbs[group.name] = _base64(npy(np.stack(small)))
+        if group.rolls and len(group.layers) > 1:
+            rollouts[group.name] = _base64(npy(heads.rollout(map(content.weights, group.layers))))
         summaries[group.name] = {"layers": group.layers, "heads": told}
     trace = {"trace_id": "inside", "model": "", "source": content.source, "output": content.output, "warnings": []}
     return {
@@ -139,6 +141,7 @@ def _answers(content: Content) -> dict[str, Any]:
         "thumbs": thumbs,
         "matrix": matrices,
         "masks": masks,
+        "rollout": rollouts,
     }
 
 

@@ -184,9 +184,8 @@ def tokens_of(tokenizer: Tokenizer, ids: Sequence[int], labels: Sequence[str], *
     found = words("".join(pieces), list(zip([0, *ends], ends, strict=False)))
     if tokenizer.config.kind != "char":
         # the mark of a space that has a token of its own is a part of the word behind it
-        found = [
-            after if piece == " " else own for own, after, piece in zip(found, [*found[1:], -1], pieces, strict=True)
-        ]
+        behind = [*found[1:], -1]
+        found = [behind[place] if piece == " " else found[place] for place, piece in enumerate(pieces)]
     if tokenizer.config.kind == "word":
         # spaces are learned, and no token is a part of a word
         found = [-1 if token in silent else place for place, token in enumerate(ids)]

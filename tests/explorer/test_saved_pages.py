@@ -9,6 +9,7 @@ import torch
 from browsing import IN_BROWSER
 
 from headwise.explain.explanation import Explanation, Layer
+from headwise.explain.places import Tokens
 from headwise.explain.ramps import hexadecimal
 from headwise.layers.attention import MultiHeadAttention
 from headwise.records import record
@@ -76,6 +77,25 @@ def test_every_view_works_from_disk(page, tmp_path):
     # nothing that was read is markup
     assert page.evaluate("window.hurt") is None
     assert page.locator("main img, header img").count() == 0
+
+
+def test_words_and_rollout_are_inside(page, tmp_path):
+    rows = np.random.default_rng(5).dirichlet(np.ones(4), (2, 3, 4))
+    names = ["watch", "ing", "it", "<eos>"]
+    layers = {f"encoder.{n}": Layer(rows[n], names, names, "self") for n in range(2)}
+    found = Explanation("watching it", "", layers, tokens=[Tokens(names, [0, 0, 1, -1], [3])])
+    opened(page, tmp_path / "page.html", found.show().html)
+    page.wait_for_selector("html[data-ready='encoder self/0/0/heat']")
+    page.keyboard.press("w")
+    page.wait_for_selector(".rows.axis span:has-text('watching')")
+    page.keyboard.press("s")
+    page.wait_for_selector("p.folded:has-text('4 × 4 → 2 × 2')")
+    box = page.locator("canvas.heat").bounding_box()
+    page.locator("canvas.heat").hover(position={"x": box["width"] / 4, "y": box["height"] / 4})
+    exact = rows[0, 0, :2, :2].sum() / 2
+    assert float(page.locator(".tip").inner_text().split()[-1]) == pytest.approx(exact, rel=6e-3)
+    page.get_by_role("button", name="Rollout").click()
+    page.wait_for_selector("html[data-ready='encoder self/rollout/heat']")
 
 
 def test_the_address_language_and_colours_work_from_disk(page, tmp_path):

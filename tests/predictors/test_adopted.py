@@ -115,6 +115,22 @@ def test_what_a_model_says(folders, tmp_path):
         filler.evaluate([TEXT])
 
 
+@pytest.mark.parametrize("name", list(SAID))
+def test_tokens_know_their_words(folders, name):
+    one = saved(folders[name])
+    tokens = one.tokens(TEXT)
+    words, special = one.words(tokens)
+    assert special == [place for place, token in enumerate(tokens) if token in one.tokenizer.all_special_ids]
+    assert [place for place, word in enumerate(words) if word < 0] == special
+    texts = {}
+    for place, word in enumerate(words):
+        texts.setdefault(word, []).append(tokens[place])
+    texts.pop(-1, None)
+    assert list(texts) == list(range(len(texts)))
+    said = "".join(one.text(part).replace(" ", "") for part in texts.values())
+    assert said == TEXT.replace("<mask>", "").replace(" ", "")
+
+
 def test_bytes_are_shown_as_letters(tmp_path):
     one = saved(made(tmp_path / "bytes", "GPT2LMHeadModel", byte_level=True))
     assert one.labels(one.tokens("a b\n")) == ["<s>", "a", "\u2581", "b", "\n", "</s>"]

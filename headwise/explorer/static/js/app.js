@@ -60,9 +60,9 @@ function bar() {
     {},
     h("a", { class: "brand", href: "#/" }, "Headwise"),
     h("form", { onsubmit: look }, models, input, h("button", { type: "submit" }, () => t("look"))),
-    h("button", { class: "plain", onclick: help, title: () => t("keys_title"), "aria-label": () => t("keys_title") }, "?"),
     pageFile.button(() => !UNKEPT.has(state.page.value)),
     h("button", { class: "plain", onclick: turned, "aria-label": "theme" }, "◐"),
+    h("button", { class: "plain", onclick: help, title: () => t("keys_title"), "aria-label": () => t("keys_title") }, "?"),
     h("button", { class: "plain", onclick: () => (state.language.value = state.language.value === "zh" ? "" : "zh") }, () => t("language")),
   );
 }
