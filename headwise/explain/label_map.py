@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float, Int64, UInt8
 
+from headwise.explain.places import PixelLabels
 from headwise.explain.values import Drawing, require_formats
 
 if TYPE_CHECKING:
@@ -36,6 +37,11 @@ class LabelMap:
     pixel: tuple[int, int]
     covered: tuple[int, int]
     grid: tuple[int, int]
+
+    @property
+    def labels(self) -> PixelLabels:
+        """What is said and the truth, without the picture."""
+        return PixelLabels(self.said, self.truth, [(name, f"#{bytes(colour).hex()}") for name, colour in self.legend])
 
     def __call__(self, found: "Explanation", layer: str | int | None, heads: "Heads") -> Drawing:
         """Image, truth, what is said, and the map of a layer over the image (the clearest if None), all heads below.

@@ -20,7 +20,7 @@ from headwise.data.pixels import Image, Shape, adapted, decode, encode_labels
 from headwise.errors import ConfigError, DataError, ShapeError
 from headwise.explain.explanation import Explained, Explanation, Layer
 from headwise.explain.label_map import Labelled, LabelMap
-from headwise.explain.places import Grid, OnImage, PixelLabels
+from headwise.explain.places import Grid, OnImage
 from headwise.labels import visible
 from headwise.models.segmenter import Segmenter
 from headwise.positions import Position
@@ -182,9 +182,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
             return Labelled(name, ", ".join(shares.split("\t")[:_NAMED]), draw, shares.split("\t"))
         encoder, noted = self._model(shape, image.name).encoder, shares.replace("\t", "\n")
         grid = Grid(*encoder.grid, encoder.class_tokens)
-        named = [(name, "#" + bytes(colour).hex()) for name, colour in draw.legend]
-        labels = PixelLabels(draw.said, draw.truth, named)
-        places = OnImage(draw.pixels, [grid], draw.covered, self._query(grid, pixel, read), labels)
+        places = OnImage(draw.pixels, [grid], draw.covered, self._query(grid, pixel, read), draw.labels)
         return Explanation(name, output, self._layers(image, shape, pixel), draw, noted, places)
 
     def _layers(self, image: Image, shape: Shape, pixel: tuple[int, int]) -> dict[str, Layer]:

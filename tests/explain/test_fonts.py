@@ -2,6 +2,7 @@ import warnings
 from dataclasses import replace
 from functools import cache
 
+import matplotlib
 import pytest
 from matplotlib import font_manager
 
@@ -16,7 +17,8 @@ def test_latin_greek_cyrillic_need_only_the_font_that_ships():
 
 def has(monkeypatch, *names):
     """What is installed: the fonts that ship with matplotlib, and some of these names that have all of Han."""
-    entries = font_manager.fontManager.ttflist
+    shipped = matplotlib.get_data_path()
+    entries = [entry for entry in font_manager.fontManager.ttflist if entry.fname.startswith(shipped)]
     last = next(entry for entry in entries if entry.name.startswith("Last Resort"))
     ours = [replace(last, name=name, style="normal", weight=400) for name in names]
     monkeypatch.setattr(font_manager.fontManager, "ttflist", [*entries, *ours])

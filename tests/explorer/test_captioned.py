@@ -132,3 +132,11 @@ def test_a_run_that_writes_nothing_has_no_tokens_to_force(client, runs, monkeypa
     monkeypatch.setattr(type(runs["run"].predictor), "draft", Predictor.draft)
     answer = client.post("/api/v1/generate", json={"model": "run", "text": TEXT})
     assert (answer.status_code, "does not write token by token" in answer.json()["detail"]) == (422, True)
+
+
+def test_layers_are_named_by_what_they_attend_to(tmp_path):
+    # places of the future are shown beside those of the past, but all are of one sequence
+    runs = served([task_run(tmp_path, "forecast, step by step")], files=True)
+    with TestClient(create_app(runs, more=[explored]), base_url="http://127.0.0.1:8000") as client:
+        told = client.post("/api/v1/traces", json={"example": 0}).json()
+    assert [(one["name"], one["kind"]) for one in told["groups"]] == [("decoder self", "self")]

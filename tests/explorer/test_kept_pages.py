@@ -86,6 +86,7 @@ def test_an_output_is_written_again(page, kept):
     found = []
     path = kept(f"#/translate?m=film-run&x={TEXT}", "$=end", lambda: found.extend(rows()))
     assert rows() == found != []
+    assert page.locator("header .said").inner_text() == "a and g ."
     page.keyboard.press("Home")
     assert rows() == found[:1]
     page.keyboard.press("]")

@@ -40,12 +40,13 @@ export function begin(page) {
   const main = h("main", { id: "main", tabindex: -1 });
   const line = h("p", { class: "status", role: "status", "aria-live": "polite" }, () => state.status.value);
   const keys = held.page === "attend" ? h("p", { class: "note" }, () => t("keys")) : null;
+  setRamps(held.ramps);
+  follow(held.page, held.address);
+  // what is written has no trace, but an input
   const { source, output } = held.trace || { source: state.text.peek(), output: "" };
   fill(/** @type {Element} */ (document.querySelector("#app")), bar(source, output), h("div", { class: "whole" }, main, keys), line);
   document.documentElement.dataset.alone = held.page;
   followTheme();
-  setRamps(held.ramps);
-  follow(held.page, held.address);
   effect(() => {
     document.documentElement.lang = state.language.value === "zh" ? "zh-Hans" : "en";
   });
