@@ -17,7 +17,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 from benchmarks.tables import ratio, spread, write_json
@@ -45,13 +44,13 @@ def main() -> None:
     try:
         port = _port(service)
         ours, theirs = list[Rates](), list[Rates]()
+        requests = _requests(texts, given.per_request)
         # what is done for the first time is not counted
-        asyncio.run(_ask(port, texts[:64], given.clients, 1))
+        asyncio.run(_ask(port, _requests(texts[:64], 1), given.clients))
         predict(texts[:64])
         for _ in range(given.rounds):
-            theirs.append(_rates(texts, predict, os.getpid()))
-            ask = partial(_ask, port, clients=given.clients, per_request=given.per_request)
-            ours.append(_rates(texts, lambda lines: asyncio.run(ask(lines)), service.pid))  # noqa: B023
+            theirs.append(_rates(len(texts), lambda: predict(texts), os.getpid()))
+            ours.append(_rates(len(texts), lambda: asyncio.run(_ask(port, requests, given.clients)), service.pid))
     finally:
         service.terminate()
         service.wait(60)
@@ -79,11 +78,11 @@ def _predictor(run: Path) -> Callable[[list[str]], list[str]]:
     return predict
 
 
-def _rates(texts: list[str], work: Callable[[list[str]], object], pid: int) -> Rates:
+def _rates(texts: int, work: Callable[[], object], pid: int) -> Rates:
     """Texts a second, and texts a second of the CPU time of a process."""
     begun, used = time.perf_counter(), _cpu_s(pid)
-    work(texts)
-    return len(texts) / (time.perf_counter() - begun), len(texts) / (_cpu_s(pid) - used)
+    work()
+    return texts / (time.perf_counter() - begun), texts / (_cpu_s(pid) - used)
 
 
 def _cpu_s(pid: int) -> float:
@@ -100,22 +99,28 @@ def _port(service: "subprocess.Popen[str]") -> int:
     raise SystemExit("the service did not start")
 
 
-async def _ask(port: int, texts: list[str], clients: int, per_request: int) -> None:
-    requests = iter([texts[start : start + per_request] for start in range(0, len(texts), per_request)])
-    await asyncio.gather(*(_client(port, requests) for _ in range(clients)))
+def _requests(texts: list[str], per_request: int) -> list[bytes]:
+    """All requests as they are sent, made before anything is measured."""
+    head = "POST /api/v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: "
+    parts = [texts[start : start + per_request] for start in range(0, len(texts), per_request)]
+    bodies = [json.dumps({"texts": part}) for part in parts]
+    return [f"{head}{len(body)}\r\n\r\n{body}".encode() for body in bodies]
 
 
-async def _client(port: int, requests: Iterator[list[str]]) -> None:
+async def _ask(port: int, requests: list[bytes], clients: int) -> None:
+    waiting = iter(requests)
+    await asyncio.gather(*(_client(port, waiting) for _ in range(clients)))
+
+
+async def _client(port: int, requests: Iterator[bytes]) -> None:
     """Sends one request after another over one connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 24)
-    head = "POST /api/v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: "
-    for texts in requests:
-        body = json.dumps({"texts": texts}).encode()
-        writer.write(f"{head}{len(body)}\r\n\r\n".encode() + body)
+    for request in requests:
+        writer.write(request)
         answer = await reader.readuntil(b"\r\n\r\n")
         status = int(answer.split(b" ", 2)[1])
-        lines = (line.lower().partition(b":") for line in answer.split(b"\r\n"))
-        told = await reader.readexactly(next(int(size) for name, _, size in lines if name == b"content-length"))
+        size = answer.lower().partition(b"\r\ncontent-length:")[2].partition(b"\r\n")[0]
+        told = await reader.readexactly(int(size))
         if status != 200:
             raise SystemExit(f"{status}: {told.decode()}")
     writer.close()

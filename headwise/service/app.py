@@ -3,22 +3,22 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse
 
-from headwise.errors import Diverged, HeadwiseError, MachineError
+from headwise.errors import HeadwiseError
 from headwise.service.answers import JSON, LINES, NOT_KEPT, as_json, as_lines, as_steps
 from headwise.service.asking import Ask, AskTrace, check, check_text, parsed, schema_of
-from headwise.service.guard import LOOPBACK, Guard
+from headwise.service.guard import LOOPBACK, Guard, Straight
 from headwise.service.limits import Limits
 from headwise.service.meters import MEDIA_TYPE, Meters
 from headwise.service.problems import MEDIA_TYPE as PROBLEM
 from headwise.service.problems import Problem
+from headwise.service.refusals import refused, refusing
 from headwise.service.served import VERBS, Served
 from headwise.service.streaming import continued, streamed
 from headwise.service.worker import Expired, Full, Job, Worker
@@ -34,6 +34,7 @@ class Service:
 
     def __init__(self, runs: Mapping[str, Served], limits: Limits):
         self.runs, self.limits = dict(runs), limits
+        self.posts: dict[str, Callable[[Request], Awaitable[Response]]] = {}
         self.meters = Meters(lambda: len(self.worker))
         self.worker = Worker(limits.queue, limits.batch, self.meters.together)
 
@@ -52,9 +53,11 @@ class Service:
             raise Problem(422, f"{name} cannot {verb}; its task is {self.runs[name].task}", "POST /api/v1/predict")
         return self.runs[name]
 
-    def submit(self, run: Callable[[list[Any]], Sequence[Any]], items: list[Any], key: Any = None) -> Job:
+    def submit(
+        self, run: Callable[[list[Any]], Sequence[Any]], items: list[Any], key: Any = None, length: int = 0
+    ) -> Job:
         """Puts work into the queue. Raises: Problem 429."""
-        job = Job(run, items, key, time.monotonic() + self.limits.deadline_s)
+        job = Job(run, items, key, time.monotonic() + self.limits.deadline_s, length)
         try:
             self.worker.submit(job)
         except Full:
@@ -64,22 +67,29 @@ class Service:
 
     async def answer(self, job: Job, request: Request) -> Sequence[Any]:
         """What a job comes to. Raises: Problem 503 when its time is over; whatever the work raises."""
-        waiting: asyncio.Future[Any] = asyncio.wrap_future(job.answer)
-        leaving: asyncio.Future[Any] = asyncio.ensure_future(_left(request))
-        left = max(0.0, job.deadline - time.monotonic())
+        loop = asyncio.get_running_loop()
+        over: asyncio.Future[None] = loop.create_future()
+
+        def end(_: Any = None) -> None:
+            if not over.done():
+                over.set_result(None)
+
+        job.answer.add_done_callback(lambda _: loop.is_closed() or loop.call_soon_threadsafe(end))
+        leaving = loop.create_task(_left(request))
+        leaving.add_done_callback(end)
+        late = loop.call_later(job.deadline - time.monotonic(), end)
         try:
-            await asyncio.wait({waiting, leaving}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-            if not waiting.done():
+            await over
+            if not job.answer.done():
                 raise Expired
-            return waiting.result()
+            return job.answer.result()
         except Expired:
             retry = {"Retry-After": str(self.limits.retry_s)}
             raise Problem(503, "the request took too long", "ask for less, or later", retry) from None
         finally:
             job.give_up()
+            late.cancel()
             leaving.cancel()
-            # nobody looks at what comes later
-            waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 async def _left(request: Request) -> None:
@@ -100,8 +110,7 @@ def create_app(
         hosts: names by which it may be called.
         more: each adds routes of its own.
     """
-    bounds = limits or Limits()
-    service = Service(runs, bounds)
+    service = Service(runs, limits or Limits())
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -128,19 +137,11 @@ def create_app(
     route(app, service, "trace", AskTrace, _trace)
     for add in more:
         add(app, service)
-    _refusing(app)
+    refusing(app)
     # within what Starlette puts around everything, so that what fails is told by it alone
-    app.add_middleware(Guard, limits=bounds, hosts=hosts)
+    app.add_middleware(Straight, posts=service.posts)
+    app.add_middleware(Guard, limits=service.limits, hosts=hosts)
     return app
-
-
-def _refusing(app: FastAPI) -> None:
-    """What goes wrong is a problem document."""
-    app.add_exception_handler(Problem, _told)
-    app.add_exception_handler(HeadwiseError, _of_headwise)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(404, _not_found)
-    app.add_exception_handler(405, _no_method)
 
 
 def _looks(app: FastAPI, service: Service) -> None:
@@ -197,8 +198,9 @@ def route(
             told = response.status_code
             return response
         except HeadwiseError as error:
-            told = _refused(error).status
-            raise
+            problem = refused(error)
+            told = problem.status
+            raise problem from None
         except Problem as problem:
             told = problem.status
             raise
@@ -216,6 +218,7 @@ def route(
         status_code=status,
         responses={status: {"content": {each: {} for each in media}}},
     )
+    service.posts[f"/api/v1/{verb}"] = answer
 
 
 async def _predict(service: Service, verb: str, ask: Ask, request: Request) -> Response:
@@ -235,7 +238,7 @@ async def _predict(service: Service, verb: str, ask: Ask, request: Request) -> R
     # what is drawn does not depend on who else asks
     alone = how is not None and how.method == "sample"
     key = None if alone else (run.name, json.dumps(given, sort_keys=True))
-    job = service.submit(lambda items: run.answers(items, options), items, key)
+    job = service.submit(lambda items: run.answers(items, options), items, key, max(map(len, ask.texts)))
     return as_json({**told, "outputs": await service.answer(job, request)})
 
 
@@ -259,35 +262,3 @@ async def _trace(service: Service, verb: str, ask: AskTrace, request: Request) -
     job = service.submit(lambda texts: [run.trace(text, None, ask.layer, ask.head) for text in texts], [ask.text])
     (told,) = await service.answer(job, request)
     return as_steps(told, service.limits, NOT_KEPT)
-
-
-def _refused(error: HeadwiseError) -> Problem:
-    """What the machine lacks, or a model does, is not the request's fault."""
-    return Problem(503 if isinstance(error, MachineError | Diverged) else 422, str(error)[:500])
-
-
-async def _of_headwise(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HeadwiseError)
-    return await _told(request, _refused(error))
-
-
-async def _invalid(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    place = ".".join(str(part)[:40] for part in first["loc"][1:])
-    return await _told(request, Problem(422, f"{place}: {first['msg']}", "the keys are in /api/v1/openapi.json"))
-
-
-async def _told(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Problem)
-    headers = NOT_KEPT | error.headers
-    return Response(error.body(), error.status, headers, media_type=PROBLEM)
-
-
-async def _not_found(request: Request, error: Exception) -> Response:
-    problem = Problem(404, "there is nothing at this address", "/api/v1/openapi.json lists what there is")
-    return await _told(request, problem)
-
-
-async def _no_method(request: Request, error: Exception) -> Response:
-    return await _told(request, Problem(405, "this address does not answer this method"))

@@ -26,7 +26,8 @@ class Body(BaseModel):
 class Options(BaseModel):
     """How outputs are searched for; what is left out is as the run's recipe says."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    # frozen, so that requests that say nothing share one
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
 
     method: Literal["beam", "greedy", "sample"] | None = None
     beam_size: int | None = Field(None, ge=1)

@@ -1,5 +1,6 @@
 """One thread that does the work: jobs wait in a bounded queue, and those that go together are answered together."""
 
+import math
 import threading
 import time
 from collections import deque
@@ -12,7 +13,11 @@ from headwise.decoding.watching import Searched, watching
 from headwise.wanted import while_wanted
 
 # how long to wait for those who were answered together, as a share of the time that their answers took
-_LINGER = 0.05
+_LINGER = 0.1
+# of many items that wait together, how many are answered at once, so that there is a choice of lengths; what are few
+_CHOSEN, _FEW = 0.75, 16
+# how often a job may be passed over for others that are nearer in length
+_PASSED = 4
 
 
 class Full(Exception):
@@ -31,12 +36,15 @@ class Job:
         run: from the items of several jobs, one after another, to an answer for each.
         key: jobs with the same key are done together, by the `run` of the first; None: by itself.
         deadline: on the clock `time.monotonic`.
+        length: of its longest item, in any unit: work on items of like length costs less.
     """
 
     run: Callable[[list[Any]], Sequence[Any]]
     items: list[Any]
     key: Hashable | None
     deadline: float
+    length: int = 0
+    passed: int = 0
     answer: "Future[Sequence[Any]]" = field(default_factory=Future)
     given_up: threading.Event = field(default_factory=threading.Event)
 
@@ -50,7 +58,7 @@ class Job:
 
 
 class Worker:
-    """Answers jobs in the order in which they came.
+    """Answers jobs: always the one that waits longest, and those that go with it and are nearest to it in length.
 
     Work is ended between two of its steps when nobody waits for any of its jobs. What goes wrong with several jobs
     together is tried again one by one, so that nobody pays for another's request.
@@ -66,6 +74,8 @@ class Worker:
         self._begun: list[Job] = []
         self._waiting, self._together, self._told = waiting, together, told
         self._changed = threading.Condition()
+        # how many jobs must wait for the thread to be woken
+        self._awaited = 1
         self._closing = False
         self._thread = threading.Thread(target=self._work, name="headwise worker", daemon=True)
         self._thread.start()
@@ -81,7 +91,8 @@ class Worker:
             if self._closing or len(self._jobs) >= self._waiting:
                 raise Full
             self._jobs.append(job)
-            self._changed.notify()
+            if len(self._jobs) >= self._awaited:
+                self._changed.notify()
 
     def close(self, wait_s: float) -> None:
         """Finishes what is begun and what waits, for at most so many seconds; then gives the rest up."""
@@ -105,35 +116,41 @@ class Worker:
     def _work(self) -> None:
         while True:
             with self._changed:
+                self._awaited = 1
                 self._changed.wait_for(lambda: self._jobs or self._closing)
                 if not self._jobs:
                     return
                 self._begun = self._take()
             begun = time.monotonic()
             self._answer(self._begun)
-            self._linger(len(self._begun), _LINGER * (time.monotonic() - begun))
+            if len(self._begun) > 1:
+                self._linger(_LINGER * (time.monotonic() - begun))
 
-    def _linger(self, count: int, seconds: float) -> None:
+    def _linger(self, seconds: float) -> None:
         """Those who were answered together may ask again at once: a moment lets them be answered together again."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closing or not 1 < count > len(self._jobs), seconds)
+            self._changed.wait_for(lambda: self._closing or len(self._jobs) >= self._awaited, seconds)
 
     def _take(self) -> list[Job]:
-        """The first job, and those behind it that go with it."""
-        first = self._jobs.popleft()
-        jobs, count = [first], len(first.items)
+        """The first job, and of those that go with it the ones nearest to it in length, or passed over too often."""
+        first = self._jobs[0]
         if first.key is None:
-            return jobs
-        rest: deque[Job] = deque()
-        while self._jobs:
-            job = self._jobs.popleft()
-            if job.key == first.key and count + len(job.items) <= self._together:
-                jobs.append(job)
-                count += len(job.items)
+            return [self._jobs.popleft()]
+
+        def distance(job: Job) -> int:
+            return -1 if job is first or job.passed >= _PASSED else abs(job.length - first.length)
+
+        fitting = [job for job in self._jobs if job.key == first.key]
+        room = min(self._together, max(_FEW, math.ceil(_CHOSEN * sum(len(job.items) for job in fitting))))
+        taken, count = dict[Job, None](), 0
+        for job in sorted(fitting, key=distance):
+            if taken and count + len(job.items) > room:
+                job.passed += 1
             else:
-                rest.append(job)
-        self._jobs = rest
-        return jobs
+                taken[job] = None
+                count += len(job.items)
+        self._jobs = deque(job for job in self._jobs if job not in taken)
+        return list(taken)
 
     def _answer(self, jobs: list[Job]) -> None:
         alive = []
@@ -157,6 +174,8 @@ class Worker:
                 for job in alive:
                     self._answer([job])
         else:
+            # all of these may ask again
+            self._awaited = min(len(self._jobs) + len(alive), self._waiting)
             for job in alive:
                 count = len(job.items)
                 job.answer.set_result(answers[:count])

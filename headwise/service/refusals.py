@@ -1,0 +1,49 @@
+"""What goes wrong in a request, told as a problem document."""
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+
+from headwise.errors import Diverged, HeadwiseError, MachineError
+from headwise.service.answers import NOT_KEPT
+from headwise.service.problems import MEDIA_TYPE, Problem
+
+
+def refusing(app: FastAPI) -> None:
+    """What goes wrong is a problem document."""
+    app.add_exception_handler(Problem, _told)
+    app.add_exception_handler(HeadwiseError, _of_headwise)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(404, _not_found)
+    app.add_exception_handler(405, _no_method)
+
+
+def refused(error: HeadwiseError) -> Problem:
+    """What the machine lacks, or a model does, is not the request's fault."""
+    return Problem(503 if isinstance(error, MachineError | Diverged) else 422, str(error)[:500])
+
+
+async def _of_headwise(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HeadwiseError)
+    return await _told(request, refused(error))
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    place = ".".join(str(part)[:40] for part in first["loc"][1:])
+    return await _told(request, Problem(422, f"{place}: {first['msg']}", "the keys are in /api/v1/openapi.json"))
+
+
+async def _told(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Problem)
+    headers = NOT_KEPT | error.headers
+    return Response(error.body(), error.status, headers, media_type=MEDIA_TYPE)
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    problem = Problem(404, "there is nothing at this address", "/api/v1/openapi.json lists what there is")
+    return await _told(request, problem)
+
+
+async def _no_method(request: Request, error: Exception) -> Response:
+    return await _told(request, Problem(405, "this address does not answer this method"))
