@@ -120,6 +120,8 @@ def test_a_signal_to_one_process_stops_and_saves_all(tmp_path):
     assert [code for code, _, _ in found] == [143, 143], found
     step = Checkpoints(tmp_path / "run").newest(print).facts["step"]
     assert f"stopped by SIGTERM after step {step}; everything is saved" in found[0][2]
+    # told by the first alone
+    assert found[1][2] == ""
 
 
 def _until(reached, processes):
