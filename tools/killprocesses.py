@@ -173,7 +173,7 @@ class Kills:
                     problems.append(f"less is there than was said: {told[0]}")
             elif _STOPPED.search(said):
                 self.seen["stopped while it opened the run"] += 1
-            elif _FORCED in job.reported() and not said:
+            elif _FORCED in job.reported() and "error" not in said.lower():
                 self.seen["ended by torchrun with SIGKILL"] += 1
             else:
                 problems.append(f"process {rank + 1} said: {said[-2000:]!r}")
