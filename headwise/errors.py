@@ -15,6 +15,8 @@ class HeadwiseError(Exception):
     """Base of all errors of this package; `exit_code` is what the command line returns for it."""
 
     exit_code = 1
+    # whether another of several processes says it
+    heard = False
 
 
 class ConfigError(HeadwiseError):

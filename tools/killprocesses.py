@@ -1,63 +1,64 @@
 """Kills one of several training processes with SIGKILL at random moments: `python tools/killprocesses.py -n 200`.
 
-After every kill the others must end within a minute by themselves, with a line that says what is saved; there must be
-a good checkpoint, no older than that line says; the run must go on from it, in one, two or three processes, to an end;
-and nothing half written may be left. At the end its weights are compared with those of one undisturbed process.
+The processes run under torchrun, as people start them. After every kill the whole job must end within a minute, and
+whoever is left must say what is saved, unless torchrun had to end it by force; there must be a good checkpoint, no
+older than was said; the run must go on from it, in one, two or three processes, to an end; and nothing half written may
+be left. At the end its weights are compared with those of one undisturbed process.
 
-Each process is forked from this one, which has imported everything already. A checkpoint is written after every step.
+torchrun and its processes are forked from this one, which has imported everything already (`--start-method fork
+--run-path`); nothing else about torchrun differs. A checkpoint is written after every step.
 """
 
 import argparse
-import faulthandler
 import os
 import random
 import re
+import shutil
 import signal
-import socket
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "training"))
 
-import torch
-
 # what the processes import, once for all of them
+import process_checks
 import torch.distributed.fsdp
-import training_toy
-from process_checks import made
+import training_toy  # noqa: F401
+from torch.distributed import run as torchrun
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
-import headwise.runs.distributed  # noqa: F401
-from headwise.errors import HeadwiseError
+import headwise.runs.distributed
+import headwise.training.train  # noqa: F401
 from headwise.locks import OWNER
 from headwise.runs.checkpoints import STATE, Checkpoints
 from headwise.runs.publish import MODEL
-from headwise.training.train import train
 
+SCRIPT = Path(process_checks.__file__)
 _MOST_S = 60.0
-_SAVED = re.compile(r"everything up to step (\d+) is saved|nothing was saved yet")
+_SAVED = re.compile(r"everything up to step (\d+) is saved|nothing was saved yet|after step (\d+); everything is saved")
+_FORCED = "forcefully exiting via SIGKILL"
+# before a run has its folder, there is nothing to say of it
+_STOPPED = re.compile(r"error: stopped by SIGTERM")
 
 
 class Job:
-    """Processes of one run, which write what they say into files of a folder."""
+    """A run under torchrun, whose agent is a child of this process and forks the processes of the run in its turn."""
 
     def __init__(self, world: int, kind: str, run: Path, told: Path, max_steps: int) -> None:
-        self._told = told
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": str(world)}
-        self.pids = [self._forked(rank, place, kind, run, max_steps) for rank in range(world)]
-        self.codes: dict[int, int] = {}
+        self.world, self._told = world, told
+        shutil.rmtree(told, ignore_errors=True)
+        told.mkdir()
+        self._agent, self.code = self._forked(kind, run, max_steps), -1
 
     def ended(self) -> bool:
-        """Whether all have."""
-        for rank, pid in enumerate(self.pids):
-            if rank not in self.codes and (found := os.waitpid(pid, os.WNOHANG))[0]:
-                self.codes[rank] = os.waitstatus_to_exitcode(found[1])
-        return len(self.codes) == len(self.pids)
+        """Whether the agent has, and with it all that it started."""
+        if self._agent and (found := os.waitpid(self._agent, os.WNOHANG))[0]:
+            self._agent, self.code = 0, os.waitstatus_to_exitcode(found[1])
+        return not self._agent and not any(map(_runs, self.pids()))
 
     def wait(self, most_s: float) -> float:
         """Until all have ended, by force if it takes too long; seconds it took."""
@@ -65,35 +66,52 @@ class Job:
         while not self.ended() and time.monotonic() - began < most_s:
             time.sleep(0.01)
         took = time.monotonic() - began
-        for rank, pid in enumerate(self.pids):
-            if rank not in self.codes:
-                # which tells where it is before it ends
-                os.kill(pid, signal.SIGABRT)
-                self.codes[rank] = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        for pid in (self._agent, *self.pids()):
+            if pid and _runs(pid):
+                os.kill(pid, signal.SIGKILL)
+        while not self.ended():
+            time.sleep(0.01)
         return took
+
+    def pids(self) -> list[int]:
+        """Those of the processes that have begun, in their order."""
+        written = (self._told / f"{rank}.pid" for rank in range(self.world))
+        return [int(path.read_text()) for path in written if path.exists()]
 
     def said(self, rank: int) -> str:
         """All that a process has told."""
-        return (self._told / str(rank)).read_text(errors="replace")
+        return "".join(path.read_text(errors="replace") for path in self._told.glob(f"*/*/{rank}/*.log"))
 
-    def _forked(self, rank: int, place: Mapping[str, str], kind: str, run: Path, max_steps: int) -> int:
+    def reported(self) -> str:
+        """All that the agent has told."""
+        return (self._told / "agent").read_text(errors="replace")
+
+    def _forked(self, kind: str, run: Path, max_steps: int) -> int:
         if pid := os.fork():
             return pid
         code = 1
         try:
-            handle = os.open(self._told / str(rank), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            handle = os.open(self._told / "agent", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.dup2(handle, 1)
             os.dup2(handle, 2)
-            faulthandler.enable()
-            os.environ |= {**place, "RANK": str(rank), "LOCAL_RANK": str(rank), "TORCH_CPP_LOG_LEVEL": "ERROR"}
-            train(made("gathered", kind, max_steps=max_steps, save_every=1), run)
+            os.environ |= {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+            options = ["--nproc-per-node", self.world, "--log-dir", self._told, "--redirects", 3]
+            options += ["--start-method", "fork", "--run-path", SCRIPT, "killed", kind, run, max_steps, self._told]
+            torchrun.main([str(option) for option in options])
             code = 0
-        except HeadwiseError as error:
-            print(f"error: {error}", flush=True)
-            code = error.exit_code
+        except ChildFailedError as error:
+            print(error, flush=True)
         finally:
             # whatever it was, this is not the process that began the tool
             os._exit(code)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 class Kills:
@@ -107,7 +125,6 @@ class Kills:
 
     def __init__(self, folder: Path, rng: random.Random, kinds: list[str], within_s: float) -> None:
         self.run, self._told = folder / "run", folder / "told"
-        self._told.mkdir()
         self._rng, self._kinds, self._within_s = rng, kinds, within_s
         self.longest, self.step = 0.0, 0
         self.seen: Counter[str] = Counter()
@@ -136,32 +153,40 @@ class Kills:
         time.sleep(self._rng.uniform(0.0, within_s))
         victim = self._rng.randrange(world)
         if job.ended():
-            return [f"ended before it was killed: {job.said(0)[-200:]}"]
-        os.kill(job.pids[victim], signal.SIGKILL)
+            return [f"ended before it was killed: {job.said(0)[-200:]} {job.reported()[-200:]}"]
+        os.kill(job.pids()[victim], signal.SIGKILL)
         took = job.wait(2 * _MOST_S)
         self.longest = max(self.longest, took)
         self.seen[f"{kind}, {world} processes"] += 1
         self.seen["while a checkpoint was written"] += bool(list(self.run.glob(f"{STATE}/.*.tmp")))
-        others = [rank for rank in range(world) if rank != victim]
-        problems = [
-            f"{kind}, exit code {job.codes[rank]}: {job.said(rank)[-2000:]}" for rank in others if job.codes[rank] != 5
-        ]
-        told = [match for rank in others if (match := _SAVED.search(job.said(rank)))]
-        if took > _MOST_S:
-            problems.append(f"the others took {took:.0f} s")
-        if len(told) < len(others):
-            problems.append("a process does not say what is saved")
-        entries = Checkpoints(self.run).entries()
-        if any(int(match[1] or 0) > (entries[0].step if entries else 0) for match in told):
-            problems.append(f"less is there than was said: {told[0][0]}")
+        problems = [f"{kind}: the job took {took:.0f} s"] if took > _MOST_S else []
+        return problems + self._wrong(job, [rank for rank in range(world) if rank != victim])
+
+    def _wrong(self, job: Job, others: list[int]) -> list[str]:
+        """What is wrong with what the others said before they ended."""
+        problems, entries = [], Checkpoints(self.run).entries()
+        for rank in others:
+            said = job.said(rank)
+            if told := _SAVED.search(said):
+                self.seen["said what is saved"] += 1
+                if int(told[1] or told[2] or 0) > (entries[0].step if entries else 0):
+                    problems.append(f"less is there than was said: {told[0]}")
+            elif _STOPPED.search(said):
+                self.seen["stopped while it opened the run"] += 1
+            elif _FORCED in job.reported() and "error" not in said.lower():
+                self.seen["ended by torchrun with SIGKILL"] += 1
+            else:
+                problems.append(f"process {rank + 1} said: {said[-2000:]!r}")
+        if "exitcode" not in job.reported():
+            problems.append(f"torchrun does not say what happened: {job.reported()[-500:]}")
         return problems
 
     def _went_on(self, step: int) -> list[str]:
         world = self._rng.choice((1, 2, 3))
         job = Job(world, self._rng.choice(self._kinds) if world > 1 else "auto", self.run, self._told, step + 2)
         took, problems = job.wait(4 * _MOST_S), []
-        if set(job.codes.values()) != {0}:
-            problems.append(f"{world} did not go on in {took:.0f} s: {job.codes} {job.said(0)[-300:]}")
+        if job.code != 0:
+            problems.append(f"{world} did not go on in {took:.0f} s: {job.said(0)[-300:]} {job.reported()[-300:]}")
         if left := [path.name for path in self.run.rglob("*.tmp")]:
             problems.append(f"left: {left}")
         self.seen[f"gone on by {world}"] += 1
@@ -208,7 +233,6 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)
-    training_toy.install()
     wrong = 0
     with tempfile.TemporaryDirectory() as folder:
         kinds = [given.kind] if given.kind else ["ddp", "fsdp"]
@@ -220,7 +244,7 @@ def main() -> None:
         for what, count in sorted(kills.seen.items()):
             print(f"{what}: {count}")
         print(f"at most {difference(kills, Path(folder)):.1e} from the weights of a run that was never killed")
-    print(f"{given.n} kills, {wrong} with problems; the others ended within {kills.longest:.1f} s")
+    print(f"{given.n} kills, {wrong} with problems; the job ended within {kills.longest:.1f} s")
     sys.exit(bool(wrong))
 
 

@@ -81,7 +81,10 @@ class Loop:
             self.save(retry=False)
             step = self.session.progress.step
             message = f"{stopped} after step {step}; everything is saved: run the same command to resume"
-            raise Stopped(stopped.signum, message) from None
+            told = Stopped(stopped.signum, message)
+            # all of them raise it, and one says it
+            told.heard = not self._processes.first
+            raise told from None
         self._film.follow(last=True)
         self.save(retry=False)
         return reason

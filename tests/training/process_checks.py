@@ -94,6 +94,14 @@ def _long(kind, folder):
     trained("gathered", Path(folder), kind, max_steps=100_000, save_every=3)
 
 
+def _killed(kind, folder, steps, told):
+    """As `_long`, with a checkpoint after every step; tells its number to who ends it."""
+    place = Path(told, f"{os.environ['RANK']}.pid")
+    place.with_suffix(".tmp").write_text(str(os.getpid()))
+    place.with_suffix(".tmp").rename(place)
+    trained("gathered", Path(folder), kind, max_steps=int(steps), save_every=1)
+
+
 def _refused(kind, folder):
     """The disk of the one process that writes, or of the last one, takes half a checkpoint, once."""
     import errno
@@ -112,6 +120,27 @@ def _refused(kind, folder):
 
     TensorFile.write_to = refusing
     trained("gathered", Path(folder), kind, max_steps=50)
+
+
+def _full(kind, folder, rank):
+    """From step 10 on, the operating system lets this process write the beginning of a file only."""
+    import resource
+
+    from headwise.runs.commits import Draft
+
+    real = Draft.write
+
+    def limited(self, name, content):
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        if os.environ["RANK"] == rank and self.final.name >= "step-00000010":
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+        try:
+            return real(self, name, content)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    Draft.write = limited
+    trained("gathered", Path(folder), kind, max_steps=50, save_every=5, on_disk_full="stop")
 
 
 def _parts(kind):
@@ -152,7 +181,7 @@ if __name__ == "__main__":
 
     torch.set_num_threads(1)
     work = {"cases": _cases, "resumed": _resumed, "goes on": _goes_on, "long": _long, "verbs": _verbs, "parts": _parts}
-    work |= {"refused": _refused}
+    work |= {"refused": _refused, "killed": _killed, "full": _full}
     work = work[sys.argv[1]]
     if work is not _verbs:
         torch.set_default_dtype(torch.float64)

@@ -214,14 +214,35 @@ def test_heads_that_choose_no_key_are_told_of_and_young_ones_are_not(recipe):
     assert json.loads(Film.read(Path("run")).frame(0)[1]["film"])["flags"] == {}
 
 
-@pytest.mark.slow
-def test_of_several_processes_the_first_one_writes(recipe):
-    Path("recipe.json").write_text(json.dumps(recipe))
-    script = "import json, headwise; headwise.train(json.load(open('recipe.json')), 'run', overrides=['film.every=2'])"
-    train(recipe, "alone", overrides=FILM)
+def _of_two(run, kind, *settings):
+    """Trains the recipe of the working folder in two processes."""
+    script = "import json, sys, headwise; headwise.train(json.load(open('recipe.json')), *sys.argv[1:2], overrides=%r)"
+    overrides = [*FILM, "training.ema_decay=0.9", f"training.parallel={kind}", *settings]
     environment = {"PYTHONPATH": os.environ.get("PYTHONPATH", str(Path(headwise.__file__).parents[1]))}
-    assert [code for code, _, _ in ended(started(2, ["-c", script], **environment))] == [0, 0]
-    reel, other = Reel("run"), Reel("alone")
-    assert reel.steps == other.steps == [0, 2, 4, 6]
-    layer = next(iter(reel.layers))
-    np.testing.assert_allclose(reel.weights(0, 0, layer), other.weights(0, 0, layer), atol=1e-6)
+    found = ended(started(2, ["-c", script % (overrides,)], run, **environment))
+    assert [code for code, _, _ in found] == [0, 0], found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_two_processes_make_the_film_of_one(writer, kind):
+    writer["model"] = {**writer["model"], "dropout": 0.0}
+    Path("recipe.json").write_text(json.dumps(writer))
+    train(writer, "alone", overrides=[*FILM, "training.ema_decay=0.9"])
+    _of_two("run", kind)
+    one, other = (Film.read(Path(run)) for run in ("alone", "run"))
+    assert one.steps == other.steps == [0, 2, 4, 6]
+    for step in one.steps:
+        (tensors, texts), (others, told) = one.frame(step), other.frame(step)
+        assert texts == told
+        assert tensors.keys() == others.keys()
+        for name, tensor in tensors.items():
+            torch.testing.assert_close(others[name], tensor, rtol=0, atol=1e-5, equal_nan=True)
+    # which moved while it trained
+    assert any(not torch.allclose(one.frame(0)[0][name], tensor) for name, tensor in one.frame(6)[0].items())
+    # one that stops on the way goes on with the same bits
+    _of_two("part", kind, "training.max_steps=3")
+    assert Film.read(Path("part")).steps == [0, 2, 3]
+    _of_two("part", kind)
+    assert contents("part").keys() - contents("run").keys() == {"step-00000003.safetensors"}
+    assert contents("part").items() >= {name: data for name, data in contents("run").items() if "step" in name}.items()

@@ -120,6 +120,8 @@ def test_a_signal_to_one_process_stops_and_saves_all(tmp_path):
     assert [code for code, _, _ in found] == [143, 143], found
     step = Checkpoints(tmp_path / "run").newest(print).facts["step"]
     assert f"stopped by SIGTERM after step {step}; everything is saved" in found[0][2]
+    # told by the first alone
+    assert found[1][2] == ""
 
 
 def _until(reached, processes):
@@ -214,6 +216,23 @@ def test_a_checkpoint_that_the_disk_refuses_half_way_holds_nobody_up(tmp_path, a
     assert [code for code, _, _ in found] == [0, 0], found
     assert "checkpoint of step 25 not saved, to be tried again at the next" in found[0][2]
     assert_close(_weights(tmp_path / "run"), alone("gathered")[1], rtol=0, atol=1e-12)
+
+
+@SLOW
+@pytest.mark.parametrize(("kind", "rank"), [("ddp", 0), ("fsdp", 0), ("fsdp", 1)])
+def test_a_disk_that_takes_no_more_of_one_process_ends_all(tmp_path, kind, rank):
+    run = tmp_path / "run"
+    found = ended(started(2, SCRIPT, "full", kind, run, rank), 60)
+    assert [code for code, _, _ in found] == [5, 5], found
+    assert re.search(rf"error: {run}/state/step-00000010: no space left: [\d,]+ bytes are needed", found[0][2])
+    # told by the first alone
+    assert found[1][2] == ""
+    assert not list(run.rglob("*.tmp"))
+    assert [entry.step for entry in Checkpoints(run).entries()] == [5]
+    assert Checkpoints(run).newest(pytest.fail).facts["step"] == 5
+    found = ended(started(2, SCRIPT, "goes on", kind, run, 12))
+    assert [code for code, _, _ in found] == [0, 0], found
+    assert Checkpoints(run).newest(pytest.fail).facts["step"] == 12
 
 
 def test_each_process_keeps_its_part(tmp_path):
