@@ -199,8 +199,8 @@ class Continuer(Predictor[str, list[Continuation], str]):
         names = [self.tokenizer.shown(token) for token in tokens]
         found = looking.attended(self.model, read)
         layers = {name: Layer(one.weights[0], names, names, one.kind, True, one.allowed) for name, one in found.items()}
-        known = [looking.tokens_of(self.tokenizer, tokens, names)]
-        return Explanation(item, self.tokenizer.decode(written), layers, tokens=known)
+        text, known = self.tokenizer.decode(written), looking.tokens_of(self.tokenizer, tokens, names)
+        return Explanation(item, text, layers, tokens=[known])
 
     def _told(self, options: DecodingConfig | Writing | None) -> Writing:
         return options if isinstance(options, Writing) else Writing(options or self.decoding)

@@ -22,7 +22,7 @@ from headwise.errors import HeadwiseError, Unsupported
 from headwise.explain.explanation import Explained, Explanation
 from headwise.explain.reel import Reel
 from headwise.explain.trace_formats import FORMS, formatted
-from headwise.explorer.images import axes as axes_of
+from headwise.explorer.axes import axes as axes_of
 from headwise.explorer.traces import traced
 from headwise.predictors.predictor import Predictor
 from headwise.predictors.stepping import steps
