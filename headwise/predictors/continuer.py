@@ -195,9 +195,8 @@ class Continuer(Predictor[str, list[Continuation], str]):
         else:
             written = self.tokenizer.encode(target)
         tokens = [*self._prompt(item, len(written)), *written]
-        read = torch.tensor([tokens], device=self.model.output.weight.device)
         names = [self.tokenizer.shown(token) for token in tokens]
-        found = looking.attended(self.model, read)
+        found = looking.attended(self.model, torch.tensor([tokens], device=self.model.output.weight.device))
         layers = {name: Layer(one.weights[0], names, names, one.kind, True, one.allowed) for name, one in found.items()}
         text, known = self.tokenizer.decode(written), looking.tokens_of(self.tokenizer, tokens, names)
         return Explanation(item, text, layers, tokens=[known])
