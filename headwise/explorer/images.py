@@ -2,15 +2,14 @@
 
 import numpy as np
 from fastapi import FastAPI, Request, Response
-from jaxtyping import UInt8
+from jaxtyping import Shaped
 
+from headwise.data.masks import NO_CLASS
 from headwise.errors import Unsupported
 from headwise.explain.places import OnImage
 from headwise.explorer.explorer import Explorer, Name, Numbers
 from headwise.explorer.traces import Traced
 
-# what stands for no class in bytes
-NO_LABEL = 255
 # pixels of a side of a picture that is sent to a page
 _SIDE = 1024
 
@@ -58,15 +57,11 @@ def labels(one: Traced) -> np.ndarray:
         raise Unsupported("this run tells no labels of pixels")
     both = [found.said] if found.true is None else [found.said, found.true]
     return np.stack(
-        [np.where(each >= len(found.classes), NO_LABEL, each).astype(np.uint8) for each in map(_every, both)]
+        [np.where(each >= len(found.classes), NO_CLASS, each).astype(np.uint8) for each in map(thinned, both)]
     )
 
 
-def thinned(whole: UInt8[np.ndarray, "height width channels"]) -> UInt8[np.ndarray, "rows columns channels"]:
+def thinned(whole: Shaped[np.ndarray, "height width *channels"]) -> Shaped[np.ndarray, "rows columns *channels"]:
     """Every so many pixels of a large image."""
-    return _every(whole)
-
-
-def _every(whole: np.ndarray) -> np.ndarray:
     each = -(-max(whole.shape[:2]) // _SIDE)
     return whole[::each, ::each]
