@@ -2,6 +2,7 @@
 
 from typing import Annotated, Any
 
+import torch
 from fastapi import FastAPI, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -66,9 +67,11 @@ def changeable(one: Traced, layer: str) -> dict[str, Any]:
     masks = {}
     for name, kind in KINDS.items():
         own = [part for part in parts(last.call.mask) if isinstance(part, kind)]
-        for part in own:
-            keep = part.dense(batch, 1, rows, columns, query_start=last.call.query_start, device=last.call.query.device)
-            masks[name] = int((~keep.expand(batch, 1, rows, columns)).sum())
+        start, device = last.call.query_start, last.call.query.device
+        tables = [part.dense(batch, 1, rows, columns, query_start=start, device=device) for part in own]
+        if tables:
+            keep = torch.stack([table.expand(batch, 1, rows, columns) for table in tables]).all(0)
+            masks[name] = int((~keep).sum())
     return {"temperature": isinstance(last.mechanism, Scored), "masks": masks}
 
 

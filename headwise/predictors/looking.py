@@ -146,9 +146,10 @@ def allowed(record: LayerRecord, example: int = 0) -> Bool[np.ndarray, "#heads q
         else:
             one = keep[example if len(keep) > 1 else 0]
             tables.append(one.expand(-1, rows, columns).cpu().numpy())
-    if all(table.all() for table in tables) or len({table.shape[::2] for table in tables}) > 1:
+    if all(table.all() for table in tables) or len({table.shape[2] for table in tables}) > 1:
         return None
-    return np.concatenate(tables, 1)
+    widest = max(len(table) for table in tables)
+    return np.concatenate([np.broadcast_to(table, (widest, *table.shape[1:])) for table in tables], 1)
 
 
 def numbers(trace: Trace, name: str) -> np.ndarray:

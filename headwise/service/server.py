@@ -71,8 +71,10 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         drain_s = self.config.timeout_graceful_shutdown or 0
         timer = asyncio.get_running_loop().call_later(max(0.0, drain_s - _LAST_S), self._give_up)
-        await super().shutdown(sockets)
-        timer.cancel()
+        try:
+            await super().shutdown(sockets)
+        finally:
+            timer.cancel()
         if self.force_exit:
             # the server would leave the application as it is
             self._give_up()

@@ -1,10 +1,17 @@
 """Steps at another temperature or without a part of the mask: the model's own way, changed where it was asked for."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+import torch
 from fastapi.testclient import TestClient
 from serving_runs import TEXT, folder_of
 
+from headwise.attention.call import Call
+from headwise.attention.masks import Padding
+from headwise.attention.mechanisms.scored import Scored
+from headwise.explorer import supposing
 from headwise.explorer.api import explored
 from headwise.service.app import create_app
 from headwise.service.served import served
@@ -82,3 +89,12 @@ def test_a_layer_without_scores_has_no_temperature(client, at):
 @pytest.mark.parametrize("asked", [{"temperature": 0}, {"temperature": "nan"}, {"temperature": 101}, {"without": "x"}])
 def test_what_is_no_temperature_is_refused(client, at, asked):
     assert client.get(f"{at}/steps", params={"layer": OWN, "head": 0, **asked}).status_code == 422
+
+
+def test_parts_of_one_kind_are_counted_together(monkeypatch):
+    inputs = torch.zeros(2, 1, 4, 2)
+    mask = Padding(torch.tensor([2, 4])) & Padding(torch.tensor([3, 1]))
+    last = SimpleNamespace(call=Call(inputs, inputs, inputs, mask=mask), mechanism=Scored("scaled_dot"))
+    monkeypatch.setattr(supposing, "_last", lambda *_: last)
+    # two keys of the first example, three of the second, each for four queries
+    assert supposing.changeable(None, "a layer") == {"temperature": True, "masks": {"padding": 4 * 2 + 4 * 3}}

@@ -1,8 +1,12 @@
 """What an explanation knows of its tokens: the word that each is a part of, and which stand for no text."""
 
+from types import SimpleNamespace
+
 import pytest
+import torch
 
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
+from headwise.predictors import looking
 from headwise.predictors.looking import BOS, EOS, tokens_of, written_tokens
 
 TEXTS = ["the cats sleep .", "no cat sleeps ."] * 5
@@ -50,3 +54,12 @@ def test_what_is_written_has_an_end_or_a_begin():
     assert (ended.labels[-1], ended.special) == (EOS, [len(ids)])
     assert (begun.labels[0], begun.special) == (BOS, [0])
     assert ended.words[:-1] == begun.words[1:]
+
+
+def test_calls_with_a_mask_for_each_head_and_for_all_are_allowed_together():
+    def called(keep):
+        return SimpleNamespace(call=SimpleNamespace(keep=lambda: keep, shape=(1, 2, 1, 3)))
+
+    one, each = torch.tensor([[[[True, False, True]]]]), torch.tensor([[[[True, True, False]], [[False, True, True]]]])
+    found = looking.allowed(SimpleNamespace(calls=[called(one), called(each)]))
+    assert found.tolist() == [[[True, False, True], [True, True, False]], [[True, False, True], [False, True, True]]]
