@@ -318,3 +318,9 @@ def test_a_mechanism_around_another_is_one_layer():
     assert trace.names() == ["layer"]
     torch.testing.assert_close(trace["layer"].weights(1).sum(-1), torch.full((2, 1, 7), 2.0).double())
     assert not trace["layer"].output[:, 0].any()
+
+
+@pytest.mark.parametrize("kinds", [Causal, ("causal",), None, (int,)])
+def test_what_is_no_kind_of_mask_cannot_be_loosened(kinds):
+    with pytest.raises(ConfigError, match="Loosen: kinds is a tuple"):
+        Loosen("a", kinds)

@@ -196,6 +196,11 @@ class Loosen(Edit):
 
     kinds: tuple[type[Mask], ...]
 
+    def __post_init__(self) -> None:
+        kinds: object = self.kinds
+        if not isinstance(kinds, tuple) or not all(isinstance(kind, type) and issubclass(kind, Mask) for kind in kinds):
+            raise ConfigError(f"Loosen: kinds is a tuple of kinds of masks, such as (Causal,), not {kinds!r}")
+
     def before(self, call: Call) -> Call:
         return replace(call, mask=without(call.mask, *self.kinds))
 

@@ -303,5 +303,5 @@ def test_a_temperature_divides_the_scores():
     found = Tempered(normalizers.build("sparsemax"), 2.5)
     assert torch.equal(found(scores, keep), NORMALIZERS["sparsemax"](scores / 2.5, keep))
     assert (found.name, found.per_head()) == ("sparsemax", False)
-    with pytest.raises(ConfigError, match=r"temperature \(0.0\) must be above 0"):
+    with pytest.raises(ConfigError, match=r"temperature \(0.0\) must be at least 1e-6"):
         Tempered(softmax, 0.0)

@@ -8,7 +8,7 @@ class Tempered(Normalizer):
     """normalizer(s / temperature): below 1 rows are sharper, above 1 more even.
 
     Args:
-        temperature: above 0.
+        temperature: at least 1e-6.
 
     >>> import torch
     >>> from headwise.attention.normalizers import softmax
@@ -18,8 +18,9 @@ class Tempered(Normalizer):
 
     def __init__(self, normalizer: Normalizer, temperature: float):
         super().__init__()
-        if not temperature > 0:
-            raise ConfigError(f"temperature ({temperature}) must be above 0")
+        # scores that are divided by less leave the range of float32
+        if not 1e-6 <= temperature < float("inf"):
+            raise ConfigError(f"temperature ({temperature}) must be at least 1e-6, and finite")
         self.normalizer, self.temperature = normalizer, temperature
 
     def forward(self, scores: Scores, keep: Keep | None) -> Scores:
