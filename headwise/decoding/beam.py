@@ -1,9 +1,11 @@
 """Beam search: the most probable beginnings side by side."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from headwise.caches import Cache
@@ -61,35 +63,82 @@ def beam_search(
     >>> best.tokens, round(2.718281828**best.log_prob, 2)
     ([2], 0.36)
     """
-    if not 1 <= n_best <= beam_size:
-        raise ConfigError(f"n_best ({n_best}) must be from 1 to beam_size ({beam_size})")
-    rules.check_cache(cache)
-    norms = length_norms(rules.longest, rules.length_penalty)
-    return _search(decoder, cache, _Beams(rules, beam_size, n_best, norms))
+    search, device = BeamSearch(cache, rules, beam_size=beam_size, n_best=n_best), device_of(decoder)
+    with torch.inference_mode():
+        while search.open:
+            search.take(decoder.step(search.tokens().to(device), cache))
+    return search.results()
 
 
-@torch.inference_mode()
-def _search(decoder: StepDecoder, cache: Cache, beams: "_Beams") -> list[list[Hypothesis]]:
-    device, told = device_of(decoder), watcher()
-    while beams.open:
-        # before the first step the hypotheses of a sentence are one: it takes a row, not `size` rows
+class BeamSearch:
+    """`beam_search` from outside: says what the decoder reads next and is told its logits, until nothing is open.
+
+    So that several searches can share the steps of a decoder, all of it within `torch.inference_mode()`.
+
+    Args:
+        cache, rules, beam_size, n_best: as for `beam_search`.
+    """
+
+    def __init__(self, cache: Cache, rules: Constraints, *, beam_size: int, n_best: int = 1):
+        if not 1 <= n_best <= beam_size:
+            raise ConfigError(f"n_best ({n_best}) must be from 1 to beam_size ({beam_size})")
+        rules.check_cache(cache)
+        self.cache, self._told = cache, watcher()
+        self._beams = _Beams(rules, beam_size, n_best, length_norms(rules.longest, rules.length_penalty))
+
+    @property
+    def open(self) -> int:
+        """Sentences that are not done."""
+        return len(self._beams.places)
+
+    @property
+    def done(self) -> list[int]:
+        """Sentences that the latest step has ended, by their number in the batch; not those that were dropped."""
+        return self._beams.done
+
+    def tokens(self) -> Int[Tensor, "rows"]:
+        """The last token of every hypothesis."""
+        return torch.from_numpy(self._beams.tokens[self._rows()])
+
+    @torch.inference_mode()
+    def take(self, logits: Float[Tensor, "rows vocab"]) -> None:
+        """One step: what follows those tokens.
+
+        Raises: as `beam_search`.
+        """
+        beams, cache, rows = self._beams, self.cache, self._rows()
         first = beams.step == 0
-        rows = slice(None, None, beams.size if first else 1)
-        logits = decoder.step(torch.from_numpy(beams.tokens[rows]).to(device), cache)
         if first:
             beams.rules.check_logits(logits, beams.rules.sentences)
-        before = None if told is None else beams.beginnings(rows)
+        before = None if self._told is None else beams.beginnings(rows)
         parents, kept = beams.advance(allowed_log_probs(logits, beams.rules, beams.history[rows, : beams.step]))
-        if told is not None and before is not None:
-            told(Searched(beams.step - 1, before, beams.beginnings(slice(None)), beams.fresh))
+        if self._told is not None and before is not None:
+            self._told(Searched(beams.step - 1, before, beams.beginnings(slice(None)), beams.fresh))
         if first and beams.size > 1:
             cache.expand(beams.size)
             parents = None
         if kept is not None and len(kept):
-            cache.keep(torch.from_numpy(kept).to(device))
+            cache.keep(torch.from_numpy(kept).to(logits.device))
         if parents is not None:
-            cache.reorder(torch.from_numpy(parents).to(device))
-    return beams.results()
+            cache.reorder(torch.from_numpy(parents).to(logits.device))
+
+    def drop(self, sentences: Collection[int]) -> None:
+        """These sentences leave with the next step, whatever was found."""
+        self._beams.dropped |= np.isin(self._beams.places, list(sentences))
+
+    def result(self, sentence: int) -> list[Hypothesis]:
+        """The hypotheses of a sentence that is done, best first."""
+        # stable: among equal scores the one that ended first
+        found = sorted(self._beams.ended[sentence], key=lambda hypothesis: -hypothesis.score)
+        return found[: self._beams.n_best]
+
+    def results(self) -> list[list[Hypothesis]]:
+        """Those of all."""
+        return [self.result(sentence) for sentence in range(len(self._beams.ended))]
+
+    def _rows(self) -> slice:
+        # before the first step the hypotheses of a sentence are one: it takes a row, not `size` rows
+        return slice(None, None, 1 if self._beams.step else self._beams.size)
 
 
 @dataclass(slots=True)
@@ -112,8 +161,11 @@ class _Beams:
     ended: list[list[Hypothesis]] = field(init=False)
     count: np.ndarray = field(init=False)
     bar: np.ndarray = field(init=False)
-    # what has ended in the latest step
+    # what has ended in the latest step, and which sentences are done with it
     fresh: list[tuple[int, Hypothesis]] = field(default_factory=list)
+    done: list[int] = field(default_factory=list)
+    # of each sentence here, whether nobody wants it any more
+    dropped: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
         sentences = self.rules.sentences
@@ -123,12 +175,8 @@ class _Beams:
         # all beams begin as one: only the first may be continued
         self.totals = np.full((sentences, self.size), float("-inf"))
         self.totals[:, 0] = 0.0
-        self.ended = [[] for _ in range(sentences)]
+        self.ended, self.dropped = [[] for _ in range(sentences)], np.zeros(sentences, dtype=bool)
         self.count, self.bar = np.zeros(sentences, dtype=np.int64), np.full(sentences, float("-inf"))
-
-    @property
-    def open(self) -> bool:
-        return len(self.places) > 0
 
     def beginnings(self, rows: slice) -> Beginnings:
         """Copies of these rows, to be told."""
@@ -140,7 +188,7 @@ class _Beams:
 
         The rows are counted as they are after the other sentences have left. None where nothing changes.
         """
-        self.fresh = []
+        self.fresh, self.done = [], []
         # each row has one ending, so of twice as many as there are rows enough go on
         so_far = self.totals[:, :1] if self.step == 0 else self.totals
         totals, parents, tokens = continuations(log_probs, so_far, 2 * self.size)
@@ -177,10 +225,12 @@ class _Beams:
         full = self.rules.max_len == self.step
         for sentence in full.nonzero()[0].tolist():
             self._end_all(sentence)
-        done = full | self._settled()
+        done = full | self._settled() | self.dropped
         if not done.any():
             return parents if moved else None, None
+        self.done = self.places[done & ~self.dropped].tolist()
         kept, stay = (~done).nonzero()[0], (~done).repeat(self.size)
+        self.dropped = self.dropped[kept]
         self.rules, self.places, self.totals = self.rules.keep(kept), self.places[kept], totals[kept]
         self.tokens, self.history = tokens[stay], self.history[stay]
         self.rows = np.arange(len(self.tokens))
@@ -213,10 +263,6 @@ class _Beams:
         self.count[place] += 1
         if self.count[place] >= self.n_best:
             self.bar[place] = sorted(hypothesis.score for hypothesis in self.ended[place])[-self.n_best]
-
-    def results(self) -> list[list[Hypothesis]]:
-        # stable: among equal scores the one that ended first
-        return [sorted(ended, key=lambda hypothesis: -hypothesis.score)[: self.n_best] for ended in self.ended]
 
 
 def attainable(log_probs: np.ndarray, norms: np.ndarray) -> np.ndarray:

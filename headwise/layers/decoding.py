@@ -2,8 +2,8 @@
 
 import copy
 import math
-from collections.abc import Callable
-from typing import Literal, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -53,6 +53,16 @@ def is_current(twin: nn.Module, model: nn.Module) -> bool:
     return all(module.is_current() for module in twin.modules() if isinstance(module, CopiedLinear))
 
 
+class Part(NamedTuple):
+    """The rows of one search in a step that several take together: so many sentences x beams, and what they keep."""
+
+    sentences: int
+    beams: int
+    memory_mask: Mask | None
+    own: AttentionStep
+    cross: AttentionStep | None
+
+
 class DecodingBlock(nn.Module):
     """A decoder block for cached steps: what `DecoderBlock` computes with the same arguments, in less time.
 
@@ -91,21 +101,29 @@ class DecodingBlock(nn.Module):
                 x, memory, mask=mask, memory_mask=memory_mask, self_cache=self_cache, cross_cache=cross_cache
             )
             return output
+        part = Part(x.shape[0], x.shape[1], memory_mask, self_cache, cross_cache)
+        return self.together(x.flatten(0, 1), [part]).view_as(x)
+
+    def together(self, x: Float[Tensor, "rows d_model"], parts: Sequence[Part]) -> Float[Tensor, "rows d_model"]:
+        """One cached step of several searches: products over the rows of all, attention within each.
+
+        A product with few rows takes the time of reading its weights, which is spent once here.
+        """
         before, after = self._norms[0]
-        x = after(self._own_output(self._attend_own(before(x), self_cache)).add_(x))
-        if self._cross is not None and cross_cache is not None:
+        x = after(self._own_output(_each(self._project(before(x)), parts, self._attend_own)).add_(x))
+        if self._cross is not None:
             before, after = self._norms[1]
-            x = after(self._cross_output(self._attend_memory(before(x), memory_mask, cross_cache)).add_(x))
+            x = after(self._cross_output(_each(self._query(before(x)), parts, self._attend_memory)).add_(x))
         before, after = self._norms[2]
         if not self._relu:
             assert self.block.feed_forward is not None
             return after(self.block.feed_forward(before(x)).add_(x))
         return after(self._outer(self._inner(before(x)).relu_()).add_(x))
 
-    def _attend_own(self, x: Tensor, step: AttentionStep) -> Tensor:
-        sizes = self._own
+    def _attend_own(self, projected: Tensor, part: Part) -> Tensor:
+        sizes, step = self._own, part.own
         assert isinstance(step.memory, KeyValues)
-        packed = self._project(x).view(*x.shape[:2], -1, sizes.head_dim).transpose(1, 2)
+        packed = projected.view(part.sentences, part.beams, -1, sizes.head_dim).transpose(1, 2)
         heads, few = sizes.heads, sizes.kv_heads
         query, key = packed.narrow(1, 0, heads), packed.narrow(1, heads, few)
         value = packed.narrow(1, heads + few, few)
@@ -113,18 +131,20 @@ class DecodingBlock(nn.Module):
             query, key = turned(sizes.position, query, step), turned(sizes.position, key, step)
         key, value = step.memory.append(key, value)
         # a mask narrower than the query gives wrong numbers in silence
-        bias = None if step.ancestry is None else step.ancestry.to(x.dtype)
+        bias = None if step.ancestry is None else step.ancestry.to(projected.dtype)
         return _joined(F.scaled_dot_product_attention(query, key, value, attn_mask=bias, enable_gqa=sizes.grouped))
 
-    def _attend_memory(self, x: Tensor, mask: Mask | None, step: AttentionStep) -> Tensor:
-        sizes = self._cross
+    def _attend_memory(self, query: Tensor, part: Part) -> Tensor:
+        sizes, mask = self._cross, part.memory_mask
         assert sizes is not None
-        assert isinstance(step.memory, KeyValues)
-        query = self._query(x).view(*x.shape[:2], sizes.heads, sizes.head_dim).transpose(1, 2)
-        key, value = step.memory.read()
+        assert part.cross is not None
+        memory = part.cross.memory
+        assert isinstance(memory, KeyValues)
+        query = query.view(part.sentences, part.beams, sizes.heads, sizes.head_dim).transpose(1, 2)
+        key, value = memory.read()
         bias, empty = None, None
         if mask is not None:
-            shape = (x.shape[0], sizes.heads, x.shape[1], key.shape[2], x.dtype, x.device)
+            shape = (part.sentences, sizes.heads, part.beams, key.shape[2], query.dtype, query.device)
             bias, empty = mask.made("decoding", shape, lambda: _bias(mask, *shape))
         output = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, enable_gqa=sizes.grouped)
         return _joined(output if empty is None else output.masked_fill(empty, 0.0))
@@ -203,7 +223,16 @@ def _norm(norm: nn.Module) -> Product:
 
 
 def _joined(heads: Tensor) -> Tensor:
-    return heads.transpose(1, 2).flatten(2)
+    """(sentences, heads, beams, head_dim) as rows of all heads."""
+    return heads.transpose(1, 2).flatten(2).flatten(0, 1)
+
+
+def _each(rows: Tensor, parts: Sequence[Part], attend: Callable[[Tensor, Part], Tensor]) -> Tensor:
+    """What each search attends to, by the rows of all."""
+    if len(parts) == 1:
+        return attend(rows, parts[0])
+    sizes = [part.sentences * part.beams for part in parts]
+    return torch.cat([attend(own, part) for own, part in zip(rows.split(sizes), parts, strict=True)])
 
 
 def _replace(model: nn.Module, instead: Callable[[nn.Module], nn.Module]) -> None:

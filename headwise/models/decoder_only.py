@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from headwise.caches import Cache, Segments
 from headwise.errors import ShapeError
 from headwise.layers.embeddings import TokenEmbedding
-from headwise.models.transformer import TransformerCache, TransformerDecoder, build_writer, finished
+from headwise.models.transformer import TransformerDecoder, build_writer, finished
+from headwise.models.transformer_cache import TransformerCache
 from headwise.models.transformer_config import DecoderConfig
 from headwise.models.transformer_parts import build_positions
 

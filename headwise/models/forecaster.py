@@ -27,7 +27,8 @@ from headwise.models.token_encoders import (
     TokenEncoder,
     WindowConfig,
 )
-from headwise.models.transformer import TransformerCache, TransformerDecoder
+from headwise.models.transformer import TransformerDecoder
+from headwise.models.transformer_cache import TransformerCache
 from headwise.models.transformer_config import StackConfig
 from headwise.models.transformer_parts import build_positions, closing_norm, decoder_block
 from headwise.positions import Position

@@ -1,10 +1,13 @@
 """What every sequence-to-sequence model offers: an encoder, and a decoder that runs all at once or step by step."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from headwise.caches import Cache
 
@@ -19,6 +22,16 @@ class Memory(NamedTuple):
 
     states: Float[Tensor, "batch src_len width"]
     summary: Float[Tensor, "layers batch hidden"] | None = None
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Memory]") -> "Memory":
+        """That of all sentences, with zeros behind the shorter ones."""
+        if len(parts) == 1:
+            return parts[0]
+        longest = max(part.states.shape[1] for part in parts)
+        states = [F.pad(part.states, (0, 0, 0, longest - part.states.shape[1])) for part in parts]
+        summaries = [part.summary for part in parts if part.summary is not None]
+        return cls(torch.cat(states), torch.cat(summaries, 1) if summaries else None)
 
 
 class Encoder(nn.Module, ABC):
@@ -58,6 +71,10 @@ class Decoder(nn.Module, ABC):
     @abstractmethod
     def step(self, tokens: Int[Tensor, "rows"], cache: Cache) -> Float[Tensor, "rows vocab"]:
         """Logits of the next token after one more token per row."""
+
+    def step_all(self, tokens: Sequence[Int[Tensor, "_"]], caches: Sequence[Cache]) -> list[Float[Tensor, "_ vocab"]]:
+        """A step of several loops, each with its tokens and its cache; in less time, where a decoder has a way."""
+        return [self.step(own, cache) for own, cache in zip(tokens, caches, strict=True)]
 
 
 class Seq2Seq(nn.Module):

@@ -9,15 +9,16 @@ from torch import Tensor, nn
 
 from headwise.attention.masks import Causal, Mask, Padding, Shifts
 from headwise.attention.zeros import zeroed_beyond
-from headwise.caches import Ancestry, AttentionStep, Cache, KeyValues, Segments, States
+from headwise.caches import AttentionStep, Cache, Segments
 from headwise.errors import ConfigError, ShapeError
 from headwise.layers.blocks import DecoderBlock, EncoderBlock
-from headwise.layers.decoding import DecodingBlock
+from headwise.layers.decoding import DecodingBlock, Part
 from headwise.layers.embeddings import TokenEmbedding
 from headwise.layers.initializers import Scheme, initialize
 from headwise.layers.norms import normed
 from headwise.layers.reversible import ReversibleEncoder
 from headwise.models.protocols import Decoder, Encoder, Memory, Seq2Seq
+from headwise.models.transformer_cache import TransformerCache
 from headwise.models.transformer_config import BlocksConfig, StackConfig, TransformerConfig
 from headwise.models.transformer_parts import build_positions, closing_norm, decoder_block, encoder_block
 from headwise.positions import Position
@@ -82,53 +83,6 @@ class TransformerEncoder(Encoder):
                 part = block(part, mask, AttentionStep(segments, 0), inside)
             read.append(part)
         return torch.cat(read, dim=1) if read else x
-
-
-class TransformerCache(Cache):
-    """Keys and values of every decoder layer, and which of them each beam descends from.
-
-    Args:
-        own: what the self-attention of each layer keeps.
-        rows: one a sentence; how many they are and on which device is all that counts.
-        memory_lens: tokens of the memory of each sentence; None where there is no memory.
-        placed: whether a layer has to know where the stored keys stand.
-    """
-
-    def __init__(
-        self, own: list[KeyValues | States], rows: Tensor, memory_lens: Int[Tensor, "batch"] | None, placed: bool
-    ):
-        self.length, self.beams, self.sentences, self.device = 0, 1, rows.shape[0], rows.device
-        self.layers = [(kept, KeyValues()) for kept in own]
-        self._remember(memory_lens)
-        self.ancestry: Ancestry | None = None
-        self.placed = placed
-
-    def expand(self, beams: int) -> None:
-        assert self.beams == 1, "beams are made once"
-        self.beams = beams
-        for own, _ in self.layers:
-            own.expand(beams)
-        if beams > 1:
-            self.ancestry = Ancestry(self.sentences, beams, self.length, self.device)
-
-    def reorder(self, index: Int[Tensor, "rows"]) -> None:
-        if self.ancestry is not None:
-            self.ancestry.reorder(index)
-        for own, _ in self.layers:
-            own.reorder(index)
-
-    def keep(self, sentences: Int[Tensor, "kept"]) -> None:
-        for own, cross in self.layers:
-            own.keep(sentences)
-            cross.keep(sentences)
-        self._remember(None if self.memory_lens is None else self.memory_lens.index_select(0, sentences))
-        self.sentences = sentences.shape[0]
-        if self.ancestry is not None:
-            self.ancestry.keep(sentences)
-
-    def _remember(self, memory_lens: Tensor | None) -> None:
-        self.memory_lens = memory_lens
-        self.memory_mask = None if memory_lens is None else Padding(memory_lens).shared()
 
 
 class TransformerDecoder(Decoder):
@@ -198,19 +152,38 @@ class TransformerDecoder(Decoder):
     def step(
         self, tokens: Int[Tensor, "rows"] | Float[Tensor, "rows columns"], cache: Cache
     ) -> Float[Tensor, "rows vocab"]:
-        assert isinstance(cache, TransformerCache)
-        x = self.embedding(tokens[:, None], cache.length)
-        # beams lie side by side where a sequence has its positions: one step is a pass over the whole sentence
-        x = x.view(cache.sentences, cache.beams, -1)
-        ancestry = None if cache.ancestry is None else cache.ancestry.step()
-        places = cache.ancestry.positions() if cache.ancestry is not None and cache.placed else None
-        mask = cache.memory_mask
-        for block, (own, cross) in zip(self.blocks, cache.layers, strict=True):
-            own_step = AttentionStep(own, cache.length, ancestry, places, cache.beams)
-            x = block(x, None, mask=None, memory_mask=mask, self_cache=own_step, cross_cache=AttentionStep(cross, 0))
-        cache.length += 1
-        logits: Tensor = self.output(self.norm(x).flatten(0, 1))
+        (logits,) = self.step_all([tokens], [cache])
         return logits
+
+    def step_all(self, tokens: Sequence[Tensor], caches: Sequence[Cache]) -> list[Float[Tensor, "_ vocab"]]:
+        embedded, parts = [], []
+        for last, cache in zip(tokens, caches, strict=True):
+            assert isinstance(cache, TransformerCache)
+            embedded.append(self.embedding(last[:, None], cache.length).squeeze(1))
+            parts.append(cache.stepped())
+        x = torch.cat(embedded) if len(embedded) > 1 else embedded[0]
+        for layer, block in enumerate(self.blocks):
+            own = [part[layer] for part in parts]
+            x = block.together(x, own) if isinstance(block, DecodingBlock) else _one_by_one(block, x, own)
+        logits: Tensor = self.output(self.norm(x))
+        return list(logits.split([part[0].sentences * part[0].beams for part in parts]))
+
+
+def _one_by_one(block: nn.Module, x: Tensor, parts: Sequence[Part]) -> Tensor:
+    """One cached step of each search: beams lie side by side where a sequence has its positions."""
+    rows = [x] if len(parts) == 1 else x.split([part.sentences * part.beams for part in parts])
+    found = [
+        block(
+            own.view(part.sentences, part.beams, -1),
+            None,
+            mask=None,
+            memory_mask=part.memory_mask,
+            self_cache=part.own,
+            cross_cache=part.cross,
+        ).flatten(0, 1)
+        for own, part in zip(rows, parts, strict=True)
+    ]
+    return torch.cat(found) if len(found) > 1 else found[0]
 
 
 def _original(block: nn.Module) -> DecoderBlock:

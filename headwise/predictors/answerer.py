@@ -18,8 +18,8 @@ from headwise.predictors import looking
 from headwise.predictors.diversity import distinct
 from headwise.predictors.drafting import Draft
 from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_tokens
-from headwise.predictors.translator import Asked, Translator
-from headwise.predictors.writing import Translation, Writing
+from headwise.predictors.translator import Translator
+from headwise.predictors.writing import Asked, Translation, Writing
 
 
 class Answerer(Predictor[str, list[Translation], Pair]):

@@ -33,8 +33,7 @@ from headwise.predictors.bleu import BleuConfig
 from headwise.predictors.drafting import Draft
 from headwise.predictors.forced import likelihood, likelihood_scores
 from headwise.predictors.predictor import MOST_PIXELS, Form, Predictor
-from headwise.predictors.translator import Asked
-from headwise.predictors.writing import Translation, Writing, text_of
+from headwise.predictors.writing import Asked, Translation, Writing, text_of
 from headwise.processes import divided
 
 # images that are read together

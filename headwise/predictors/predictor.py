@@ -1,10 +1,10 @@
 """A trained model applied to new inputs: what `headwise.load` returns, and what the command line drives."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast
 
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import ConfigError, Unsupported
@@ -16,6 +16,8 @@ from headwise.predictors.intervals import Resampled
 I = TypeVar("I")  # noqa: E741
 O = TypeVar("O")  # noqa: E741
 E = TypeVar("E")
+Given_I = TypeVar("Given_I", contravariant=True)
+Told_O = TypeVar("Told_O", covariant=True)
 
 Form = Literal["text", "json"]
 Given = Literal["text", "image", "sound", "series", "node", "molecule"]
@@ -80,6 +82,22 @@ def flag(name: str) -> str:
     return "--beam" if name == "beam_size" else f"--{name.replace('_', '-')}"
 
 
+class Flowing(Protocol[Given_I, Told_O]):
+    """Outputs under way, which more inputs may join."""
+
+    def add(self, items: Sequence[Given_I]) -> Sequence[int]:
+        """Takes these too; the numbers by which they are told."""
+        ...
+
+    def drop(self, numbers: Collection[int]) -> None:
+        """Nobody waits for these any more; nothing is told of them."""
+        ...
+
+    def step(self) -> Sequence[tuple[int, Told_O]]:
+        """Goes on a little; the inputs that are done with it, and their outputs."""
+        ...
+
+
 class Predictor(ABC, Generic[I, O, E]):
     """Reads inputs of type I, predicts outputs of type O, and scores itself on labelled examples of type E.
 
@@ -108,6 +126,13 @@ class Predictor(ABC, Generic[I, O, E]):
         Args:
             options: what `options` made; None: the recipe's own.
         """
+
+    def flow(self, options: Any = None) -> "Flowing[I, O] | None":
+        """The same outputs, each told as it ends, while more inputs may join; None where they are found in batches.
+
+        For a service, whose inputs come one by one.
+        """
+        return None
 
     @abstractmethod
     def write(self, item: I, output: O, form: Form, options: Any = None) -> list[str]:

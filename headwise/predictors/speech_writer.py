@@ -23,8 +23,7 @@ from headwise.predictors.drafting import Draft
 from headwise.predictors.listening import Ear, Known, times
 from headwise.predictors.predictor import Form, Predictor
 from headwise.predictors.transcriber import transcription_scores, written
-from headwise.predictors.translator import Asked
-from headwise.predictors.writing import Translation, Writing, text_of
+from headwise.predictors.writing import Asked, Translation, Writing, text_of
 from headwise.processes import divided
 
 

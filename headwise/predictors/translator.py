@@ -4,7 +4,7 @@ import json
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,29 +27,15 @@ from headwise.predictors import looking
 from headwise.predictors.aligning import Aligning, Links, pharaoh, word_links
 from headwise.predictors.bleu import BleuConfig, Scoring
 from headwise.predictors.drafting import Draft
+from headwise.predictors.flowing import WritingFlow
 from headwise.predictors.forced import likelihood, likelihood_scores
 from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_tokens
 from headwise.predictors.rouge import RougeConfig, rouge_counts, rouge_of
-from headwise.predictors.writing import Translation, Writing
+from headwise.predictors.writing import Asked, Translation, Writing
 from headwise.processes import divided
 
 # source tokens that are decoded together, padding included
 DECODING_TOKENS = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What `predict` is told: how to search, what to write beside each translation; `tokenize` is for `evaluate`.
-
-    Args:
-        prefix: tokens that every output begins with.
-    """
-
-    decoding: DecodingConfig
-    scores: bool = False
-    alignments: bool = False
-    tokenize: str | None = None
-    prefix: tuple[int, ...] = ()
 
 
 class Translator(Predictor[str, list[Translation], Pair]):
@@ -122,6 +108,18 @@ class Translator(Predictor[str, list[Translation], Pair]):
         options = options or Asked(self.decoding)
         found = self.search(self._read(items), options.decoding, options.prefix)
         return self._linked(items, found) if options.alignments else found
+
+    def flow(self, options: Asked | None = None) -> WritingFlow | None:
+        asked_for = options or Asked(self.decoding)
+        if asked_for.alignments or asked_for.decoding.method == "sample":
+            return None
+
+        def collate(rows: Ragged) -> PairBatch:
+            return self.collated(rows, rows, range(len(rows)))
+
+        # as many as a batch has, though they are less alike
+        room = 2 * DECODING_TOKENS
+        return WritingFlow(self.writing, self._read, collate, asked_for.decoding, asked_for.prefix, room)
 
     def write(self, item: str, output: list[Translation], form: Form, options: Asked | None = None) -> list[str]:
         if form == "json":

@@ -5,19 +5,38 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.caches import Cache
 from headwise.data.batches import PairBatch
 from headwise.data.tokenizers import Tokenizer
+from headwise.decoding.beam import BeamSearch
+from headwise.decoding.constraints import Constraints
 from headwise.decoding.hypotheses import Hypothesis
 from headwise.decoding.sampling import Draws
 from headwise.decoding.search import DecodingConfig, search
 from headwise.explain.places import Places
 from headwise.layers.decoding import Precision, for_inference, is_current
-from headwise.models.protocols import Seq2Seq
+from headwise.models.protocols import Memory, Seq2Seq
 from headwise.predictors.drafting import Draft
 from headwise.records.watching import watched
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What `predict` is told: how to search, what to write beside each translation; `tokenize` is for `evaluate`.
+
+    Args:
+        prefix: tokens that every output begins with.
+    """
+
+    decoding: DecodingConfig
+    scores: bool = False
+    alignments: bool = False
+    tokenize: str | None = None
+    prefix: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +75,32 @@ class Writing:
         Args:
             prefix: tokens that every output begins with.
         """
-        model, ids = self._decoding_model(config.precision), self.tokenizer
-        banned = ids.pad_id, ids.bos_id, ids.unk_id
-        lengths = batch.src_lens.tolist()
-        forced = [prefix] * len(lengths) if prefix else None
-        rules = config.constraints(lengths, bos_id=ids.bos_id, eos_id=ids.eos_id, banned=banned, prefix=forced)
-        cache = model.decoder.start(model.encoder(batch.src, batch.src_lens), batch.src_lens)
-        found = search(model.decoder, cache, config, rules, draws=self.draws)
+        model, lens = self.decoding_model(config.precision), batch.src_lens
+        cache = model.decoder.start(model.encoder(batch.src, lens), lens)
+        found = search(model.decoder, cache, config, self._rules(lens, config, prefix), draws=self.draws)
         return [
-            [self._translation(hypothesis) for hypothesis in hypotheses] if length >= self.least else []
-            for hypotheses, length in zip(found, lengths, strict=True)
+            self.written(hypotheses) if length >= self.least else []
+            for hypotheses, length in zip(found, lens.tolist(), strict=True)
+        ]
+
+    @torch.inference_mode()
+    def begun(
+        self,
+        model: Seq2Seq,
+        memory: Memory,
+        lens: Int[Tensor, "batch"],
+        config: DecodingConfig,
+        prefix: Sequence[int] = (),
+    ) -> BeamSearch:
+        """The same search, of what the encoder made, for others to go on with; greedy search is that of one beam."""
+        beams, best = (1, 1) if config.method == "greedy" else (config.beam_size, config.n_best)
+        cache = model.decoder.start(memory, lens)
+        return BeamSearch(cache, self._rules(lens, config, prefix), beam_size=beams, n_best=best)
+
+    def written(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
+        """Hypotheses as texts."""
+        return [
+            Translation(self.tokenizer.decode(one.tokens), one.score, one.log_prob, one.tokens) for one in hypotheses
         ]
 
     def draft(self, batch: PairBatch, read: list[str], places: Places | None = None) -> Draft:
@@ -77,17 +112,19 @@ class Writing:
 
         return Draft(model, model.decoder, start, self.tokenizer.bos_id, read, self.tokenizer, places)
 
-    def _decoding_model(self, precision: Precision) -> Seq2Seq:
-        """The model's inference twin; the model itself while it is watched."""
+    def decoding_model(self, precision: Precision) -> Seq2Seq:
+        """What searches: the model's inference twin; the model itself while it is watched."""
         if any(watched(module) for module in self.model.modules() if isinstance(module, Mechanism)):
             return self.model
         if self._twin is None or self._twin[0] != precision or not is_current(self._twin[1], self.model):
             self._twin = (precision, for_inference(self.model, precision))
         return self._twin[1]
 
-    def _translation(self, hypothesis: Hypothesis) -> Translation:
-        text = self.tokenizer.decode(hypothesis.tokens)
-        return Translation(text, hypothesis.score, hypothesis.log_prob, hypothesis.tokens)
+    def _rules(self, lens: Tensor, config: DecodingConfig, prefix: Sequence[int]) -> Constraints:
+        ids, lengths = self.tokenizer, lens.tolist()
+        banned = ids.pad_id, ids.bos_id, ids.unk_id
+        forced = [prefix] * len(lengths) if prefix else None
+        return config.constraints(lengths, bos_id=ids.bos_id, eos_id=ids.eos_id, banned=banned, prefix=forced)
 
 
 def text_of(found: Sequence[Translation]) -> str:

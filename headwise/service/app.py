@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from headwise.errors import HeadwiseError
+from headwise.predictors.predictor import Flowing
 from headwise.service.answers import JSON, LINES, NOT_KEPT, as_json, as_lines, as_steps
 from headwise.service.asking import Ask, AskTrace, check, check_text, parsed, schema_of
 from headwise.service.guard import LOOPBACK, Guard, Straight
@@ -54,10 +55,14 @@ class Service:
         return self.runs[name]
 
     def submit(
-        self, run: Callable[[list[Any]], Sequence[Any]], items: list[Any], key: Any = None, length: int = 0
+        self,
+        run: Callable[[list[Any]], Sequence[Any]],
+        items: list[Any],
+        key: Any = None,
+        flow: Callable[[], Flowing[Any, Any] | None] = lambda: None,
     ) -> Job:
         """Puts work into the queue. Raises: Problem 429."""
-        job = Job(run, items, key, time.monotonic() + self.limits.deadline_s, length)
+        job = Job(run, items, key, time.monotonic() + self.limits.deadline_s, flow)
         try:
             self.worker.submit(job)
         except Full:
@@ -238,7 +243,7 @@ async def _predict(service: Service, verb: str, ask: Ask, request: Request) -> R
     # what is drawn does not depend on who else asks
     alone = how is not None and how.method == "sample"
     key = None if alone else (run.name, json.dumps(given, sort_keys=True))
-    job = service.submit(lambda items: run.answers(items, options), items, key, max(map(len, ask.texts)))
+    job = service.submit(lambda items: run.answers(items, options), items, key, lambda: run.flow(options))
     return as_json({**told, "outputs": await service.answer(job, request)})
 
 

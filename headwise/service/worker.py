@@ -1,23 +1,16 @@
 """One thread that does the work: jobs wait in a bounded queue, and those that go together are answered together."""
 
-import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
 from headwise.decoding.watching import Searched, watching
+from headwise.predictors.predictor import Flowing
 from headwise.wanted import while_wanted
-
-# how long to wait for those who were answered together, as a share of the time that their answers took
-_LINGER = 0.1
-# of many items that wait together, how many are answered at once, so that there is a choice of lengths; what are few
-_CHOSEN, _FEW = 0.75, 16
-# how often a job may be passed over for others that are nearer in length
-_PASSED = 4
 
 
 class Full(Exception):
@@ -34,17 +27,16 @@ class Job:
 
     Args:
         run: from the items of several jobs, one after another, to an answer for each.
-        key: jobs with the same key are done together, by the `run` of the first; None: by itself.
+        key: jobs with the same key are done together, by what the first has; None: by itself.
         deadline: on the clock `time.monotonic`.
-        length: of its longest item, in any unit: work on items of like length costs less.
+        flow: begins the same work as a flow, if it can be one.
     """
 
     run: Callable[[list[Any]], Sequence[Any]]
     items: list[Any]
     key: Hashable | None
     deadline: float
-    length: int = 0
-    passed: int = 0
+    flow: Callable[[], Flowing[Any, Any] | None] = lambda: None
     answer: "Future[Sequence[Any]]" = field(default_factory=Future)
     given_up: threading.Event = field(default_factory=threading.Event)
 
@@ -58,10 +50,11 @@ class Job:
 
 
 class Worker:
-    """Answers jobs: always the one that waits longest, and those that go with it and are nearest to it in length.
+    """Answers jobs: always the one that waits longest, and those that go with it.
 
-    Work is ended between two of its steps when nobody waits for any of its jobs. What goes wrong with several jobs
-    together is tried again one by one, so that nobody pays for another's request.
+    Where the work is a flow, jobs that go with it join until work of another kind is next; each is answered as it ends,
+    and leaves when nobody waits for it. Other work is ended between two of its steps when nobody waits for any of its
+    jobs. What goes wrong with several jobs together is tried again one by one, so that nobody pays for another's.
 
     Args:
         waiting: jobs that may wait.
@@ -74,8 +67,6 @@ class Worker:
         self._begun: list[Job] = []
         self._waiting, self._together, self._told = waiting, together, told
         self._changed = threading.Condition()
-        # how many jobs must wait for the thread to be woken
-        self._awaited = 1
         self._closing = False
         self._thread = threading.Thread(target=self._work, name="headwise worker", daemon=True)
         self._thread.start()
@@ -91,8 +82,7 @@ class Worker:
             if self._closing or len(self._jobs) >= self._waiting:
                 raise Full
             self._jobs.append(job)
-            if len(self._jobs) >= self._awaited:
-                self._changed.notify()
+            self._changed.notify()
 
     def close(self, wait_s: float) -> None:
         """Finishes what is begun and what waits, for at most so many seconds; then gives the rest up."""
@@ -116,50 +106,67 @@ class Worker:
     def _work(self) -> None:
         while True:
             with self._changed:
-                self._awaited = 1
                 self._changed.wait_for(lambda: self._jobs or self._closing)
                 if not self._jobs:
                     return
-                self._begun = self._take()
-            begun = time.monotonic()
+                self._begun = self._take(self._jobs[0].key, self._together)
             self._answer(self._begun)
-            if len(self._begun) > 1:
-                self._linger(_LINGER * (time.monotonic() - begun))
 
-    def _linger(self, seconds: float) -> None:
-        """Those who were answered together may ask again at once: a moment lets them be answered together again."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._closing or len(self._jobs) >= self._awaited, seconds)
-
-    def _take(self) -> list[Job]:
-        """The first job, and of those that go with it the ones nearest to it in length, or passed over too often."""
-        first = self._jobs[0]
-        if first.key is None:
-            return [self._jobs.popleft()]
-
-        def distance(job: Job) -> int:
-            return -1 if job is first or job.passed >= _PASSED else abs(job.length - first.length)
-
-        fitting = [job for job in self._jobs if job.key == first.key]
-        room = min(self._together, max(_FEW, math.ceil(_CHOSEN * sum(len(job.items) for job in fitting))))
+    def _take(self, key: Hashable | None, room: int) -> list[Job]:
+        """The first job, and those that go with it, as many as there is room for."""
         taken, count = dict[Job, None](), 0
-        for job in sorted(fitting, key=distance):
-            if taken and count + len(job.items) > room:
-                job.passed += 1
-            else:
+        for job in self._jobs:
+            if not taken or (key is not None and job.key == key and count + len(job.items) <= room):
                 taken[job] = None
                 count += len(job.items)
         self._jobs = deque(job for job in self._jobs if job not in taken)
         return list(taken)
 
+    def _joining(self, key: Hashable, room: int) -> list[Job]:
+        """Those that may join, while nothing else is next."""
+        with self._changed:
+            if not self._jobs or self._jobs[0].key != key or len(self._jobs[0].items) > room:
+                return []
+            joining = self._take(key, room)
+            self._begun = [*(job for job in self._begun if not job.answer.done()), *joining]
+        return joining
+
     def _answer(self, jobs: list[Job]) -> None:
-        alive = []
-        for job in jobs:
-            if job.over():
-                job.answer.set_exception(Expired())
+        try:
+            flow = jobs[0].flow()
+            if flow is None:
+                self._answer_batch(jobs)
             else:
-                alive.append(job)
-        if not alive:
+                self._go_on(flow, jobs)
+        except Exception:
+            # whatever a model raises is the request's answer, not the end of the service
+            for job in self._begun:
+                if not job.answer.done():
+                    self._answer_batch([job])
+
+    def _go_on(self, flow: Flowing[Any, Any], jobs: list[Job]) -> None:
+        """Answers these and those that join them; whatever is raised, some may be left without an answer."""
+        key, going = jobs[0].key, dict[int, tuple[Job, int]]()
+        found: dict[Job, dict[int, Any]] = {}
+        while jobs or going:
+            places = [(job, place) for job in _alive(jobs) for place in range(len(job.items))]
+            if places:
+                going |= zip(flow.add([job.items[place] for job, place in places]), places, strict=True)
+                self._told(len(going))
+            for number, answer in flow.step():
+                job, place = going.pop(number)
+                answers = found.setdefault(job, {})
+                answers[place] = answer
+                if len(answers) == len(job.items):
+                    job.answer.set_result([found[job][place] for place in range(len(job.items))])
+                    del found[job]
+            if lost := {number for number, (job, _) in going.items() if job.over()}:
+                flow.drop(lost)
+                _alive(dict.fromkeys(going.pop(number)[0] for number in lost))
+            jobs = self._joining(key, self._together - len(going))
+
+    def _answer_batch(self, jobs: list[Job]) -> None:
+        if not (alive := _alive(jobs)):
             return
         try:
             answers = self._run(alive)
@@ -167,15 +174,10 @@ class Worker:
             for job in alive:
                 job.answer.set_exception(error)
         except Exception as error:
-            # whatever a model raises is the request's answer, not the end of the service
-            if len(alive) == 1:
-                alive[0].answer.set_exception(error)
-            else:
-                for job in alive:
-                    self._answer([job])
+            if len(alive) > 1:
+                raise
+            alive[0].answer.set_exception(error)
         else:
-            # all of these may ask again
-            self._awaited = min(len(self._jobs) + len(alive), self._waiting)
             for job in alive:
                 count = len(job.items)
                 job.answer.set_result(answers[:count])
@@ -190,3 +192,14 @@ class Worker:
         self._told(len(items))
         with watching(still_wanted), while_wanted(still_wanted):
             return list(jobs[0].run(items))
+
+
+def _alive(jobs: Iterable[Job]) -> list[Job]:
+    """Those that somebody waits for; the others are told that it is too late."""
+    alive = []
+    for job in jobs:
+        if job.over():
+            job.answer.set_exception(Expired())
+        else:
+            alive.append(job)
+    return alive

@@ -27,8 +27,7 @@ from headwise.models.protocols import Seq2Seq
 from headwise.models.transformer_config import DecoderConfig
 from headwise.predictors.bleu import Scoring
 from headwise.predictors.captioner import Captioner, Seen, paired
-from headwise.predictors.translator import Asked
-from headwise.predictors.writing import Writing, text_of
+from headwise.predictors.writing import Asked, Writing, text_of
 from headwise.tasks._files import as_json, from_json
 from headwise.tasks._images import IMAGES_FILE
 from headwise.tasks._writer import Writer, WriterConfig

@@ -1,102 +1,196 @@
-"""Which jobs the thread of a service answers together."""
+"""Which jobs the thread of a service answers together, and when each is answered."""
 
 import threading
 import time
 
 import pytest
 
-from headwise.service import worker as workers
-from headwise.service.worker import Job, Worker
+from headwise.service.worker import Expired, Full, Job, Worker
+
+
+def by_itself(run, items=(0,), seconds=60):
+    return Job(run, list(items), None, time.monotonic() + seconds)
 
 
 @pytest.fixture
-def batched():
-    """Lets jobs of these lengths wait together, then tells which lengths were answered together."""
-
-    def found(together, lengths):
-        worker, gate, batches = Worker(100, together), threading.Event(), []
-
-        def run(items):
-            batches.append(items)
-            return items
-
-        deadline = time.monotonic() + 60
-        first = Job(lambda items: [gate.wait(60)], [0], None, deadline)
-        jobs = [Job(run, [length], "same", deadline, length) for length in lengths]
-        for job in (first, *jobs):
-            worker.submit(job)
-        gate.set()
-        assert [job.answer.result(60) for job in jobs] == [[length] for length in lengths]
-        worker.close(20.0)
-        return batches
-
-    return found
+def gate():
+    """What holds the thread until it is set."""
+    return threading.Event()
 
 
-def test_the_oldest_is_answered_with_those_nearest_to_it_in_length(batched):
-    assert batched(4, [10, 50, 11, 52, 8, 10, 30]) == [[10, 10, 11, 8], [50, 52, 30]]
+@pytest.fixture
+def worker(gate):
+    """A thread that is busy until the gate opens, so that jobs wait together."""
+    made = Worker(100, 4)
+    made.submit(by_itself(lambda items: [gate.wait(60)]))
+    yield made
+    gate.set()
+    made.close(20.0)
 
 
-def test_nobody_is_passed_over_for_ever(batched):
-    assert batched(2, [1, 9] * 8) == [*[[1, 1], [9, 9]] * 2, *[[1, 9]] * 4]
+def test_the_oldest_is_answered_with_those_that_go_with_it(worker, gate):
+    batches, deadline = [], time.monotonic() + 60
 
+    def run(items):
+        batches.append(items)
+        return items
 
-def test_of_many_some_are_left_to_be_chosen_from(batched):
-    assert [len(batch) for batch in batched(64, [7] * 40)] == [30, 10]
-    assert [len(batch) for batch in batched(64, [7] * 16)] == [16]
-
-
-def test_those_answered_together_may_be_answered_together_again(monkeypatch):
-    monkeypatch.setattr(workers, "_LINGER", 1e9)
-    sizes, gate, deadline = [], threading.Event(), time.monotonic() + 60
-    worker = Worker(8, 8, sizes.append)
-    worker.submit(Job(lambda items: [gate.wait(60)], [0], None, deadline))
-
-    def three():
-        return [Job(list, [number], "same", deadline) for number in range(3)]
-
-    jobs = three()
+    jobs = [Job(run, [number], number % 2, deadline) for number in range(9)]
     for job in jobs:
         worker.submit(job)
     gate.set()
-    for job in jobs:
-        job.answer.result(60)
-    again = three()
-    for job in again:
-        # the others come a while after the first
-        time.sleep(0.05)
-        worker.submit(job)
-    for job in again:
-        job.answer.result(60)
-    assert sizes == [1, 3, 3]
-    worker.close(20.0)
+    assert [job.answer.result(60) for job in jobs] == [[number] for number in range(9)]
+    assert batches == [[0, 2, 4, 6], [1, 3, 5, 7], [8]]
 
 
-def test_who_cannot_come_back_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(workers, "_LINGER", 1e9)
-    sizes, deadline = [], time.monotonic() + 60
-    begun, gates = threading.Semaphore(0), threading.Semaphore(0)
-    worker = Worker(4, 8, sizes.append)
+def test_a_job_of_more_items_than_go_together_is_answered_alone(worker, gate):
+    batches, deadline = [], time.monotonic() + 60
 
-    def held(items):
-        begun.release()
-        gates.acquire(timeout=60)
+    def run(items):
+        batches.append(len(items))
         return items
 
-    def jobs_of(run, key, count):
-        jobs = [Job(run, [key], key, deadline) for _ in range(count)]
-        for job in jobs:
-            worker.submit(job)
-        return jobs
+    jobs = [Job(run, [number] * count, "same", deadline) for number, count in enumerate((9, 3, 2, 1))]
+    for job in jobs:
+        worker.submit(job)
+    gate.set()
+    assert [len(job.answer.result(60)) for job in jobs] == [9, 3, 2, 1]
+    assert batches == [9, 4, 2]
 
-    alone = jobs_of(held, "alone", 1)
+
+class Steps:
+    """A flow whose items say after how many steps they end; "bad" breaks it."""
+
+    def __init__(self, held=None):
+        self.left, self.count, self.log, self.held = {}, 0, [], held
+
+    def add(self, items):
+        self.log.append(("add", list(items)))
+        numbers = range(self.count, self.count + len(items))
+        self.left |= zip(numbers, items, strict=True)
+        self.count += len(items)
+        return numbers
+
+    def drop(self, numbers):
+        self.log.append(("drop", [self.left.pop(number) for number in sorted(numbers)]))
+
+    def step(self):
+        if self.held is not None:
+            self.held()
+        if "bad" in self.left.values():
+            raise ValueError("broken")
+        self.left = {number: steps - 1 for number, steps in self.left.items()}
+        ended = [number for number, steps in self.left.items() if steps <= 0]
+        for number in ended:
+            del self.left[number]
+        return [(number, f"{number} told") for number in ended]
+
+
+def flowing(flow, items, key="flow", seconds=60.0):
+    def run(given):
+        if "bad" in given:
+            raise ValueError("bad")
+        return [f"{item} alone" for item in given]
+
+    return Job(run, list(items), key, time.monotonic() + seconds, lambda: flow)
+
+
+def test_whoever_comes_joins_what_is_under_way_and_is_answered_when_it_ends(worker, gate):
+    begun, go_on = threading.Semaphore(0), threading.Semaphore(0)
+
+    def held():
+        begun.release()
+        go_on.acquire(timeout=60)
+
+    flow = Steps(held)
+    first = flowing(flow, [5, 1])
+    worker.submit(first)
+    gate.set()
     begun.acquire(timeout=60)
-    together = jobs_of(held, "together", 3)
-    gates.release()
+    # while the first step is taken
+    second, third = flowing(flow, [1]), flowing(flow, [4])
+    worker.submit(second)
+    worker.submit(third)
+    go_on.release(2)
+    assert second.answer.result(60) == ["2 told"]
+    assert not first.answer.done()
+    assert not third.answer.done()
+    go_on.release(9)
+    assert (first.answer.result(60), third.answer.result(60)) == (["0 told", "1 told"], ["3 told"])
+    assert flow.log == [("add", [5, 1]), ("add", [1, 4])]
+
+
+def test_nobody_joins_while_other_work_is_next_and_no_more_than_go_together(worker, gate):
+    flow = Steps()
+    early = [flowing(flow, [2]), flowing(flow, [2, 2]), flowing(flow, [1, 1, 1])]
+    other = Job(lambda items: [list(flow.log)], [0], "other", time.monotonic() + 60)
+    late = flowing(flow, [1, 1])
+    for job in (*early, other, late):
+        worker.submit(job)
+    gate.set()
+    # the last of the early ones had to wait for room, and the late one for the other
+    assert other.answer.result(60) == [[("add", [2, 2, 2]), ("add", [1, 1, 1])]]
+    assert late.answer.result(60) == ["6 told", "7 told"]
+
+
+def test_whoever_leaves_is_dropped_and_nobody_else(worker, gate):
+    begun, go_on = threading.Semaphore(0), threading.Semaphore(0)
+
+    def held():
+        begun.release()
+        go_on.acquire(timeout=60)
+
+    flow = Steps(held)
+    stays, leaves = flowing(flow, [3]), flowing(flow, [9, 1])
+    worker.submit(stays)
+    worker.submit(leaves)
+    gate.set()
     begun.acquire(timeout=60)
-    # as many wait now as may
-    last = jobs_of(list, "last", 4)
-    gates.release()
-    assert [job.answer.result(60) for job in (*alone, *together, *last)]
-    assert sizes == [1, 3, 4]
+    leaves.give_up()
+    go_on.release(9)
+    assert stays.answer.result(60) == ["0 told"]
+    with pytest.raises(Expired):
+        leaves.answer.result(60)
+    assert ("drop", [8]) in flow.log
+
+
+def test_what_breaks_a_flow_is_told_to_its_own_job_alone(worker, gate):
+    flow = Steps()
+    good, bad = flowing(flow, [3]), flowing(flow, ["bad"])
+    worker.submit(good)
+    worker.submit(bad)
+    gate.set()
+    assert good.answer.result(60) == ["3 alone"]
+    with pytest.raises(ValueError, match="bad"):
+        bad.answer.result(60)
+
+
+def test_a_flow_that_cannot_begin_is_a_batch(worker, gate):
+    def broken():
+        raise ValueError("no flow")
+
+    job = Job(lambda items: ["answered"], [1], "same", time.monotonic() + 60, broken)
+    worker.submit(job)
+    gate.set()
+    assert job.answer.result(60) == ["answered"]
+
+
+def test_the_queue_is_bounded_while_a_flow_goes_on():
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    def held():
+        begun.release()
+        go_on.wait(60)
+
+    flow, worker = Steps(held), Worker(2, 3)
+    jobs = [flowing(flow, [1, 1, 1])]
+    worker.submit(jobs[0])
+    begun.acquire(timeout=60)
+    for _ in range(2):
+        jobs.append(flowing(flow, [1]))
+        worker.submit(jobs[-1])
+    with pytest.raises(Full):
+        worker.submit(flowing(flow, [1]))
+    go_on.set()
+    assert all(job.answer.result(60) for job in jobs)
     worker.close(20.0)

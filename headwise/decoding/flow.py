@@ -1,0 +1,83 @@
+"""Beam searches that share the steps of one decoder; more may join between two steps."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from headwise.caches import Cache
+from headwise.decoding.beam import BeamSearch
+from headwise.decoding.hypotheses import Hypothesis, StepDecoder
+from headwise.decoding.rows import device_of
+
+N = TypeVar("N")
+
+
+class JointDecoder(StepDecoder, Protocol):
+    """A decoder that takes a step of several loops at once."""
+
+    def step_all(self, tokens: Sequence[Int[Tensor, "_"]], caches: Sequence[Cache]) -> list[Float[Tensor, "_ vocab"]]:
+        """What `step` returns for each loop."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Member(Generic[N]):
+    """A search that takes part, the names of its sentences, and the length that all their sources are padded to."""
+
+    search: BeamSearch
+    names: Sequence[N]
+    width: int
+
+
+class Flow(Generic[N]):
+    """Searches of one decoder, each with sentences of its own, that go on together until each is done.
+
+    A decoder's products read all its weights, for one row as for hundreds. So a search that began earlier and has few
+    sentences left costs next to nothing beside one that has just begun.
+
+    Source: Yu et al. 2022, "Orca", OSDI: iterations are scheduled, not requests; products over the rows of all,
+    attention within each. Here what joins is a batch, whose sentences have the same number of steps behind them.
+    """
+
+    def __init__(self, decoder: JointDecoder):
+        self._decoder, self._device = decoder, device_of(decoder)
+        self._members: list[Member[N]] = []
+
+    def __len__(self) -> int:
+        """Sentences that are under way."""
+        return sum(member.search.open for member in self._members)
+
+    @property
+    def tokens(self) -> int:
+        """Those of the sources that are under way, padding included."""
+        return sum(member.search.open * member.width for member in self._members)
+
+    def join(self, member: Member[N]) -> None:
+        """From the next step on it takes part."""
+        self._members.append(member)
+
+    def drop(self, names: set[N]) -> None:
+        """These sentences leave with the next step, whatever was found; nothing is told of them."""
+        for member in self._members:
+            member.search.drop([place for place, name in enumerate(member.names) if name in names])
+
+    @torch.inference_mode()
+    def step(self) -> list[tuple[N, list[Hypothesis]]]:
+        """One token more for all; the sentences that are done with it and what was found, best first.
+
+        Raises: Diverged as `beam_search`; no member can go on after it.
+        """
+        if not self._members:
+            return []
+        tokens = [member.search.tokens().to(self._device) for member in self._members]
+        steps = self._decoder.step_all(tokens, [member.search.cache for member in self._members])
+        found = []
+        for member, logits in zip(self._members, steps, strict=True):
+            member.search.take(logits)
+            found += [(member.names[place], member.search.result(place)) for place in member.search.done]
+        self._members = [member for member in self._members if member.search.open]
+        return found

@@ -1,0 +1,71 @@
+"""What a Transformer's decoder keeps between two steps."""
+
+from jaxtyping import Int
+from torch import Tensor
+
+from headwise.attention.masks import Padding
+from headwise.caches import Ancestry, AttentionStep, Cache, KeyValues, States
+from headwise.layers.decoding import Part
+
+
+class TransformerCache(Cache):
+    """Keys and values of every decoder layer, and which of them each beam descends from.
+
+    Args:
+        own: what the self-attention of each layer keeps.
+        rows: one a sentence; how many they are and on which device is all that counts.
+        memory_lens: tokens of the memory of each sentence; None where there is no memory.
+        placed: whether a layer has to know where the stored keys stand.
+    """
+
+    def __init__(
+        self, own: list[KeyValues | States], rows: Tensor, memory_lens: Int[Tensor, "batch"] | None, placed: bool
+    ):
+        self.length, self.beams, self.sentences, self.device = 0, 1, rows.shape[0], rows.device
+        self.layers = [(kept, KeyValues()) for kept in own]
+        self._remember(memory_lens)
+        self.ancestry: Ancestry | None = None
+        self.placed = placed
+
+    def expand(self, beams: int) -> None:
+        assert self.beams == 1, "beams are made once"
+        self.beams = beams
+        for own, _ in self.layers:
+            own.expand(beams)
+        if beams > 1:
+            self.ancestry = Ancestry(self.sentences, beams, self.length, self.device)
+
+    def reorder(self, index: Int[Tensor, "rows"]) -> None:
+        if self.ancestry is not None:
+            self.ancestry.reorder(index)
+        for own, _ in self.layers:
+            own.reorder(index)
+
+    def keep(self, sentences: Int[Tensor, "kept"]) -> None:
+        for own, cross in self.layers:
+            own.keep(sentences)
+            cross.keep(sentences)
+        self._remember(None if self.memory_lens is None else self.memory_lens.index_select(0, sentences))
+        self.sentences = sentences.shape[0]
+        if self.ancestry is not None:
+            self.ancestry.keep(sentences)
+
+    def stepped(self) -> list[Part]:
+        """Counts one more step; what each layer gets for it."""
+        ancestry = None if self.ancestry is None else self.ancestry.step()
+        places = self.ancestry.positions() if self.ancestry is not None and self.placed else None
+        self.length += 1
+        return [
+            Part(
+                self.sentences,
+                self.beams,
+                self.memory_mask,
+                AttentionStep(own, self.length - 1, ancestry, places, self.beams),
+                AttentionStep(cross, 0),
+            )
+            for own, cross in self.layers
+        ]
+
+    def _remember(self, memory_lens: Tensor | None) -> None:
+        self.memory_lens = memory_lens
+        self.memory_mask = None if memory_lens is None else Padding(memory_lens).shared()
