@@ -58,7 +58,7 @@ def test_what_a_mask_forbids_is_hatched(page, site, reel):
     allowed = reel.allowed(3, 0, masked)[0]
     assert 0 < allowed.sum() < allowed.size
     np.testing.assert_array_equal(hatched(page.locator("canvas.heat"), *allowed.shape), ~allowed)
-    assert "forbidden by the mask" in page.locator("div.legend").last.inner_text()
+    assert "forbidden by the mask" in page.locator(".panel.wide div.legend").inner_text()
 
 
 def test_the_keyboard_plays_and_the_address_follows(page, site):
