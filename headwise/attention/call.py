@@ -97,13 +97,20 @@ class Call:
         inputs = self.query.requires_grad or self.key.requires_grad or self.value.requires_grad
         return torch.is_grad_enabled() and (inputs or any(tensor.requires_grad for tensor in self.tensors))
 
-    def keep(self) -> Bool[Tensor, "#batch #heads #query_len #key_len"] | None:
-        """The table of what mask and bias allow; None if they allow everything."""
-        keep = None
+    def keep(self, rows: tuple[int, int] | None = None) -> Bool[Tensor, "#batch #heads #rows #key_len"] | None:
+        """The table of what mask and bias allow; None if they allow everything.
+
+        Args:
+            rows: first and last + 1 of the queries; None: all.
+        """
+        keep, bias = None, self.bias
+        batch, heads, queries, keys = self.shape
+        first, last = rows or (0, queries)
         if self.mask is not None:
-            keep = self.mask.dense(*self.shape, query_start=self.query_start, device=self.query.device)
-        if self.bias is not None:
-            allowed = self.bias != -math.inf
+            start = {"query_start": self.query_start + first, "key_start": None if rows is None else 0}
+            keep = self.mask.dense(batch, heads, last - first, keys, **start, device=self.query.device)
+        if bias is not None:
+            allowed = (bias if rows is None or bias.shape[2] == 1 else bias[:, :, first:last]) != -math.inf
             keep = allowed if keep is None else keep & allowed
         return keep
 

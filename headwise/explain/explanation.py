@@ -212,7 +212,7 @@ class Explanation:
             chosen=[(beside.index(name), head) for head in one.numbers(heads)],
             title=f"{self._title()}\n{self.caption(layer, heads)}",
             kind=one.kind,
-            keep=_seen(one),
+            keep=_seen(one, heads),
         )
 
     def save(self, path: str | os.PathLike[str], layer: str | int | None = None, heads: Heads = None) -> Path:
@@ -288,5 +288,8 @@ class Explanation:
         return f"{self.source}\n→ {self.output}"
 
 
-def _seen(layer: Layer) -> np.ndarray | None:
-    return np.tri(len(layer.queries), dtype=bool) if layer.causal else None
+def _seen(layer: Layer, heads: Heads = None) -> np.ndarray | None:
+    """The pairs that the mask of any of these heads allows; None: all."""
+    if layer.allowed is None:
+        return np.tri(len(layer.queries), dtype=bool) if layer.causal else None
+    return np.asarray(np.broadcast_to(layer.allowed, layer.weights.shape)[layer.numbers(heads)].any(axis=0))

@@ -81,6 +81,17 @@ def alike(weights: Weights) -> Float[np.ndarray, "heads heads"]:
     return found
 
 
+def alike_over(inputs: Iterable[Weights]) -> Float[np.ndarray, "heads heads"]:
+    """How alike the same heads are over the rows of several inputs, each row counting once.
+
+    >>> alike_over([np.array([[[1.0, 0.0]], [[0.0, 1.0]]]), np.array([[[1.0]], [[1.0]]])]).tolist()
+    [[1.0, 0.5], [0.5, 1.0]]
+    """
+    parts = [(alike(weights), weights.shape[1]) for weights in inputs]
+    total: np.ndarray = sum((found * rows for found, rows in parts), np.zeros_like(parts[0][0]))
+    return total / sum(rows for _, rows in parts)
+
+
 def rollout(layers: Iterable[Weights]) -> Float[np.ndarray, "queries keys"]:
     """How much of each first state is in each last one, were every layer half the mean of its heads, half a copy.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from headwise.config import Config, build
 from headwise.errors import CheckpointError, ConfigError, unknown
@@ -115,6 +115,15 @@ class Reel:
         self.axes(step, probe, layer)
         return self._frame(step)[0][f"{probe}/{layer}"]
 
+    def allowed(self, step: int, probe: int, layer: str) -> Bool[np.ndarray, "#heads queries keys"]:
+        """Which pairs the mask of a layer allows. Raises: ConfigError for what is not there."""
+        axes, found = self.axes(step, probe, layer), self._frame(step)[0].get(f"mask/{probe}/{layer}")
+        if found is not None:
+            return found > 0
+        # frames of before have no masks
+        whole = np.ones((1, len(axes.queries), len(axes.keys)), dtype=bool)
+        return np.tril(whole) if axes.causal else whole
+
     def curves(self, layer: str) -> Float[np.ndarray, "steps statistics heads"]:
         """What the heads of a layer did, means over the probes, from the first frame to the last.
 
@@ -166,6 +175,9 @@ def _check(tensors: Mapping[str, np.ndarray], facts: _Facts, name: str) -> None:
             statistics, *heads = shapes.get(f"heads/{layer}", (0,))
             if len(heads) != 1 or shapes.get(f"{number}/{layer}") != (*heads, len(one.queries), len(one.keys)):
                 raise CheckpointError(f"{name}: the weights of {layer} are not of the shape that it says")
+            mask = shapes.get(f"mask/{number}/{layer}", (1, len(one.queries), len(one.keys)))
+            if mask not in [(count, len(one.queries), len(one.keys)) for count in (1, *heads)]:
+                raise CheckpointError(f"{name}: the mask of {layer} is not of the shape that it says")
             if statistics != len(facts.statistics):
                 raise CheckpointError(f"{name}: the statistics of {layer} are not those that it names")
     if not facts.probes:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from fastapi import FastAPI, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from headwise.explain.folding import Fold, Special
 from headwise.explorer.axes import axes
 from headwise.explorer.editing import MOST_EDITS, AskEdit, edited
 from headwise.explorer.explorer import KEPT, Explorer, Name, Numbers
@@ -72,11 +73,13 @@ def _parts(app: FastAPI, explorer: Explorer) -> None:
     at = "/api/v1/traces/{name}"
 
     @app.get(f"{at}/summary")
-    async def summary(request: Request, name: str, group: Name) -> Response:
+    async def summary(
+        request: Request, name: str, group: Name, merged: bool = False, special: Special = ""
+    ) -> Response:
         """Of each layer and head of a group what it does, in a few numbers."""
         one = explorer.trace(name)
         found = one.group(group)
-        job = explorer.service.submit(lambda _: [one.summary(found)], [None])
+        job = explorer.service.submit(lambda _: [one.summary(found, Fold(merged, special))], [None])
         (told,) = await explorer.service.answer(job, request)
         return Response(json_text({"layers": found.layers, "heads": told}), media_type=JSON, headers=KEPT)
 
@@ -109,12 +112,14 @@ def _heads(app: FastAPI, explorer: Explorer) -> None:
         first: Index = 0,
         count: Annotated[int, Query(ge=1, le=64)] = 8,
         size: Annotated[int, Query(ge=1, le=64)] = 32,
+        merged: bool = False,
+        special: Special = "",
     ) -> Response:
         """Small pictures of all heads of some layers: (layers, heads, rows, columns), from 0 to 255."""
         found = explorer.trace(name).group(group)
-        chosen = slice(first, first + count)
+        chosen, fold = slice(first, first + count), Fold(merged, special)
         _within("first", first, found.layers)
-        return await explorer.numbers(request, name, lambda one: one.thumbnails(found, size, chosen))
+        return await explorer.numbers(request, name, lambda one: one.thumbnails(found, size, chosen, fold))
 
     @app.get(f"{at}/alike", response_class=Numbers)
     async def alike(request: Request, name: str, layer: Name) -> Response:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from headwise.explain.folding import known
 from headwise.explain.places import InGraph, OnImage, Places, Tokens
 from headwise.explorer.traces import Group, Traced
 from headwise.predictors.listening import times
@@ -50,7 +51,7 @@ def axis(labels: list[str], tokens: Sequence[Tokens], places: Places | None) -> 
         return {"kind": "patches", "grid": [grid.rows, grid.columns], "before": grid.before}
     if isinstance(places, InGraph) and len(labels) == len(places.names):
         return {"kind": "nodes"}
-    known = next((one for one in tokens if list(one.labels) == labels), None)
-    if known is None:
+    found = known(labels, tokens)
+    if found is None:
         return {"kind": "tokens"}
-    return {"kind": "tokens", "words": list(known.words), "special": list(known.special)}
+    return {"kind": "tokens", "words": list(found.words), "special": list(found.special)}

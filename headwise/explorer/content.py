@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain.explanation import Explanation, Layer
 from headwise.explain.places import Tokens
+from headwise.explain.sound_map import SoundMap
 from headwise.explorer.traces import Group, Traced, grouped, shape_of
 from headwise.predictors.looking import allowed
 from headwise.records import LayerRecord, Trace
@@ -29,6 +30,7 @@ class Content:
         weights: those of a layer, made when they are asked for.
         allowed: which pairs the mask of a layer allows; None: all, or all that a causal one does.
         tokens: what is known of tokens.
+        sound: the recording that was heard.
     """
 
     source: str
@@ -37,6 +39,7 @@ class Content:
     weights: Callable[[str], Weights]
     allowed: Callable[[str], Allowed | None]
     tokens: Sequence[Tokens] = ()
+    sound: SoundMap | None = None
 
     @property
     def numbers(self) -> int:
@@ -60,7 +63,8 @@ class Content:
 
 def of_traced(one: Traced) -> Content:
     """What the explorer keeps of an input."""
-    return Content(one.source, one.output, one.groups, one.weights, lambda name: allowed(one.trace[name]), one.tokens)
+    shown = one.groups, one.weights, lambda name: allowed(one.trace[name])
+    return Content(one.source, one.output, *shown, one.tokens, one.sound)
 
 
 def of_explanation(found: Explanation) -> Content:
@@ -76,6 +80,7 @@ def of_explanation(found: Explanation) -> Content:
         lambda name: layers[name].weights,
         lambda name: layers[name].allowed,
         found.tokens,
+        found.draw if isinstance(found.draw, SoundMap) else None,
     )
 
 

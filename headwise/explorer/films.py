@@ -92,8 +92,8 @@ def _shown(app: FastAPI, films: Films) -> None:
 
     @app.get(f"{at}/matrix", response_class=Numbers)
     async def matrix(request: Request, identity: str, step: Index, probe: Index, layer: Name, head: Index) -> Response:
-        """The weights of one head at one step: (queries, keys)."""
-        return await films.numbers(request, identity, lambda reel: _head(reel.weights(step, probe, layer), head))
+        """The weights of one head at one step: (queries, keys), minus infinity where its mask forbids a pair."""
+        return await films.numbers(request, identity, lambda reel: _head(_masked(reel, step, probe, layer), head))
 
     @app.get(f"{at}/thumbs", response_class=Numbers)
     async def thumbs(
@@ -126,6 +126,10 @@ def described(reel: Reel) -> dict[str, Any]:
         "flags": {layer: [flag._asdict() for flag in flags] for layer, flags in reel.flags.items()},
         "colours": list(HEAD_COLOURS),
     }
+
+
+def _masked(reel: Reel, step: int, probe: int, layer: str) -> np.ndarray:
+    return np.where(reel.allowed(step, probe, layer), reel.weights(step, probe, layer), -np.inf)
 
 
 def _head(weights: np.ndarray, head: int) -> np.ndarray:

@@ -3,13 +3,13 @@
 import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Query, Request, Response
 from pydantic import Field
 
-from headwise.explain.heads import alike
+from headwise.explain.heads import alike_over
 from headwise.explorer.explorer import Explorer, Name, Numbers
 from headwise.predictors.ablating import Example, ablated, examples, heads_of
 from headwise.service.answers import LINES, as_lines, line
@@ -22,6 +22,8 @@ from headwise.service.worker import Job
 
 # head x head x query x key: what is compared in one request
 _MOST_COMPARED = 1 << 28
+# traces that are compared with another one at once
+MOST_BESIDE = 63
 
 
 class AskAblations(Body):
@@ -35,14 +37,27 @@ def needed(app: FastAPI, explorer: Explorer) -> None:
     route(app, explorer.service, "ablations", AskAblations, _ablations, media=[LINES])
 
     @app.get("/api/v1/traces/{name}/similar", response_class=Numbers)
-    async def similar(request: Request, name: str, group: Name) -> Response:
-        """How alike all heads of a group are, layer after layer: (all heads, all heads), 1 for the same."""
-        found = explorer.trace(name).group(group)
-        count = found.heads * len(found.layers)
-        if count * count * len(found.queries) * len(found.keys) > _MOST_COMPARED:
+    async def similar(
+        request: Request,
+        name: str,
+        group: Name,
+        beside: Annotated[list[Name], Query(max_length=MOST_BESIDE)] = [],  # noqa: B006 - FastAPI copies it
+    ) -> Response:
+        """How alike all heads of a group are, layer after layer: (all heads, all heads), 1 for the same; over the rows
+        of this trace and of those beside it."""
+        traces = [explorer.trace(one) for one in (name, *beside)]
+        groups = [one.group(group) for one in traces]
+        first = groups[0]
+        count = first.heads * len(first.layers)
+        for one, found in zip(traces, groups, strict=True):
+            if (one.run, found.layers, found.heads) != (traces[0].run, first.layers, first.heads):
+                raise Problem(422, f"trace {one.id} is not of the heads of {name}", "give traces of one model")
+        if sum(count * count * len(found.queries) * len(found.keys) for found in groups) > _MOST_COMPARED:
             raise Problem(413, f"{count} heads are too many to compare all at once", "ask for one layer: /alike?layer=")
         return await explorer.numbers(
-            request, name, lambda one: alike(np.concatenate([one.weights(layer) for layer in found.layers]))
+            request,
+            name,
+            lambda _: alike_over(np.concatenate([one.weights(layer) for layer in first.layers]) for one in traces),
         )
 
 

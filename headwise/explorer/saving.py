@@ -13,10 +13,12 @@ from jaxtyping import UInt8
 
 from headwise.errors import ConfigError
 from headwise.explain import heads
+from headwise.explain.folding import Fold, folded, folds
 from headwise.explain.ramps import CONTROLS, hexadecimal
 from headwise.explorer import bundle
 from headwise.explorer.axes import axes_of
 from headwise.explorer.content import Content
+from headwise.explorer.sounds import shades
 from headwise.explorer.traces import Group
 from headwise.explorer.wire import npy
 from headwise.files import json_text
@@ -27,6 +29,8 @@ KEPT = ("trace", "translate", "vision", "graph", "positions", "compare", "film")
 MOST_BYTES = 32_000_000
 # as many layers, and as large, as the views ask for
 _LAYERS, _SIDE = 64, 32
+# a small picture and a row of the table, at most
+_HEAD = _SIDE * _SIDE * 4 // 3 + 256
 # what pages and scripts weigh beside their numbers
 _BESIDE = 1 << 18
 
@@ -106,6 +110,8 @@ def check(content: Content, form: str) -> None:
     """Raises: ConfigError where a file of this form would be larger than `MOST_BYTES`."""
     # half precision in base64, single precision
     size = int(content.numbers * (8 / 3 if form == "html" else 4)) + _BESIDE
+    if form == "html":
+        size += sum(one.heads * len(one.layers) * _HEAD * len(_folds(content, one)) for one in content.groups)
     if size > MOST_BYTES:
         raise ConfigError(
             f"the file would have {size / 1e6:,.0f} MB, and at most {MOST_BYTES / 1e6:,.0f} MB are written; give a"
@@ -115,34 +121,50 @@ def check(content: Content, form: str) -> None:
 
 def _answers(content: Content) -> dict[str, Any]:
     """What the scripts would ask a server for, by what they would ask."""
-    matrices, masks, thumbs, summaries, rollouts = {}, {}, {}, {}, {}
+    matrices, masks, small, rollouts = {}, {}, {}, {}
     for group in content.groups:
-        small, told = [], []
-        for number, layer in enumerate(group.layers):
-            weights = content.weights(layer)
-            matrices[layer] = [_base64(npy(head)) for head in weights]
+        for layer in group.layers:
+            matrices[layer] = [_base64(npy(head)) for head in content.weights(layer)]
             if (hidden := _hidden(content, group, layer)) is not None:
                 masks[layer] = [_base64(npy(head)) for head in hidden]
-            told.append(heads.described(weights))
-            small += [heads.thumbnails(weights, _SIDE)] if number < _LAYERS else []
-        thumbs[group.name] = _base64(npy(np.stack(small)))
+        small[group.name] = {_named(fold): _small(content, group, fold) for fold in _folds(content, group)}
         if group.rolls and len(group.layers) > 1:
             rollouts[group.name] = _base64(npy(heads.rollout(map(content.weights, group.layers))))
-        summaries[group.name] = {"layers": group.layers, "heads": told}
     trace = {"trace_id": "inside", "model": "", "source": content.source, "output": content.output, "warnings": []}
+    seconds = None if content.sound is None else content.sound.seconds
     return {
         "trace": {
             **trace,
             "groups": [asdict(group) for group in content.groups],
-            "axes": axes_of(content.groups, content.tokens),
+            "axes": axes_of(content.groups, content.tokens, seconds=seconds),
         },
         "ramps": {name: hexadecimal(name) for name in CONTROLS},
-        "summary": summaries,
-        "thumbs": thumbs,
+        "small": small,
         "matrix": matrices,
         "masks": masks,
+        "sound": content.sound and _base64(npy(shades(content.sound))),
         "rollout": rollouts,
     }
+
+
+def _small(content: Content, group: Group, fold: Fold) -> dict[str, Any]:
+    """What shows all heads of a group at once, of its tokens as they are folded."""
+    sides, told, pictures = (group.queries, group.keys), [], []
+    for layer in group.layers:
+        weights = folded(content.weights(layer), sides, content.tokens, fold)
+        told.append(heads.described(weights))
+        pictures.append(heads.thumbnails(weights, _SIDE))
+    thumbs = npy(np.stack(pictures[:_LAYERS]))
+    return {"summary": {"layers": group.layers, "heads": told}, "thumbs": _base64(thumbs)}
+
+
+def _folds(content: Content, group: Group) -> list[Fold]:
+    return [Fold(), *folds((group.queries, group.keys), content.tokens)]
+
+
+def _named(fold: Fold) -> str:
+    """What the scripts call a fold by."""
+    return f"{'true' if fold.merged else ''}/{fold.special}"
 
 
 def _hidden(content: Content, group: Group, layer: str) -> UInt8[np.ndarray, "#heads queries keys"] | None:

@@ -2,10 +2,11 @@
 
 import numpy as np
 from fastapi import FastAPI, Request, Response
+from jaxtyping import UInt8
 
 from headwise.errors import Unsupported
+from headwise.explain.sound_map import SoundMap
 from headwise.explorer.explorer import Explorer, Numbers
-from headwise.explorer.traces import Traced
 
 # frames that are sent to a page
 _FRAMES = 4096
@@ -17,16 +18,17 @@ def sounded(app: FastAPI, explorer: Explorer) -> None:
     @app.get("/api/v1/traces/{name}/sound", response_class=Numbers)
     async def sound(request: Request, name: str) -> Response:
         """The log-mel spectrogram as the model hears it: (bands, frames), the highest band first, from 0 to 255."""
-        return await explorer.numbers(request, name, shades)
+        return await explorer.numbers(request, name, lambda one: shades(one.sound))
 
 
-def shades(one: Traced) -> np.ndarray:
-    """The spectrogram of a trace in 256 steps, from its smallest number to its largest; every so many frames of a long
-    one. Raises: Unsupported if there is none.
+def shades(sound: SoundMap | None) -> UInt8[np.ndarray, "bands frames"]:
+    """A spectrogram in 256 steps, from its smallest number to its largest; every so many frames of a long one.
+
+    Raises: Unsupported if there is none.
     """
-    if one.sound is None:
+    if sound is None:
         raise Unsupported("this run reads no recordings")
-    whole = one.sound.spectrogram[::-1]
+    whole = sound.spectrogram[::-1]
     found = whole[:, :: -(-whole.shape[1] // _FRAMES)]
     span = found.max() - found.min()
     return np.round(255 * (found - found.min()) / (span if span > 0 else 1)).astype(np.uint8)

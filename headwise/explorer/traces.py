@@ -15,6 +15,7 @@ from jaxtyping import Float
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain import heads as of_heads
 from headwise.explain.explanation import Layer
+from headwise.explain.folding import Fold, folded
 from headwise.explain.layer_trace import layer_trace
 from headwise.explain.places import InGraph, Places, Tokens
 from headwise.explain.sound_map import SoundMap
@@ -84,7 +85,7 @@ class Traced:
     sound: SoundMap | None = None
     edits: tuple[Edit, ...] = ()
     change: dict[str, Any] | None = None
-    summaries: dict[str, list[list[dict[str, float]]]] = field(default_factory=dict)
+    summaries: dict[tuple[str, Fold], list[list[dict[str, float]]]] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:
@@ -143,15 +144,20 @@ class Traced:
         found = torch.cat([step[name] for step in steps], dim=2)[0, head]
         return found.double().cpu().numpy()
 
-    def summary(self, group: Group) -> list[list[dict[str, float]]]:
+    def summary(self, group: Group, fold: Fold) -> list[list[dict[str, float]]]:
         """Of each layer and head what it does, in a few numbers."""
-        if group.name not in self.summaries:
-            self.summaries[group.name] = [of_heads.described(self.weights(layer)) for layer in group.layers]
-        return self.summaries[group.name]
+        if (group.name, fold) not in self.summaries:
+            found = [of_heads.described(self.folded(group, layer, fold)) for layer in group.layers]
+            self.summaries[group.name, fold] = found
+        return self.summaries[group.name, fold]
 
-    def thumbnails(self, group: Group, size: int, layers: slice) -> np.ndarray:
+    def thumbnails(self, group: Group, size: int, layers: slice, fold: Fold) -> np.ndarray:
         """Small pictures (layers, heads, rows, columns)."""
-        return np.stack([of_heads.thumbnails(self.weights(layer), size) for layer in group.layers[layers]])
+        return np.stack([of_heads.thumbnails(self.folded(group, layer, fold), size) for layer in group.layers[layers]])
+
+    def folded(self, group: Group, layer: str, fold: Fold) -> Float[np.ndarray, "heads rows columns"]:
+        """The weights of a layer between what is shown of its tokens."""
+        return folded(self.weights(layer), (group.queries, group.keys), self.tokens, fold)
 
     def row(self, group: Group, *, query: int | None = None, key: int | None = None) -> np.ndarray:
         """One token through all layers and heads: (layers, heads, the other side)."""

@@ -86,14 +86,13 @@ class Adopted(Predictor[str, str, str]):
         """Layers with their rows and columns: of what is read, of what stands before a token, of the tokens written."""
         layers = {}
         for name, one in found.items():
-            weights, kind = one.weights[0], self.saved.kind
+            count, kind = one.weights.shape[2], self.saved.kind
             if one.kind == "cross":
-                layers[name] = Layer(weights, _repeated(behind, weights.shape[1]), read, "cross", allowed=one.allowed)
+                layers[name] = one.layer(_repeated(behind, count), read)
             elif kind == "encoder" or (kind == "encoder-decoder" and "encoder" in name.split(".")):
-                layers[name] = Layer(weights, _repeated(read, weights.shape[1]), read, "self", allowed=one.allowed)
+                layers[name] = one.layer(_repeated(read, count), read, "self")
             else:
-                rows = _repeated(before, weights.shape[1])
-                layers[name] = Layer(weights, rows, before, "self", causal=True, allowed=one.allowed)
+                layers[name] = one.layer(_repeated(before, count), before, "self", causal=True)
         return layers
 
     def _answer(self, text: str, target: str | None) -> tuple[list[int], str, list[int]]:

@@ -20,7 +20,7 @@ from headwise.decoding.options import asked
 from headwise.decoding.sampling import Draws
 from headwise.decoding.search import DecodingConfig, search
 from headwise.errors import ConfigError
-from headwise.explain.explanation import Explanation, Layer
+from headwise.explain.explanation import Explanation
 from headwise.labels import visible
 from headwise.layers.decoding import for_inference
 from headwise.layers.loss import output_loss, real_rows
@@ -197,7 +197,7 @@ class Continuer(Predictor[str, list[Continuation], str]):
         tokens = [*self._prompt(item, len(written)), *written]
         names = [self.tokenizer.shown(token) for token in tokens]
         found = looking.attended(self.model, torch.tensor([tokens], device=self.model.output.weight.device))
-        layers = {name: Layer(one.weights[0], names, names, one.kind, True, one.allowed) for name, one in found.items()}
+        layers = {name: one.layer(names, names, causal=True) for name, one in found.items()}
         text, known = self.tokenizer.decode(written), looking.tokens_of(self.tokenizer, tokens, names)
         return Explanation(item, text, layers, tokens=[known])
 

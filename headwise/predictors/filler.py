@@ -22,7 +22,7 @@ from headwise.data.plain import text_of
 from headwise.data.text import SPACE_MARK
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import ConfigError
-from headwise.explain.explanation import Explanation, Layer
+from headwise.explain.explanation import Explanation
 from headwise.labels import visible
 from headwise.layers.loss import output_loss
 from headwise.models.masked_encoder import MaskedEncoder
@@ -161,16 +161,7 @@ class Filler(Predictor[str, Filled, str]):
         rows = [f"→ {word.strip(SPACE_MARK)} {share:.2f}" for one in said.choices for word, share in one.items()]
         masked = batch.places.cpu().numpy()
         found = looking.attended(self.model, batch.inputs, batch.lens, batch.places)
-        layers = {
-            name: Layer(
-                one.weights[0][:, masked],
-                rows,
-                names,
-                one.kind,
-                allowed=None if one.allowed is None else one.allowed[:, masked],
-            )
-            for name, one in found.items()
-        }
+        layers = {name: one.layer(rows, names, rows=np.eye(len(row))[masked]) for name, one in found.items()}
         return Explanation(text, said.text, layers, tokens=[looking.tokens_of(self.tokenizer, row, names, MASK_ID)])
 
     def _tokens(self, text: str) -> list[int]:

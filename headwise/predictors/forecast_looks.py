@@ -1,5 +1,6 @@
 """Where a forecaster looks: the weights of its attention over the steps of a history."""
 
+import numpy as np
 from jaxtyping import Float
 from torch import Tensor, cat, inference_mode, nn
 
@@ -34,7 +35,7 @@ def looked_at(model: Forecaster, history: Float[Tensor, "one length columns"]) -
     for name, one in looking.attended(model, history).items():
         pooled = isinstance(model.pooling, AttentionOverSequence) and name.startswith("pooling.")
         rows = ["forecast"] if pooled else keys
-        layers[name] = Layer(one.weights[0], rows, keys, "pooled" if pooled else one.kind, False, one.allowed)
+        layers[name] = one.layer(rows, keys, "pooled" if pooled else None)
     return layers
 
 
@@ -54,7 +55,7 @@ def _stepped(model: StepwiseForecaster, history: Tensor) -> dict[str, Layer]:
     ahead = [f"+{step}" for step in range(1, model.horizon + 1)]
     keys = [*_labels(length), *ahead[:-1]]
     return {
-        name.removeprefix("decoder."): Layer(one.weights[0][:, length - 1 :], ahead, keys, "cross")
+        name.removeprefix("decoder."): one.layer(ahead, keys, "cross", rows=np.eye(len(keys))[length - 1 :])
         for name, one in looking.attended(_Following(model), read).items()
     }
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 from torch import nn
 
 from headwise.attention.mechanisms.mechanism import Mechanism
@@ -37,6 +37,31 @@ class Attended:
     weights: np.ndarray
     kind: Any
     allowed: np.ndarray | None = None
+
+    def layer(
+        self,
+        queries: list[str],
+        keys: list[str],
+        kind: Any = None,
+        *,
+        causal: bool = False,
+        rows: Float[np.ndarray, "queries places"] | None = None,
+        columns: Float[np.ndarray, "keys places"] | None = None,
+    ) -> Layer:
+        """What it did with the first example, under its mask.
+
+        Args:
+            queries, keys: a label for each row and each column.
+            kind: in place of its own.
+            rows: what each query takes of every place; None: queries are places.
+            columns: 1 for each place that is a part of a key; None: keys are places.
+        """
+        weights, allowed = self.weights[0], self.allowed
+        if rows is not None:
+            weights, allowed = rows @ weights, None if allowed is None else (rows > 0) @ allowed
+        if columns is not None:
+            weights, allowed = weights @ columns.T, None if allowed is None else allowed @ (columns > 0).T
+        return Layer(weights, queries, keys, kind or self.kind, causal, allowed)
 
 
 def has_attention(model: nn.Module) -> bool:
@@ -127,20 +152,27 @@ def layers_of(
     inputs, layers = [BOS, *written[:-1]], {}
     for name, one in found.items():
         if one.kind == "cross":
-            layers[name] = Layer(one.weights[0], written, memory, "cross", allowed=one.allowed)
+            layers[name] = one.layer(written, memory)
         elif name.startswith("encoder"):
-            layers[name] = Layer(one.weights[0], read, read, "self", allowed=one.allowed)
+            layers[name] = one.layer(read, read, "self")
         else:
-            layers[name] = Layer(one.weights[0], inputs, inputs, "self", causal=True, allowed=one.allowed)
+            layers[name] = one.layer(inputs, inputs, "self", causal=True)
     return layers
 
 
-def allowed(record: LayerRecord, example: int = 0) -> Bool[np.ndarray, "#heads queries keys"] | None:
-    """Which pairs of an example the mask of a layer allows; None for all, or where its calls had different keys."""
+def allowed(
+    record: LayerRecord, example: int = 0, queries: tuple[int, int] | None = None
+) -> Bool[np.ndarray, "#heads queries keys"] | None:
+    """Which pairs of an example the mask of a layer allows; None for all, or where its calls had different keys.
+
+    Args:
+        queries: first and last + 1 of those of each call; no others are computed. None: all.
+    """
     tables = []
     for each in record.calls:
-        keep = each.call.keep()
-        rows, columns = each.call.shape[2:]
+        keep = each.call.keep(queries)
+        first, last = queries or (0, each.call.shape[2])
+        rows, columns = last - first, each.call.shape[3]
         if keep is None:
             tables.append(np.ones((1, rows, columns), bool))
         else:

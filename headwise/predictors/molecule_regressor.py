@@ -16,7 +16,7 @@ from headwise.attention.masks import Edges, Mask
 from headwise.data.molecules import Compound, MoleculesConfig, atom_features, bond_edges, compound, read_strings
 from headwise.data.smiles import SmilesError
 from headwise.errors import ConfigError, DataError
-from headwise.explain.explanation import Explanation, Layer
+from headwise.explain.explanation import Explanation
 from headwise.explain.places import InGraph
 from headwise.labels import visible
 from headwise.models.graph_regressor import GraphRegressor
@@ -165,8 +165,7 @@ class MoleculeRegressor(Predictor[Compound, float, Compound]):
         ]
         layers = {}
         for name, one in looking.attended(self.model, batch.features, batch.mask, batch.start).items():
-            weights = one.weights[0]
-            layers[name] = Layer(weights, atoms if weights.shape[1] == len(atoms) else ["molecule"], atoms, "self")
+            layers[name] = one.layer(atoms if one.weights.shape[2] == len(atoms) else ["molecule"], atoms, "self")
         (found,) = self.predict([item])
         bonds = {(bond.first, bond.second): bond.order for bond in item.molecule.bonds}
         places = InGraph(atoms, [atom.element for atom in item.molecule.atoms], bonds=bonds)

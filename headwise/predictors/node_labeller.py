@@ -14,7 +14,7 @@ from headwise.data.graph_archives import read_archive
 from headwise.data.graph_files import read_ids
 from headwise.data.graphs import Graph, GraphConfig, LabelledNode
 from headwise.errors import ConfigError, DataError, unknown
-from headwise.explain.explanation import Explanation, Layer
+from headwise.explain.explanation import Explanation
 from headwise.explain.places import InGraph
 from headwise.labels import visible
 from headwise.models.graph_encoders import GraphEncoder
@@ -23,6 +23,7 @@ from headwise.predictors.evaluating import evaluating
 from headwise.predictors.graph_inputs import GraphInput, graph_input
 from headwise.predictors.predictor import Form, Predictor
 from headwise.predictors.tag_scores import by_tag
+from headwise.records import LayerRecord
 
 # neighbours that a picture has room for
 _SHOWN = 24
@@ -119,21 +120,17 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
             raise ConfigError(f"node '{item}' hears of no node, not even itself; there is nothing to look at")
         moved = self._moved()
         trace = looking.traced(self.model, moved.features, moved.mask)
-        with torch.no_grad():
-            # only the row of this node is computed
-            rows = {name: trace[name].weights(queries=slice(place, place + 1)) for name in trace.names()}
-        weights = {name: row[0, :, 0].double().cpu().numpy()[:, keys] for name, row in rows.items()}
+        seen = {name: _row(trace[name], place, keys) for name in trace.names()}
         # the node itself, if it hears of itself, then the others from the strongest on
-        strength = sum(row.mean(0) for row in weights.values()) + (np.array(keys) == place) * len(weights)
+        strength = sum(one.weights[0, :, 0].mean(0) for one in seen.values()) + (np.array(keys) == place) * len(seen)
         order = np.argsort(-strength, kind="stable")
         shown, others = order[:_SHOWN], order[_SHOWN:]
         said = self.odds().argmax(-1)
         names = [self.graph.ids[keys[number]] for number in shown]
         labels = [self.labels[int(said[keys[number]])] for number in shown]
         more = [f"{len(others):,} others"] if len(others) else []
-        layers = {
-            name: Layer(_gathered(row, shown, others), [item], [*names, *more], "self") for name, row in weights.items()
-        }
+        gathered = _gathered(shown, others)
+        layers = {name: one.layer([item], [*names, *more], "self", columns=gathered) for name, one in seen.items()}
         (found,) = self.predict([item])
         output = f"{found.label} ({found.probability:.2f})"
         draw = Neighbourhood(item, found.label, [*labels, *([""] if more else [])])
@@ -155,7 +152,17 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
         return self.number[name]
 
 
-def _gathered(row: np.ndarray, shown: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Weights (heads, 1, keys) of the keys that are shown, and of all others as one."""
-    parts = [row[:, shown]] + ([row[:, others].sum(1, keepdims=True)] if len(others) else [])
-    return np.concatenate(parts, axis=1)[:, None]
+def _row(record: LayerRecord, place: int, keys: list[int]) -> looking.Attended:
+    """What one node looks at among these; no other row is computed."""
+    with torch.no_grad():
+        weights = record.weights(queries=slice(place, place + 1)).double().cpu().numpy()
+    allowed = looking.allowed(record, queries=(place, place + 1))
+    return looking.Attended(weights[..., keys], record.kind, None if allowed is None else allowed[..., keys])
+
+
+def _gathered(shown: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Which keys stand behind each label: those that are shown, and all others as one."""
+    found = np.zeros((len(shown) + (len(others) > 0), len(shown) + len(others)))
+    found[np.arange(len(shown)), shown] = 1
+    found[len(shown) :, others] = 1
+    return found

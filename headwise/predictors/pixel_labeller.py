@@ -194,7 +194,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
         keys = ["class"] * before + places
         pixels = self._pixels([image], shape)
         return {
-            name: Layer(one.weights[0][:, query : query + 1], [f"pixel {pixel[0]},{pixel[1]}"], keys, one.kind)
+            name: one.layer([f"pixel {pixel[0]},{pixel[1]}"], keys, rows=np.eye(len(keys))[[query]])
             for name, one in looking.attended(model, pixels).items()
         }
 

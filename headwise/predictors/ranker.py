@@ -17,7 +17,7 @@ from headwise.data.choice_lines import choice_of, read_choices
 from headwise.data.choices import Catalogue, Choice, ChoiceTable, Negatives
 from headwise.data.click_logs import ClicksConfig
 from headwise.errors import ConfigError, DataError
-from headwise.explain.explanation import Explanation, Layer
+from headwise.explain.explanation import Explanation
 from headwise.labels import visible
 from headwise.models.interest_network import InterestNetwork
 from headwise.predictors import looking
@@ -150,7 +150,7 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
         batch = table.batch([0]).to(self._device())
         keys = list(choice.history[-self.data.max_history :])
         layers = {
-            name: Layer(one.weights[0], list(names), keys, "cross")
+            name: one.layer(list(names), keys, "cross")
             for name, one in looking.attended(self.model, *batch.inputs).items()
         }
         said = ", ".join(

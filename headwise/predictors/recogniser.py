@@ -14,7 +14,7 @@ from headwise.data.image_sets import as_batch, checked
 from headwise.data.images import Bytes, ImagesConfig, scan_images
 from headwise.data.pixels import Image, Shape, adapted, decode
 from headwise.errors import ConfigError, DataError
-from headwise.explain.explanation import Explanation, Layer
+from headwise.explain.explanation import Explanation
 from headwise.explain.image_map import ImageMap
 from headwise.explain.places import Grid, OnImage
 from headwise.labels import visible
@@ -172,9 +172,9 @@ class Recogniser(Predictor[Image, dict[str, float], Image]):
         ]
         layers = {}
         for name, one in looking.attended(self.model, pixels).items():
-            weights = one.weights[0]
-            query = weights[:, :1] if encoder.class_tokens else weights.mean(1, keepdims=True)
-            layers[name] = Layer(query, ["class" if encoder.class_tokens else "mean"], keys, one.kind)
+            count = one.weights.shape[2]
+            query = np.eye(1, count) if encoder.class_tokens else np.full((1, count), 1 / count)
+            layers[name] = one.layer(["class" if encoder.class_tokens else "mean"], keys, rows=query)
         (label, probability), *_ = self.predict([image])[0].items()
         read = adapted(image, self.known.shape, self.data.fit)
         draw = ImageMap(read, (rows, columns), encoder.class_tokens)

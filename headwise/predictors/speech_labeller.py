@@ -5,13 +5,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from headwise.data.recordings import Recording, RecordingsConfig
 from headwise.data.utterances import SpeechBatch
 from headwise.errors import ConfigError, DataError
-from headwise.explain.explanation import Explanation, Layer
+from headwise.explain.explanation import Explanation
 from headwise.explain.sound_map import SoundMap
 from headwise.labels import visible
 from headwise.layers.sequence_pooling import AttentionOverSequence
@@ -98,8 +97,7 @@ class SpeechLabeller(Predictor[Recording, dict[str, float], Recording]):
         for name, seen in looking.attended(self.model, batch.frames, batch.lens).items():
             pooled = isinstance(self.model.pooling, AttentionOverSequence) and name.startswith("pooling.")
             keys = times(seen.weights.shape[-1], one.seconds)
-            weights: np.ndarray = seen.weights[0]
-            layers[name] = Layer(weights, [said] if pooled else keys, keys, "pooled" if pooled else seen.kind)
+            layers[name] = seen.layer([said] if pooled else keys, keys, "pooled" if pooled else None)
         return Explanation(Path(one.name).name, said, layers, SoundMap(self.ear.spectrogram(one), one.seconds))
 
 

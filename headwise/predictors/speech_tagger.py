@@ -143,7 +143,7 @@ class SpeechTagger(Predictor[Recording, FrameLabels, Recording]):
             for name, seen in looking.attended(self.model, batch.frames, batch.lens).items():
                 places = seen.weights.shape[-1]
                 of_places = _pooled(shares, self.model.factor, places)
-                layers[name] = Layer(of_places @ seen.weights[0], said, times(places, one.seconds), "cross")
+                layers[name] = seen.layer(said, times(places, one.seconds), "cross", rows=of_places)
         layers["output"] = Layer((shares @ odds)[None], said, self.known.outputs, "tags")
         track = Track(marks, self.known.outputs, odds.T)
         picture = SoundMap(self.ear.spectrogram(one), one.seconds, track)

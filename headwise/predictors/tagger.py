@@ -16,7 +16,6 @@ from headwise.data.spans import Scheme
 from headwise.data.tagged import Tagged, TaggedConfig, read_words
 from headwise.data.words import WordBatch, WordRows, WordTokenizer, collate_words, encode_words
 from headwise.errors import ConfigError, DataError
-from headwise.explain.alignment import merge
 from headwise.explain.explanation import Explanation, Layer
 from headwise.explain.transitions import Transitions, transitions_table
 from headwise.labels import visible
@@ -165,12 +164,12 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
         """The attention between words of the only sentence; raises as `looking.attended`."""
         pieces = rows.pieces[0]
         # before the pooling a word has several tokens
-        word_of = np.repeat(np.arange(len(pieces)), pieces if self.model.place == "after" else 1).tolist()
-        layers = {}
-        for name, one in looking.attended(self.model, batch.tokens, batch.pieces).items():
-            weights = np.stack([merge(head, word_of, word_of) for head in one.weights[0]])
-            layers[name] = Layer(weights, said, list(words), one.kind)
-        return layers
+        parts = np.repeat(np.eye(len(pieces)), pieces if self.model.place == "after" else 1, axis=1)
+        means = parts / np.maximum(parts.sum(1, keepdims=True), 1)
+        return {
+            name: one.layer(said, list(words), rows=means, columns=parts)
+            for name, one in looking.attended(self.model, batch.tokens, batch.pieces).items()
+        }
 
     def text_of(self, example: Tagged) -> str:
         return " ".join(example.words)

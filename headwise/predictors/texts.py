@@ -84,9 +84,7 @@ class Reader:
                 return Explanation(text, said, layers, tokens=known)
         for name, one in looking.attended(self.model, batch.tokens, batch.lens).items():
             pooled = isinstance(self.model.pooling, AttentionOverSequence) and name.startswith("pooling.")
-            layers[name] = Layer(
-                one.weights[0], [said] if pooled else keys, keys, "pooled" if pooled else one.kind, False, one.allowed
-            )
+            layers[name] = one.layer([said] if pooled else keys, keys, "pooled" if pooled else None)
         return Explanation(text, said, layers, tokens=known)
 
     def _tokens(self, ids: list[int], labels: list[str]) -> Tokens:

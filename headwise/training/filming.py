@@ -10,6 +10,7 @@ import torch
 from headwise.errors import ConfigError, DataError, HeadwiseError, MachineError, Unsupported
 from headwise.explain.head_statistics import STATISTICS, Flag, HeadStatistics, flagged
 from headwise.labels import visible
+from headwise.predictors.looking import allowed
 from headwise.predictors.watched_heads import Look, looked, statistics_of
 from headwise.records import LayerRecord
 from headwise.runs.checkpoints import Checkpoints
@@ -173,6 +174,8 @@ class Filming:
 def framed(looks: list[Look], targets: list[str | None], step: int) -> Frame:
     """The frame of a step: exact weights (heads, queries, keys) as float32 by "probe/layer", statistics by layer.
 
+    Where a mask forbids something, "mask/probe/layer" (heads or 1, queries, keys) has 1 for each pair that it allows.
+
     Args:
         targets: the answers that the model was made to give.
 
@@ -184,6 +187,8 @@ def framed(looks: list[Look], targets: list[str | None], step: int) -> Frame:
             weights = tensors[f"{number}/{name}"] = record.weights()[0].float().cpu().contiguous()
             if not bool(torch.isfinite(weights).all()):
                 raise Unsupported(f"the weights of {name} are not finite")
+            if (keep := allowed(record)) is not None:
+                tensors[f"mask/{number}/{name}"] = torch.from_numpy(keep.astype("uint8"))
     statistics = statistics_of(looks)
     tensors |= {f"heads/{name}": torch.from_numpy(one.values).float() for name, one in statistics.items()}
     flags = _flags(looks, statistics) if step else {}
@@ -232,6 +237,6 @@ def _described(look: Look, target: str | None) -> dict[str, Any]:
 
 
 def _size(record: LayerRecord) -> int:
-    """Bytes of the weights of a layer."""
+    """Bytes of the weights of a layer, and of a mask for each head."""
     rows, keys = sum(each.call.shape[2] for each in record.calls), max(each.call.shape[3] for each in record.calls)
-    return _BYTES * record.num_heads * rows * keys
+    return (_BYTES + 1) * record.num_heads * rows * keys

@@ -45,6 +45,19 @@ def test_a_part_is_cut_out_of_the_table(case, data):
     torch.testing.assert_close(part, expected, rtol=0, atol=1e-12 * max(1.0, case.size))
 
 
+@given(cases(), st.data())
+def test_rows_of_what_is_allowed_are_cut_out_of_the_table(case, data):
+    call = case.build(torch.float64)
+    first = data.draw(st.integers(0, case.query_len))
+    last = data.draw(st.integers(first, case.query_len))
+    whole, part = call.keep(), call.keep((first, last))
+    if whole is None:
+        assert part is None
+        return
+    shape = (*call.shape[:2], last - first, call.shape[3])
+    assert torch.equal(part.expand(shape), whole.expand(call.shape)[:, :, first:last])
+
+
 @pytest.mark.parametrize("part", ["additive", "gat", "sinks"])
 def test_any_score_and_normalizer_has_parts(part):
     scores = {"additive": Additive(4, 4, 3), "gat": GAT(3, 4)}

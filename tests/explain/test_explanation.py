@@ -35,6 +35,19 @@ def translator(model="transformer", **options):
     return Translator(built.train(), source, target, DecodingConfig(method="greedy", max_len=7))
 
 
+def test_a_picture_hatches_what_the_masks_of_all_its_heads_forbid():
+    allowed = np.array([[[1, 1, 0], [0, 1, 1]], [[1, 0, 0], [0, 1, 0]]], dtype=bool)
+    layer = Layer(allowed / allowed.sum(-1, keepdims=True), ["a", "b"], ["x", "y", "z"], "cross", allowed=allowed)
+    found = Explanation("", "", {"decoder.0": layer})
+
+    def hatched(heads):
+        """Stretches of forbidden cells in the rows of the large map."""
+        axes = found.page(heads=heads).axes[0]
+        return sum(len(one.get_paths()) for one in axes.collections if one.get_hatch())
+
+    assert (hatched(None), hatched(0), hatched(1)) == (2, 2, 3)
+
+
 @pytest.fixture(scope="module")
 def explanation():
     torch.manual_seed(0)

@@ -1,5 +1,6 @@
 """Attend and Trace in a browser: words, special tokens, rollout, zoom, sound, what is supposed, and every key."""
 
+import base64
 import io
 import re
 
@@ -9,6 +10,8 @@ from browsing import IN_BROWSER, explored_at
 from serving_runs import small, task_run, writer_of
 
 from headwise.explain.alignment import merge
+from headwise.explain.folding import Fold, numbered
+from headwise.explain.places import Tokens
 
 pytestmark = IN_BROWSER
 TEXT = "cats and dogs sleep ."
@@ -110,7 +113,32 @@ def test_special_tokens_are_hidden_and_rows_add_up(page, site):
         assert "<eos>" not in page.locator(".panel.wide").inner_text()
     page.keyboard.press("v")
     page.wait_for_selector("html[data-ready$='/table']")
-    assert page.locator(".panel.wide").get_by_text("All tokens, none merged or hidden.").count() == 1
+    # the small pictures and the table are of what the map shows
+    told = traced(page, site, model="pieces", text=TEXT)
+    asked = {"group": "decoder cross", "special": "share", "count": 64}
+    assert numbers(page, site, told, "thumbs", **asked).shape[2:] == left.shape
+    thumb = page.locator("canvas.thumb").first
+    assert thumb.evaluate("one => [one.height, one.width]") == list(left.shape)
+    share = left / left.sum(1, keepdims=True)
+    entropy = -(share * np.log(share)).sum(1).mean()
+    shown = page.locator("table.heads tbody tr").first.locator("td").nth(2).inner_text()
+    assert float(shown) == pytest.approx(entropy, rel=6e-3)
+
+
+def test_pages_and_server_merge_and_hide_the_same_tokens(page, site):
+    sides = [([0, 0, 1, -1], [3]), ([-1, 0, 0, 0, 1, -1], [0, 2, 5]), ([-1, -1], [0, 1]), ([2, 2, -1, -1, 3], [])]
+    page.goto(site)
+    script = """async ([words, special, merged, how]) => {
+        const { parts } = await import("/static/js/core/folding.js");
+        return parts(words.length, { words, special }, { merged, special: how });
+    }"""
+    for words, special in sides:
+        labels = [str(place) for place in range(len(words))]
+        for merged in (False, True):
+            for how in ("", "hide", "share"):
+                told = numbered(labels, [Tokens(labels, words, special)], Fold(merged, how))
+                rows = [[at for at, row in enumerate(told) if row == one] for one in range(max(told) + 1)]
+                assert page.evaluate(script, [words, special, merged, how]) == rows
 
 
 def test_a_cell_that_is_locked_stays_locked_in_words(page, site):
@@ -304,6 +332,30 @@ def test_two_fingers_zoom(browser, site):
     fingers("touchEnd")
     assert window(touched)["times"] > 2
     assert touched.evaluate("visualViewport.scale") == 1
+    context.close()
+
+
+def test_a_saved_page_of_a_recording_has_its_spectrogram(page, site, browser, tmp_path):
+    told = traced(page, site, model="speech-classify", example=0)
+    saved = page.request.get(f"{site}api/v1/traces/{told['trace_id']}/export?as=html")
+    (tmp_path / "page.html").write_bytes(saved.body())
+    page.goto(site)
+    context = browser.new_context(viewport=page.viewport_size, color_scheme=page.scheme)
+    alone = context.new_page()
+    alone.goto((tmp_path / "page.html").as_uri() + "#/attend?g=encoder+self")
+    alone.wait_for_selector("html[data-ready^='encoder self']")
+    alone.wait_for_timeout(100)
+    # what the page was given is what the server tells, and both strips are drawn from it
+    exact = numbers(page, site, told, "sound")
+    script = "() => JSON.parse(document.querySelector('#answers').textContent).sound"
+    found = np.load(io.BytesIO(base64.b64decode(alone.evaluate(script))), allow_pickle=False)
+    np.testing.assert_array_equal(found, exact)
+    strips = alone.locator("canvas.strip-of-sound")
+    assert strips.count() == 2
+    read = "(one) => Array.from(one.getContext('2d').getImageData(0, 0, one.width, one.height).data)"
+    for strip in strips.all():
+        colours = np.unique(np.array(strip.evaluate(read)).reshape(-1, 4), axis=0)
+        assert len(colours) > 10
     context.close()
 
 

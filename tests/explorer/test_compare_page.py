@@ -112,6 +112,14 @@ def test_heads_that_are_alike_and_what_each_does(page, site):
     exact = np.load(io.BytesIO(page.request.get(address).body()), allow_pickle=False).astype(float)
     (shown,) = under(page, page.locator("canvas.heat"), exact.shape, 0, 1)
     assert shown == pytest.approx(exact[0, 1], rel=6e-3)
+    other = page.request.post(f"{site}api/v1/traces", data={"model": "run", "text": "b and h ."}).json()
+    both = np.load(io.BytesIO(page.request.get(f"{address}&beside={other['trace_id']}").body())).astype(float)
+    page.get_by_label("Inputs, one a line").fill(f"{TEXT}\nb and h .\n")
+    page.get_by_role("button", name="Compare over these inputs").click()
+    page.wait_for_selector("html[data-ready='decoder cross/needs/2']")
+    assert both[0, 1] != exact[0, 1]
+    assert under(page, page.locator("canvas.heat"), both.shape, 0, 1) == [pytest.approx(both[0, 1], rel=6e-3)]
+    page.get_by_label("Inputs, one a line").fill(TEXT)
     page.get_by_role("button", name="Mute each head alone").click()
     page.wait_for_selector("p.status:has-text('Finished')")
     lines = page.request.post(f"{site}api/v1/ablations", data={"model": "run", "texts": [TEXT]}).text().splitlines()

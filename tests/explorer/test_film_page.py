@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from browsing import IN_BROWSER, explored_at
+from browsing import IN_BROWSER, explored_at, hatched
 from serving_runs import filler_of, filmed_of
 
 from headwise.explain.reel import Reel
@@ -47,6 +47,18 @@ def test_each_frame_has_the_numbers_of_its_step(page, site, reel):
             assert under(page, q, k, exact) == pytest.approx(exact[q, k], rel=6e-3)
     entropy = page.locator("figure", has_text="entropy").locator(".now").inner_text()
     assert float(entropy) == pytest.approx(float(reel.curves(LAYER)[0, 0, 1]), rel=6e-3)
+
+
+def test_what_a_mask_forbids_is_hatched(page, site, reel):
+    masked = "decoder.blocks.0.self_attention"
+    number = list(reel.layers).index(masked)
+    page.goto(f"{site}#/film?l={number}")
+    at(page, 3, layer=masked)
+    page.wait_for_timeout(100)
+    allowed = reel.allowed(3, 0, masked)[0]
+    assert 0 < allowed.sum() < allowed.size
+    np.testing.assert_array_equal(hatched(page.locator("canvas.heat"), *allowed.shape), ~allowed)
+    assert "forbidden by the mask" in page.locator(".panel.wide div.legend").inner_text()
 
 
 def test_the_keyboard_plays_and_the_address_follows(page, site):

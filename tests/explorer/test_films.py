@@ -57,7 +57,11 @@ def test_parts_are_those_of_the_frames(client, told, folder):
             exact = reel.weights(step, 0, layer)
             asked = {"step": step, "probe": 0, "layer": layer}
             found = part(client, told, "matrix", **asked, head=1)
-            np.testing.assert_array_equal(found, exact[1].astype(np.float16))
+            allowed = np.broadcast_to(reel.allowed(step, 0, layer), exact.shape)[1]
+            np.testing.assert_array_equal(found, np.where(allowed, exact[1], -np.inf).astype(np.float16))
+            # a softmax gives nothing to what is forbidden, and something to the rest
+            np.testing.assert_array_equal(allowed, exact[1] > 0)
+            assert allowed.all() == ("decoder" not in layer or "cross" in layer)
             np.testing.assert_array_equal(part(client, told, "thumbs", **asked, size=4), heads.thumbnails(exact, 4))
             axes = part(client, told, "axes", **asked)
             assert (len(axes["queries"]), len(axes["keys"])) == exact.shape[1:]

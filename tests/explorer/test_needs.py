@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from fastapi.testclient import TestClient
-from serving_runs import TEXT, folder_of
+from serving_runs import TEXT, filler_of, folder_of
 
 from headwise.explorer import needs
 from headwise.explorer.api import explored
@@ -54,6 +54,43 @@ def test_a_copied_head_is_the_same_and_others_are_not(client):
     others = [found[one, two] for one, two in ((0, 2), (0, 3), (2, 3))]
     assert max(others) < 0.9999
     assert client.get(f"/api/v1/traces/{told['trace_id']}/similar?group=x").status_code == 422
+
+
+def shares(weights):
+    """Rows as shares of their sums."""
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def test_over_several_inputs_each_row_counts_once(client, runs):
+    texts = [TEXT, "b and h and c and k .", "c and g ."]
+    ids = [client.post("/api/v1/traces", json={"text": text}).json()["trace_id"] for text in texts]
+    asked = {"group": "encoder self", "beside": ids[1:]}
+    answer = client.get(f"/api/v1/traces/{ids[0]}/similar", params=asked)
+    found = np.load(io.BytesIO(answer.content), allow_pickle=False)
+    explained = [runs["run"].predictor.explain(text).layers for text in texts]
+    exact = np.zeros((4, 4))
+    for one in range(4):
+        for two in range(4):
+            distances = []
+            for layers in explained:
+                heads = [shares(w) for n in range(2) for w in layers[f"encoder.blocks.{n}.self_attention"].weights]
+                for p, q in zip(heads[one], heads[two], strict=True):
+                    middle = (p + q) / 2
+                    apart = (p * np.log2(p / middle) + q * np.log2(q / middle)).sum() / 2
+                    distances.append(np.sqrt(max(0.0, apart)))
+            exact[one, two] = 1 - np.mean(distances)
+    np.testing.assert_allclose(found, exact, atol=1e-3)
+    alone = client.get(f"/api/v1/traces/{ids[0]}/similar", params={"group": "encoder self"})
+    assert alone.content != answer.content
+
+
+def test_heads_of_another_run_are_not_compared(client, runs, tmp_path):
+    both = {**runs, **served([filler_of(tmp_path)])}
+    with TestClient(create_app(both, more=[explored]), base_url="http://127.0.0.1:8000") as other:
+        one = other.post("/api/v1/traces", json={"model": "run", "text": TEXT}).json()["trace_id"]
+        two = other.post("/api/v1/traces", json={"model": "filler", "text": "a1 [MASK] c"}).json()["trace_id"]
+        answer = other.get(f"/api/v1/traces/{one}/similar", params={"group": "encoder self", "beside": [two]})
+        assert (answer.status_code, answer.json()["hint"]) == (422, "give traces of one model")
 
 
 def test_too_many_heads_are_refused(client, monkeypatch):

@@ -94,6 +94,10 @@ def test_words_and_rollout_are_inside(page, tmp_path):
     page.locator("canvas.heat").hover(position={"x": box["width"] / 4, "y": box["height"] / 4})
     exact = rows[0, 0, :2, :2].sum() / 2
     assert float(page.locator(".tip").inner_text().split()[-1]) == pytest.approx(exact, rel=6e-3)
+    # the small pictures are of these two words too
+    drawn = "[...document.querySelectorAll('canvas.thumb')].every((one) => one.width * one.height === 4)"
+    page.wait_for_function(drawn)
+    assert page.locator("canvas.thumb").count() == 6
     page.get_by_role("button", name="Rollout").click()
     page.wait_for_selector("html[data-ready='encoder self/rollout/heat']")
 

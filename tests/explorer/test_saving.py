@@ -14,6 +14,7 @@ from fastapi.testclient import TestClient
 from serving_runs import TEXT, folder_of
 
 import headwise
+from headwise.attention.masks import Table
 from headwise.cli.main import main
 from headwise.errors import ConfigError, DataError, Unsupported
 from headwise.explain.explanation import Explanation, Layer
@@ -90,9 +91,15 @@ def test_a_page_holds_the_weights_of_the_model(client, runs):
             np.testing.assert_array_equal(numbers(text), exact[layer].weights[head].astype(np.float16))
     asked = {"group": "decoder cross", "count": 64, "size": 32}
     thumbs = client.get(f"/api/v1/traces/{name}/thumbs", params=asked)
-    assert base64.b64decode(told["thumbs"]["decoder cross"]) == thumbs.content
-    summary = client.get(f"/api/v1/traces/{name}/summary", params={"group": "decoder cross"})
-    assert told["summary"]["decoder cross"] == summary.json()
+    small = told["small"]["decoder cross"]
+    assert base64.b64decode(small["/"]["thumbs"]) == thumbs.content
+    assert set(small) == {"/", "/hide", "/share"}
+    for special in ("", "hide", "share"):
+        folded = {"group": "decoder cross", "special": special}
+        summary = client.get(f"/api/v1/traces/{name}/summary", params=folded)
+        assert small[f"/{special}"]["summary"] == summary.json()
+        thumbs = client.get(f"/api/v1/traces/{name}/thumbs", params={**folded, "count": 64})
+        assert base64.b64decode(small[f"/{special}"]["thumbs"]) == thumbs.content
 
 
 def test_an_archive_holds_them_in_single_precision(client, runs):
@@ -231,7 +238,7 @@ def windowed():
 def test_what_a_mask_forbids_is_told():
     layer, keep = MultiHeadAttention(8, 2).eval(), windowed()
     with record(layer) as trace:
-        layer(torch.randn(1, 5, 8), mask=keep)
+        layer(torch.randn(1, 5, 8), mask=Table(keep))
     told = held(trace.show([*"abcde"]).html)
     hidden = np.stack([numbers(text) for text in told["masks"]["Scored"]])
     np.testing.assert_array_equal(hidden, ~keep[0].numpy())

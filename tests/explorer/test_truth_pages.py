@@ -5,7 +5,7 @@ import random
 
 import numpy as np
 import pytest
-from browsing import IN_BROWSER, explored_at
+from browsing import IN_BROWSER, explored_at, hatched
 from serving_runs import folder_of, writer_of
 
 pytestmark = IN_BROWSER
@@ -29,14 +29,6 @@ def weights(page, site):
 
 def middle(box, shape, q, k):
     return {"x": (k + 0.5) * box["width"] / shape[1], "y": (q + 0.5) * box["height"] / shape[0]}
-
-
-def pixels(canvas, step):
-    """The colours of a square around the middle of each cell."""
-    read = """(canvas) => { const context = canvas.getContext('2d');
-        return [canvas.height, canvas.width, ...context.getImageData(0, 0, canvas.width, canvas.height).data]; }"""
-    height, width, *found = canvas.evaluate(read)
-    return np.array(found).reshape(height, width, 4), height / step
 
 
 def test_random_cells_tell_the_numbers_of_the_server(page, site):
@@ -65,13 +57,25 @@ def test_forbidden_cells_are_hatched_and_zeros_are_not(page, site):
     page.wait_for_selector("html[data-ready]")
     page.wait_for_timeout(100)
     size = weights(page, site).shape[0]
-    image, step = pixels(page.locator("canvas.heat"), size)
-    for q, k in ((0, size - 1), (1, 2), (size - 1, 0), (size - 1, size - 1)):
-        inside = image[round(q * step) + 2 : round((q + 1) * step) - 2, round(k * step) + 2 : round((k + 1) * step) - 2]
-        assert (len(np.unique(inside.reshape(-1, 4), axis=0)) > 1) == (k > q)
+    np.testing.assert_array_equal(hatched(page.locator("canvas.heat"), size, size), ~np.tri(size, dtype=bool))
     page.locator("canvas.heat").click(position={"x": 3, "y": 3})
     page.keyboard.press("ArrowRight")
     page.wait_for_selector(f"p.status:has-text('{FORBIDDEN}')")
+
+
+def test_a_comparison_hatches_what_both_masks_forbid(page, site):
+    side = "decoder+self"
+    page.goto(f"{site}#/compare?m=text&x=a1+b1&g={side}&g2={side}")
+    page.wait_for_selector("html[data-ready^=compare]")
+    size = weights(page, site).shape[0]
+    maps = page.locator("canvas.heat")
+    assert maps.count() == 3
+    for one in maps.all():
+        np.testing.assert_array_equal(hatched(one, size, size), ~np.tri(size, dtype=bool))
+    box = maps.nth(2).bounding_box()
+    maps.nth(2).hover(position=middle(box, (size, size), 0, size - 1))
+    assert [tip.endswith(FORBIDDEN) for tip in page.locator(".tip:visible").all_inner_texts()] == [True] * 3
+    assert page.locator("p.legend", has_text=FORBIDDEN).count() == 3
 
 
 def test_an_edited_mask_is_seen_too(page, site):

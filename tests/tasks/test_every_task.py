@@ -16,6 +16,7 @@ import torch
 from life import built_of, trained_and_resumed
 from tiny_tasks import CASES, Tiny
 
+from headwise.attention.masks import Window
 from headwise.config import build
 from headwise.data.sources import Limits
 from headwise.errors import HeadwiseError, Unsupported
@@ -26,6 +27,7 @@ from headwise.explorer.axes import axes as axes_of
 from headwise.explorer.traces import traced
 from headwise.predictors.predictor import Predictor
 from headwise.predictors.stepping import steps
+from headwise.records import Narrow, edit
 from headwise.records.watching import layers
 from headwise.runs.film import Film
 from headwise.service.served import Served
@@ -158,6 +160,23 @@ def test_what_is_shown_of_attention_sums_to_one(run, tmp_path):
     assert found.lines()
     (path,) = found.write(tmp_path)
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_every_layer_says_which_pairs_its_mask_forbids(run):
+    """No weight of a softmax is zero but where a mask forbids it, here one that leaves nothing but two neighbours."""
+    narrowed = [Narrow(layer, Window(1, 1)) for layer in layers(run.one.model)]
+    try:
+        with edit(run.one.model, *narrowed):
+            found = run.one.explain(run.items[-1])
+    except Unsupported:
+        pytest.skip("there is no attention to look at")
+    if not isinstance(found, Explanation):
+        pytest.skip("it shows labels alone")
+    for name, layer in found.layers.items():
+        if layer.kind == "tags" or name == "pooling":
+            continue
+        allowed = np.ones(layer.weights.shape, bool) if layer.allowed is None else layer.allowed
+        np.testing.assert_array_equal(np.broadcast_to(allowed, layer.weights.shape), layer.weights > 0)
 
 
 def test_an_example_of_the_data_is_an_input(run):

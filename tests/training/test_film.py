@@ -124,6 +124,8 @@ def test_a_damaged_film_is_set_aside(recipe):
         (lambda facts, tensors: facts["probes"][0].update(layers=7), "does not say what it is"),
         (lambda facts, tensors: facts.update(flags={"x": [[0, "odd", 1]]}), "does not say what it is"),
         (lambda facts, tensors: tensors.pop("0/encoder"), "not of the shape"),
+        (lambda facts, tensors: tensors.update({"mask/0/encoder": torch.ones(2, 2, 2)}), "the mask of encoder is not"),
+        (lambda facts, tensors: tensors.update({"mask/0/encoder": torch.ones(1, 2, 3)}), "the mask of encoder is not"),
         (lambda facts, tensors: facts.update(statistics=["entropy"]), "are not those that it names"),
     ],
 )
@@ -138,6 +140,19 @@ def test_a_frame_that_says_what_it_is_not_is_refused(tmp_path, change, message):
     Film(tmp_path).add(0, TensorFile(tensors, {"film": json.dumps(facts)}))
     with pytest.raises(CheckpointError, match=message):
         Reel(tmp_path).axes(0, 0, "encoder")
+
+
+@pytest.mark.parametrize(("causal", "expected"), [(False, [[1, 1], [1, 1]]), (True, [[1, 0], [1, 1]])])
+def test_a_frame_without_masks_has_those_of_its_shape(tmp_path, causal, expected):
+    layer = {"kind": "self", "causal": causal, "queries": ["a", "b"], "keys": ["a", "b"]}
+    probe = {"source": "a b", "target": None, "output": "", "layers": {"encoder": layer}}
+    facts = {"step": 0, "statistics": ["entropy"], "probes": [probe], "flags": {}}
+    tensors = {"0/encoder": torch.zeros(3, 2, 2), "heads/encoder": torch.zeros(1, 3)}
+    Film(tmp_path).add(0, TensorFile(tensors, {"film": json.dumps(facts)}))
+    assert Reel(tmp_path).allowed(0, 0, "encoder").astype(int).tolist() == [expected]
+    tensors["mask/0/encoder"] = torch.tensor([[[0, 1], [1, 0]]], dtype=torch.uint8)
+    Film(tmp_path).add(0, TensorFile(tensors, {"film": json.dumps(facts)}))
+    assert Reel(tmp_path).allowed(0, 0, "encoder").astype(int).tolist() == [[[0, 1], [1, 0]]]
 
 
 def test_a_film_stays_within_its_bytes(tmp_path):

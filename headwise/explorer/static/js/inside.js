@@ -6,10 +6,10 @@ import { named } from "./keeping.js";
 /** @typedef {{ text?: string, base64?: string }} Answer */
 /**
  * `answers` are those to what a page asked for, by address; the others are of the weights of a trace, all of them.
- * @typedef {{ page: string, address: string, meta: any, trace: any, ramps: Record<string, any>, answers: Record<string, Answer>, summary: Record<string, any>, thumbs: Record<string, string>, matrix: Record<string, string[]>, masks: Record<string, string[]>, rollout: Record<string, string> }} Held
+ * @typedef {{ page: string, address: string, meta: any, trace: any, ramps: Record<string, any>, answers: Record<string, Answer>, small: Record<string, Record<string, { summary: any, thumbs: string }>>, matrix: Record<string, string[]>, masks: Record<string, string[]>, rollout: Record<string, string>, sound: string | null }} Held
  */
 
-const EMPTY = { page: "attend", address: "", meta: null, answers: {}, summary: {}, thumbs: {}, matrix: {}, masks: {}, rollout: {} };
+const EMPTY = { page: "attend", address: "", meta: null, answers: {}, small: {}, matrix: {}, masks: {}, rollout: {}, sound: null };
 
 /** @type {Held | null} */
 let held = null;
@@ -32,9 +32,11 @@ export function answered(from, path, body) {
   const asked = new URLSearchParams(rest);
   const name = place.slice(place.lastIndexOf("/") + 1);
   const group = asked.get("group") || "";
-  if (name === "summary" && from.summary[group]) return new Response(JSON.stringify(from.summary[group]));
-  if (name === "thumbs" && from.thumbs[group]) return new Response(bytes(from.thumbs[group]));
+  const small = (from.small[group] || {})[`${asked.get("merged") || ""}/${asked.get("special") || ""}`];
+  if (name === "summary" && small) return new Response(JSON.stringify(small.summary));
+  if (name === "thumbs" && small) return new Response(bytes(small.thumbs));
   if (name === "rollout" && from.rollout[group]) return new Response(bytes(from.rollout[group]));
+  if (name === "sound" && from.sound) return new Response(bytes(from.sound));
   const found = name === "matrix" ? ofHead(from, asked) : null;
   return found ? new Response(bytes(found)) : null;
 }

@@ -1,8 +1,7 @@
 // @ts-check
-/** Every word of the pages in English and Chinese; a language is a column. More are in `words.js`. */
+/** Every word of the pages in English and Chinese; a language is a column. */
 
 import { language } from "./state.js";
-import { WORDS } from "./words.js";
 
 /** @type {Record<string, [string, string]>} */
 const STRINGS = {
@@ -24,10 +23,7 @@ const STRINGS = {
   scale: ["Scale", "刻度"],
   from: ["rows: queries, which attend", "行：查询（发出注意力）"],
   to: ["columns: keys, which are attended to", "列：键（被关注）"],
-  note: [
-    "Attention shows where a layer looks, not why the model answers as it does.",
-    "注意力显示该层看向哪里，并不解释模型为何如此回答。",
-  ],
+  note: ["Attention shows where a layer looks, not why the model answers as it does.", "注意力显示该层看向哪里，并不解释模型为何如此回答。"],
   layer: ["layer", "层"],
   head: ["head", "头"],
   entropy: ["entropy", "熵"],
@@ -56,18 +52,9 @@ const STRINGS = {
   uniform: ["attends to all keys alike", "对所有键一视同仁"],
   oneKey: ["attends to one key alone", "只关注一个键"],
   sameAs: ["attends as head", "与此头相同："],
-  noFilm: [
-    "there is no film of its training; train with film.every=50 for a frame every 50 steps.",
-    "没有训练过程的记录；训练时设置 film.every=50，每 50 步记录一帧。",
-  ],
-  filmNote: [
-    "Keys: Space plays · ← → step · Home End · [ ] layer · , . head. ⚑ marks heads that choose no key at the end.",
-    "按键：空格播放 · ← → 步 · Home End · [ ] 层 · , . 头。⚑ 标出训练结束时没有选择任何键的头。",
-  ],
-  keys: [
-    "Keys: arrows move the cell · [ ] layer · , . head · g group · v view · n scale · w words · s special tokens · + - 0 zoom · / input · Esc unlocks · ? all keys",
-    "按键：方向键移动单元格 · [ ] 层 · , . 头 · g 层组 · v 视图 · n 刻度 · w 词 · s 特殊词元 · + - 0 缩放 · / 输入 · Esc 解锁 · ? 全部按键",
-  ],
+  noFilm: ["there is no film of its training; train with film.every=50 for a frame every 50 steps.", "没有训练过程的记录；训练时设置 film.every=50，每 50 步记录一帧。"],
+  filmNote: ["Keys: Space plays · ← → step · Home End · [ ] layer · , . head. ⚑ marks heads that choose no key at the end.", "按键：空格播放 · ← → 步 · Home End · [ ] 层 · , . 头。⚑ 标出训练结束时没有选择任何键的头。"],
+  keys: ["Keys: arrows move the cell · [ ] layer · , . head · g group · v view · n scale · w words · s special tokens · + - 0 zoom · / input · Esc unlocks · ? all keys", "按键：方向键移动单元格 · [ ] 层 · , . 头 · g 层组 · v 视图 · n 刻度 · w 词 · s 特殊词元 · + - 0 缩放 · / 输入 · Esc 解锁 · ? 全部按键"],
   compare: ["Compare", "比较"],
   edit: ["Edit and see", "编辑并观察"],
   change: ["What changes", "变化"],
@@ -95,15 +82,11 @@ const STRINGS = {
   likeliest: ["likeliest now", "现在最可能的"],
   needs: ["Similarity", "相似与消融"],
   similar: ["How alike the heads are", "各头的相似程度"],
-  similarnote: [
-    "1 less the mean Jensen-Shannon distance of their rows; 1: the same. Labels are layer.head.",
-    "1 减去各行 Jensen-Shannon 距离的均值；1 表示相同。标签为 层.头。",
-  ],
+  similarnote: ["1 less the mean Jensen-Shannon distance of their rows; 1: the same. Labels are layer.head.", "1 减去各行 Jensen-Shannon 距离的均值；1 表示相同。标签为 层.头。"],
+  compareinputs: ["Compare over these inputs", "在这些输入上比较"],
+  overinputs: ["Inputs compared:", "所用输入数："],
   muted: ["What each head does for the answer", "每个头对输出的作用"],
-  mutednote: [
-    "Each head is muted alone. Heads that can stand in for each other look needless one by one.",
-    "逐个单独屏蔽各头。可以互相替代的头，单独看都显得不重要。",
-  ],
+  mutednote: ["Each head is muted alone. Heads that can stand in for each other look needless one by one.", "逐个单独屏蔽各头。可以互相替代的头，单独看都显得不重要。"],
   muteeach: ["Mute each head alone", "逐个屏蔽"],
   stop: ["Stop", "停止"],
   ended: ["Stopped.", "已停止。"],
@@ -118,26 +101,17 @@ const STRINGS = {
   signs: ["blue: less in B, orange: more", "蓝：B 较小，橙：B 较大"],
   meandifference: ["mean size of a difference", "差的平均大小"],
   othertokens: ["the tokens differ: places are compared", "词元不同：按位置比较"],
-  unlike: [
-    "A difference needs the same number of rows and of columns: take the same input with another run, layer, head or mechanism.",
-    "相减需要相同的行数和列数：请用相同输入，换模型、层、头或机制。",
-  ],
+  unlike: ["A difference needs the same number of rows and of columns: take the same input with another run, layer, head or mechanism.", "相减需要相同的行数和列数：请用相同输入，换模型、层、头或机制。"],
   curves: ["Measured time and memory over the length", "时间和内存随长度的变化（实测）"],
   norecords: ["There are no measurements to draw. These commands make them and show them:", "没有可绘制的测量结果。用以下命令测量并显示："],
   milliseconds: ["milliseconds of a forward pass (median)", "前向计算的毫秒数（中位数）"],
   mebibytes: ["MiB that a forward pass needs", "前向计算所需 MiB"],
   stored: ["stored results; nothing is measured on this page", "已存储的结果；本页不进行测量"],
-  bend: [
-    "× is how much more time the last doubling of n takes: about 2 where the cost is linear, about 4 where it is quadratic. Short lengths bend because fixed costs come first.",
-    "× 表示 n 最后一次加倍时耗时的倍数：线性约为 2，平方约为 4。长度较短时固定开销占主导，曲线因此弯曲。",
-  ],
+  bend: ["× is how much more time the last doubling of n takes: about 2 where the cost is linear, about 4 where it is quadratic. Short lengths bend because fixed costs come first.", "× 表示 n 最后一次加倍时耗时的倍数：线性约为 2，平方约为 4。长度较短时固定开销占主导，曲线因此弯曲。"],
   mechanism: ["mechanism", "机制"],
   pairs: ["Which pairs meet", "哪些查询与键相遇"],
   masknote: ["Masks: a coloured cell is a pair that may meet", "掩码：有颜色的单元格是允许的配对"],
-  mechanismnote: [
-    "Mechanisms, untrained, on a random input: how much each value counts for each query (size, square root); what is blank never meets.",
-    "各机制（未训练，随机输入）：每个值对每个查询的权重大小（平方根）；空白处从不相遇。",
-  ],
+  mechanismnote: ["Mechanisms, untrained, on a random input: how much each value counts for each query (size, square root); what is blank never meets.", "各机制（未训练，随机输入）：每个值对每个查询的权重大小（平方根）；空白处从不相遇。"],
   time: ["time", "时间"],
   memory: ["memory", "内存"],
   theme: ["light or dark", "浅色或深色"],
@@ -163,21 +137,12 @@ const STRINGS = {
   own_picture: ["Your picture (PNG or JPEG):", "自选图片（PNG 或 JPEG）："],
   too_large: ["The file is larger than 8 MB; make the picture smaller.", "文件超过 8 MB，请缩小图片。"],
   unread: ["The file cannot be read.", "无法读取该文件。"],
-  no_images: [
-    "The chosen run reads no pictures; the page Attend shows it. Runs that read pictures:",
-    "所选模型不读取图片，请在“注意力”页查看。可读取图片的模型：",
-  ],
-  no_graph: [
-    "The chosen run reads no graph; the page Attend shows it. Runs that read nodes or molecules:",
-    "所选模型不读取图结构，请在“注意力”页查看。可读取节点或分子的模型：",
-  ],
+  no_images: ["The chosen run reads no pictures; the page Attend shows it. Runs that read pictures:", "所选模型不读取图片，请在“注意力”页查看。可读取图片的模型："],
+  no_graph: ["The chosen run reads no graph; the page Attend shows it. Runs that read nodes or molecules:", "所选模型不读取图结构，请在“注意力”页查看。可读取节点或分子的模型："],
   mean_of_queries: ["mean of all queries", "所有查询的平均"],
   mean_of_heads: ["mean of heads", "各头平均"],
   layers_heads: ["Layers and heads", "各层与各头"],
-  each_own_scale: [
-    "a row for each layer; each picture goes from zero to its own largest weight",
-    "每行一层；每幅小图从零到其自身最大权重",
-  ],
+  each_own_scale: ["a row for each layer; each picture goes from zero to its own largest weight", "每行一层；每幅小图从零到其自身最大权重"],
   class_token: ["class token", "类别标记"],
   row: ["row", "行"],
   column: ["column", "列"],
@@ -195,10 +160,7 @@ const STRINGS = {
   base: ["base", "基数"],
   spot: ["position", "位置"],
   vectors: ["A vector for each position, added to its embedding: rows are positions", "每个位置的向量，加到词嵌入上：行为位置"],
-  turns: [
-    "A vector of length one in each pair of columns, turned by each position: rows are positions",
-    "每对列中的单位向量按位置旋转：行为位置",
-  ],
+  turns: ["A vector of length one in each pair of columns, turned by each position: rows are positions", "每对列中的单位向量按位置旋转：行为位置"],
   scores: ["What is added to the score of each query (row) and key (column)", "加到每个查询（行）与键（列）得分上的数"],
   alike_vectors: ["How alike two positions are, by their distance (cosine)", "两位置的相似度随距离的变化（余弦）"],
   alike_scores: ["What is added, by distance: key less query", "按距离（键减查询）所加的数"],
@@ -219,24 +181,15 @@ const STRINGS = {
   left_out: ["more are left out", "个节点未显示"],
   itself: ["itself", "自身"],
   node: ["node", "节点"],
-  edges_note: [
-    "A line is as wide as the weight; of the two directions between two nodes, the larger, until a node is chosen: then what it attends to.",
-    "线宽表示权重；未选节点时取两个方向中较大者，选中节点后只显示它关注的节点。",
-  ],
+  edges_note: ["A line is as wide as the weight; of the two directions between two nodes, the larger, until a node is chosen: then what it attends to.", "线宽表示权重；未选节点时取两个方向中较大者，选中节点后只显示它关注的节点。"],
   labels: ["Labels of the pixels", "像素标签"],
   labels_said: ["predicted", "预测"],
   labels_true: ["true", "真实"],
   labels_right: ["pixels that are right", "预测正确的像素"],
   labels_unknown: ["This picture has no mask to compare with.", "这幅图没有可对照的掩码。"],
   rollout: ["Rollout", "注意力展开"],
-  rollout_note: [
-    "Attention through all layers, each half the mean of its heads and half a copy (Abnar and Zuidema 2020).",
-    "贯穿各层的注意力；每层一半取各头平均，一半为恒等（Abnar 与 Zuidema 2020）。",
-  ],
-};
-
-/** The page that writes. */
-Object.assign(STRINGS, {
+  rollout_note: ["Attention through all layers, each half the mean of its heads and half a copy (Abnar and Zuidema 2020).", "贯穿各层的注意力；每层一半取各头平均，一半为恒等（Abnar 与 Zuidema 2020）。"],
+  // the page that writes
   translate: ["Translate", "翻译"],
   back: ["Step back", "后退一步"],
   forward: ["Step forward", "前进一步"],
@@ -265,13 +218,47 @@ Object.assign(STRINGS, {
   broken: ["the answer broke off; is `headwise explore` still running?", "输出中断；`headwise explore` 是否仍在运行？"],
   hypotheses: ["The best hypothesis is on top; a click shows the one through a token.", "最佳假设在最上；点击词元查看经过它的假设。"],
   pick: ["A click forces another token, and the model goes on from it.", "点击可强制另一个词元，模型由此继续。"],
-  writerKeys: [
-    "Keys: Space plays · ← → step · Home End first, last · [ ] layer · , . head · n scale · Esc shows the best",
-    "按键：空格播放 · ← → 单步 · Home End 首、末步 · [ ] 层 · , . 头 · n 刻度 · Esc 显示最佳假设",
-  ],
-});
+  writerKeys: ["Keys: Space plays · ← → step · Home End first, last · [ ] layer · , . head · n scale · Esc shows the best", "按键：空格播放 · ← → 单步 · Home End 首、末步 · [ ] 层 · , . 头 · n 刻度 · Esc 显示最佳假设"],
+  // sub-words, special tokens, zoom, changed steps, keys
+  merge: ["Merge sub-words", "合并子词"],
+  merged_note: ["sub-words are merged: weights are summed over keys and averaged over queries", "子词已合并：对键求和，对查询取平均"],
+  special: ["Special tokens", "特殊词元"],
+  special_show: ["shown", "显示"],
+  special_hide: ["hidden", "隐藏"],
+  special_share: ["hidden, rows add up", "隐藏并归一"],
+  hidden_note: ["special tokens are hidden: of a row is left, on average,", "特殊词元已隐藏：每行平均剩余"],
+  shared_note: ["special tokens are hidden, and the rest of each row is scaled to the sum it had", "特殊词元已隐藏，每行其余部分按原来的总和归一"],
+  minimap: ["the whole map; drag to move", "整幅热图；拖动以移动"],
+  spectrogram: ["spectrogram (log-mel), low bands next to the map", "语谱图（对数梅尔），低频靠近热图"],
+  temperature: ["Temperature", "温度"],
+  mask_causal: ["causal mask", "因果掩码"],
+  mask_padding: ["padding mask", "填充掩码"],
+  hides: ["pairs hidden:", "隐藏的配对："],
+  hides_none: ["hides nothing here", "此处不隐藏任何配对"],
+  as_it_was: ["Back to what the model did", "恢复为模型的计算"],
+  supposed_note: ["This is no longer what the model did: these steps are recomputed with what is set above.", "这已不是模型的实际计算：以下步骤按上面的设置重新计算。"],
+  keys_title: ["Keys", "按键"],
+  close: ["Close", "关闭"],
+  singles: ["Keys of one letter or sign are on", "启用单个字符的快捷键"],
+  pointer_note: ["Pointer: hover shows a cell, a click locks it. Wheel or two fingers zoom a large map, a drag moves it.", "指针：悬停查看单元格，点击锁定。滚轮或双指缩放大图，拖动以移动。"],
+  key_move: ["move the locked cell", "移动锁定的单元格"],
+  key_far: ["by ten", "一次移动十格"],
+  key_ends: ["to the ends of its row", "移到行首、行尾"],
+  key_layer: ["layer", "层"],
+  key_head: ["head, rollout behind the last", "头，最后是注意力展开"],
+  key_group: ["next group of layers", "下一个层组"],
+  key_view: ["next view", "下一个视图"],
+  key_scale: ["next scale of colours", "下一种刻度"],
+  key_words: ["merge sub-words, or not", "合并子词或不合并"],
+  key_special: ["special tokens: shown, hidden, hidden with rows that add up", "特殊词元：显示、隐藏、隐藏并归一"],
+  key_zoom: ["larger, smaller, all of the map", "放大、缩小、整幅"],
+  key_input: ["to the input", "到输入框"],
+  key_unlock: ["unlock the cell, close this", "解锁单元格，关闭本窗口"],
+  key_play: ["Translate, Film: play or pause", "翻译、训练过程：播放或暂停"],
+  key_steps: ["Translate, Film: a step; the first, the last", "翻译、训练过程：单步；首、末步"],
+  key_help: ["these keys", "显示按键"],
+};
 
-Object.assign(STRINGS, WORDS);
 
 /** The words for a name. @param {string} name */
 export function t(name) {

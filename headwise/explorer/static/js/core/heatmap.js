@@ -80,35 +80,6 @@ export function marked(canvas, { q, k }, { x, y, side }) {
 }
 
 /**
- * Puts a painted matrix into a canvas that is seen, as large as it is.
- * @param {HTMLCanvasElement} canvas @param {HTMLCanvasElement} cells
- * @param {{ q: number, k: number, locked: boolean } | null} cell @param {number} rows @param {number} columns
- */
-export function shown(canvas, cells, cell, rows, columns) {
-  const dots = window.devicePixelRatio || 1;
-  const width = Math.round(canvas.clientWidth * dots);
-  const height = Math.round(canvas.clientHeight * dots);
-  if (canvas.width !== width || canvas.height !== height) {
-    canvas.width = width;
-    canvas.height = height;
-  }
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  context.imageSmoothingEnabled = false;
-  context.clearRect(0, 0, width, height);
-  context.drawImage(cells, 0, 0, width, height);
-  if (!cell || cell.q < 0) return;
-  const colour = getComputedStyle(canvas).getPropertyValue("--mark").trim() || "#d55e00";
-  const [w, tall] = [width / columns, height / rows];
-  context.strokeStyle = colour;
-  context.lineWidth = dots;
-  context.strokeRect(0.5, cell.q * tall, width - 1, tall);
-  if (cell.k < 0) return;
-  context.strokeRect(cell.k * w, 0.5, w, height - 1);
-  context.lineWidth = 2 * dots;
-  context.strokeRect(cell.k * w, cell.q * tall, w, tall);
-}
-
-/**
  * The cell under a pointer; null beside the matrix.
  * @param {HTMLCanvasElement} canvas @param {MouseEvent} event @param {number} rows @param {number} columns
  */

@@ -17,7 +17,7 @@ import * as links from "../views/links.js";
 import * as needs from "../views/needs.js";
 import * as pictures from "../views/pictures.js";
 import * as saving from "../views/saving.js";
-import { seen } from "../views/seen.js";
+import { foldedBy, seen } from "../views/seen.js";
 import { heard } from "../views/sound.js";
 import * as textView from "../views/text.js";
 
@@ -105,13 +105,13 @@ function drawn(node, work) {
 
 /** @param {state.Trace} trace @param {state.Group} group @param {HTMLElement} node @param {() => boolean} alive */
 function thumbs(trace, group, node, alive) {
-  const asked = query({ group: group.name, count: LAYERS, size: 32 });
+  const asked = query({ group: group.name, count: LAYERS, size: 32, ...foldedBy(trace, group) });
   const dark = state.dark.value;
   getNumbers(`/api/v1/traces/${trace.trace_id}/thumbs?${asked}`).then((found) => {
     if (!alive()) return;
     fill(node, h("h2", {}, t("layers_heads")));
     headGrid.mount(node, group, found, dark);
-    node.append(h("p", { class: "legend fits" }, t("each_own_scale")), h("p", { class: "legend fits" }, unfolded));
+    node.append(h("p", { class: "legend fits" }, t("each_own_scale")));
     node.append(saving.picture(`heads ${group.name}`, () => pictures.heads(group, found)));
   }, failed);
 }
@@ -124,10 +124,9 @@ function chosen(trace, group, node, alive) {
   if (view === "needs") return needs.mount(node, trace, group, alive);
   let end = () => {};
   if (view === "table") {
-    getJson(`${at}/summary?${query({ group: group.name })}`).then((found) => {
+    getJson(`${at}/summary?${query({ group: group.name, ...foldedBy(trace, group) })}`).then((found) => {
       if (!alive()) return;
       end = headTable.mount(node, group, found);
-      node.append(h("p", { class: "legend" }, unfolded));
       node.append(saving.picture(`table ${group.name}`, () => pictures.table(group, found)));
       document.documentElement.dataset.ready = `${group.name}/table`;
     }, failed);
@@ -144,9 +143,6 @@ function chosen(trace, group, node, alive) {
   }, failed);
   return () => end();
 }
-
-/** A word where more is shown than in the large view. */
-const unfolded = () => (state.merged.value || state.special.value ? t("unfolded_note") : "");
 
 /** @param {Error} error */
 function failed(error) {

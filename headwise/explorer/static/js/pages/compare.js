@@ -1,7 +1,7 @@
 // @ts-check
 /** Two heads of any runs, inputs or mechanisms beside each other; measured curves; which pairs there are. */
 
-import { getNumbers, post, query } from "../api.js";
+import { post } from "../api.js";
 import { fill, h } from "../dom.js";
 import { batch, effect, signal } from "../store.js";
 import { read, written } from "../core/edits.js";
@@ -12,8 +12,10 @@ import * as curves from "../views/curves.js";
 import { sentence } from "../views/edit.js";
 import * as gallery from "../views/gallery.js";
 import * as map from "../views/map.js";
+import { weightsOf } from "../views/marked.js";
 
 /** @typedef {{ value: any, peek: () => any }} Part */
+/** @typedef {{ weights: Float32Array, marked: Float32Array }} Head */
 /** @typedef {{ name: string, model: Part, text: Part, group: Part, layer: Part, head: Part, edits: Part, trace: Part }} Side */
 
 const SWAPS = ["", "normalizer~sparsemax", "normalizer~entmax15", "normalizer~relu", "normalizer~top_k:2", "score~dot", "score~distance", "mechanism~linear"];
@@ -137,13 +139,13 @@ function drawn(node, first, second) {
   let alive = true;
   /** @type {(() => void)[]} */
   const ends = [];
-  const asked = [a, b].map((one) => getNumbers(`/api/v1/traces/${one.trace.trace_id}/matrix?${query({ layer: one.layer, head: one.head })}`));
+  const asked = [a, b].map((one) => weightsOf(one.trace, one.group, one.layer, one.head));
   Promise.all(asked).then(
     ([one, two]) => {
       if (!alive) return;
-      const top = Math.max(largest(one.data), largest(two.data));
-      ends.push(weights(node, "A", a, one.data, top), weights(node, "B", b, two.data, top));
-      ends.push(difference(node, a.group, b.group, one.data, two.data));
+      const top = Math.max(largest(one.weights), largest(two.weights));
+      ends.push(weights(node, "A", a, one.marked, top), weights(node, "B", b, two.marked, top));
+      ends.push(difference(node, a.group, b.group, one, two));
       document.documentElement.dataset.ready = `compare/${a.trace.trace_id}/${a.head}/${b.trace.trace_id}/${b.head}`;
     },
     (error) => (state.status.value = error.message),
@@ -158,15 +160,15 @@ function drawn(node, first, second) {
 /** @param {HTMLElement} node @param {string} name @param {any} at @param {ArrayLike<number>} values @param {number} top */
 function weights(node, name, at, values, top) {
   const title = `${name}: ${at.trace.model}, ${at.layer}, ${t("head")} ${at.head}`;
-  const told = (/** @type {number} */ q, /** @type {number} */ k) => `${shown(at.group.queries[q])} → ${shown(at.group.keys[k])} ${number(values[q * at.group.keys.length + k])}`;
+  const told = (/** @type {number} */ q, /** @type {number} */ k) => `${shown(at.group.queries[q])} → ${shown(at.group.keys[k])} ${said(values[q * at.group.keys.length + k])}`;
   const panel = h("section", { class: "panel" }, h("h2", {}, title));
   node.append(panel);
   const end = map.mount(panel, { values, rows: at.group.queries, columns: at.group.keys, top, title, cell: state.hovered, told });
-  panel.append(h("p", { class: "legend" }, `0 … ${number(top)}`));
+  panel.append(h("p", { class: "legend" }, `0 … ${number(top)}${hatched(values)}`));
   return end;
 }
 
-/** @param {HTMLElement} node @param {state.Group} a @param {state.Group} b @param {ArrayLike<number>} one @param {ArrayLike<number>} two */
+/** @param {HTMLElement} node @param {state.Group} a @param {state.Group} b @param {Head} one @param {Head} two */
 function difference(node, a, b, one, two) {
   const panel = h("section", { class: "panel" }, h("h2", {}, t("difference")));
   node.append(panel);
@@ -175,15 +177,23 @@ function difference(node, a, b, one, two) {
     panel.append(h("p", { class: "unlike" }, `A ${size(a)}, B ${size(b)}. ${t("unlike")}`));
     return () => {};
   }
-  const values = Float32Array.from(two, (value, place) => value - one[place]);
-  const top = largest(values.map(Math.abs));
+  // a pair that both masks forbid has no difference
+  const values = two.weights.map((value, place) => (one.marked[place] === -Infinity && two.marked[place] === -Infinity ? -Infinity : value - one.weights[place]));
+  const open = values.filter((value) => value !== -Infinity).map(Math.abs);
+  const top = largest(open);
   const same = [...a.queries, ...a.keys].every((token, place) => token === [...b.queries, ...b.keys][place]);
-  const told = (/** @type {number} */ q, /** @type {number} */ k) => `${shown(a.queries[q])} → ${shown(a.keys[k])} ${values[q * a.keys.length + k] > 0 ? "+" : ""}${number(values[q * a.keys.length + k])}`;
+  const told = (/** @type {number} */ q, /** @type {number} */ k) => `${shown(a.queries[q])} → ${shown(a.keys[k])} ${values[q * a.keys.length + k] > 0 ? "+" : ""}${said(values[q * a.keys.length + k])}`;
   const end = map.mount(panel, { values, rows: a.queries, columns: a.keys, top, signed: true, title: t("difference"), cell: state.hovered, told });
-  const mean = values.reduce((sum, value) => sum + Math.abs(value), 0) / Math.max(1, values.length);
-  panel.append(h("p", { class: "legend" }, `−${number(top)} … +${number(top)} · ${t("signs")} · ${t("meandifference")} ${number(mean)}${same ? "" : ` · ${t("othertokens")}`}`));
+  const mean = open.reduce((sum, value) => sum + value, 0) / Math.max(1, open.length);
+  panel.append(h("p", { class: "legend" }, `−${number(top)} … +${number(top)} · ${t("signs")} · ${t("meandifference")} ${number(mean)}${same ? "" : ` · ${t("othertokens")}`}${hatched(values)}`));
   return end;
 }
+
+/** @param {number} value */
+const said = (value) => (value === -Infinity ? t("forbidden") : number(value));
+
+/** What the hatching means, where there is any. @param {ArrayLike<number>} values */
+const hatched = (values) => (Array.prototype.includes.call(values, -Infinity) ? ` · ▨ ${t("forbidden")}` : "");
 
 /** @param {ArrayLike<number>} values */
 function largest(values) {

@@ -48,7 +48,7 @@ function drawn(place, found) {
     place,
     title,
     h("p", { class: "side" }, `${machines.join(" | ")} · ${one.heads} ${t("heads")}, d = ${one.d} · ${t("stored")}`),
-    h("ul", { class: "key" }, names.map((name, at) => h("li", {}, swatch(at), ` ${name} ${bend(found.records, name)}`))),
+    h("ul", { class: "key" }, names.map((name, at) => h("li", {}, sample(at), ` ${name} ${bend(found.records, name)}`))),
     h("p", { class: "side" }, t("bend")),
     h("div", { class: "panels" }, time, memory),
     h("details", {}, h("summary", {}, t("table")), table(found.records)),
@@ -86,9 +86,9 @@ function bend(records, name) {
   return half && half.fwd_ms.p50 > 0 ? `×${number(last.fwd_ms.p50 / half.fwd_ms.p50)}` : "";
 }
 
-/** @param {number} at */
-function swatch(at) {
-  const canvas = h("canvas", { class: "swatch", width: 44, height: 16, "aria-hidden": "true" });
+/** The line and the mark of a mechanism. @param {number} at */
+function sample(at) {
+  const canvas = h("canvas", { class: "sample", width: 44, height: 16, "aria-hidden": "true" });
   const context = canvas.getContext("2d");
   styled(context, at, 1.5);
   context.beginPath();

@@ -6,6 +6,7 @@ import { effect } from "../store.js";
 import { number } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
+import { swatch } from "./swatch.js";
 
 const LEFT = 40;
 const BOTTOM = 18;
@@ -27,7 +28,7 @@ export function mount(place, shown) {
     h(
       "button",
       { class: () => (shown.place().head === head ? "key chosen" : "key"), onclick: () => (state.head.value = head) },
-      swatch(found, head, heads),
+      swatch(colourOf(found, head, heads)),
       `${head}${(found.flags[shown.layer] || []).some((one) => one.head === head) ? " ⚑" : ""}`,
     ),
   );
@@ -48,14 +49,8 @@ export function mount(place, shown) {
   };
 }
 
-/** @param {Film} found @param {number} head @param {number} heads */
-function swatch(found, head, heads) {
-  const canvas = h("canvas", { class: "swatch", width: 24, height: 24, "aria-hidden": "true" });
-  const context = canvas.getContext("2d");
-  context.fillStyle = heads <= COLOURED ? found.colours[head % found.colours.length] : "#808080";
-  context.fillRect(0, 0, 24, 24);
-  return canvas;
-}
+/** The colour of a head; many heads have no colours of their own. @param {Film} found @param {number} head @param {number} heads */
+const colourOf = (found, head, heads) => (heads <= COLOURED ? found.colours[head % found.colours.length] : "#808080");
 
 /** @param {string} name @param {number} at of the statistic @param {Shown} shown */
 function chart(name, at, shown) {

@@ -33,7 +33,7 @@ export function show(place, thumbs, flags, dark) {
     );
   });
   const told = flags.map((flag) => h("p", { class: "flag" }, `⚑ ${t("head")} ${flag.head}: ${reason(flag)}`));
-  fill(place, h("div", { class: "gridrow strip", role: "group", "aria-label": t("heads") }, buttons), told);
+  fill(place, h("div", { class: "gridrow filmstrip", role: "group", "aria-label": t("heads") }, buttons), told);
   if (focused) buttons[chosen(heads)].focus();
 }
 

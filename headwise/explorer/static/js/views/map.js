@@ -4,7 +4,7 @@
 import { h } from "../dom.js";
 import { effect } from "../store.js";
 import { entries } from "../core/color.js";
-import { painted, shown, under } from "../core/heatmap.js";
+import { marked, painted, under, windowed } from "../core/heatmap.js";
 import { cut, shown as visible } from "../core/text.js";
 import * as state from "../state.js";
 
@@ -32,10 +32,13 @@ export function mount(place, matrix) {
   const within = (/** @type {{ q: number, k: number } | null} */ at) => at && at.q < rows && at.k < columns && at.q >= 0;
   const end = effect(() => {
     const name = matrix.signed ? (state.dark.value ? "diverging dark" : "diverging") : state.dark.value ? "ink dark" : "ink light";
-    const image = painted(matrix.signed ? signed(matrix.values, matrix.top) : entries(matrix.values, matrix.top, "linear"), rows, columns, name);
+    const found = matrix.signed ? signed(matrix.values, matrix.top) : entries(matrix.values, matrix.top, "linear");
+    const image = painted(found, rows, columns, name);
     return effect(() => {
       const at = matrix.cell.value;
-      shown(canvas, image, within(at) ? { ...at, locked: false } : null, rows, columns);
+      const window = { x: 0, y: 0, side: fitted(canvas, columns) };
+      windowed(canvas, image, found, window, columns);
+      if (within(at)) marked(canvas, at, window);
       tip.hidden = !within(at) || at.k < 0;
       if (tip.hidden) return;
       tip.textContent = matrix.told(at.q, at.k);
@@ -77,9 +80,18 @@ function pressed(event, matrix, rows, columns) {
   state.status.value = matrix.told(matrix.cell.peek().q, matrix.cell.peek().k);
 }
 
-/** Entries around the middle of a ramp with two arms. @param {ArrayLike<number>} values @param {number} top */
+/** Makes a canvas as large as it is seen; how wide a cell is then, in its pixels. @param {HTMLCanvasElement} canvas @param {number} columns */
+function fitted(canvas, columns) {
+  const dots = window.devicePixelRatio || 1;
+  const [width, height] = [Math.round(canvas.clientWidth * dots), Math.round(canvas.clientHeight * dots)];
+  // to set a size takes away what is drawn
+  if (canvas.width !== width || canvas.height !== height) [canvas.width, canvas.height] = [width, height];
+  return width / columns;
+}
+
+/** Entries around the middle of a ramp with two arms, -1 where a mask forbids. @param {ArrayLike<number>} values @param {number} top */
 function signed(values, top) {
-  return Int16Array.from(values, (value) => Math.round(127.5 + 127.5 * (top > 0 ? Math.max(-1, Math.min(1, value / top)) : 0)));
+  return Int16Array.from(values, (value) => value === -Infinity ? -1 : Math.round(127.5 + 127.5 * (top > 0 ? Math.max(-1, Math.min(1, value / top)) : 0)));
 }
 
 /** @param {string[]} names */

@@ -1,7 +1,7 @@
 // @ts-check
 /** How alike the heads of a group are, and what changes in the answer when each is muted alone. */
 
-import { getNumbers, postLines, query } from "../api.js";
+import { getNumbers, post, postLines } from "../api.js";
 import { fill, h } from "../dom.js";
 import { effect, signal } from "../store.js";
 import { number } from "../core/text.js";
@@ -13,20 +13,62 @@ import * as map from "./map.js";
 export function mount(place, trace, group, alive) {
   const similar = h("div", {});
   const muted = h("div", {});
-  place.append(h("h2", {}, t("similar")), h("p", { class: "side" }, t("similarnote")), similar, h("h2", {}, t("muted")), h("p", { class: "side" }, t("mutednote")), muted);
-  const ends = [one_by_one(muted, trace, group)];
-  getNumbers(`/api/v1/traces/${trace.trace_id}/similar?${query({ group: group.name })}`).then(
-    (found) => {
-      if (!alive()) return;
+  const texts = h("textarea", { rows: 3, maxlength: 4000, "aria-label": () => t("inputs") });
+  texts.value = trace.source;
+  const given = () => texts.value.split("\n").filter((/** @type {string} */ line) => line.trim());
+  const over = h("span", { class: "over-inputs" });
+  const compare = () => tracesOf(trace, given()).then(compared, failed);
+  place.append(
+    h("p", { class: "side" }, t("inputs")),
+    texts,
+    h("h2", {}, t("similar")),
+    h("p", { class: "side" }, t("similarnote"), " ", over),
+    h("div", { class: "controls" }, h("button", { onclick: compare }, t("compareinputs"))),
+    similar,
+    h("h2", {}, t("muted")),
+    h("p", { class: "side" }, t("mutednote")),
+    muted,
+  );
+  const ends = [one_by_one(muted, trace, group, given)];
+  let drawn = () => {};
+  let turn = 0;
+  /** @param {string[]} ids */
+  const compared = async ([first, ...beside]) => {
+    turn += 1;
+    const mine = turn;
+    const asked = [["group", group.name], ...beside.map((id) => ["beside", id])];
+    try {
+      const found = await getNumbers(`/api/v1/traces/${first}/similar?${new URLSearchParams(asked)}`);
+      if (!alive() || mine !== turn) return;
+      drawn();
+      fill(similar);
       const names = group.layers.flatMap((_, layer) => Array.from({ length: group.heads }, (__, head) => `${layer}.${head}`));
       const told = (/** @type {number} */ q, /** @type {number} */ k) => `${t("layer")}.${t("head")} ${names[q]} ~ ${names[k]} ${number(found.data[q * names.length + k])}`;
       const pick = (/** @type {number} */ q) => choose(Math.floor(q / group.heads), q % group.heads);
-      ends.push(map.mount(similar, { values: found.data, rows: names, columns: names, top: 1, title: t("similar"), cell: signal(null), told, pick }));
-      document.documentElement.dataset.ready = `${group.name}/needs`;
-    },
-    (error) => (state.status.value = error.message),
-  );
-  return () => ends.forEach((end) => end());
+      drawn = map.mount(similar, { values: found.data, rows: names, columns: names, top: 1, title: t("similar"), cell: signal(null), told, pick });
+      over.textContent = `${t("overinputs")} ${1 + beside.length}.`;
+      document.documentElement.dataset.ready = `${group.name}/needs${beside.length ? `/${1 + beside.length}` : ""}`;
+    } catch (error) {
+      failed(/** @type {Error} */ (error));
+    }
+  };
+  compared([trace.trace_id]);
+  return () => {
+    drawn();
+    ends.forEach((end) => end());
+  };
+}
+
+/** The traces of some inputs through the same run; the one that is shown is there. @param {state.Trace} trace @param {string[]} inputs @returns {Promise<string[]>} */
+async function tracesOf(trace, inputs) {
+  const found = [];
+  for (const text of inputs) found.push(text === trace.source ? trace.trace_id : (await post("/api/v1/traces", { model: trace.model, text })).trace_id);
+  return found.length ? found : [trace.trace_id];
+}
+
+/** @param {Error} error */
+function failed(error) {
+  state.status.value = error.message;
 }
 
 /** @param {number} layer @param {number} head */
@@ -35,10 +77,8 @@ function choose(layer, head) {
   state.head.value = head;
 }
 
-/** Muting every head, asked for by a button and ended by another. @param {HTMLElement} place @param {state.Trace} trace @param {state.Group} group */
-function one_by_one(place, trace, group) {
-  const texts = h("textarea", { rows: 3, maxlength: 4000, "aria-label": () => t("inputs") });
-  texts.value = trace.source;
+/** Muting every head, asked for by a button and ended by another. @param {HTMLElement} place @param {state.Trace} trace @param {state.Group} group @param {() => string[]} given inputs */
+function one_by_one(place, trace, group, given) {
   const bar = h("progress", { max: 1, value: 0, hidden: true, "aria-label": () => t("muted") });
   const found = signal(/** @type {any[]} */ ([]));
   let stop = /** @type {AbortController | null} */ (null);
@@ -48,10 +88,9 @@ function one_by_one(place, trace, group) {
     stop = mine;
     found.value = [];
     bar.hidden = false;
-    const given = texts.value.split("\n").filter((/** @type {string} */ line) => line.trim());
     try {
       let heads = 1;
-      await postLines("/api/v1/ablations", { model: trace.model, texts: given }, mine.signal, (line) => {
+      await postLines("/api/v1/ablations", { model: trace.model, texts: given() }, mine.signal, (line) => {
         if (line.error) throw new Error(line.error);
         if (line.heads) heads = line.heads;
         else if (line.done) state.status.value = t("finished");
@@ -68,8 +107,6 @@ function one_by_one(place, trace, group) {
   const end = () => stop && stop.abort();
   const table = h("div", { class: "scrolls", tabindex: 0 });
   place.append(
-    h("p", { class: "side" }, t("inputs")),
-    texts,
     h("div", { class: "controls" }, h("button", { onclick: begin }, t("muteeach")), h("button", { onclick: end }, t("stop")), bar),
     table,
   );

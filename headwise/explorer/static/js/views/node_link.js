@@ -7,6 +7,7 @@ import { fill, h } from "../dom.js";
 import * as state from "../state.js";
 import { effect } from "../store.js";
 import { t } from "../strings.js";
+import { swatch } from "./swatch.js";
 
 /** @typedef {import("../pages/graph.js").Seen} Seen */
 
@@ -35,7 +36,7 @@ export function mount(place, seen) {
   const nodes = part.nodes.map((_, number) => dot(seen, number, kinds, molecule));
   const field = h("div", { class: "field", role: "group", "aria-label": t("graph") }, canvas, nodes);
   const left = part.left ? ` · ${part.left.toLocaleString("en")} ${t("left_out")}` : "";
-  const legend = kinds.slice(0, KINDS).map((kind, at) => h("span", { class: "kind" }, swatch(at), kind));
+  const legend = kinds.slice(0, KINDS).map((kind, at) => h("span", { class: "kind" }, swatch(colour("kinds", at)), kind));
   place.append(
     h("h2", {}, seen.title),
     field,
@@ -56,13 +57,6 @@ export function mount(place, seen) {
     end();
     state.hovered.value = null;
   };
-}
-
-/** @param {number} at */
-function swatch(at) {
-  const node = h("span", { class: "swatch" });
-  node.style.backgroundColor = colour("kinds", Math.min(at, KINDS - 1));
-  return node;
 }
 
 /** A node as a button. @param {Seen} seen @param {number} number @param {string[]} kinds @param {boolean} molecule */

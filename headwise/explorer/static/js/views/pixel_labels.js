@@ -4,6 +4,7 @@
 import { h } from "../dom.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
+import { swatch } from "./swatch.js";
 
 /** @typedef {import("../core/npy.js").Numbers} Numbers */
 
@@ -41,13 +42,6 @@ function painted(map, height, width, classes) {
   });
   context.putImageData(image, 0, 0);
   return canvas;
-}
-
-/** @param {string} colour */
-function swatch(colour) {
-  const node = h("span", { class: "swatch", "aria-hidden": "true" });
-  node.style.backgroundColor = colour;
-  return node;
 }
 
 /** How many pixels are right, of those that count. @param {Uint8Array[]} maps */

@@ -37,6 +37,12 @@ export function options(trace, group) {
   return { merged: can.merged && state.merged.value !== "", special: can.special ? /** @type {"" | "hide" | "share"} */ (state.special.value) : "" };
 }
 
+/** The same as a server is asked for it; nothing where all tokens are shown. @param {state.Trace} trace @param {state.Group} group @returns {Record<string, string>} */
+export function foldedBy(trace, group) {
+  const { merged, special } = options(trace, group);
+  return { ...(merged ? { merged: "true" } : {}), ...(special ? { special } : {}) };
+}
+
 /** @param {state.Trace} trace @param {state.Group} group @returns {Promise<Seen>} */
 export async function seen(trace, group) {
   const { at, layer, head } = state.place(group);
