@@ -1,7 +1,7 @@
 """Kills one of several training processes with SIGKILL at random moments: `python tools/killprocesses.py -n 200`.
 
 The processes run under torchrun, as people start them. After every kill the whole job must end within a minute, and
-whoever is left must say what is saved, unless torchrun had to end it by force; there must be a good checkpoint, no
+whoever is left must say what is saved, unless torchrun names it as ended by force; there must be a good checkpoint, no
 older than was said; the run must go on from it, in one, two or three processes, to an end; and nothing half written may
 be left. At the end its weights are compared with those of one undisturbed process.
 
@@ -40,7 +40,8 @@ from headwise.runs.publish import MODEL
 SCRIPT = Path(process_checks.__file__)
 _MOST_S = 60.0
 _SAVED = re.compile(r"everything up to step (\d+) is saved|nothing was saved yet|after step (\d+); everything is saved")
-_FORCED = "forcefully exiting via SIGKILL"
+# torchrun names whom it ended by force, who has no time to say anything
+_FORCED = re.compile(r"shutdown process (\d+) via .*forcefully exiting via")
 # before a run has its folder, there is nothing to say of it
 _STOPPED = re.compile(r"error: stopped by SIGTERM")
 
@@ -173,10 +174,10 @@ class Kills:
                     problems.append(f"less is there than was said: {told[0]}")
             elif _STOPPED.search(said):
                 self.seen["stopped while it opened the run"] += 1
-            elif _FORCED in job.reported() and "error" not in said.lower():
+            elif str(job.pids()[rank]) in _FORCED.findall(job.reported()):
                 self.seen["ended by torchrun with SIGKILL"] += 1
             else:
-                problems.append(f"process {rank + 1} said: {said[-2000:]!r}")
+                problems.append(f"process {rank + 1} said: {said[-2000:]!r}; torchrun: {job.reported()[-4000:]!r}")
         if "exitcode" not in job.reported():
             problems.append(f"torchrun does not say what happened: {job.reported()[-500:]}")
         return problems
