@@ -1,6 +1,6 @@
 """Beam searches that share the steps of one decoder; more may join between two steps."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -19,8 +19,10 @@ N = TypeVar("N")
 class JointDecoder(StepDecoder, Protocol):
     """A decoder that takes a step of several loops at once."""
 
-    def step_all(self, tokens: Sequence[Int[Tensor, "_"]], caches: Sequence[Cache]) -> list[Float[Tensor, "_ vocab"]]:
-        """What `step` returns for each loop."""
+    def step_all(
+        self, tokens: Sequence[Int[Tensor, "_"]], caches: Sequence[Cache], beside: Callable[[], object]
+    ) -> list[Float[Tensor, "_ vocab"]]:
+        """What `step` returns for each loop; `beside` is called before the longest product."""
         ...
 
 
@@ -66,15 +68,18 @@ class Flow(Generic[N]):
             member.search.drop([place for place, name in enumerate(member.names) if name in names])
 
     @torch.inference_mode()
-    def step(self) -> list[tuple[N, list[Hypothesis]]]:
+    def step(self, beside: Callable[[], object] = lambda: None) -> list[tuple[N, list[Hypothesis]]]:
         """One token more for all; the sentences that are done with it and what was found, best first.
+
+        Args:
+            beside: called before the longest product, so that threads that it wakes run beside that.
 
         Raises: Diverged as `beam_search`; no member can go on after it.
         """
         if not self._members:
             return []
         tokens = [member.search.tokens().to(self._device) for member in self._members]
-        steps = self._decoder.step_all(tokens, [member.search.cache for member in self._members])
+        steps = self._decoder.step_all(tokens, [member.search.cache for member in self._members], beside)
         found = []
         for member, logits in zip(self._members, steps, strict=True):
             member.search.take(logits)

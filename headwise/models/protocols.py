@@ -1,7 +1,7 @@
 """What every sequence-to-sequence model offers: an encoder, and a decoder that runs all at once or step by step."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -72,8 +72,18 @@ class Decoder(nn.Module, ABC):
     def step(self, tokens: Int[Tensor, "rows"], cache: Cache) -> Float[Tensor, "rows vocab"]:
         """Logits of the next token after one more token per row."""
 
-    def step_all(self, tokens: Sequence[Int[Tensor, "_"]], caches: Sequence[Cache]) -> list[Float[Tensor, "_ vocab"]]:
-        """A step of several loops, each with its tokens and its cache; in less time, where a decoder has a way."""
+    def step_all(
+        self,
+        tokens: Sequence[Int[Tensor, "_"]],
+        caches: Sequence[Cache],
+        beside: Callable[[], object] = lambda: None,
+    ) -> list[Float[Tensor, "_ vocab"]]:
+        """A step of several loops, each with its tokens and its cache; in less time, where a decoder has a way.
+
+        Args:
+            beside: called before the longest product, so that threads that it wakes run beside that.
+        """
+        beside()
         return [self.step(own, cache) for own, cache in zip(tokens, caches, strict=True)]
 
 

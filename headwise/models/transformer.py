@@ -1,6 +1,6 @@
 """The Transformer encoder-decoder, and how it is built from its configuration."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import torch
@@ -155,7 +155,12 @@ class TransformerDecoder(Decoder):
         (logits,) = self.step_all([tokens], [cache])
         return logits
 
-    def step_all(self, tokens: Sequence[Tensor], caches: Sequence[Cache]) -> list[Float[Tensor, "_ vocab"]]:
+    def step_all(
+        self,
+        tokens: Sequence[Tensor],
+        caches: Sequence[Cache],
+        beside: Callable[[], object] = lambda: None,
+    ) -> list[Float[Tensor, "_ vocab"]]:
         embedded, parts = [], []
         for last, cache in zip(tokens, caches, strict=True):
             assert isinstance(cache, TransformerCache)
@@ -165,7 +170,9 @@ class TransformerDecoder(Decoder):
         for layer, block in enumerate(self.blocks):
             own = [part[layer] for part in parts]
             x = block.together(x, own) if isinstance(block, DecodingBlock) else _one_by_one(block, x, own)
-        logits: Tensor = self.output(self.norm(x))
+        x = self.norm(x)
+        beside()
+        logits: Tensor = self.output(x)
         return list(logits.split([part[0].sentences * part[0].beams for part in parts]))
 
 

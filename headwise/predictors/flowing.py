@@ -57,14 +57,14 @@ class WritingFlow:
         self._waiting = [pair for pair in self._waiting if pair[0] not in numbers]
         self._flow.drop(set(numbers))
 
-    def step(self) -> list[tuple[int, list[Translation]]]:
+    def step(self, beside: Callable[[], object] = lambda: None) -> list[tuple[int, list[Translation]]]:
         """One token more for all; the sources that are done with it and their outputs, best first."""
         found: list[tuple[int, list[Translation]]] = []
         if self._unread and self._enough(len(self._waiting) + len(self._unread)):
             found = [(number, []) for number in self._read_all()]
         if self._waiting and self._enough(len(chosen := self._chosen())):
             self._begin(chosen)
-        found += [(number, self._writing.written(hypotheses)) for number, hypotheses in self._flow.step()]
+        found += [(number, self._writing.written(hypotheses)) for number, hypotheses in self._flow.step(beside)]
         return found
 
     def _enough(self, count: int) -> bool:

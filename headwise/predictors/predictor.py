@@ -1,7 +1,7 @@
 """A trained model applied to new inputs: what `headwise.load` returns, and what the command line drives."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast
@@ -93,8 +93,12 @@ class Flowing(Protocol[Given_I, Told_O]):
         """Nobody waits for these any more; nothing is told of them."""
         ...
 
-    def step(self) -> Sequence[tuple[int, Told_O]]:
-        """Goes on a little; the inputs that are done with it, and their outputs."""
+    def step(self, beside: Callable[[], object] = lambda: None) -> Sequence[tuple[int, Told_O]]:
+        """Goes on a little; the inputs that are done with it, and their outputs.
+
+        Args:
+            beside: may be called once, before long work that leaves the processor's other threads alone.
+        """
         ...
 
 

@@ -1,7 +1,7 @@
 """A run as a service has it: its name, what it is asked for, and answers equal to those of the command line."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,11 +48,11 @@ class Answers:
         for number in numbers:
             del self._items[number]
 
-    def step(self) -> list[tuple[int, Any]]:
+    def step(self, beside: Callable[[], object] = lambda: None) -> list[tuple[int, Any]]:
         """Goes on a little; what has ended, with its answer."""
         return [
             (number, self._run.written(self._items.pop(number), output, self._options))
-            for number, output in self._flow.step()
+            for number, output in self._flow.step(beside)
         ]
 
 

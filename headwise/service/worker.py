@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -147,23 +147,33 @@ class Worker:
     def _go_on(self, flow: Flowing[Any, Any], jobs: list[Job]) -> None:
         """Answers these and those that join them; whatever is raised, some may be left without an answer."""
         key, going = jobs[0].key, dict[int, tuple[Job, int]]()
-        found: dict[Job, dict[int, Any]] = {}
-        while jobs or going:
-            places = [(job, place) for job in _alive(jobs) for place in range(len(job.items))]
-            if places:
-                going |= zip(flow.add([job.items[place] for job, place in places]), places, strict=True)
-                self._told(len(going))
-            for number, answer in flow.step():
-                job, place = going.pop(number)
-                answers = found.setdefault(job, {})
-                answers[place] = answer
-                if len(answers) == len(job.items):
-                    job.answer.set_result([found[job][place] for place in range(len(job.items))])
-                    del found[job]
-            if lost := {number for number, (job, _) in going.items() if job.over()}:
-                flow.drop(lost)
-                _alive(dict.fromkeys(going.pop(number)[0] for number in lost))
-            jobs = self._joining(key, self._together - len(going))
+        found, done = defaultdict[Job, dict[int, Any]](dict), list[Job]()
+
+        def tell() -> None:
+            # who is told wants the interpreter at once, and gets it while a long product runs
+            while done:
+                job = done.pop(0)
+                answers = found.pop(job)
+                job.answer.set_result([answers[place] for place in range(len(job.items))])
+
+        try:
+            while jobs or going:
+                places = [(job, place) for job in _alive(jobs) for place in range(len(job.items))]
+                if places:
+                    going |= zip(flow.add([job.items[place] for job, place in places]), places, strict=True)
+                    self._told(len(going))
+                for number, answer in flow.step(tell):
+                    job, place = going.pop(number)
+                    found[job][place] = answer
+                    done += [job] if len(found[job]) == len(job.items) else []
+                if not going:
+                    tell()
+                if lost := {number for number, (job, _) in going.items() if job.over()}:
+                    flow.drop(lost)
+                    _alive(dict.fromkeys(going.pop(number)[0] for number in lost))
+                jobs = self._joining(key, self._together - len(going))
+        finally:
+            tell()
 
     def _answer_batch(self, jobs: list[Job]) -> None:
         if not (alive := _alive(jobs)):

@@ -32,7 +32,8 @@ class Several(Table):
     def __init__(self, tables):
         self.tables = tables
 
-    def step_all(self, tokens, caches):
+    def step_all(self, tokens, caches, beside):
+        beside()
         return [self.tables[cache].step(own, cache) for own, cache in zip(tokens, caches, strict=True)]
 
 

@@ -74,7 +74,8 @@ class Steps:
     def drop(self, numbers):
         self.log.append(("drop", [self.left.pop(number) for number in sorted(numbers)]))
 
-    def step(self):
+    def step(self, beside):
+        beside()
         if self.held is not None:
             self.held()
         if "bad" in self.left.values():
