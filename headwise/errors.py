@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Literal, Self
 
 Syntax = Literal["python", "recipe", "shell"]
 
@@ -17,6 +17,11 @@ class HeadwiseError(Exception):
     exit_code = 1
     # whether another of several processes says it
     heard = False
+
+    def told_by(self, speaks: bool) -> Self:
+        """This error, which another of several processes says unless this one speaks."""
+        self.heard = not speaks
+        return self
 
 
 class ConfigError(HeadwiseError):

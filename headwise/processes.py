@@ -135,8 +135,7 @@ class Group(Processes):
             raise failure
         done, found = outcome[0]
         if not done:
-            found.heard = True
-            raise found
+            raise found.told_by(False)
         result: T = found
         return result
 
@@ -281,16 +280,21 @@ def _shared(processes: Processes, work: Callable[[I], T], items: Sequence[I]) ->
 
 
 def together(processes: Processes, work: Callable[[], T]) -> T:
-    """What the work of this process returns; a failure of one is raised in all, so that nobody waits for the rest."""
+    """What the work of this process returns; a failure of one is raised in all, so that nobody waits for the rest.
+
+    Of processes that failed alike the first one says it; those that did not fail leave it to those that did.
+    """
     made: list[T] = []
     failure: Exception | None = None
     try:
         made = [work()]
     except Exception as error:
         failure = error
-    failed = [repr(one) for one in processes.gather(failure if failure is None else str(failure)) if one is not None]
+    told = processes.gather(failure if failure is None else f"{type(failure).__name__}: {failure}")
+    if isinstance(failure, HeadwiseError):
+        failure.told_by(told.index(told[processes.rank]) == processes.rank)
     if failure is not None:
         raise failure
-    if failed:
-        raise MachineError(f"another process failed: {failed[0]}")
+    if failed := [one for one in told if one is not None]:
+        raise MachineError(f"another process failed: {failed[0]}").told_by(False)
     return made[0]

@@ -3,7 +3,8 @@
 The processes run under torchrun, as people start them. After every kill the whole job must end within a minute, and
 whoever is left must say what is saved, unless torchrun names it as ended by force; there must be a good checkpoint, no
 older than was said; the run must go on from it, in one, two or three processes, to an end; and nothing half written may
-be left. At the end its weights are compared with those of one undisturbed process.
+be left. At the end its weights are compared with those of one undisturbed process. All that was told in a job with a
+problem or a silent process is kept in the folder of `--reports`.
 
 torchrun and its processes are forked from this one, which has imported everything already (`--start-method fork
 --run-path`); nothing else about torchrun differs. A checkpoint is written after every step.
@@ -40,8 +41,8 @@ from headwise.runs.publish import MODEL
 SCRIPT = Path(process_checks.__file__)
 _MOST_S = 60.0
 _SAVED = re.compile(r"everything up to step (\d+) is saved|nothing was saved yet|after step (\d+); everything is saved")
-# torchrun names whom it ended by force, who has no time to say anything
-_FORCED = re.compile(r"shutdown process (\d+) via .*forcefully exiting via")
+# torchrun tells signals by name or by number, as Python does
+_FORCED = re.compile(r"Unable to shutdown process (\d+) via \S+, forcefully exiting via (?:\S*SIGKILL|9)\b")
 # before a run has its folder, there is nothing to say of it
 _STOPPED = re.compile(r"error: stopped by SIGTERM")
 
@@ -76,8 +77,7 @@ class Job:
 
     def pids(self) -> list[int]:
         """Those of the processes that have begun, in their order."""
-        written = (self._told / f"{rank}.pid" for rank in range(self.world))
-        return [int(path.read_text()) for path in written if path.exists()]
+        return [pid for rank in range(self.world) if (pid := self._pid(rank)) is not None]
 
     def said(self, rank: int) -> str:
         """All that a process has told."""
@@ -86,6 +86,19 @@ class Job:
     def reported(self) -> str:
         """All that the agent has told."""
         return (self._told / "agent").read_text(errors="replace")
+
+    def forced(self, rank: int) -> bool:
+        """Whether the agent says that it ended this process by force."""
+        return self._pid(rank) in forced(self.reported())
+
+    def whole(self) -> str:
+        """All that was told, by each and by the agent."""
+        told = [f"== process {rank + 1}, pid {self._pid(rank)}\n{self.said(rank)}" for rank in range(self.world)]
+        return "\n".join([*told, f"== torchrun, exit code {self.code}\n{self.reported()}"])
+
+    def _pid(self, rank: int) -> int | None:
+        path = self._told / f"{rank}.pid"
+        return int(path.read_text()) if path.exists() else None
 
     def _forked(self, kind: str, run: Path, max_steps: int) -> int:
         if pid := os.fork():
@@ -107,6 +120,11 @@ class Job:
             os._exit(code)
 
 
+def forced(report: str) -> set[int]:
+    """The processes that the agent says it ended by force, since they had not ended in time after SIGTERM."""
+    return {int(pid) for pid in _FORCED.findall(report)}
+
+
 def _runs(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -122,10 +140,11 @@ class Kills:
         kinds: the ways to share a model, of which one is drawn for each start.
         within_s: a third of the kills come so many seconds, at most, after the run folder was taken; the others after
             the first new checkpoint.
+        reports: where all is kept that was told in a job that is a problem, or in which a process was silent.
     """
 
-    def __init__(self, folder: Path, rng: random.Random, kinds: list[str], within_s: float) -> None:
-        self.run, self._told = folder / "run", folder / "told"
+    def __init__(self, folder: Path, rng: random.Random, kinds: list[str], within_s: float, reports: Path) -> None:
+        self.run, self._told, self._reports = folder / "run", folder / "told", reports
         self._rng, self._kinds, self._within_s = rng, kinds, within_s
         self.longest, self.step = 0.0, 0
         self.seen: Counter[str] = Counter()
@@ -154,14 +173,18 @@ class Kills:
         time.sleep(self._rng.uniform(0.0, within_s))
         victim = self._rng.randrange(world)
         if job.ended():
-            return [f"ended before it was killed: {job.said(0)[-200:]} {job.reported()[-200:]}"]
+            self._keep(job, "ended before it was killed")
+            return ["ended before it was killed"]
         os.kill(job.pids()[victim], signal.SIGKILL)
         took = job.wait(2 * _MOST_S)
         self.longest = max(self.longest, took)
         self.seen[f"{kind}, {world} processes"] += 1
         self.seen["while a checkpoint was written"] += bool(list(self.run.glob(f"{STATE}/.*.tmp")))
         problems = [f"{kind}: the job took {took:.0f} s"] if took > _MOST_S else []
-        return problems + self._wrong(job, [rank for rank in range(world) if rank != victim])
+        problems += self._wrong(job, [rank for rank in range(world) if rank != victim])
+        if problems:
+            self._keep(job, f"process {victim + 1} was killed: {'; '.join(problems)}")
+        return problems
 
     def _wrong(self, job: Job, others: list[int]) -> list[str]:
         """What is wrong with what the others said before they ended."""
@@ -174,20 +197,28 @@ class Kills:
                     problems.append(f"less is there than was said: {told[0]}")
             elif _STOPPED.search(said):
                 self.seen["stopped while it opened the run"] += 1
-            elif str(job.pids()[rank]) in _FORCED.findall(job.reported()):
+            elif job.forced(rank) and "error" not in said.lower():
                 self.seen["ended by torchrun with SIGKILL"] += 1
+                self._keep(job, f"process {rank + 1} was silent: torchrun ended it by force")
             else:
-                problems.append(f"process {rank + 1} said: {said[-2000:]!r}; torchrun: {job.reported()[-4000:]!r}")
+                problems.append(f"process {rank + 1}, not ended by force, does not say what is saved")
         if "exitcode" not in job.reported():
-            problems.append(f"torchrun does not say what happened: {job.reported()[-500:]}")
+            problems.append("torchrun does not say what happened")
         return problems
+
+    def _keep(self, job: Job, why: str) -> None:
+        self._reports.mkdir(parents=True, exist_ok=True)
+        path = self._reports / f"{sum(1 for _ in self._reports.iterdir()) + 1}.txt"
+        path.write_text(f"{why}\n{job.whole()}")
+        print(f"{why}; all that was told: {path}", flush=True)
 
     def _went_on(self, step: int) -> list[str]:
         world = self._rng.choice((1, 2, 3))
         job = Job(world, self._rng.choice(self._kinds) if world > 1 else "auto", self.run, self._told, step + 2)
         took, problems = job.wait(4 * _MOST_S), []
         if job.code != 0:
-            problems.append(f"{world} did not go on in {took:.0f} s: {job.said(0)[-300:]} {job.reported()[-300:]}")
+            problems.append(f"{world} did not go on in {took:.0f} s")
+            self._keep(job, problems[-1])
         if left := [path.name for path in self.run.rglob("*.tmp")]:
             problems.append(f"left: {left}")
         self.seen[f"gone on by {world}"] += 1
@@ -231,13 +262,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kind", choices=("ddp", "fsdp"), help="one way to share the model; both if not given")
     parser.add_argument("--within", type=float, default=3.0, help="seconds for a kill while the run is opened")
+    place = Path(tempfile.gettempdir(), f"kills-{os.getpid()}")
+    parser.add_argument("--reports", type=Path, default=place, help="a folder for what was told where it went wrong")
     given = parser.parse_args()
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)
     wrong = 0
     with tempfile.TemporaryDirectory() as folder:
         kinds = [given.kind] if given.kind else ["ddp", "fsdp"]
-        kills = Kills(Path(folder), random.Random(given.seed), kinds, given.within)
+        kills = Kills(Path(folder), random.Random(given.seed), kinds, given.within, given.reports)
         for number in range(given.n):
             problems = kills.one()
             wrong += bool(problems)

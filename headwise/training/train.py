@@ -14,7 +14,7 @@ from headwise.errors import CheckpointError, MachineError
 from headwise.labels import visible
 from headwise.locks import FolderLock
 from headwise.models.summary import parts
-from headwise.processes import Processes, joined
+from headwise.processes import Processes, joined, together
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.commits import probe
 from headwise.runs.display import Display
@@ -135,8 +135,7 @@ def _finished(recipe: Recipe, run: Path, stop: StopSignal) -> Run | None:
     recipe = settled(recipe, old, lambda _: None)
     if differences(old, recipe).keys() - (movable(old, data) & movable(recipe, data)):
         return None
-    with stop.breakable():
-        task = _prepared(recipe, saved)
+    task = _prepared(recipe, saved, stop)
     if changed(digests(task, recipe, data), data, recipe):
         return None
     Display().line(f"{run}: finished before: {facts['reason']} after {facts['step']} steps; there is nothing to do")
@@ -177,8 +176,7 @@ def _train(
         open_too.enter_context(runtime.products_as(processes.once(lambda: _products(saved))))
         for note in notes:
             log.note(note)
-        with stop.breakable():
-            task = _prepared(recipe, saved)
+        task = together(processes, lambda: _prepared(recipe, saved, stop))
         refuse_other_data(task, processes)
         session = _session(task, recipe, processes, saved, allowed, log)
         opening.saved = saved = None
@@ -240,12 +238,13 @@ def _products(saved: Saved | None) -> str:
     return str(before or machine(torch.device("cpu"))["float32_products"])
 
 
-def _prepared(recipe: Recipe, saved: Saved | None) -> Task[Any]:
+def _prepared(recipe: Recipe, saved: Saved | None, stop: StopSignal) -> Task[Any]:
     kind = registry.task_type(recipe.task)
-    if saved is not None and start_is_gone(recipe):
-        # what was learned from it stands in the checkpoint
-        return kind(recipe, kind.prepare_with(recipe, Given(own_files(saved))))
-    return kind(recipe, kind.prepare(recipe))
+    with stop.breakable():
+        if saved is not None and start_is_gone(recipe):
+            # what was learned from it stands in the checkpoint
+            return kind(recipe, kind.prepare_with(recipe, Given(own_files(saved))))
+        return kind(recipe, kind.prepare(recipe))
 
 
 def _session(
@@ -261,7 +260,7 @@ def _session(
     if saved is None:
         return Session(task, recipe, processes)
     trainer = Trainer.read(saved)
-    digests, anew = check_data(task, recipe, trainer.data, allowed["data"], log.note)
+    digests, anew = together(processes, lambda: check_data(task, recipe, trainer.data, allowed["data"], log.note))
     session = Session(as_learned(task, saved, allowed["data"], log.note), recipe, processes)
     here = session.machine()
     if trainer.machine != here:

@@ -50,6 +50,30 @@ def test_only_the_second_score_gives_each_query_its_own_order():
     assert (dynamic != dynamic[:, :, :1]).any(-1).any(-1).all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("shift", "felt"), [(20.0, False), (-20.0, False), (0.0, True)])
+def test_the_query_of_the_first_score_is_felt_only_where_signs_are_mixed(dtype, shift, felt):
+    """On one side of 0 it adds the same to all scores of a query: softmax has no gradient for it but rounding."""
+    score = _filled(GAT(HEADS, DIM)).to(dtype)
+    query, key, value = torch.randn(3, 2, HEADS, 5, DIM, dtype=dtype)
+    along = score.query.detach() / score.query.detach().square().sum(-1, keepdim=True)
+    query = query + shift * along[:, None]
+    positive = score(query, key) > 0
+    mixed = positive.any(-1) & ~positive.all(-1)
+    assert mixed.any() if felt else not mixed.any()
+    (attend(query, key, value, score=score) * torch.randn_like(value)).sum().backward()
+    rounding = 100 * torch.finfo(dtype).eps * float(score.key.grad.abs().max()) * float(query.abs().max())
+    assert (float(score.query.grad.abs().max()) > 1e-2) == felt
+    assert felt or float(score.query.grad.abs().max()) < rounding < 1e-2
+
+
+def test_all_of_the_second_score_is_felt_where_signs_are_the_same():
+    score = _filled(GATv2(HEADS, DIM))
+    query, key, value = torch.randn(3, 2, HEADS, 5, DIM, dtype=torch.float64)
+    attend(query + 20, key, value, score=score).square().sum().backward()
+    assert score.weight.grad.abs().min() > 1e-4
+
+
 def _graph(nodes: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Edges (source, target) without repeats and self-loops; node 0 has no incoming edge. And which pairs meet."""
     source, target = torch.where(torch.rand(nodes, nodes) < 0.3)

@@ -143,6 +143,28 @@ def _full(kind, folder, rank):
     trained("gathered", Path(folder), kind, max_steps=50, save_every=5, on_disk_full="stop")
 
 
+def _wrong(kind, folder, *files):
+    """Each process reads a file of its own, of which some are not there ("-": it reads nothing)."""
+    import training_toy
+
+    from headwise.errors import DataError
+
+    name, real = files[int(os.environ["RANK"])], training_toy.ToyTask.__dict__["prepare"].__func__
+
+    def prepare(kind, recipe):
+        if name != "-":
+            raise DataError(f"{name}: there is no such file")
+        return real(kind, recipe)
+
+    training_toy.ToyTask.prepare = classmethod(prepare)
+    trained("plain", Path(folder), kind)
+
+
+def _diverges(kind, folder):
+    """Steps so large that nothing finite is left."""
+    trained("plain", Path(folder), kind, learning_rate=1e200, warmup_steps=0, clip_norm=0)
+
+
 def _parts(kind):
     """What the process keeps of a model and its optimizer, and how much there is in all."""
     import training_toy
@@ -182,6 +204,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     work = {"cases": _cases, "resumed": _resumed, "goes on": _goes_on, "long": _long, "verbs": _verbs, "parts": _parts}
     work |= {"refused": _refused, "killed": _killed, "full": _full}
+    work |= {"wrong": _wrong, "diverges": _diverges}
     work = work[sys.argv[1]]
     if work is not _verbs:
         torch.set_default_dtype(torch.float64)

@@ -13,7 +13,7 @@ from tiny_tasks import CASES
 SOURCES = {
     "bucketed": None,
     "whole": "node-classify",
-    "whole, scores of two parts": "node-classify",
+    "whole, additive": "node-classify",
     "stream": "language-model, with memory",
     "token files": "language-model",
 }
@@ -51,11 +51,11 @@ def recipe_of(name, kind, dropout=0.0):
     # several batches a pass, and learning that lets the weights go far
     more = {"batch_tokens": 52, "warmup_steps": 3, "learning_rate": 0.02, "validate_every_epochs": 0, "max_epochs": 0}
     if name == "whole":
-        # whose scores feel all that they are made of
+        # every parameter of it is felt
         values["model"]["score"] = "gatv2"
-    elif case == "node-classify":
-        # softmax feels the query's part of LeakyReLU(query + key) only where a node's neighbours lie on both sides of
-        # 0; elsewhere its gradient is rounding alone, which Adam would make steps of, up to the other side
+    if name == "whole, additive":
+        # softmax feels the query's part of `gat` only where a node's neighbours lie on both sides of the leaky ReLU
+        # (tests/attention/test_graph_scores.py); elsewhere its gradient is rounding, which Adam would make steps of
         more["epsilon"] = 0.01
     return {**values, "task": CASES[case].task, "seed": 5, "training": {**more, **training}}
 

@@ -110,20 +110,3 @@ def test_what_is_not_compared_has_a_gradient_of_rounding_alone(alone, dtype):
         rounding = torch.finfo(getattr(torch, dtype)).eps
         for query, key, value in squares:
             assert float(key.sqrt().max()) < rounding < 1e-3 < float(torch.cat([query, value]).sqrt().min())
-
-
-@pytest.mark.parametrize(("shift", "felt"), [(10.0, False), (-10.0, False), (0.0, True)])
-def test_softmax_feels_a_query_of_two_parts_only_where_keys_lie_on_both_sides(shift, felt):
-    from headwise.attention.call import Call
-    from headwise.attention.mechanisms.scored import Scored
-    from headwise.attention.scores.graph import GAT
-
-    torch.manual_seed(3)
-    score = GAT(2, 4).double()
-    query, key, value = torch.randn(3, 1, 2, 6, 4, dtype=torch.float64)
-    # all sums of a head on one side of 0, or on both
-    query = query + shift * (score.query / score.query.square().sum(-1, keepdim=True)).detach().unsqueeze(1)
-    Scored(score)(Call(query, key, value)).square().sum().backward()
-    assert score.key.grad.abs().min() > 1e-3
-    assert (score.query.grad.abs().max() > 1e-3) == felt
-    assert felt or score.query.grad.abs().max() < 1e-13

@@ -15,8 +15,8 @@ from process_checks import HERE, ended, started, trained
 from torch import nn
 from torch.testing import assert_close
 
-from headwise.errors import CheckpointError, ConfigError, DataError, Diverged, MachineError, RunBusy
-from headwise.processes import Alone, Group, launched
+from headwise.errors import CheckpointError, ConfigError, DataError, Diverged, HeadwiseError, MachineError, RunBusy
+from headwise.processes import Alone, Group, launched, together
 from headwise.runs.checkpoints import Checkpoints
 from headwise.training.parallel import check, kind_of
 from headwise.training.recipe import TrainingConfig
@@ -189,6 +189,53 @@ def test_wrong_starts_are_refused_once(tmp_path):
     assert "is not empty and is not a run folder" in found[0][2]
     # told by the first alone
     assert found[1][2] == ""
+
+
+@pytest.mark.parametrize(
+    ("files", "codes", "told"),
+    [
+        (("a", "a"), [3, 3], ["a", ""]),
+        (("a", "b"), [3, 3], ["a", "b"]),
+        pytest.param(("-", "b", "b"), [5, 3, 3], ["", "b", ""], marks=SLOW),
+    ],
+)
+def test_an_error_of_data_is_said_once(tmp_path, files, codes, told):
+    found = ended(started(len(files), SCRIPT, "wrong", "ddp", tmp_path / "run", *files))
+    assert [code for code, _, _ in found] == codes, found
+    assert [err for _, _, err in found] == [f"error: {name}: there is no such file\n" if name else "" for name in told]
+
+
+def test_what_diverges_is_said_by_the_first(tmp_path):
+    found = ended(started(2, SCRIPT, "diverges", "ddp", tmp_path / "run"))
+    assert [code for code, _, _ in found] == [6, 6], found
+    assert found[0][2].count("error: training diverged") == 1
+    assert found[1][2] == ""
+
+
+@pytest.mark.parametrize(
+    ("texts", "heard"),
+    [
+        (["wrong", "wrong", "wrong"], [False, True, True]),
+        (["wrong", "other", "wrong"], [False, False, True]),
+        ([None, "wrong", None], [True, False, True]),
+    ],
+)
+def test_what_all_do_together_fails_in_all_and_is_said_by_those_it_failed_in(texts, heard):
+    class Told(Alone):
+        def gather(self, value):
+            return [None if text is None else f"DataError: {text}" for text in texts]
+
+    for rank, text in enumerate(texts):
+
+        def work(text=text):
+            if text is not None:
+                raise DataError(text)
+
+        processes = Told()
+        processes.rank, processes.world = rank, len(texts)
+        with pytest.raises(HeadwiseError, match=text or "another process failed: DataError: wrong") as failed:
+            together(processes, work)
+        assert failed.value.heard == heard[rank]
 
 
 def test_two_processes_answer_as_one(tmp_path, monkeypatch):
