@@ -2,9 +2,10 @@
 
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import Literal, Self
+from typing import Literal, TypeVar
 
 Syntax = Literal["python", "recipe", "shell"]
+E = TypeVar("E", bound="HeadwiseError")
 
 _LONGEST_NAME = 100
 # known names that an error lists: every mechanism, not every node of a graph
@@ -18,7 +19,7 @@ class HeadwiseError(Exception):
     # whether another of several processes says it
     heard = False
 
-    def told_by(self, speaks: bool) -> Self:
+    def told_by(self: E, speaks: bool) -> E:
         """This error, which another of several processes says unless this one speaks."""
         self.heard = not speaks
         return self

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -16,6 +16,7 @@ from headwise.decoding.rows import device_of
 N = TypeVar("N")
 
 
+@runtime_checkable
 class JointDecoder(StepDecoder, Protocol):
     """A decoder that takes a step of several loops at once."""
 
@@ -36,7 +37,7 @@ class Member(Generic[N]):
 
 
 class Flow(Generic[N]):
-    """Searches of one decoder, each with sentences of its own, that go on together until each is done.
+    """Continuous batching: searches of one decoder, each with sentences of its own, that others join between two steps.
 
     A decoder's products read all its weights, for one row as for hundreds. So a search that began earlier and has few
     sentences left costs next to nothing beside one that has just begun.

@@ -60,7 +60,7 @@ class Part(NamedTuple):
     beams: int
     memory_mask: Mask | None
     own: AttentionStep
-    cross: AttentionStep | None
+    cross: AttentionStep
 
 
 class DecodingBlock(nn.Module):
@@ -94,15 +94,11 @@ class DecodingBlock(nn.Module):
         self_cache: AttentionStep | None = None,
         cross_cache: AttentionStep | None = None,
     ) -> Float[Tensor, "batch length d_model"]:
-        """One cached step. Anything else goes to the block that this one was made of."""
-        filled = self._cross is None or _is_filled(cross_cache)
-        if self_cache is None or mask is not None or not filled:
-            output: Tensor = self.block(
-                x, memory, mask=mask, memory_mask=memory_mask, self_cache=self_cache, cross_cache=cross_cache
-            )
-            return output
-        part = Part(x.shape[0], x.shape[1], memory_mask, self_cache, cross_cache)
-        return self.together(x.flatten(0, 1), [part]).view_as(x)
+        """What the block that this one was made of computes; cached steps go to `together`."""
+        output: Tensor = self.block(
+            x, memory, mask=mask, memory_mask=memory_mask, self_cache=self_cache, cross_cache=cross_cache
+        )
+        return output
 
     def together(self, x: Float[Tensor, "rows d_model"], parts: Sequence[Part]) -> Float[Tensor, "rows d_model"]:
         """One cached step of several searches: products over the rows of all, attention within each.
@@ -137,7 +133,6 @@ class DecodingBlock(nn.Module):
     def _attend_memory(self, query: Tensor, part: Part) -> Tensor:
         sizes, mask = self._cross, part.memory_mask
         assert sizes is not None
-        assert part.cross is not None
         memory = part.cross.memory
         assert isinstance(memory, KeyValues)
         query = query.view(part.sentences, part.beams, sizes.heads, sizes.head_dim).transpose(1, 2)
@@ -172,10 +167,6 @@ def _bias(
     bias = torch.zeros(keep.shape, dtype=dtype, device=device).masked_fill_(~(keep | empty), -math.inf)
     # SDPA adds a bias of the queries' own shape only
     return bias.expand(-1, -1, query_len, key_len), empty if bool(empty.any()) else None
-
-
-def _is_filled(step: AttentionStep | None) -> bool:
-    return step is not None and isinstance(step.memory, KeyValues) and step.memory.fixed
 
 
 def _is_plain(block: DecoderBlock) -> bool:

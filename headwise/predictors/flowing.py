@@ -63,6 +63,7 @@ class WritingFlow:
         if self._unread and self._enough(len(self._waiting) + len(self._unread)):
             found = [(number, []) for number in self._read_all()]
         if self._waiting and self._enough(len(chosen := self._chosen())):
+            beside()
             self._begin(chosen)
         found += [(number, self._writing.written(hypotheses)) for number, hypotheses in self._flow.step(beside)]
         return found
@@ -92,22 +93,22 @@ class WritingFlow:
         chosen = sorted((self._waiting[place] for place in places), key=lambda pair: len(pair[1]))
         self._waiting = [pair for place, pair in enumerate(self._waiting) if place not in places]
         rows = [tokens for _, tokens in chosen]
-        batches = [self._collate(Ragged.of(rows[part])) for part in alike([len(row) for row in rows])]
+        batches = [self._collate(Ragged.of(rows[part])) for part in by_length([len(row) for row in rows])]
         memory = Memory.joined([self._model.encoder(batch.src, batch.src_lens) for batch in batches])
         lens = torch.cat([batch.src_lens for batch in batches])
         search = self._writing.begun(self._model, memory, lens, self._config, self._prefix)
         self._flow.join(Member(search, [number for number, _ in chosen], len(rows[-1])))
 
 
-def alike(lengths: Sequence[int]) -> list[slice]:
+def by_length(lengths: Sequence[int]) -> list[slice]:
     """Ascending lengths in parts, where a part of its own saves more padding than it costs.
 
-    >>> alike([3, 3, 4, 5]), alike([3] * 20 + [20] * 2)
+    >>> by_length([3, 3, 4, 5]), by_length([3] * 20 + [20] * 2)
     ([slice(0, 4, None)], [slice(0, 20, None), slice(20, 22, None)])
     """
     saved = [place * (lengths[-1] - lengths[place - 1]) for place in range(1, len(lengths))]
     if not saved or max(saved) <= _PADDING:
         return [slice(0, len(lengths))]
     cut = saved.index(max(saved)) + 1
-    rest = [slice(cut + part.start, cut + part.stop) for part in alike(lengths[cut:])]
-    return [*alike(lengths[:cut]), *rest]
+    rest = [slice(cut + part.start, cut + part.stop) for part in by_length(lengths[cut:])]
+    return [*by_length(lengths[:cut]), *rest]

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast, runtime_checkable
 
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import ConfigError, Unsupported
@@ -82,6 +82,7 @@ def flag(name: str) -> str:
     return "--beam" if name == "beam_size" else f"--{name.replace('_', '-')}"
 
 
+@runtime_checkable
 class Flowing(Protocol[Given_I, Told_O]):
     """Outputs under way, which more inputs may join."""
 
@@ -97,7 +98,7 @@ class Flowing(Protocol[Given_I, Told_O]):
         """Goes on a little; the inputs that are done with it, and their outputs.
 
         Args:
-            beside: may be called once, before long work that leaves the processor's other threads alone.
+            beside: called before long work that leaves the interpreter to other threads, once or twice.
         """
         ...
 

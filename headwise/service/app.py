@@ -11,7 +11,6 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from headwise.errors import HeadwiseError
-from headwise.predictors.predictor import Flowing
 from headwise.service.answers import JSON, LINES, NOT_KEPT, as_json, as_lines, as_steps
 from headwise.service.asking import Ask, AskTrace, check, check_text, parsed, schema_of
 from headwise.service.guard import LOOPBACK, Guard, Straight
@@ -22,7 +21,7 @@ from headwise.service.problems import Problem
 from headwise.service.refusals import refused, refusing
 from headwise.service.served import VERBS, Served
 from headwise.service.streaming import continued, streamed
-from headwise.service.worker import Expired, Full, Job, Worker
+from headwise.service.worker import Expired, Flow, Full, Job, Worker
 
 # when a service ends its answers are out, or given up: all that is left is a step of a search
 _LAST_S = 2.0
@@ -55,11 +54,7 @@ class Service:
         return self.runs[name]
 
     def submit(
-        self,
-        run: Callable[[list[Any]], Sequence[Any]],
-        items: list[Any],
-        key: Any = None,
-        flow: Callable[[], Flowing[Any, Any] | None] = lambda: None,
+        self, run: Callable[[list[Any]], Sequence[Any]], items: list[Any], key: Any = None, flow: Flow | None = None
     ) -> Job:
         """Puts work into the queue. Raises: Problem 429."""
         job = Job(run, items, key, time.monotonic() + self.limits.deadline_s, flow)
@@ -243,7 +238,12 @@ async def _predict(service: Service, verb: str, ask: Ask, request: Request) -> R
     # what is drawn does not depend on who else asks
     alone = how is not None and how.method == "sample"
     key = None if alone else (run.name, json.dumps(given, sort_keys=True))
-    job = service.submit(lambda items: run.answers(items, options), items, key, lambda: run.flow(options))
+    job = service.submit(
+        lambda items: run.answers(items, options),
+        items,
+        key,
+        Flow(lambda: run.predictor.flow(options), lambda item, output: run.written(item, output, options)),
+    )
     return as_json({**told, "outputs": await service.answer(job, request)})
 
 

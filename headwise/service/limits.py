@@ -20,7 +20,7 @@ class Limits(Config):
     shown_bytes: int = Field(1 << 22, ge=1, description="bytes of a trace of all steps")
     shown_chars: int = Field(500, ge=1, description="characters of such a text")
     queue: int = Field(64, ge=1, description="requests that wait; further ones are told to come back")
-    batch: int = Field(256, ge=1, description="texts that are answered together")
+    batch: int = Field(128, ge=1, description="texts that are answered together")
     deadline_s: float = Field(30.0, gt=0, description="seconds until a request is given up")
     receive_s: float = Field(8.0, gt=0, description="seconds in which headers and body have to arrive")
     retry_s: int = Field(1, ge=0, description="seconds after which a refused request may come back")

@@ -1,7 +1,7 @@
 """A run as a service has it: its name, what it is asked for, and answers equal to those of the command line."""
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from headwise.errors import ConfigError, Unsupported
 from headwise.explain.explanation import Explanation
 from headwise.explain.trace_formats import formatted
 from headwise.predictors.adopted import Adopted
-from headwise.predictors.predictor import Flowing, Predictor
+from headwise.predictors.predictor import Predictor
 from headwise.predictors.stepping import steps
 from headwise.runs.publish import MODEL
 from headwise.runtime import version
@@ -27,33 +27,6 @@ VERBS: Mapping[str, tuple[str, ...]] = {
     "complete": ("language-model",),
     "fill": ("masked-lm",),
 }
-
-
-class Answers:
-    """Outputs under way as `Served.answers` writes them: a `Flowing` in its turn."""
-
-    def __init__(self, run: "Served", flow: Flowing[Any, Any], options: Any):
-        self._run, self._flow, self._options = run, flow, options
-        self._items: dict[int, Any] = {}
-
-    def add(self, items: Sequence[Any]) -> Sequence[int]:
-        """Takes these too; the numbers by which they are told."""
-        numbers = self._flow.add(items)
-        self._items |= zip(numbers, items, strict=True)
-        return numbers
-
-    def drop(self, numbers: Collection[int]) -> None:
-        """Nobody waits for these any more."""
-        self._flow.drop(numbers)
-        for number in numbers:
-            del self._items[number]
-
-    def step(self, beside: Callable[[], object] = lambda: None) -> list[tuple[int, Any]]:
-        """Goes on a little; what has ended, with its answer."""
-        return [
-            (number, self._run.written(self._items.pop(number), output, self._options))
-            for number, output in self._flow.step(beside)
-        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,11 +64,6 @@ class Served:
     def written(self, item: Any, output: Any, options: Any) -> Any:
         """What `headwise predict --json` prints for an input and its output, as an object."""
         return json.loads(self.predictor.write(item, output, "json", options)[0])
-
-    def flow(self, options: Any) -> Answers | None:
-        """The same answers, each told as it ends, while more may join; None where they are found batch by batch."""
-        flow = self.predictor.flow(options)
-        return None if flow is None else Answers(self, flow, options)
 
     def decoding(self, options: Any) -> DecodingConfig | None:
         """How it searches when told `options`, as the recipe says where these do not; None: there is no search."""

@@ -21,6 +21,19 @@ class Expired(Exception):
     """The time of a job is over, or nobody waits for it any more."""
 
 
+@dataclass(frozen=True)
+class Flow:
+    """How jobs are answered together while others join.
+
+    Args:
+        begin: begins the work; None if it cannot be done so after all.
+        finish: from an item and its output to its answer.
+    """
+
+    begin: Callable[[], Flowing[Any, Any] | None]
+    finish: Callable[[Any, Any], Any]
+
+
 @dataclass(eq=False)
 class Job:
     """Work for some items.
@@ -29,14 +42,14 @@ class Job:
         run: from the items of several jobs, one after another, to an answer for each.
         key: jobs with the same key are done together, by what the first has; None: by itself.
         deadline: on the clock `time.monotonic`.
-        flow: begins the same work as a flow, if it can be one.
+        flow: the same work as one that others may join.
     """
 
     run: Callable[[list[Any]], Sequence[Any]]
     items: list[Any]
     key: Hashable | None
     deadline: float
-    flow: Callable[[], Flowing[Any, Any] | None] = lambda: None
+    flow: Flow | None = None
     answer: "Future[Sequence[Any]]" = field(default_factory=Future)
     given_up: threading.Event = field(default_factory=threading.Event)
 
@@ -133,18 +146,19 @@ class Worker:
 
     def _answer(self, jobs: list[Job]) -> None:
         try:
-            flow = jobs[0].flow()
-            if flow is None:
+            first = jobs[0]
+            flow = None if first.key is None or first.flow is None else first.flow.begin()
+            if first.flow is None or flow is None:
                 self._answer_batch(jobs)
             else:
-                self._go_on(flow, jobs)
+                self._go_on(flow, jobs, first.flow.finish)
         except Exception:
             # whatever a model raises is the request's answer, not the end of the service
             for job in self._begun:
                 if not job.answer.done():
                     self._answer_batch([job])
 
-    def _go_on(self, flow: Flowing[Any, Any], jobs: list[Job]) -> None:
+    def _go_on(self, flow: Flowing[Any, Any], jobs: list[Job], finish: Callable[[Any, Any], Any]) -> None:
         """Answers these and those that join them; whatever is raised, some may be left without an answer."""
         key, going = jobs[0].key, dict[int, tuple[Job, int]]()
         found, done = defaultdict[Job, dict[int, Any]](dict), list[Job]()
@@ -161,16 +175,17 @@ class Worker:
                 places = [(job, place) for job in _alive(jobs) for place in range(len(job.items))]
                 if places:
                     going |= zip(flow.add([job.items[place] for job, place in places]), places, strict=True)
-                    self._told(len(going))
-                for number, answer in flow.step(tell):
+                    self._told(len(places))
+                for number, output in flow.step(tell):
                     job, place = going.pop(number)
-                    found[job][place] = answer
+                    found[job][place] = finish(job.items[place], output)
                     done += [job] if len(found[job]) == len(job.items) else []
                 if not going:
                     tell()
                 if lost := {number for number, (job, _) in going.items() if job.over()}:
                     flow.drop(lost)
-                    _alive(dict.fromkeys(going.pop(number)[0] for number in lost))
+                    for job in _over(going.pop(number)[0] for number in lost):
+                        found.pop(job, None)
                 jobs = self._joining(key, self._together - len(going))
         finally:
             tell()
@@ -206,10 +221,14 @@ class Worker:
 
 def _alive(jobs: Iterable[Job]) -> list[Job]:
     """Those that somebody waits for; the others are told that it is too late."""
-    alive = []
-    for job in jobs:
-        if job.over():
-            job.answer.set_exception(Expired())
-        else:
-            alive.append(job)
-    return alive
+    jobs = list(jobs)
+    over = _over(job for job in jobs if job.over())
+    return [job for job in jobs if job not in over]
+
+
+def _over(jobs: Iterable[Job]) -> list[Job]:
+    """These, each once, told that it is too late."""
+    found = list(dict.fromkeys(jobs))
+    for job in found:
+        job.answer.set_exception(Expired())
+    return found

@@ -7,7 +7,7 @@ import pytest
 
 import headwise
 from headwise.decoding.search import DecodingConfig
-from headwise.predictors.flowing import alike
+from headwise.predictors.flowing import by_length
 from headwise.predictors.translator import Translator
 
 WORDS = "abcdefghijk"
@@ -101,7 +101,7 @@ def test_parts_cover_all_and_save_more_padding_than_they_cost():
     draw = random.Random(5)
     for _ in range(50):
         lengths = sorted(draw.choices(range(1, 60), k=draw.randint(1, 80)))
-        parts = alike(lengths)
+        parts = by_length(lengths)
         assert [length for part in parts for length in lengths[part]] == lengths
         padded = sum((part.stop - part.start) * lengths[part.stop - 1] for part in parts)
         assert padded + 64 * (len(parts) - 1) <= len(lengths) * lengths[-1]

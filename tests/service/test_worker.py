@@ -1,11 +1,13 @@
 """Which jobs the thread of a service answers together, and when each is answered."""
 
+import gc
 import threading
 import time
+import weakref
 
 import pytest
 
-from headwise.service.worker import Expired, Full, Job, Worker
+from headwise.service.worker import Expired, Flow, Full, Job, Worker
 
 
 def by_itself(run, items=(0,), seconds=60):
@@ -93,7 +95,7 @@ def flowing(flow, items, key="flow", seconds=60.0):
             raise ValueError("bad")
         return [f"{item} alone" for item in given]
 
-    return Job(run, list(items), key, time.monotonic() + seconds, lambda: flow)
+    return Job(run, list(items), key, time.monotonic() + seconds, Flow(lambda: flow, lambda item, output: output))
 
 
 def test_whoever_comes_joins_what_is_under_way_and_is_answered_when_it_ends(worker, gate):
@@ -170,7 +172,7 @@ def test_a_flow_that_cannot_begin_is_a_batch(worker, gate):
     def broken():
         raise ValueError("no flow")
 
-    job = Job(lambda items: ["answered"], [1], "same", time.monotonic() + 60, broken)
+    job = Job(lambda items: ["answered"], [1], "same", time.monotonic() + 60, Flow(broken, None))
     worker.submit(job)
     gate.set()
     assert job.answer.result(60) == ["answered"]
@@ -194,4 +196,89 @@ def test_the_queue_is_bounded_while_a_flow_goes_on():
         worker.submit(flowing(flow, [1]))
     go_on.set()
     assert all(job.answer.result(60) for job in jobs)
+    worker.close(20.0)
+
+
+def test_work_without_a_key_is_done_by_itself_though_it_could_flow(worker, gate):
+    flow = Steps()
+    jobs = [flowing(flow, [1], key=None), flowing(flow, [1], key=None)]
+    for job in jobs:
+        worker.submit(job)
+    gate.set()
+    assert [job.answer.result(60) for job in jobs] == [["1 alone"], ["1 alone"]]
+    assert flow.log == []
+
+
+def test_of_whoever_leaves_nothing_is_kept_and_its_time_may_pass_too(worker, gate):
+    begun, go_on = threading.Semaphore(0), threading.Semaphore(0)
+
+    def held():
+        begun.release()
+        go_on.acquire(timeout=60)
+
+    flow = Steps(held)
+    stays, late = flowing(flow, [4]), flowing(flow, [9, 1])
+    worker.submit(stays)
+    worker.submit(late)
+    gate.set()
+    begun.acquire(timeout=60)
+    # one of its two items has an answer already
+    late.deadline = 0.0
+    kept = weakref.ref(late)
+    go_on.release(2)
+    with pytest.raises(Expired):
+        late.answer.result(60)
+    begun.acquire(timeout=60)
+    begun.acquire(timeout=60)
+    del late
+    gc.collect()
+    assert kept() is None or not any(isinstance(one, dict) and kept() in one for one in gc.get_referrers(kept()))
+    go_on.release(9)
+    assert stays.answer.result(60) == ["0 told"]
+
+
+def test_what_is_told_is_told_before_the_next_who_join_are_read(worker, gate):
+    seen, flow = [], Steps()
+    first, second = flowing(flow, [1]), flowing(flow, [3])
+    step = flow.step
+
+    def watched(beside):
+        seen.append(first.answer.done())
+        return step(lambda: (beside(), seen.append(first.answer.done())))
+
+    flow.step = watched
+    worker.submit(first)
+    worker.submit(second)
+    gate.set()
+    assert second.answer.result(60) == ["1 told"]
+    # done with the first step, told in the second one before its work
+    assert seen == [False, False, False, True, True, True]
+
+
+def test_closing_ends_a_flow():
+    begun = threading.Semaphore(0)
+
+    def held():
+        begun.release()
+        time.sleep(0.001)
+
+    worker = Worker(4, 4)
+    job = flowing(Steps(held), [10**9])
+    worker.submit(job)
+    begun.acquire(timeout=60)
+    worker.close(0.0)
+    with pytest.raises(Expired):
+        job.answer.result(60)
+
+
+def test_items_are_counted_once():
+    sizes, flow = [], Steps()
+    worker, gate = Worker(9, 4, sizes.append), threading.Event()
+    worker.submit(by_itself(lambda items: [gate.wait(60)]))
+    jobs = [flowing(flow, [3, 1]), flowing(flow, [2]), flowing(flow, [1, 1])]
+    for job in jobs:
+        worker.submit(job)
+    gate.set()
+    assert all(job.answer.result(60) for job in jobs)
+    assert sum(sizes) == 6
     worker.close(20.0)
