@@ -3,13 +3,14 @@
 import functools
 import itertools
 import os
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from headwise.errors import ConfigError, HeadwiseError, MachineError
 from headwise.wanted import ask
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 I = TypeVar("I")  # noqa: E741
 
-# a process that ends is known by its closed connections at once; this long is waited for one that only falls silent,
-# so it is more than the first process needs alone: to write a checkpoint, or to score the average of the last ones
+# waited for one that falls silent (one that ends is known at once): more than the first needs alone, as for checkpoints
 _SILENCE = timedelta(minutes=30)
 _ROLL_CALL_S = 3.0
 # so long the first waits for the last to start
@@ -142,14 +142,11 @@ class Group(Processes):
     def gone(self, error: BaseException) -> str | None:
         import torch.distributed as distributed
 
-        text = str(error).lower()
-        known = isinstance(error, distributed.DistError) or "gloo" in text or "nccl" in text
-        if not known and "connection" not in text:
+        if not isinstance(error, distributed.DistError) and not re.search("(?i)gloo|nccl|connection", str(error)):
             return None
         missing = " or ".join(str(rank + 1) for rank in self._missing())
-        if not missing:
-            return f"the connection to another of {self.world} processes is lost"
-        return f"process {missing} of {self.world} is gone"
+        found = f"process {missing} of {self.world} is gone"
+        return found if missing else f"the connection to another of {self.world} processes is lost"
 
     def _missing(self) -> list[int]:
         """The processes that do not answer a call of the roll, if there is anything to call it by."""
@@ -162,8 +159,7 @@ class Group(Processes):
             while others and time.monotonic() < until:
                 others = [rank for rank in others if not self._store.check([f"here/{rank}"])]
                 time.sleep(0.05)
-        except RuntimeError:
-            # it was kept by the process that is gone
+        except RuntimeError:  # it was kept by the process that is gone
             return []
         return others
 
@@ -199,19 +195,24 @@ def joined(device: str = "auto", *, alone_too: bool = False) -> Iterator[Process
         yield ALONE
         return
     import torch
-    import torch.distributed as distributed
 
     rank, world, local = place or (0, 1, 0)
     on_gpu = device == "cuda" or (device == "auto" and torch.cuda.is_available())
     if on_gpu:
         torch.cuda.set_device(local % max(1, torch.cuda.device_count()))
-    own = not distributed.is_initialized()
+    own = not torch.distributed.is_initialized()
     store = _connected(rank, world, on_gpu) if own else None
     try:
-        yield Group(rank, world, local, distributed.new_group(backend="gloo", timeout=_SILENCE), store)
+        group = Group(rank, world, local, torch.distributed.new_group(backend="gloo", timeout=_SILENCE), store)
+        try:
+            yield group
+        except RuntimeError as error:
+            if gone := group.gone(error):
+                raise MachineError(gone) from error
+            raise
     finally:
         if own:
-            distributed.destroy_process_group()
+            torch.distributed.destroy_process_group()
 
 
 def _connected(rank: int, world: int, on_gpu: bool) -> "Store":
@@ -224,8 +225,8 @@ def _connected(rank: int, world: int, on_gpu: bool) -> "Store":
         part = distributed.PrefixStore(f"headwise {next(_JOINED)}", store)
         distributed.init_process_group(backend, store=part, rank=rank, world_size=world, timeout=_SILENCE)
     except (RuntimeError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        raise MachineError(f"process {rank + 1} of {world} does not reach the others: {reason}") from None
+        told = f"process {rank + 1} of {world} does not reach the others: {str(error).partition(chr(10))[0]}"
+        raise MachineError(told) from None
     return part
 
 
@@ -234,8 +235,7 @@ def _store() -> "Store":
     """The one store of this process, which the launcher's variables lead to."""
     from torch.distributed.rendezvous import rendezvous
 
-    store: Store = next(rendezvous("env://", timeout=_START))[0]
-    return store
+    return cast("Store", next(rendezvous("env://", timeout=_START))[0])
 
 
 _JOINED = itertools.count()

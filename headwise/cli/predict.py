@@ -15,7 +15,7 @@ import typer
 from headwise.cli.files import files_of, in_folder
 from headwise.cli.output import opened
 from headwise.errors import ConfigError, DataError
-from headwise.processes import ALONE, Processes, joined, sharing
+from headwise.processes import ALONE, Processes, joined, sharing, together
 
 if TYPE_CHECKING:
     from headwise.predictors.predictor import Form, Predictor, Unknown
@@ -60,7 +60,8 @@ def predict(
     chosen = {name: value for name, value in given.items() if value is not None}
     chunk = 1 if inputs == [STDIN] and sys.stdin.isatty() else batch
     with joined() as processes, sharing(processes):
-        _apply(loaded(run, seed), chosen, places, _To(output, chunk, as_json, (n_best or 1) > 1), processes)
+        predictor = together(processes, lambda: loaded(run, seed))
+        _apply(predictor, chosen, places, _To(output, chunk, as_json, (n_best or 1) > 1), processes)
 
 
 class _To(NamedTuple):

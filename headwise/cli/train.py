@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, cast, get_args
 import typer
 
 from headwise.errors import ConfigError, unknown
-from headwise.processes import launched
+from headwise.processes import joined, launched, together
 
 if TYPE_CHECKING:
     from headwise.training.recipe import Recipe
@@ -55,9 +55,11 @@ def train(
     place = launched()
     if dry_run or smoke:
         if place is not None and place[1] > 1:
-            raise ConfigError(f"--{'dry-run' if dry_run else 'smoke'} is for one process; leave the launcher out")
+            alone = ConfigError(f"--{'dry-run' if dry_run else 'smoke'} is for one process; leave the launcher out")
+            raise alone.told_by(place[0] == 0)
         return _try(recipe, overrides or [], given, where, threads, dry_run=dry_run)
-    wanted = recipes.read(recipe, overrides or [])
+    with joined("cpu") as processes:
+        wanted = together(processes, lambda: recipes.read(recipe, overrides or []))
     runtime.apply(threads)
     done = trained(wanted, where, resume, allow_data_change, allow_schedule_change)
     if place is None or place[0] == 0:

@@ -50,8 +50,10 @@ def needed(app: FastAPI, explorer: Explorer) -> None:
         first = groups[0]
         count = first.heads * len(first.layers)
         for one, found in zip(traces, groups, strict=True):
-            if (one.run, found.layers, found.heads) != (traces[0].run, first.layers, first.heads):
-                raise Problem(422, f"trace {one.id} is not of the heads of {name}", "give traces of one model")
+            of_it = (traces[0].run, traces[0].edits, first.layers, first.heads)
+            if (one.run, one.edits, found.layers, found.heads) != of_it:
+                hint = "give traces of one model, edited alike"
+                raise Problem(422, f"trace {one.id} is not of the heads of {name}", hint)
         if sum(count * count * len(found.queries) * len(found.keys) for found in groups) > _MOST_COMPARED:
             raise Problem(413, f"{count} heads are too many to compare all at once", "ask for one layer: /alike?layer=")
         return await explorer.numbers(

@@ -127,7 +127,7 @@ def _answers(content: Content) -> dict[str, Any]:
             matrices[layer] = [_base64(npy(head)) for head in content.weights(layer)]
             if (hidden := _hidden(content, group, layer)) is not None:
                 masks[layer] = [_base64(npy(head)) for head in hidden]
-        small[group.name] = {_named(fold): _small(content, group, fold) for fold in _folds(content, group)}
+        small[group.name] = _small(content, group)
         if group.rolls and len(group.layers) > 1:
             rollouts[group.name] = _base64(npy(heads.rollout(map(content.weights, group.layers))))
     trace = {"trace_id": "inside", "model": "", "source": content.source, "output": content.output, "warnings": []}
@@ -147,15 +147,26 @@ def _answers(content: Content) -> dict[str, Any]:
     }
 
 
-def _small(content: Content, group: Group, fold: Fold) -> dict[str, Any]:
-    """What shows all heads of a group at once, of its tokens as they are folded."""
-    sides, told, pictures = (group.queries, group.keys), [], []
+def _small(content: Content, group: Group) -> dict[str, Any]:
+    """What shows all heads of a group at once, by how its tokens are folded."""
+    sides, every = (group.queries, group.keys), _folds(content, group)
+    told: dict[Fold, list[Any]] = {fold: [] for fold in every}
+    pictures: dict[Fold, list[Any]] = {fold: [] for fold in every}
+    # weights are made on demand, so once a layer
     for layer in group.layers:
-        weights = folded(content.weights(layer), sides, content.tokens, fold)
-        told.append(heads.described(weights))
-        pictures.append(heads.thumbnails(weights, _SIDE))
-    thumbs = npy(np.stack(pictures[:_LAYERS]))
-    return {"summary": {"layers": group.layers, "heads": told}, "thumbs": _base64(thumbs)}
+        weights = content.weights(layer)
+        for fold in every:
+            seen = folded(weights, sides, content.tokens, fold)
+            told[fold].append(heads.described(seen))
+            if len(pictures[fold]) < _LAYERS:
+                pictures[fold].append(heads.thumbnails(seen, _SIDE))
+    return {
+        _named(fold): {
+            "summary": {"layers": group.layers, "heads": told[fold]},
+            "thumbs": _base64(npy(np.stack(pictures[fold]))),
+        }
+        for fold in every
+    }
 
 
 def _folds(content: Content, group: Group) -> list[Fold]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from headwise.errors import CheckpointError, DataError
 from headwise.locks import FolderLock
-from headwise.processes import Processes
+from headwise.processes import Processes, together
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.commits import canonical
 from headwise.runs.log import cut_metrics
@@ -47,17 +47,18 @@ class Opening:
         Raises: CheckpointError in a process that does not see the run folder.
         """
         name, values = processes.once(self._told)
-        if processes.first:
-            return self.recipe, self.saved
-        self.recipe = read_recipe(values)
-        if name is not None:
-            try:
-                # the first has verified all parts; this one verifies those that it reads
-                self.saved = read_folder(self.checkpoints.folder / name, every_part=False)
-            except CheckpointError as error:
-                told = "the run folder must lie where every process sees it"
-                raise CheckpointError(f"process {processes.rank + 1} of {processes.world}: {error}; {told}") from None
+        if not processes.first:
+            self.recipe = read_recipe(values)
+        together(processes, lambda: None if processes.first or name is None else self._read(processes, name))
         return self.recipe, self.saved
+
+    def _read(self, processes: Processes, name: str) -> None:
+        try:
+            # the first has verified all parts; this one verifies those that it reads
+            self.saved = read_folder(self.checkpoints.folder / name, every_part=False)
+        except CheckpointError as error:
+            told = "the run folder must lie where every process sees it"
+            raise CheckpointError(f"process {processes.rank + 1} of {processes.world}: {error}; {told}") from None
 
     def _told(self) -> tuple[str | None, dict[str, Any]]:
         name = self.saved.folder.name if self.saved is not None else None

@@ -1,5 +1,6 @@
 """The random state that training uses (torch's on CPU and device, Python's): seeded, saved, restored, kept apart."""
 
+import hashlib
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -45,6 +46,21 @@ def seed_all(seed: int, device: torch.device = CPU) -> None:
     torch.default_generator.manual_seed(seed)
     if device.type != "cpu":
         _module(device).manual_seed(seed)
+
+
+def seed_of(seed: int, rank: int, step: int | None = None) -> int:
+    """The seed of one of several processes, which no other seed, process or step has.
+
+    Args:
+        step: where a process goes on that the run did not have before; None: at the start of a run, where the first
+            process has the seed itself.
+
+    >>> seed_of(5, 0), seed_of(5, 1) == seed_of(6, 0), seed_of(5, 1) == seed_of(5, 1, 511)
+    (5, False, False)
+    """
+    if rank == 0 and step is None:
+        return seed
+    return int.from_bytes(hashlib.sha256(f"{seed} {rank} {step}".encode()).digest()[:8], "big") >> 1
 
 
 def held(device: torch.device = CPU) -> Callable[[], None]:

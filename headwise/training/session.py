@@ -89,7 +89,7 @@ class Session:
         self.digests = dict(task.assets.digests)
         self.validates = self.source_of("valid") is not None
         # the random numbers of training follow the seed, whatever building the model drew; each process has its own
-        randomness.seed_all(recipe.seed + processes.rank, self.device)
+        randomness.seed_all(randomness.seed_of(recipe.seed, processes.rank), self.device)
 
     def begin(self) -> list[str]:
         """Puts weights that come from elsewhere into the new model; returns what to tell about them."""
@@ -224,7 +224,7 @@ class Session:
             randomness.restore(states[rank], name, self.device)
         else:
             # a process that the run did not have: numbers that none has drawn
-            randomness.seed_all(self.recipe.seed + rank + COUNTED * (1 + trainer.progress.step) % 2**62, self.device)
+            randomness.seed_all(randomness.seed_of(self.recipe.seed, rank, trainer.progress.step), self.device)
 
     def _carried(self) -> dict[str, Tensor]:
         own = self.source.tensors()

@@ -24,7 +24,7 @@ from headwise.runs.reading import Saved, read_folder
 from headwise.runs.trackers import open_trackers
 from headwise.tasks import registry
 from headwise.tasks.task import Given, Task
-from headwise.training import recipes
+from headwise.training import parallel, recipes
 from headwise.training.finish import finish, publish_best
 from headwise.training.identity import changed, digests, movable, start_is_gone
 from headwise.training.limits import Clock
@@ -172,7 +172,9 @@ def _train(
         if (done := processes.once(lambda: _claimed(opening, stop, open_too))) is not None:
             return done
         recipe, saved = opening.shared(processes)
-        log = open_too.enter_context(closing(_log(run, recipe, processes, notes, on_event)))
+        log = open_too.enter_context(
+            closing(together(processes, lambda: _log(run, recipe, processes, notes, on_event)))
+        )
         open_too.enter_context(runtime.products_as(processes.once(lambda: _products(saved))))
         for note in notes:
             log.note(note)
@@ -257,11 +259,13 @@ def _session(
 ) -> Session:
     if recipe.training.follows_clock():
         log.note("this run follows the clock: it cannot be repeated bit for bit")
+    together(processes, lambda: parallel.kind_of(recipe.training, processes))
     if saved is None:
         return Session(task, recipe, processes)
-    trainer = Trainer.read(saved)
+    trainer = together(processes, lambda: Trainer.read(saved))
     digests, anew = together(processes, lambda: check_data(task, recipe, trainer.data, allowed["data"], log.note))
-    session = Session(as_learned(task, saved, allowed["data"], log.note), recipe, processes)
+    learned = together(processes, lambda: as_learned(task, saved, allowed["data"], log.note))
+    session = Session(learned, recipe, processes)
     here = session.machine()
     if trainer.machine != here:
         log.note(f"not bit-exact from here: the run began on {trainer.machine}, this is {here}")

@@ -90,7 +90,11 @@ def test_heads_of_another_run_are_not_compared(client, runs, tmp_path):
         one = other.post("/api/v1/traces", json={"model": "run", "text": TEXT}).json()["trace_id"]
         two = other.post("/api/v1/traces", json={"model": "filler", "text": "a1 [MASK] c"}).json()["trace_id"]
         answer = other.get(f"/api/v1/traces/{one}/similar", params={"group": "encoder self", "beside": [two]})
-        assert (answer.status_code, answer.json()["hint"]) == (422, "give traces of one model")
+        assert (answer.status_code, answer.json()["hint"]) == (422, "give traces of one model, edited alike")
+        edits = [{"kind": "mute", "layer": "encoder.blocks.0.self_attention", "heads": [0]}]
+        muted = other.post("/api/v1/traces", json={"model": "run", "text": TEXT, "options": {"edits": edits}}).json()
+        asked = {"group": "encoder self", "beside": [muted["trace_id"]]}
+        assert other.get(f"/api/v1/traces/{one}/similar", params=asked).status_code == 422
 
 
 def test_too_many_heads_are_refused(client, monkeypatch):

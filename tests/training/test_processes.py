@@ -182,6 +182,7 @@ def test_wrong_starts_are_refused_once(tmp_path):
     found = ended(started(2, SCRIPT, "cases", "none", "plain", tmp_path))
     assert [code for code, _, _ in found] == [2, 2]
     assert "training.parallel = 'none', but 2 processes were started" in found[0][2]
+    assert found[1][2] == ""
     (tmp_path / "plain ddp").mkdir()
     (tmp_path / "plain ddp" / "diary.txt").write_text("mine")
     found = ended(started(2, SCRIPT, "cases", "ddp", "plain", tmp_path))

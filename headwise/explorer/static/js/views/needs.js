@@ -9,6 +9,9 @@ import * as state from "../state.js";
 import { t } from "../strings.js";
 import * as map from "./map.js";
 
+// as many as the service compares
+const MOST_INPUTS = 64;
+
 /** @param {HTMLElement} place @param {state.Trace} trace @param {state.Group} group @param {() => boolean} alive @returns {() => void} */
 export function mount(place, trace, group, alive) {
   const similar = h("div", {});
@@ -17,7 +20,17 @@ export function mount(place, trace, group, alive) {
   texts.value = trace.source;
   const given = () => texts.value.split("\n").filter((/** @type {string} */ line) => line.trim());
   const over = h("span", { class: "over-inputs" });
-  const compare = () => tracesOf(trace, given()).then(compared, failed);
+  let turn = 0;
+  const compare = async () => {
+    turn += 1;
+    const mine = turn;
+    const wanted = () => alive() && mine === turn;
+    try {
+      await compared(await tracesOf(trace, given().slice(0, MOST_INPUTS), wanted), wanted);
+    } catch (error) {
+      if (wanted()) failed(/** @type {Error} */ (error));
+    }
+  };
   place.append(
     h("p", { class: "side" }, t("inputs")),
     texts,
@@ -31,38 +44,32 @@ export function mount(place, trace, group, alive) {
   );
   const ends = [one_by_one(muted, trace, group, given)];
   let drawn = () => {};
-  let turn = 0;
-  /** @param {string[]} ids */
-  const compared = async ([first, ...beside]) => {
-    turn += 1;
-    const mine = turn;
+  /** @param {string[]} ids @param {() => boolean} wanted */
+  const compared = async ([first, ...beside], wanted) => {
+    if (!wanted()) return;
     const asked = [["group", group.name], ...beside.map((id) => ["beside", id])];
-    try {
-      const found = await getNumbers(`/api/v1/traces/${first}/similar?${new URLSearchParams(asked)}`);
-      if (!alive() || mine !== turn) return;
-      drawn();
-      fill(similar);
-      const names = group.layers.flatMap((_, layer) => Array.from({ length: group.heads }, (__, head) => `${layer}.${head}`));
-      const told = (/** @type {number} */ q, /** @type {number} */ k) => `${t("layer")}.${t("head")} ${names[q]} ~ ${names[k]} ${number(found.data[q * names.length + k])}`;
-      const pick = (/** @type {number} */ q) => choose(Math.floor(q / group.heads), q % group.heads);
-      drawn = map.mount(similar, { values: found.data, rows: names, columns: names, top: 1, title: t("similar"), cell: signal(null), told, pick });
-      over.textContent = `${t("overinputs")} ${1 + beside.length}.`;
-      document.documentElement.dataset.ready = `${group.name}/needs${beside.length ? `/${1 + beside.length}` : ""}`;
-    } catch (error) {
-      failed(/** @type {Error} */ (error));
-    }
+    const found = await getNumbers(`/api/v1/traces/${first}/similar?${new URLSearchParams(asked)}`);
+    if (!wanted()) return;
+    drawn();
+    fill(similar);
+    const names = group.layers.flatMap((_, layer) => Array.from({ length: group.heads }, (__, head) => `${layer}.${head}`));
+    const told = (/** @type {number} */ q, /** @type {number} */ k) => `${t("layer")}.${t("head")} ${names[q]} ~ ${names[k]} ${number(found.data[q * names.length + k])}`;
+    const pick = (/** @type {number} */ q) => choose(Math.floor(q / group.heads), q % group.heads);
+    drawn = map.mount(similar, { values: found.data, rows: names, columns: names, top: 1, title: t("similar"), cell: signal(null), told, pick });
+    over.textContent = `${t("overinputs")} ${1 + beside.length}.`;
+    document.documentElement.dataset.ready = `${group.name}/needs${beside.length ? `/${1 + beside.length}` : ""}`;
   };
-  compared([trace.trace_id]);
+  compared([trace.trace_id], () => alive() && turn === 0).catch(failed);
   return () => {
     drawn();
     ends.forEach((end) => end());
   };
 }
 
-/** The traces of some inputs through the same run; the one that is shown is there. @param {state.Trace} trace @param {string[]} inputs @returns {Promise<string[]>} */
-async function tracesOf(trace, inputs) {
+/** The traces of some inputs through the same run, while they are wanted; the one that is shown is there. @param {state.Trace} trace @param {string[]} inputs @param {() => boolean} wanted @returns {Promise<string[]>} */
+async function tracesOf(trace, inputs, wanted) {
   const found = [];
-  for (const text of inputs) found.push(text === trace.source ? trace.trace_id : (await post("/api/v1/traces", { model: trace.model, text })).trace_id);
+  for (const text of inputs) if (wanted()) found.push(text === trace.source ? trace.trace_id : (await post("/api/v1/traces", { model: trace.model, text })).trace_id);
   return found.length ? found : [trace.trace_id];
 }
 
