@@ -4,16 +4,13 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from headwise.cli.output import json_line
 from headwise.errors import ConfigError
-from headwise.processes import joined, sharing, together
-
-if TYPE_CHECKING:
-    from headwise.predictors.predictor import Predictor
+from headwise.processes import Processes, joined, sharing, together
 
 
 def evaluate(
@@ -33,7 +30,6 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Score a run on the held-out part of its own data, or on a file (--data)."""
-    import headwise
     from headwise import runtime
     from headwise.training.loading import examples
 
@@ -50,8 +46,7 @@ def evaluate(
     runtime.apply(fast_products=False)
     with joined() as processes, sharing(processes):
         found = processes.once(lambda: examples(run, split, given)[:limit])
-        predictor = together(processes, lambda: headwise.load(run))
-        scores = scores_of(predictor, run, against, found, tokenize)
+        scores = scores_of(processes, run, against, found, tokenize)
     if not processes.first:
         return
     if as_json:
@@ -62,13 +57,14 @@ def evaluate(
 
 
 def scores_of(
-    predictor: "Predictor[Any, Any, Any]", run: Path, against: Path | None, found: Sequence[Any], tokenize: str | None
+    processes: Processes, run: Path, against: Path | None, found: Sequence[Any], tokenize: str | None
 ) -> Mapping[str, float | str]:
     """The scores of a run on these examples, or how they differ from those of another run. Raises: ConfigError."""
     import headwise
     from headwise.predictors.intervals import compared
     from headwise.training.loading import scores
 
+    predictor = together(processes, lambda: headwise.load(run))
     if against is not None:
         if tokenize is not None:
             raise ConfigError("--tokenize means nothing beside --against; leave it out")

@@ -160,35 +160,15 @@ class Worker:
 
     def _go_on(self, flow: Flowing[Any, Any], jobs: list[Job], finish: Callable[[Any, Any], Any]) -> None:
         """Answers these and those that join them; whatever is raised, some may be left without an answer."""
-        key, going = jobs[0].key, dict[int, tuple[Job, int]]()
-        found, done = defaultdict[Job, dict[int, Any]](dict), list[Job]()
-
-        def tell() -> None:
-            # who is told wants the interpreter at once, and gets it while a long product runs
-            while done:
-                job = done.pop(0)
-                answers = found.pop(job)
-                job.answer.set_result([answers[place] for place in range(len(job.items))])
-
+        key, going = jobs[0].key, _Going(flow, finish)
         try:
-            while jobs or going:
-                places = [(job, place) for job in _alive(jobs) for place in range(len(job.items))]
-                if places:
-                    going |= zip(flow.add([job.items[place] for job, place in places]), places, strict=True)
-                    self._told(len(places))
-                for number, output in flow.step(tell):
-                    job, place = going.pop(number)
-                    found[job][place] = finish(job.items[place], output)
-                    done += [job] if len(found[job]) == len(job.items) else []
-                if not going:
-                    tell()
-                if lost := {number for number, (job, _) in going.items() if job.over()}:
-                    flow.drop(lost)
-                    for job in _over(going.pop(number)[0] for number in lost):
-                        found.pop(job, None)
-                jobs = self._joining(key, self._together - len(going))
+            while jobs or going.places:
+                if added := going.add(_alive(jobs)):
+                    self._told(added)
+                going.step()
+                jobs = self._joining(key, self._together - len(going.places))
         finally:
-            tell()
+            going.tell()
 
     def _answer_batch(self, jobs: list[Job]) -> None:
         if not (alive := _alive(jobs)):
@@ -217,6 +197,45 @@ class Worker:
         self._told(len(items))
         with watching(still_wanted), while_wanted(still_wanted):
             return list(jobs[0].run(items))
+
+
+class _Going:
+    """The items of a flow by their numbers, what is found of each job, and the jobs that are done."""
+
+    def __init__(self, flow: Flowing[Any, Any], finish: Callable[[Any, Any], Any]):
+        self._flow, self._finish = flow, finish
+        self.places: dict[int, tuple[Job, int]] = {}
+        self._found: defaultdict[Job, dict[int, Any]] = defaultdict(dict)
+        self._done: list[Job] = []
+
+    def add(self, jobs: list[Job]) -> int:
+        """Takes these jobs too; how many items they have."""
+        if not jobs:
+            return 0
+        places = [(job, place) for job in jobs for place in range(len(job.items))]
+        self.places |= zip(self._flow.add([job.items[place] for job, place in places]), places, strict=True)
+        return len(places)
+
+    def step(self) -> None:
+        """Goes on a little; those that nobody waits for leave."""
+        for number, output in self._flow.step(self.tell):
+            job, place = self.places.pop(number)
+            self._found[job][place] = self._finish(job.items[place], output)
+            if len(self._found[job]) == len(job.items):
+                self._done.append(job)
+        if not self.places:
+            self.tell()
+        if lost := {number for number, (job, _) in self.places.items() if job.over()}:
+            self._flow.drop(lost)
+            for job in _over(self.places.pop(number)[0] for number in lost):
+                self._found.pop(job, None)
+
+    def tell(self) -> None:
+        """Answers the jobs that are done: whoever is told wants the interpreter, and has it during a long product."""
+        while self._done:
+            job = self._done.pop(0)
+            answers = self._found.pop(job)
+            job.answer.set_result([answers[place] for place in range(len(job.items))])
 
 
 def _alive(jobs: Iterable[Job]) -> list[Job]:

@@ -148,7 +148,7 @@ def test_every_decoder_has_a_joint_step():
         def start(self, memory, memory_lens): ...
 
         def step(self, tokens, cache):
-            return tokens + cache
+            return torch.stack([tokens * 1.0, tokens + cache.sentences * 10.0], 1)
 
-    found = Slow().step_all([torch.tensor([1, 2]), torch.tensor([5])], [10, 20])
-    assert [part.tolist() for part in found] == [[11, 12], [25]]
+    found = Slow().step_all([torch.tensor([1, 2]), torch.tensor([5])], [Prefixes(1), Prefixes(2)])
+    assert [part.tolist() for part in found] == [[[1, 11], [2, 12]], [[5, 25]]]

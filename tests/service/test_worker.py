@@ -172,7 +172,7 @@ def test_a_flow_that_cannot_begin_is_a_batch(worker, gate):
     def broken():
         raise ValueError("no flow")
 
-    job = Job(lambda items: ["answered"], [1], "same", time.monotonic() + 60, Flow(broken, None))
+    job = Job(lambda items: ["answered"], [1], "same", time.monotonic() + 60, Flow(broken, lambda item, output: output))
     worker.submit(job)
     gate.set()
     assert job.answer.result(60) == ["answered"]
