@@ -52,17 +52,13 @@ def train(
     # the name of older versions, which torchrun takes for an option of its own
     given = folder or run
     where = given or Path("runs") / folder_name(Path(recipe).stem, overrides or [])
-    place = launched()
     if dry_run or smoke:
-        if place is not None and place[1] > 1:
-            alone = ConfigError(f"--{'dry-run' if dry_run else 'smoke'} is for one process; leave the launcher out")
-            raise alone.told_by(place[0] == 0)
         return _try(recipe, overrides or [], given, where, threads, dry_run=dry_run)
     with joined("cpu") as processes:
         wanted = together(processes, lambda: recipes.read(recipe, overrides or []))
     runtime.apply(threads)
     done = trained(wanted, where, resume, allow_data_change, allow_schedule_change)
-    if place is None or place[0] == 0:
+    if (place := launched()) is None or place[0] == 0:
         _tell(done)
 
 
@@ -70,6 +66,9 @@ def _try(
     recipe: str, overrides: list[str], given: Path | None, where: Path, threads: int | None, *, dry_run: bool
 ) -> None:
     """Shows what there is to train, or trains a few steps."""
+    if (place := launched()) is not None and place[1] > 1:
+        alone = ConfigError(f"--{'dry-run' if dry_run else 'smoke'} is for one process; leave the launcher out")
+        raise alone.told_by(place[0] == 0)
     if not dry_run:
         _smoke(recipe, overrides, given, threads)
         return
