@@ -128,12 +128,15 @@ def _check_lengths(where: str, low: int, high: int, forced: int) -> None:
 
 
 def allowed_log_probs(
-    logits: Float[Tensor, "rows vocab"], rules: Constraints, history: Int[np.ndarray, "rows steps"]
+    logits: Float[Tensor, "rows vocab"], asked: Sequence[tuple[Constraints, Int[np.ndarray, "_ steps"]]]
 ) -> Float[Tensor, "rows vocab"]:
     """Log-probabilities of the next token, at least in fp32; minus infinity where the rules forbid it.
 
     They are those of the model: what is forbidden does not raise the rest. So the sum over a hypothesis is what
     forced decoding of its tokens gives. A row without any finite logit is minus infinity throughout.
+
+    Args:
+        asked: of each search whose rows these are, one after another: its rules, and the tokens of its rows so far.
 
     Raises: Diverged if a logit is NaN or plus infinity.
     """
@@ -141,13 +144,21 @@ def allowed_log_probs(
     # a new tensor, so the masks below may be written into it
     log_probs = wide.log_softmax(1)
     # the sum over a row is in each of its entries: one column shows every NaN
-    if math.isnan(log_probs[:, 0].sum().item()):
-        empty = wide.amax(1) == float("-inf")
-        if (log_probs[:, 0].isnan() & ~empty).any():
-            raise Diverged(f"the model's logits are not finite (NaN or infinity) at step {history.shape[1] + 1}")
-        log_probs[empty] = float("-inf")
-    _forbid(log_probs, rules, history)
+    finite, row = not math.isnan(log_probs[:, 0].sum().item()), 0
+    for rules, history in asked:
+        rows = slice(row, row + len(history))
+        if not finite:
+            _clear_empty(wide[rows], log_probs[rows], history.shape[1] + 1)
+        _forbid(log_probs[rows], rules, history)
+        row = rows.stop
     return log_probs
+
+
+def _clear_empty(logits: Tensor, log_probs: Tensor, step: int) -> None:
+    empty = logits.amax(1) == float("-inf")
+    if (log_probs[:, 0].isnan() & ~empty).any():
+        raise Diverged(f"the model's logits are not finite (NaN or infinity) at step {step}")
+    log_probs[empty] = float("-inf")
 
 
 def _forbid(log_probs: Tensor, rules: Constraints, history: np.ndarray) -> None:

@@ -9,9 +9,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headwise.caches import Cache
-from headwise.decoding.beam import BeamSearch
+from headwise.decoding.beam import BeamSearch, take_all
 from headwise.decoding.hypotheses import Hypothesis, StepDecoder
 from headwise.decoding.rows import device_of
+from headwise.errors import ConfigError
 
 N = TypeVar("N")
 
@@ -22,8 +23,8 @@ class JointDecoder(StepDecoder, Protocol):
 
     def step_all(
         self, tokens: Sequence[Int[Tensor, "_"]], caches: Sequence[Cache], beside: Callable[[], object]
-    ) -> list[Float[Tensor, "_ vocab"]]:
-        """What `step` returns for each loop; `beside` is called before the longest product."""
+    ) -> Float[Tensor, "rows vocab"]:
+        """What `step` returns for one loop after another; `beside` is called before the longest product."""
         ...
 
 
@@ -60,7 +61,9 @@ class Flow(Generic[N]):
         return sum(member.search.open * member.width for member in self._members)
 
     def join(self, member: Member[N]) -> None:
-        """From the next step on it takes part."""
+        """From the next step on it takes part. Raises: ConfigError where it does already, or is done."""
+        if not member.search.open or any(member.search is other.search for other in self._members):
+            raise ConfigError("a search joins once, while sentences of it are under way")
         self._members.append(member)
 
     def drop(self, names: set[N]) -> None:
@@ -80,10 +83,12 @@ class Flow(Generic[N]):
         if not self._members:
             return []
         tokens = [member.search.tokens().to(self._device) for member in self._members]
-        steps = self._decoder.step_all(tokens, [member.search.cache for member in self._members], beside)
-        found = []
-        for member, logits in zip(self._members, steps, strict=True):
-            member.search.take(logits)
-            found += [(member.names[place], member.search.result(place)) for place in member.search.done]
+        searches = [member.search for member in self._members]
+        take_all(searches, self._decoder.step_all(tokens, [search.cache for search in searches], beside))
+        found = [
+            (member.names[place], member.search.result(place))
+            for member in self._members
+            for place in member.search.done
+        ]
         self._members = [member for member in self._members if member.search.open]
         return found

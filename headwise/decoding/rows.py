@@ -49,7 +49,7 @@ def follow(
         logits = decoder.step(torch.from_numpy(tokens).to(device), cache)
         if step == 0:
             rules.check_logits(logits, len(tokens))
-        chosen, gained = choose(allowed_log_probs(logits, rules, rows.history[:, :step]), rows.number)
+        chosen, gained = choose(allowed_log_probs(logits, [(rules, rows.history[:, :step])]), rows.number)
         tokens, gain, alive = chosen.cpu().numpy(), gained.double().cpu().numpy(), rows.open.copy()
         before = None if told is None else rows.beginnings(step, alive, per_sentence)
         ended = rows.extend(step, tokens, gain, rules.eos_id, norms)

@@ -45,6 +45,10 @@ class Encoder(nn.Module, ABC):
     ) -> Memory:
         """States of every source token, or place of an image or a sound; those beyond `valid_lens` are padding."""
 
+    def read_all(self, batches: Sequence[tuple[Tensor, Int[Tensor, "_"]]]) -> list[Memory]:
+        """What is read of several batches, each with its lengths; in less time, where an encoder has a way."""
+        return [self(inputs, valid_lens) for inputs, valid_lens in batches]
+
 
 class Decoder(nn.Module, ABC):
     """Writes the target; `output` maps its hidden states to the vocabulary."""
@@ -77,14 +81,16 @@ class Decoder(nn.Module, ABC):
         tokens: Sequence[Int[Tensor, "_"]],
         caches: Sequence[Cache],
         beside: Callable[[], object] = lambda: None,
-    ) -> list[Float[Tensor, "_ vocab"]]:
-        """A step of several loops, each with its tokens and its cache; in less time, where a decoder has a way.
+    ) -> Float[Tensor, "rows vocab"]:
+        """A step of one or more loops, each with its tokens and its cache; in less time, where a decoder has a way.
+
+        What it returns are the rows of one loop after another.
 
         Args:
             beside: called before the longest product, so that threads that it wakes run beside that.
         """
         beside()
-        return [self.step(own, cache) for own, cache in zip(tokens, caches, strict=True)]
+        return torch.cat([self.step(own, cache) for own, cache in zip(tokens, caches, strict=True)])
 
 
 class Seq2Seq(nn.Module):

@@ -12,10 +12,10 @@ from headwise.attention.zeros import zeroed_beyond
 from headwise.caches import AttentionStep, Cache, Segments
 from headwise.errors import ConfigError, ShapeError
 from headwise.layers.blocks import DecoderBlock, EncoderBlock
-from headwise.layers.decoding import DecodingBlock, Part
+from headwise.layers.decoding import DecodingBlock, EncodingBlock, Read, Step
 from headwise.layers.embeddings import TokenEmbedding
 from headwise.layers.initializers import Scheme, initialize
-from headwise.layers.norms import normed
+from headwise.layers.norms import TokenBatchNorm, normed
 from headwise.layers.reversible import ReversibleEncoder
 from headwise.models.protocols import Decoder, Encoder, Memory, Seq2Seq
 from headwise.models.transformer_cache import TransformerCache
@@ -24,6 +24,9 @@ from headwise.models.transformer_parts import build_positions, closing_norm, dec
 from headwise.positions import Position
 
 M = TypeVar("M", bound=nn.Module)
+
+# share of a batch that may be tokens and not padding before it pays to leave the padding out of a product
+_WORTH = 0.8
 
 
 class TransformerEncoder(Encoder):
@@ -58,6 +61,20 @@ class TransformerEncoder(Encoder):
         x = zeroed_beyond(self.embedding(inputs), valid_lens)
         x = self._read(x, valid_lens) if self.segment is None else self._extended(x, valid_lens)
         return Memory(normed(self.norm, x, valid_lens))
+
+    def read_all(self, batches: Sequence[tuple[Tensor, Int[Tensor, "_"]]]) -> list[Memory]:
+        blocks = [block for block in self.blocks if isinstance(block, EncodingBlock)]
+        plain = self.mask is None and self.segment is None and not isinstance(self.norm, TokenBatchNorm)
+        if not plain or len(blocks) < len(self.blocks):
+            return super().read_all(batches)
+        embedded = [self.embedding(inputs) for inputs, _ in batches]
+        masks = [Padding(lens).shared() for _, lens in batches]
+        parts = [Read(own.shape[0], own.shape[1], mask) for own, mask in zip(embedded, masks, strict=True)]
+        x = torch.cat([own.flatten(0, 1) for own in embedded])
+        for block in blocks:
+            x = block.together(x, parts)
+        read = self.norm(x).split([part.sentences * part.width for part in parts])
+        return [Memory(own.view_as(x)) for own, x in zip(read, embedded, strict=True)]
 
     def _read(self, x: Tensor, valid_lens: Tensor) -> Tensor:
         mask = self._visible(valid_lens).shared()
@@ -125,10 +142,12 @@ class TransformerDecoder(Decoder):
     def start(self, memory: Memory, memory_lens: Int[Tensor, "batch"]) -> TransformerCache:
         """Projects the memory for every layer, once; beams share it."""
         cache = self.empty(memory.states, memory_lens)
+        read, spread = _without_padding(memory.states, memory_lens)
         for block, (_, cross) in zip(self.blocks, cache.layers, strict=True):
             attention = _original(block).cross_attention
             assert attention is not None
-            cross.fill(*attention.project_memory(memory.states))
+            key, value = attention.project_memory(read)
+            cross.fill(spread(key), spread(value))
         return cache
 
     def empty(self, rows: Tensor, memory_lens: Int[Tensor, "batch"] | None = None) -> TransformerCache:
@@ -152,15 +171,14 @@ class TransformerDecoder(Decoder):
     def step(
         self, tokens: Int[Tensor, "rows"] | Float[Tensor, "rows columns"], cache: Cache
     ) -> Float[Tensor, "rows vocab"]:
-        (logits,) = self.step_all([tokens], [cache])
-        return logits
+        return self.step_all([tokens], [cache])
 
     def step_all(
         self,
         tokens: Sequence[Tensor],
         caches: Sequence[Cache],
         beside: Callable[[], object] = lambda: None,
-    ) -> list[Float[Tensor, "_ vocab"]]:
+    ) -> Float[Tensor, "rows vocab"]:
         embedded, parts = [], []
         for last, cache in zip(tokens, caches, strict=True):
             assert isinstance(cache, TransformerCache)
@@ -173,15 +191,15 @@ class TransformerDecoder(Decoder):
         x = self.norm(x)
         beside()
         logits: Tensor = self.output(x)
-        return list(logits.split([part[0].sentences * part[0].beams for part in parts]))
+        return logits
 
 
-def _one_by_one(block: nn.Module, x: Tensor, parts: Sequence[Part]) -> Tensor:
+def _one_by_one(block: nn.Module, x: Tensor, parts: Sequence[Step]) -> Tensor:
     """One cached step of each search: beams lie side by side where a sequence has its positions."""
-    rows = [x] if len(parts) == 1 else x.split([part.sentences * part.beams for part in parts])
+    rows = [x] if len(parts) == 1 else x.split([part.sentences * part.width for part in parts])
     found = [
         block(
-            own.view(part.sentences, part.beams, -1),
+            own.view(part.sentences, part.width, -1),
             None,
             mask=None,
             memory_mask=part.memory_mask,
@@ -191,6 +209,21 @@ def _one_by_one(block: nn.Module, x: Tensor, parts: Sequence[Part]) -> Tensor:
         for own, part in zip(rows, parts, strict=True)
     ]
     return torch.cat(found) if len(found) > 1 else found[0]
+
+
+def _without_padding(states: Tensor, lens: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """What there is to project, as one sequence where padding is a good part, and how heads of it find their places."""
+    batch, length = states.shape[:2]
+    if not states.is_cpu or int(lens.sum()) > _WORTH * batch * length:
+        return states, lambda heads: heads
+    places = (torch.arange(length) < lens[:, None]).flatten().nonzero().squeeze(1)
+
+    def spread(heads: Tensor) -> Tensor:
+        made = heads.new_zeros(batch * length, heads.shape[1], heads.shape[3])
+        made.index_copy_(0, places, heads.squeeze(0).transpose(0, 1))
+        return made.unflatten(0, (batch, length)).transpose(1, 2)
+
+    return states.flatten(0, 1).index_select(0, places)[None], spread
 
 
 def _original(block: nn.Module) -> DecoderBlock:

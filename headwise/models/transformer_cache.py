@@ -5,7 +5,7 @@ from torch import Tensor
 
 from headwise.attention.masks import Padding
 from headwise.caches import Ancestry, AttentionStep, Cache, KeyValues, States
-from headwise.layers.decoding import Part
+from headwise.layers.decoding import Step
 
 
 class TransformerCache(Cache):
@@ -50,13 +50,13 @@ class TransformerCache(Cache):
         if self.ancestry is not None:
             self.ancestry.keep(sentences)
 
-    def stepped(self) -> list[Part]:
+    def stepped(self) -> list[Step]:
         """Counts one more step; what each layer gets for it."""
         ancestry = None if self.ancestry is None else self.ancestry.step()
         places = self.ancestry.positions() if self.ancestry is not None and self.placed else None
         self.length += 1
         return [
-            Part(
+            Step(
                 self.sentences,
                 self.beams,
                 self.memory_mask,

@@ -12,8 +12,8 @@ from headwise.decoding.search import DecodingConfig
 from headwise.models.protocols import Memory
 from headwise.predictors.writing import Translation, Writing
 
-# padding, in tokens, that takes longer to read than an encoder's weights
-_PADDING = 64
+# padding, in tokens, that takes longer to read than sentences that attend by themselves
+_PADDING = 12
 
 
 class WritingFlow:
@@ -94,7 +94,7 @@ class WritingFlow:
         self._waiting = [pair for place, pair in enumerate(self._waiting) if place not in places]
         rows = [tokens for _, tokens in chosen]
         batches = [self._collate(Ragged.of(rows[part])) for part in by_length([len(row) for row in rows])]
-        memory = Memory.joined([self._model.encoder(batch.src, batch.src_lens) for batch in batches])
+        memory = Memory.joined(self._model.encoder.read_all([(batch.src, batch.src_lens) for batch in batches]))
         lens = torch.cat([batch.src_lens for batch in batches])
         search = self._writing.begun(self._model, memory, lens, self._config, self._prefix)
         self._flow.join(Member(search, [number for number, _ in chosen], len(rows[-1])))

@@ -21,7 +21,7 @@ from headwise.service.problems import Problem
 from headwise.service.refusals import refused, refusing
 from headwise.service.served import VERBS, Served
 from headwise.service.streaming import continued, streamed
-from headwise.service.worker import Expired, Flow, Full, Job, Worker
+from headwise.service.worker import Begins, Expired, Full, Job, Worker
 
 # when a service ends its answers are out, or given up: all that is left is a step of a search
 _LAST_S = 2.0
@@ -54,7 +54,7 @@ class Service:
         return self.runs[name]
 
     def submit(
-        self, run: Callable[[list[Any]], Sequence[Any]], items: list[Any], key: Any = None, flow: Flow | None = None
+        self, run: Callable[[list[Any]], Sequence[Any]], items: list[Any], key: Any = None, flow: Begins | None = None
     ) -> Job:
         """Puts work into the queue. Raises: Problem 429."""
         job = Job(run, items, key, time.monotonic() + self.limits.deadline_s, flow)
@@ -238,13 +238,11 @@ async def _predict(service: Service, verb: str, ask: Ask, request: Request) -> R
     # what is drawn does not depend on who else asks
     alone = how is not None and how.method == "sample"
     key = None if alone else (run.name, json.dumps(given, sort_keys=True))
-    job = service.submit(
-        lambda items: run.answers(items, options),
-        items,
-        key,
-        Flow(lambda: run.predictor.flow(options), lambda item, output: run.written(item, output, options)),
-    )
-    return as_json({**told, "outputs": await service.answer(job, request)})
+    predictor = run.predictor
+    job = service.submit(lambda items: predictor.predict(items, options), items, key, lambda: predictor.flow(options))
+    # written here, beside the products of others, and not by the thread that makes these
+    found = zip(items, await service.answer(job, request), strict=True)
+    return as_json({**told, "outputs": [run.written(item, output, options) for item, output in found]})
 
 
 def _shown(run: Served, items: list[Any], options: Any) -> list[tuple[Any, Any]]:

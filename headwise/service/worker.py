@@ -12,6 +12,8 @@ from headwise.decoding.watching import Searched, watching
 from headwise.predictors.predictor import Flowing
 from headwise.wanted import while_wanted
 
+Begins = Callable[[], Flowing[Any, Any] | None]
+
 
 class Full(Exception):
     """As many jobs wait as may."""
@@ -21,35 +23,22 @@ class Expired(Exception):
     """The time of a job is over, or nobody waits for it any more."""
 
 
-@dataclass(frozen=True)
-class Flow:
-    """How jobs are answered together while others join.
-
-    Args:
-        begin: begins the work; None if it cannot be done so after all.
-        finish: from an item and its output to its answer.
-    """
-
-    begin: Callable[[], Flowing[Any, Any] | None]
-    finish: Callable[[Any, Any], Any]
-
-
 @dataclass(eq=False)
 class Job:
     """Work for some items.
 
     Args:
-        run: from the items of several jobs, one after another, to an answer for each.
+        run: from the items of several jobs, one after another, to an output for each.
         key: jobs with the same key are done together, by what the first has; None: by itself.
         deadline: on the clock `time.monotonic`.
-        flow: the same work as one that others may join.
+        flow: begins the same work as one that others may join; None if it cannot be done so after all.
     """
 
     run: Callable[[list[Any]], Sequence[Any]]
     items: list[Any]
     key: Hashable | None
     deadline: float
-    flow: Flow | None = None
+    flow: Begins | None = None
     answer: "Future[Sequence[Any]]" = field(default_factory=Future)
     given_up: threading.Event = field(default_factory=threading.Event)
 
@@ -138,6 +127,8 @@ class Worker:
     def _joining(self, key: Hashable, room: int) -> list[Job]:
         """Those that may join, while nothing else is next."""
         with self._changed:
+            while self._jobs and self._jobs[0].over():
+                self._jobs.popleft().answer.set_exception(Expired())
             if not self._jobs or self._jobs[0].key != key or len(self._jobs[0].items) > room:
                 return []
             joining = self._take(key, room)
@@ -147,20 +138,20 @@ class Worker:
     def _answer(self, jobs: list[Job]) -> None:
         try:
             first = jobs[0]
-            flow = None if first.key is None or first.flow is None else first.flow.begin()
-            if first.flow is None or flow is None:
+            flow = None if first.key is None or first.flow is None else first.flow()
+            if flow is None:
                 self._answer_batch(jobs)
             else:
-                self._go_on(flow, jobs, first.flow.finish)
+                self._go_on(flow, jobs)
         except Exception:
             # whatever a model raises is the request's answer, not the end of the service
             for job in self._begun:
                 if not job.answer.done():
                     self._answer_batch([job])
 
-    def _go_on(self, flow: Flowing[Any, Any], jobs: list[Job], finish: Callable[[Any, Any], Any]) -> None:
+    def _go_on(self, flow: Flowing[Any, Any], jobs: list[Job]) -> None:
         """Answers these and those that join them; whatever is raised, some may be left without an answer."""
-        key, going = jobs[0].key, _Going(flow, finish)
+        key, going = jobs[0].key, _Going(flow)
         try:
             while jobs or going.places:
                 if added := going.add(_alive(jobs)):
@@ -202,8 +193,8 @@ class Worker:
 class _Going:
     """The items of a flow by their numbers, what is found of each job, and the jobs that are done."""
 
-    def __init__(self, flow: Flowing[Any, Any], finish: Callable[[Any, Any], Any]):
-        self._flow, self._finish = flow, finish
+    def __init__(self, flow: Flowing[Any, Any]):
+        self._flow = flow
         self.places: dict[int, tuple[Job, int]] = {}
         self._found: defaultdict[Job, dict[int, Any]] = defaultdict(dict)
         self._done: list[Job] = []
@@ -220,7 +211,7 @@ class _Going:
         """Goes on a little; those that nobody waits for leave."""
         for number, output in self._flow.step(self.tell):
             job, place = self.places.pop(number)
-            self._found[job][place] = self._finish(job.items[place], output)
+            self._found[job][place] = output
             if len(self._found[job]) == len(job.items):
                 self._done.append(job)
         if not self.places:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toys import BOS, EOS, Given, Logits, Prefixes, Table, exhaustive, rules_for
 
-from headwise.decoding import beam
+from headwise.decoding import beams
 from headwise.decoding.beam import beam_search
 from headwise.decoding.forced import forced_scores
 from headwise.decoding.greedy import greedy
@@ -92,7 +92,7 @@ def test_stopping_early_changes_nothing_and_n_best_are_sorted(seed, alpha, size,
     options = {"beam_size": size, "n_best": n_best, "length_penalty": alpha, "max_len": 7}
     early = run(sentences, **options)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(beam, "attainable", lambda log_probs, norms: np.where(log_probs == -math.inf, -math.inf, 0.0))
+        patch.setattr(beams, "attainable", lambda log_probs, norms: np.where(log_probs == -math.inf, -math.inf, 0.0))
         late = run(sentences, **options)
     assert early == late
     for hypotheses in early:

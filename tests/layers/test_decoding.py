@@ -9,7 +9,7 @@ from torch import nn
 
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.normalizers import build
-from headwise.layers import decoding, packed
+from headwise.layers import packed, plain
 from headwise.layers.blocks import DecoderBlock
 from headwise.layers.decoding import DecodingBlock, for_inference, is_current
 from headwise.layers.packed import PackedLinear, RoundedLinear
@@ -136,7 +136,7 @@ def test_every_condition_of_a_plain_block():
     def changed(change):
         block = model().decoder.blocks[0]
         change(block)
-        return decoding._is_plain(block)
+        return plain.is_plain(block)
 
     assert changed(lambda block: None)
     assert not changed(lambda block: setattr(block.self_attention.mechanism, "normalizer", build("relu")))

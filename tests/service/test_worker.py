@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from headwise.service.worker import Expired, Flow, Full, Job, Worker
+from headwise.service.worker import Expired, Full, Job, Worker
 
 
 def by_itself(run, items=(0,), seconds=60):
@@ -95,7 +95,7 @@ def flowing(flow, items, key="flow", seconds=60.0):
             raise ValueError("bad")
         return [f"{item} alone" for item in given]
 
-    return Job(run, list(items), key, time.monotonic() + seconds, Flow(lambda: flow, lambda item, output: output))
+    return Job(run, list(items), key, time.monotonic() + seconds, lambda: flow)
 
 
 def test_whoever_comes_joins_what_is_under_way_and_is_answered_when_it_ends(worker, gate):
@@ -136,6 +136,30 @@ def test_nobody_joins_while_other_work_is_next_and_no_more_than_go_together(work
     assert late.answer.result(60) == ["6 told", "7 told"]
 
 
+def test_a_job_that_nobody_waits_for_keeps_nobody_from_joining(worker, gate):
+    begun, go_on = threading.Semaphore(0), threading.Semaphore(0)
+
+    def held():
+        begun.release()
+        go_on.acquire(timeout=60)
+
+    flow = Steps(held)
+    first, other = flowing(flow, [4]), Job(lambda items: items, [0], "other", time.monotonic() + 60)
+    worker.submit(first)
+    gate.set()
+    begun.acquire(timeout=60)
+    other.give_up()
+    late = flowing(flow, [1])
+    worker.submit(other)
+    worker.submit(late)
+    go_on.release(9)
+    assert late.answer.result(60) == ["1 told"]
+    first.answer.result(60)
+    assert flow.log == [("add", [4]), ("add", [1])]
+    with pytest.raises(Expired):
+        other.answer.result(60)
+
+
 def test_whoever_leaves_is_dropped_and_nobody_else(worker, gate):
     begun, go_on = threading.Semaphore(0), threading.Semaphore(0)
 
@@ -172,7 +196,7 @@ def test_a_flow_that_cannot_begin_is_a_batch(worker, gate):
     def broken():
         raise ValueError("no flow")
 
-    job = Job(lambda items: ["answered"], [1], "same", time.monotonic() + 60, Flow(broken, lambda item, output: output))
+    job = Job(lambda items: ["answered"], [1], "same", time.monotonic() + 60, broken)
     worker.submit(job)
     gate.set()
     assert job.answer.result(60) == ["answered"]
