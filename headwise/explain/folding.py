@@ -62,8 +62,9 @@ def folded(
     """
     rows, columns = (numbered(side, tokens, fold) for side in sides)
     if fold.special == "share":
-        left = weights[..., np.array(columns) >= 0].sum(-1, keepdims=True)
-        weights = weights * np.divide(weights.sum(-1, keepdims=True), left, out=np.ones_like(left), where=left > 0)
+        left, whole = weights[..., np.array(columns) >= 0].sum(-1, keepdims=True), weights.sum(-1, keepdims=True)
+        # a row whose weights cancel, as differences of attention may, has no rest to share
+        weights = weights * np.divide(whole, left, out=np.ones_like(left), where=(left > 0) & (whole > 0))
     return weights if fold == Fold() else np.stack([merge(head, rows, columns) for head in weights])
 
 

@@ -10,8 +10,6 @@ from browsing import IN_BROWSER, explored_at
 from serving_runs import small, task_run, writer_of
 
 from headwise.explain.alignment import merge
-from headwise.explain.folding import Fold, numbered
-from headwise.explain.places import Tokens
 
 pytestmark = IN_BROWSER
 TEXT = "cats and dogs sleep ."
@@ -125,22 +123,6 @@ def test_special_tokens_are_hidden_and_rows_add_up(page, site):
     assert float(shown) == pytest.approx(entropy, rel=6e-3)
 
 
-def test_pages_and_server_merge_and_hide_the_same_tokens(page, site):
-    sides = [([0, 0, 1, -1], [3]), ([-1, 0, 0, 0, 1, -1], [0, 2, 5]), ([-1, -1], [0, 1]), ([2, 2, -1, -1, 3], [])]
-    page.goto(site)
-    script = """async ([words, special, merged, how]) => {
-        const { parts } = await import("/static/js/core/folding.js");
-        return parts(words.length, { words, special }, { merged, special: how });
-    }"""
-    for words, special in sides:
-        labels = [str(place) for place in range(len(words))]
-        for merged in (False, True):
-            for how in ("", "hide", "share"):
-                told = numbered(labels, [Tokens(labels, words, special)], Fold(merged, how))
-                rows = [[at for at, row in enumerate(told) if row == one] for one in range(max(told) + 1)]
-                assert page.evaluate(script, [words, special, merged, how]) == rows
-
-
 def test_a_cell_that_is_locked_stays_locked_in_words(page, site):
     _, _, group = cross(page, site)
     last = len(group["keys"]) - 2
@@ -171,39 +153,6 @@ def test_rollout_is_an_entry_beside_the_heads(page, site):
     page.keyboard.press("g")
     page.wait_for_selector("html[data-ready^='decoder cross/']")
     assert page.get_by_role("button", name="Rollout").count() == 0
-
-
-FOLDED = """async ([weights, queries, keys, spelled, options]) => {
-    const { folded } = await import('/static/js/core/folding.js');
-    const values = Float32Array.from(weights, (one) => one === null ? -Infinity : one);
-    const found = folded({ weights: values, queries, keys }, spelled, options);
-    return { ...found, weights: [...found.weights].map((one) => one === -Infinity ? null : one) }; }"""
-
-
-def test_folding_keeps_what_is_forbidden_apart(page, site):
-    page.goto(site)
-    spelled = {"words": [0, 0, 1, -1], "special": [3]}
-    names = ["play", "##ing", "now", "<eos>"]
-    weights = [1, None, None, None, 0.5, 0.5, None, None, 0.25, 0.25, 0.5, None, 0.1, 0.2, 0.3, 0.4]
-    given = [weights, names, names, {"queries": spelled, "keys": spelled}]
-    plain = page.evaluate(FOLDED, [*given, {"merged": False, "special": ""}])
-    assert (plain["weights"], plain["queries"], plain["left"]) == (pytest.approx(weights), names, 1)
-    found = page.evaluate(FOLDED, [*given, {"merged": True, "special": "hide"}])
-    assert found["queries"] == found["keys"] == ["playing", "now"]
-    assert (found["rows"], found["left"]) == ([[0, 1], [2]], 1)
-    # no pair of the word and the token behind it is allowed
-    assert found["weights"] == [1, None, 0.5, 0.5]
-    alone = page.evaluate(
-        FOLDED,
-        [
-            [1, 0],
-            ["a"],
-            ["<bos>", "<eos>"],
-            {"queries": {}, "keys": {"special": [0, 1]}},
-            {"merged": True, "special": "hide"},
-        ],
-    )
-    assert alone["keys"] == ["<bos>", "<eos>"]
 
 
 ZOOM = """async (calls) => { const zoom = await import('/static/js/core/zoom.js');

@@ -22,7 +22,7 @@ export function folded({ weights, queries, keys }, spelled, options) {
   const left = shares.reduce((all, one) => all + one, 0) / Math.max(1, shares.length);
   const found = new Float32Array(rows.length * columns.length);
   rows.forEach((part, r) => {
-    const factors = part.map((q) => (options.special === "share" ? 1 / (share(weights, q, columns, keys.length) || 1) : 1) / part.length);
+    const factors = part.map((q) => (options.special === "share" ? shared(share(weights, q, columns, keys.length)) : 1) / part.length);
     columns.forEach((held, c) => {
       found[r * columns.length + c] = cell(weights, part, held, factors, keys.length);
     });
@@ -65,6 +65,9 @@ function share(weights, q, columns, length) {
   for (const part of columns) for (const k of part) kept += finite(weights[q * length + k]);
   return all > 0 ? kept / all : 1;
 }
+
+/** What the rest of a row is multiplied by; 1 where it has none to share, as where weights below zero cancel. @param {number} left */
+const shared = (left) => (left > 0 ? 1 / left : 1);
 
 /** @param {Float32Array} weights @param {number[]} down @param {number[]} across @param {number[]} factors @param {number} length */
 function cell(weights, down, across, factors, length) {
