@@ -1,5 +1,6 @@
 """Saved pages in a browser: opened from disk and inside a notebook's frame, they ask for nothing and show the same."""
 
+import json
 import struct
 import xml.etree.ElementTree as tree
 
@@ -11,11 +12,35 @@ from browsing import IN_BROWSER
 from headwise.explain.explanation import Explanation, Layer
 from headwise.explain.places import Tokens
 from headwise.explain.ramps import hexadecimal
+from headwise.labels import visible
 from headwise.layers.attention import MultiHeadAttention
 from headwise.records import record
 
 pytestmark = IN_BROWSER
 EVIL = "</script><script>window.hurt=1</script><img src=x onerror=window.hurt=1>"
+HOSTILE = [
+    "<!--<script>window.hurt=1",
+    "-->",
+    "]]>",
+    "null</script>",
+    "'\"`\\",
+    "${window.hurt=1}",
+    "$&$1$`",
+    "{policy}",
+    "&lt;b&gt;",
+]
+HOSTILE += [
+    "a\u2028b\u2029c",
+    "nul\0nul\r",
+    "\ud800",
+    "lone\udc00",
+    "\u202e99.0",
+    "\u2066open",
+    "\ufeff",
+    "\uffff",
+    "x" * 10_000,
+]
+HOSTILE += ["\U0001f469\u200d\U0001f467\U0001f3f3\ufe0f", "e\u0301\u0301", "__proto__", "constructor"]
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -77,6 +102,41 @@ def test_every_view_works_from_disk(page, tmp_path):
     # nothing that was read is markup
     assert page.evaluate("window.hurt") is None
     assert page.locator("main img, header img").count() == 0
+
+
+def test_hostile_tokens_are_text_and_turn_no_number(page, tmp_path):
+    labels = [EVIL, *HOSTILE, "", " \n\t", "\u05e9\u05dc\u05d5\u05dd"]
+    count = len(labels)
+    weights = np.random.default_rng(3).dirichlet(np.full(count, 0.4), (1, count))
+    found = Explanation(" ".join(labels), "", {"__proto__": Layer(weights, labels, labels, "self")})
+    opened(page, tmp_path / "page.html", found.show().html)
+    page.wait_for_selector("html[data-ready]")
+    held = page.evaluate(
+        "JSON.stringify(JSON.parse(document.querySelector('#answers').textContent).trace.groups[0].keys)"
+    )
+    assert json.loads(held) == labels
+    # what turns the text around it is an escape, as it is for the command line, or stands by itself
+    told = [visible(one.replace(" ", "␣").replace("\n", "↵").replace("\t", "⇥")) or "∅" for one in labels]
+    told[-1] = f"\u2068{told[-1]}\u2069"
+    canvas = page.locator("canvas.heat")
+    side = canvas.bounding_box()["width"] / count
+    for k, label in enumerate(told):
+        canvas.hover(position={"x": (k + 0.5) * side, "y": 0.5 * side})
+        tip = page.locator(".tip")
+        assert tip.text_content().split(" → ")[1].rsplit(" ", 1)[0] == (f"{label[:59]}…" if len(label) > 60 else label)
+        assert float(tip.text_content().split()[-1]) == pytest.approx(weights[0, 0, k], rel=6e-3, abs=1e-6)
+        assert tip.bounding_box()["width"] < 1280
+    for kind in ("SVG", "PNG"):
+        assert saved(page, kind, ".panel.wide")
+    page.keyboard.press("v")
+    page.keyboard.press("v")
+    assert page.locator("button.token").all_text_contents() == told
+    # the longest word makes the picture wider than a canvas may be
+    (svg, png) = (saved(page, kind, ".panel.wide") for kind in ("SVG", "PNG"))
+    assert max(struct.unpack(">II", png[16:24])) == 16384
+    assert told[-1] in [node.text for node in tree.fromstring(svg.decode()).iter(f"{SVG}text")]
+    assert page.evaluate("window.hurt") is None
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
 def test_words_and_rollout_are_inside(page, tmp_path):

@@ -17,7 +17,7 @@ function bar(source, output) {
     "header",
     {},
     h("strong", { class: "brand" }, "Headwise"),
-    h("p", { class: "said" }, [source, output].filter(Boolean).join(" → ")),
+    h("p", { class: "said" }, h("bdi", {}, source), source && output ? " → " : "", h("bdi", {}, output)),
     h("button", { class: "plain", onclick: turned, "aria-label": () => t("theme") }, "◐"),
     h("button", { class: "plain", onclick: help, title: () => t("keys_title"), "aria-label": () => t("keys_title") }, "?"),
     h("button", { class: "plain", onclick: () => (state.language.value = state.language.value === "zh" ? "" : "zh") }, () => t("language")),

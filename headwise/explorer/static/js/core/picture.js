@@ -63,8 +63,13 @@ function drawn(mark, made) {
 /** Without what no XML may hold: control characters, and halves of surrogate pairs. @param {string} text */
 const legal = (text) => text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff\ud800-\udfff]/gu, "\ufffd");
 
-/** @param {Picture} picture @param {number} dots of the canvas for each unit */
-export function toCanvas(picture, dots) {
+/** Pixels of a side of a canvas, and of all of it, that every browser makes. */
+const [MOST_SIDE, MOST_PIXELS] = [16384, 1 << 26];
+
+/** @param {Picture} picture @param {number} wanted dots of the canvas for each unit; a large picture has fewer */
+export function toCanvas(picture, wanted) {
+  const { width, height } = picture;
+  const dots = Math.min(wanted, MOST_SIDE / Math.max(width, height), Math.sqrt(MOST_PIXELS / (width * height)));
   const canvas = document.createElement("canvas");
   canvas.width = Math.round(picture.width * dots);
   canvas.height = Math.round(picture.height * dots);

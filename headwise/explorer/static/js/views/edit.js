@@ -117,7 +117,7 @@ function changed(node) {
   fill(
     node,
     h("h2", {}, t("change")),
-    answer ? h("p", {}, `${t("answer")}: `, h("b", {}, answer.before), " → ", h("b", {}, answer.after)) : h("p", { class: "side" }, t("nonew")),
+    answer ? h("p", {}, `${t("answer")}: `, h("b", {}, h("bdi", {}, answer.before)), " → ", h("b", {}, h("bdi", {}, answer.after))) : h("p", { class: "side" }, t("nonew")),
     h("p", {}, Object.entries(sum).map(([name, value]) => `${t(name)} ${number(value)}`).join(" · ")),
     weights,
     h("div", { class: "scrolls", tabindex: 0 }, places[0] && "chosen" in places[0] ? choices(places) : numbers(places)),

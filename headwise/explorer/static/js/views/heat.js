@@ -6,7 +6,7 @@ import { batch, effect } from "../store.js";
 import { entries } from "../core/color.js";
 import { holding } from "../core/folding.js";
 import { marked, painted, windowed } from "../core/heatmap.js";
-import { number, shown as visible } from "../core/text.js";
+import { cut, number } from "../core/text.js";
 import { cellAt, showing } from "../core/zoom.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
@@ -20,6 +20,8 @@ export const LABELLED = 48;
 const EVERY = Int16Array.from({ length: 256 }, (_, entry) => entry);
 /** Padding of what a map stands in, pixels. */
 const SPARE = 28;
+/** Letters of a token beside its number. */
+const LETTERS = 60;
 /** Pixels of the longer side of a map. */
 const LARGEST = 560;
 
@@ -179,7 +181,7 @@ export function lock(q, k, { weights, group, rows, columns }) {
 function sentence(q, k, weights, group) {
   const value = weights[q * group.keys.length + k];
   const told = value === -Infinity ? t("forbidden") : number(value);
-  return `${visible(group.queries[q])} → ${visible(group.keys[k])} ${told}`;
+  return `${cut(group.queries[q], LETTERS)} → ${cut(group.keys[k], LETTERS)} ${told}`;
 }
 
 /** @param {HTMLElement} tip @param {{ q: number, k: number } | null} at @param {Float32Array} weights @param {state.Group} group @param {import("../core/zoom.js").Window} window */
