@@ -43,13 +43,24 @@ def scan_recordings(
     else:
         found = _Listed(path, config, read, labelled).scanned()
     for one in found:
-        if isinstance(one, Recording) and one.seconds > config.max_seconds:
-            yield DataError(
-                f"{one.name}: is {one.seconds:.1f} s long, more than {config.max_seconds:g}; cut it, or set"
-                " data.max_seconds"
-            )
-        else:
-            yield one
+        yield _too_long(one, config) or one if isinstance(one, Recording) else one
+
+
+def recording_of(data: bytes, name: str, config: RecordingsConfig) -> Recording:
+    """The recording in the bytes of a sound file. Raises: DataError, as `parse_sound`, and for one that is too long."""
+    one = Recording(name, *parse_sound(data, name, config.channels))
+    if (error := _too_long(one, config)) is not None:
+        raise error
+    return one
+
+
+def _too_long(one: Recording, config: RecordingsConfig) -> DataError | None:
+    """A header may say that a sample lasts a second, and memory is by seconds."""
+    if one.seconds <= config.max_seconds:
+        return None
+    return DataError(
+        f"{one.name}: is {one.seconds:.1f} s long, more than {config.max_seconds:g}; cut it, or set data.max_seconds"
+    )
 
 
 def _heard(path: Path, data: bytes, config: RecordingsConfig) -> Recording:

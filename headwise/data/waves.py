@@ -155,14 +155,15 @@ def _chunks(data: bytes, name: str) -> tuple[_Format, bytes]:
 
 def _are_chunks(rest: bytes) -> bool:
     """Whether bytes are chunks with their sizes; what fills a file up is zeros."""
-    place = 0
-    while place + 8 <= len(rest) and any(rest[place:]):
+    # looked for once: there may be a million chunks
+    place, end = 0, len(rest.rstrip(b"\0"))
+    while place + 8 <= len(rest) and place < end:
         (size,) = struct.unpack_from("<I", rest, place + 4)
         place += 8 + size
         if place > len(rest):
             return False
         place += size % 2
-    return not any(rest[place:])
+    return place >= end
 
 
 def _format(found: bytes, name: str) -> _Format:

@@ -11,9 +11,8 @@ from headwise.data.bad_lines import strict
 from headwise.data.batches import token_batches
 from headwise.data.images import Bytes
 from headwise.data.log_mel import frame_count, log_mel
-from headwise.data.recording_files import scan_recordings
+from headwise.data.recording_files import recording_of, scan_recordings
 from headwise.data.recordings import Recording, RecordingsConfig, at_rate
-from headwise.data.sound_files import parse_sound
 from headwise.data.utterances import SpeechBatch, collate
 
 # frames that are heard together, padding included
@@ -62,8 +61,8 @@ class Ear:
         self.known, self.data = known, data
 
     def parse(self, text: str) -> Recording:
-        """The sound file at a path. Raises: DataError if it cannot be read."""
-        return Recording(text, *parse_sound(Bytes().read(Path(text)), text, self.data.channels))
+        """The sound file at a path. Raises: DataError if it cannot be read, or is longer than `max_seconds`."""
+        return recording_of(Bytes().read(Path(text)), text, self.data)
 
     def read(self, path: Path) -> Iterator[Recording]:
         """A sound file, or those of a list or an .npz file; labels are not needed."""

@@ -86,6 +86,16 @@ def test_other_chunks_and_zeros_may_follow_the_samples(behind, filled):
     assert len(parse_wave(GOOD + behind, "a.wav").samples) == len(VALUES)
 
 
+def test_as_many_chunks_as_there_is_room_for_are_passed_over():
+    # looked through again for each chunk, these would be forty gigabytes
+    empty = b"junk\x00\x00\x00\x00" * 100_000
+    place = GOOD.index(b"data")
+    for file in (GOOD + empty, GOOD[:place] + empty + GOOD[place:]):
+        assert len(parse_wave(file, "a.wav").samples) == len(VALUES)
+    with pytest.raises(DataError, match="800,009 follow them that are no other chunk"):
+        parse_wave(GOOD + empty + b"LIST\xff\x00\x00\x00n", "a.wav")
+
+
 @pytest.mark.parametrize(("old", "new"), [(8000, 16000), (16000, 8000), (44100, 16000), (8000, 11025), (11027, 8000)])
 def test_a_sine_is_the_same_sine_at_another_rate(old, new):
     times = np.arange(old // 5) / old

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from life import batch_of, built_of, fitted, restored, scores_of, task_of
-from sounds import listed
+from sounds import listed, wave
 from torch.nn import functional as F
 
 from headwise.data.sources import Limits
@@ -78,6 +78,21 @@ def test_scores_are_those_of_the_predictor(make):
     assert found.shown() == ["pooling.attention"]
     assert len(task.samples(model)) == 4
     assert "tells 2 classes apart" in task.card(scores)
+
+
+def test_a_recording_is_no_longer_than_recordings_may_be_however_it_is_named(make, tmp_path):
+    task = make()
+    predictor = restored(task, built_of(task).eval())
+    # of 200 bytes, and two minutes by its header: memory is by seconds
+    (tmp_path / "slow.wav").write_bytes(wave([0.5] * 80 + [0.0] * 40, rate=1))
+    for read in (
+        lambda: predictor.predict([str(tmp_path / "slow.wav")]),
+        lambda: [*predictor.read(tmp_path / "slow.wav")],
+    ):
+        with pytest.raises(
+            DataError, match=r"slow.wav: is 120.0 s long, more than 60; cut it, or set data.max_seconds"
+        ):
+            read()
 
 
 def test_what_cannot_be_is_refused(make, tmp_path):
