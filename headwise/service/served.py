@@ -12,6 +12,7 @@ from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError, Unsupported
 from headwise.explain.explanation import Explanation
 from headwise.explain.trace_formats import formatted
+from headwise.labels import visible
 from headwise.predictors.adopted import Adopted
 from headwise.predictors.predictor import Predictor
 from headwise.predictors.stepping import steps
@@ -105,12 +106,15 @@ def served(folders: Sequence[Path], others: Sequence[Path] = (), *, files: bool 
 
     Raises:
         CheckpointError: naming a folder without an intact run, or model.
-        ConfigError: two folders of the same name, or a run whose inputs are files where these are not wanted.
+        ConfigError: two folders of the same name, a name that is not UTF-8, or a run whose inputs are files where these
+            are not wanted.
     """
     found: dict[str, Served] = {}
     names = [folder.resolve().name for folder in (*folders, *others)]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ConfigError(f"two runs are called {twice}; rename one of the folders")
+    if odd := next((name for name in names if any("\ud800" <= letter <= "\udfff" for letter in name)), None):
+        raise ConfigError(f"{visible(odd)} is no name that a request can hold: it is not UTF-8; rename the folder")
     for name, folder in zip(names, folders, strict=False):
         task = str(recipe_of(folder).task)
         predictor = load(folder)

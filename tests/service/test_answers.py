@@ -164,6 +164,9 @@ def test_which_run_is_meant_must_be_clear(ask, runs):
 def test_runs_that_cannot_be_served_are_refused(folders, tmp_path):
     with pytest.raises(ConfigError, match="two runs are called german"):
         served([folders[0], folders[0]])
+    # which a file system may hold, and no JSON
+    with pytest.raises(ConfigError, match=r"run\\udce9 is no name that a request can hold: it is not UTF-8"):
+        served([tmp_path / "run\udce9"])
 
 
 class Slow:
