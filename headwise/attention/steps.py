@@ -66,11 +66,12 @@ def definition(call: Call) -> list[Step]:
         masked = total.masked_fill(~shown, -math.inf)
         formula = rf"M_{{ij}} = {found[-1].symbol}_{{ij}} \text{{ if allowed, else }} -\infty"
         found.append(Step("masked", "M", formula, PAIRS, masked, text))
+    name = clean.normalizer.name
     if isinstance(clean.normalizer, Tempered):
+        name = clean.normalizer.normalizer.name
         cooled, told = found[-1].values / clean.normalizer.temperature, f"{clean.normalizer.temperature:g}"
         formula = rf"T = {found[-1].symbol} / {told}"
         found.append(Step("tempered", "T", formula, PAIRS, cooled, f"divided by the temperature, {told}"))
-    name = clean.normalizer.name
     text = f"{name} over the keys of each query: a row of shares" if name == "softmax" else f"{name} of each row"
     weights = clean.normalizer(total, keep)
     formula = rf"A = \operatorname{{{name.partition(':')[0].replace('_', ' ')}}}({found[-1].symbol})"

@@ -1,5 +1,6 @@
 """The scripts of the explorer as one: every module a function, in the order in which they need each other."""
 
+import functools
 import posixpath
 import re
 from importlib.resources import files
@@ -10,6 +11,7 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|const|class) (\w+))"
 _STATIC = files("headwise.explorer") / "static"
 
 
+@functools.cache
 def page(name: str) -> str:
     """A script that shows a page by itself, with what the document holds."""
     entry = f"pages/{name}.js"
@@ -28,6 +30,7 @@ def script(*entries: str) -> str:
     return "\n".join(['"use strict";', "const modules = {};", *(parts[name] for name in order)])
 
 
+@functools.cache
 def style() -> str:
     """The style sheet of the pages."""
     return _read("css/app.css")

@@ -27,7 +27,7 @@ from headwise.explorer.traces import traced
 from headwise.predictors.drafting import Draft, Follower, Looked
 from headwise.service.answers import LINES, as_lines
 from headwise.service.app import Service, route
-from headwise.service.asking import Ask, Options, check
+from headwise.service.asking import Options, check_search
 from headwise.service.served import Served
 from headwise.service.streaming import Told, streamed
 
@@ -71,11 +71,7 @@ async def _generated(explorer: Explorer, service: Service, verb: str, ask: AskGe
     run = service.find(ask.model, "predict")
     check_input(ask, service.limits)
     given = ask.given()
-    check(
-        Ask(model=None, texts=[ask.text or " "], options=Options(**given)),
-        service.limits,
-        getattr(run.predictor, "decoding", None),
-    )
+    check_search(Options(**given), 1, service.limits, getattr(run.predictor, "decoding", None))
     options = run.predictor.options({**given, "prefix": ask.force} if ask.force else given)
     reading = service.submit(lambda _: [_read(run, ask, explorer.examples, options)], [None])
     (read,) = await service.answer(reading, request)

@@ -24,11 +24,13 @@ def sounded(app: FastAPI, explorer: Explorer) -> None:
 def shades(sound: SoundMap | None) -> UInt8[np.ndarray, "bands frames"]:
     """A spectrogram in 256 steps, from its smallest number to its largest; every so many frames of a long one.
 
-    Raises: Unsupported if there is none.
+    Raises: Unsupported if there is none, or no frame of it.
     """
     if sound is None:
         raise Unsupported("this run reads no recordings")
     whole = sound.spectrogram[::-1]
+    if not whole.size:
+        raise Unsupported("the recording is shorter than one frame")
     found = whole[:, :: -(-whole.shape[1] // _FRAMES)]
     span = found.max() - found.min()
     return np.round(255 * (found - found.min()) / (span if span > 0 else 1)).astype(np.uint8)

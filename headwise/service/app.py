@@ -24,7 +24,7 @@ from headwise.service.streaming import continued, streamed
 from headwise.service.worker import Begins, Expired, Full, Job, Worker
 
 # when a service ends its answers are out, or given up: all that is left is a step of a search
-_LAST_S = 2.0
+_CLOSE_S = 2.0
 # any address may answer with these
 _REFUSALS: tuple[int | str, ...] = (400, 403, 404, 405, 408, 413, 415, 422, 429, 431, 500, 503)
 
@@ -115,7 +115,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        await asyncio.to_thread(service.worker.close, _LAST_S)
+        await asyncio.to_thread(service.worker.close, _CLOSE_S)
 
     # the pages that FastAPI would serve load scripts from elsewhere
     app = FastAPI(

@@ -101,24 +101,28 @@ def check(ask: Ask, limits: Limits, decoding: DecodingConfig | None = None) -> N
     Args:
         decoding: how the run searches where the request does not say; None: it does not search.
     """
-    options = ask.options
     _at_most("texts", len(ask.texts), limits.texts)
     _texts(ask.texts, limits.chars)
-    hypotheses = max(options.beam_size or 1, options.n_best or 1)
-    _at_most("options.beam_size and n_best", hypotheses, limits.beam)
-    _at_most("options.max_len", options.max_len or 1, limits.max_len)
-    if decoding is not None:
-        own = {"beam": decoding.beam_size, "sample": decoding.num_samples, "greedy": 1}[decoding.method]
-        work = len(ask.texts) * max(hypotheses, own) * (options.max_len or decoding.max_len)
-        _at_most("texts x beam_size x max_len", work, limits.work)
+    check_search(ask.options, len(ask.texts), limits, decoding)
     if ask.attention:
         _at_most("texts with attention", len(ask.texts), limits.shown_texts)
         _texts(ask.texts, limits.shown_chars)
 
 
+def check_search(options: Options, count: int, limits: Limits, decoding: DecodingConfig | None) -> None:
+    """Raises: Problem 422 for a search of `count` inputs that is larger than the limits allow."""
+    hypotheses = max(options.beam_size or 1, options.n_best or 1)
+    _at_most("options.beam_size and n_best", hypotheses, limits.beam)
+    _at_most("options.max_len", options.max_len or 1, limits.max_len)
+    if decoding is not None:
+        own = {"beam": decoding.beam_size, "sample": decoding.num_samples, "greedy": 1}[decoding.method]
+        work = count * max(hypotheses, own) * (options.max_len or decoding.max_len)
+        _at_most("texts x beam_size x max_len", work, limits.work)
+
+
 def check_text(text: str, limits: Limits) -> None:
     """Raises: Problem 422 for a text that is too long to be looked at."""
-    _texts([text], limits.shown_chars)
+    _texts([text], min(limits.chars, limits.shown_chars))
 
 
 def _texts(texts: list[str], chars: int) -> None:

@@ -15,7 +15,7 @@ from headwise.service.limits import Limits
 
 _IDLE_S = 5
 # before answers are cut off, what makes them is told to end, so that it can be said
-_LAST_S = 1.0
+_TOLD_S = 1.0
 
 
 def listen(app: FastAPI, limits: Limits, host: str, port: int, ready: Callable[[str], None]) -> None:
@@ -70,7 +70,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         drain_s = self.config.timeout_graceful_shutdown or 0
-        timer = asyncio.get_running_loop().call_later(max(0.0, drain_s - _LAST_S), self._give_up)
+        timer = asyncio.get_running_loop().call_later(max(0.0, drain_s - _TOLD_S), self._give_up)
         try:
             await super().shutdown(sockets)
         finally:

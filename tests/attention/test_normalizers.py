@@ -302,6 +302,6 @@ def test_a_temperature_divides_the_scores():
     scores, keep = torch.randn(2, 3, 5, 7), torch.rand(2, 3, 5, 7) > 0.3
     found = Tempered(normalizers.build("sparsemax"), 2.5)
     assert torch.equal(found(scores, keep), NORMALIZERS["sparsemax"](scores / 2.5, keep))
-    assert (found.name, found.per_head()) == ("sparsemax", False)
+    assert (found.name, found.per_head()) == ("sparsemax at temperature 2.5", False)
     with pytest.raises(ConfigError, match=r"temperature \(0.0\) must be at least 1e-6"):
         Tempered(softmax, 0.0)

@@ -29,7 +29,7 @@ class Tempered(Normalizer):
 
     @property
     def name(self) -> str:
-        return self.normalizer.name
+        return f"{self.normalizer.name} at temperature {self.temperature:g}"
 
     def per_head(self) -> bool:
         return self.normalizer.per_head()
