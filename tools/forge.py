@@ -1,33 +1,26 @@
 """Forged files of films, measurements, arrays, tokens and checkpoints: each is read, or refused with its name.
 
-python -m tools.forge --count 2000
+python tools/forge.py --count 2000
 
 The files are whole at first; then a few bytes, numbers or words of one are changed, and what vouches for it (digests,
 seals) is made to agree, as somebody would who means it. Beside `tools/fuzz.py`, whose inputs are what users write.
 """
 
-import argparse
 import contextlib
 import hashlib
 import io
 import json
 import random
-import resource
 import sys
-import tempfile
-import traceback
-import warnings
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from fuzz import LIMIT_S, MEMORY_BYTES, PAIRS, RECIPE, Tally, limited, mutated, quickly
+from fuzz import PAIRS, RECIPE, Readers, Tally, command, mutated, tried
 
-from headwise import runtime
-from headwise.cli.failures import describe
 from headwise.data.images import ImagesConfig, scan_images
 from headwise.data.plain import TextConfig
 from headwise.data.recording_files import scan_recordings
@@ -57,7 +50,7 @@ class Forged:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.readers: dict[str, Callable[[random.Random], Any]] = {
+        self.readers: Readers = {
             "film": self.film,
             "measurements": self.measurements,
             "pictures": self.pictures,
@@ -178,49 +171,14 @@ def changed_tensors(data: bytes, rng: random.Random) -> bytes:
 
 
 def forge(count: int, seed: int, folder: Path, only: str | None = None) -> Tally:
-    """Tries `count` files, each made by a seed of its own; says what went wrong."""
-    forged, tally = Forged(folder), Tally()
-    kinds = [only] if only else list(forged.readers)
-    for number in range(count):
-        kind = kinds[number % len(kinds)]
-        try:
-            with limited(LIMIT_S):
-                forged.readers[kind](random.Random(f"{seed} {kind} {number}"))
-            tally.done[f"{kind}: read"] += 1
-        except HeadwiseError as error:
-            tally.done[f"{kind}: refused"] += 1
-            message = describe(error)[0]
-            if str(folder) not in message:
-                tally.problems.append(f"{seed} {kind} {number}: names no file: {message[:300]}")
-        except BaseException as error:
-            if isinstance(error, KeyboardInterrupt):
-                break
-            place = "".join(traceback.format_tb(error.__traceback__)[-3:])
-            tally.problems.append(f"{seed} {kind} {number}: {type(error).__name__}: {str(error)[:300]}\n{place}")
-    return tally
+    """Tries `count` forgeries, or until it is interrupted; says what went wrong."""
 
+    def check(message: str) -> None:
+        if str(folder) not in message:
+            raise AssertionError(f"names no file: {message[:300]}")
 
-def main() -> int:
-    """The command; returns its exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--count", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", help="one kind of file")
-    options = parser.parse_args()
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    warnings.simplefilter("ignore")
-    runtime.apply(1)
-    quickly()
-    with tempfile.TemporaryDirectory() as folder:
-        tally = forge(options.count, options.seed, Path(folder), options.only)
-    for kind, number in sorted(tally.done.items()):
-        print(f"{kind:<24} {number:,}")
-    for problem in tally.problems:
-        print(problem)
-    print(f"{tally.done.total():,} files read or refused, {len(tally.problems)} problems")
-    print(f"memory at its height: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB")
-    return 1 if tally.problems else 0
+    return tried(Forged(folder).readers, count, seed, only, check)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(__doc__.partition("\n")[0], 2000, forge))

@@ -1,6 +1,6 @@
 """Random and damaged inputs of every kind: each must be read, or refused in one short line, within a few seconds.
 
-python -m tools.fuzz --count 100000
+python tools/fuzz.py --count 100000
 """
 
 import argparse
@@ -39,6 +39,7 @@ from headwise.training.loading import load
 from headwise.training.recipe import read_recipe
 from headwise.training.train import train
 
+Readers = dict[str, Callable[[random.Random], Any]]
 LIMIT_S, MEMORY_BYTES = 60.0, 32 << 30
 _LONGEST = 2500
 
@@ -137,7 +138,7 @@ class Inputs:
         self.whole = {path.name: path.read_bytes() for path in self.run.iterdir() if path.is_file()}
         self.covered = sorted(json.loads(self.whole[MANIFEST])["files"])
         self.predictor = load(self.run)
-        self.readers: dict[str, Callable[[random.Random], Any]] = {
+        self.readers: Readers = {
             "recipe": lambda rng: read_recipe(self.written("x.toml", RECIPE, rng)),
             "overrides": self.overrides,
             "tsv": lambda rng: self.data("x.tsv", PAIRS, rng),
@@ -247,54 +248,53 @@ def limited(seconds: float) -> Iterator[None]:
 
 
 def fuzz(count: int, seed: int, folder: Path, only: str | None = None) -> Tally:
-    """Tries `count` inputs, or until it is interrupted, each made by a seed of its own; says what went wrong."""
-    inputs, tally = Inputs(folder), Tally()
-    kinds = [only] if only else list(inputs.readers)
+    """Tries `count` inputs, or until it is interrupted; says what went wrong."""
+    return tried(Inputs(folder).readers, count, seed, only, _check_message)
+
+
+def tried(readers: Readers, count: int, seed: int, only: str | None, check: Callable[[str], None]) -> Tally:
+    """What becomes of `count` inputs, each made by a seed of its own; `check` raises AssertionError for a bad one."""
+    tally, kinds = Tally(), [only] if only else list(readers)
     for number in range(count):
         kind = kinds[number % len(kinds)]
         try:
             with limited(LIMIT_S):
-                inputs.readers[kind](random.Random(f"{seed} {kind} {number}"))
+                readers[kind](random.Random(f"{seed} {kind} {number}"))
             tally.done[f"{kind}: read"] += 1
         except HeadwiseError as error:
             tally.done[f"{kind}: refused"] += 1
             try:
-                _check_message(describe(error)[0])
+                check(describe(error)[0])
             except AssertionError as wrong:
                 tally.problems.append(f"{seed} {kind} {number}: {wrong}")
+        except KeyboardInterrupt:
+            # what was tried so far is told
+            break
         except BaseException as error:
-            if isinstance(error, KeyboardInterrupt):
-                # what was tried so far is told
-                break
             place = "".join(traceback.format_tb(error.__traceback__)[-3:])
             tally.problems.append(f"{seed} {kind} {number}: {type(error).__name__}: {str(error)[:300]}\n{place}")
     return tally
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=100_000)
+def command(about: str, count: int, work: Callable[[int, int, Path, str | None], Tally]) -> int:
+    """A tool that tries so many inputs; returns its exit code."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--count", type=int, default=count)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", help="one kind of input")
     options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     warnings.simplefilter("ignore")
     runtime.apply(1)
-    quickly()
+    # no second look at a folder that may be half written
+    publish._RETRY_S = 0.0
     with tempfile.TemporaryDirectory() as folder:
-        tally = fuzz(options.count, options.seed, Path(folder), options.only)
-    for kind, number in sorted(tally.done.items()):
-        print(f"{kind:<24} {number:,}")
-    for problem in tally.problems:
-        print(problem)
+        tally = work(options.count, options.seed, Path(folder), options.only)
+    print(*(f"{kind:<24} {number:,}" for kind, number in sorted(tally.done.items())), *tally.problems, sep="\n")
     print(f"{tally.done.total():,} inputs read or refused, {len(tally.problems)} problems")
+    print(f"memory at its height: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB")
     return 1 if tally.problems else 0
 
 
-def quickly() -> None:
-    """No second look at a folder that may be half written."""
-    publish._RETRY_S = 0.0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(__doc__.partition("\n")[0], 100_000, fuzz))
