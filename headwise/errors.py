@@ -25,6 +25,10 @@ class HeadwiseError(Exception):
         return self
 
 
+class QuotingWarning(UserWarning):
+    """A warning that quotes an input: for whoever gave it, not for the log of a service."""
+
+
 class ConfigError(HeadwiseError):
     """An option, recipe or argument has a value that is not allowed."""
 

@@ -50,8 +50,8 @@ def needed(app: FastAPI, explorer: Explorer) -> None:
         first = groups[0]
         count = first.heads * len(first.layers)
         for one, found in zip(traces, groups, strict=True):
-            of_it = (traces[0].run, traces[0].edits, first.layers, first.heads)
-            if (one.run, one.edits, found.layers, found.heads) != of_it:
+            of_it = (traces[0].run, traces[0].asked, first.layers, first.heads)
+            if (one.run, one.asked, found.layers, found.heads) != of_it:
                 hint = "give traces of one model, edited alike"
                 raise Problem(422, f"trace {one.id} is not of the heads of {name}", hint)
         if sum(count * count * len(found.queries) * len(found.keys) for found in groups) > _MOST_COMPARED:
@@ -75,7 +75,7 @@ async def _ablations(service: Service, verb: str, ask: AskAblations, request: Re
 
 
 def _begun(run: Served, texts: list[str]) -> tuple[list[Example], dict[str, int]]:
-    given = examples(run.predictor, texts)
+    given = examples(run.predictor, run.items(texts))
     return given, heads_of(given[0])
 
 

@@ -92,6 +92,11 @@ class Traced:
         """Memory of the tensors that it keeps."""
         return sum(_bytes(one) for one in self.trace if isinstance(one, LayerRecord))
 
+    @property
+    def asked(self) -> list[dict[str, Any]]:
+        """The edits as they were asked for: those of two traces are equal where they say the same."""
+        return self.change["edits"] if self.change else []
+
     def group(self, name: str) -> Group:
         """Raises: ConfigError for a group that is not there."""
         found = {group.name: group for group in self.groups}

@@ -28,12 +28,12 @@ class Ablated:
     effect: dict[str, float]
 
 
-def examples(predictor: Predictor[Any, Any, Any], texts: Sequence[str]) -> list[Example]:
-    """The passes in which a model answers these texts. Raises: Unsupported for a model without attention."""
+def examples(predictor: Predictor[Any, Any, Any], items: Sequence[Any]) -> list[Example]:
+    """The passes in which a model answers these inputs. Raises: Unsupported for a model without attention."""
     found = []
-    for text in texts:
+    for item in items:
         with passes() as made:
-            predictor.explain(predictor.parse(text))
+            predictor.explain(item)
         if not made:
             raise Unsupported("this model has no attention, so it has no heads to mute")
         found.append(Example(made[-1], said(predictor, made[-1])))

@@ -19,7 +19,7 @@ from headwise.data.tokenizers import Tokenizer
 from headwise.decoding.options import asked
 from headwise.decoding.sampling import Draws
 from headwise.decoding.search import DecodingConfig, search
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, QuotingWarning
 from headwise.explain.explanation import Explanation
 from headwise.labels import visible
 from headwise.layers.decoding import for_inference
@@ -215,7 +215,9 @@ class Continuer(Predictor[str, list[Continuation], str]):
             )
         if len(tokens) > room:
             warnings.warn(
-                f"the prompt '{text[:20]}...' has {len(tokens)} tokens; only its last {room} are read", stacklevel=3
+                f"the prompt '{text[:20]}...' has {len(tokens)} tokens; only its last {room} are read",
+                QuotingWarning,
+                stacklevel=3,
             )
         return tokens[-room:]
 

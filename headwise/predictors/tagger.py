@@ -15,7 +15,7 @@ from headwise.data.batches import token_batches
 from headwise.data.spans import Scheme
 from headwise.data.tagged import Tagged, TaggedConfig, read_words
 from headwise.data.words import WordBatch, WordRows, WordTokenizer, collate_words, encode_words
-from headwise.errors import ConfigError, DataError
+from headwise.errors import ConfigError, DataError, QuotingWarning
 from headwise.explain.explanation import Explanation, Layer
 from headwise.explain.transitions import Transitions, transitions_table
 from headwise.labels import visible
@@ -109,6 +109,7 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
             warnings.warn(
                 f"'{' '.join(long[0].words)[:40]}...' has {len(long[0].words):,} words; sentences of more than "
                 f"{limit:,} are tagged in parts",
+                QuotingWarning,
                 stacklevel=3,
             )
         return [

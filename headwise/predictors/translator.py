@@ -19,7 +19,7 @@ from headwise.data.tables import named_format
 from headwise.data.tokenizers import Tokenizer
 from headwise.decoding.options import asked
 from headwise.decoding.search import DecodingConfig
-from headwise.errors import ConfigError, DataError
+from headwise.errors import ConfigError, DataError, QuotingWarning
 from headwise.explain.explanation import Explanation
 from headwise.labels import visible
 from headwise.models.protocols import Seq2Seq
@@ -247,6 +247,7 @@ class Translator(Predictor[str, list[Translation], Pair]):
             warnings.warn(
                 f"'{sentences[place][:40]}...' has {rows.lengths[place]:,} tokens; only the first {self.longest:,} are"
                 " read, since this model was trained on shorter ones: split it into sentences",
+                QuotingWarning,
                 stacklevel=3,
             )
         return rows.cut(self.longest)

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import warnings
 from collections import deque
 from collections.abc import Callable
 
@@ -9,7 +10,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from headwise.errors import MachineError
+from headwise.errors import MachineError, QuotingWarning
 from headwise.service.guard import in_address
 from headwise.service.limits import Limits
 
@@ -53,7 +54,10 @@ def listen(app: FastAPI, limits: Limits, host: str, port: int, ready: Callable[[
             proxy_headers=False,
         )
         address = f"http://{in_address(host)}:{place.getsockname()[1]}/"
-        _Server(config, ready, address, app.state.give_up).run(sockets=[place])
+        with warnings.catch_warnings():
+            # what people send does not belong in a log
+            warnings.simplefilter("ignore", QuotingWarning)
+            _Server(config, ready, address, app.state.give_up).run(sockets=[place])
 
 
 class _Server(uvicorn.Server):

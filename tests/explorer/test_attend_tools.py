@@ -394,3 +394,11 @@ def test_the_tools_are_open_to_all(page, site, browser, path):
     found += Axe().run(opened_too).response["violations"]
     context.close()
     assert [f"{one['id']}: {one['nodes'][0]['html'][:150]}" for one in found] == []
+
+
+def test_similar_heads_of_a_recording_ask_for_no_texts(page, site):
+    opened(page, site, "#/attend?m=speech-classify&ex=0&g=encoder+self&v=needs")
+    page.wait_for_selector("canvas.heat")
+    assert "where inputs are typed" in page.locator("main").inner_text()
+    assert page.locator("textarea").count() == 0
+    assert page.get_by_role("button", name="Mute each head").count() == 0

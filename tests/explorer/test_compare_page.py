@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -24,7 +25,9 @@ RECORDS = [
 def site(tmp_path_factory):
     place = tmp_path_factory.mktemp("compared")
     (place / "lengths.json").write_text(json.dumps({"records": RECORDS}))
-    with explored_at([folder_of(place), filler_of(place)], "--bench", place / "lengths.json") as found:
+    run = folder_of(place)
+    twin = shutil.copytree(run, place / "twin")
+    with explored_at([run, filler_of(place), twin], "--bench", place / "lengths.json") as found:
         yield found
 
 
@@ -129,6 +132,44 @@ def test_heads_that_are_alike_and_what_each_does(page, site):
     for layer, head, divergence, *_ in rows:
         assert float(divergence) == pytest.approx(found[layer, int(head)]["divergence"], rel=6e-3, abs=1e-6)
     assert [float(row[2]) for row in rows] == sorted((float(row[2]) for row in rows), reverse=True)
+
+
+def test_heads_of_an_edited_model_are_compared_over_inputs(page, site):
+    opened(page, site, f"{ATTEND}&v=needs&e=mute~{LAYER}~1", "data-ready='decoder cross/needs'")
+    page.get_by_label("Inputs, one a line").fill(f"{TEXT}\nb and h .\n")
+    page.get_by_role("button", name="Compare over these inputs").click()
+    page.wait_for_selector("html[data-ready='decoder cross/needs/2']")
+    assert "Inputs compared: 2." in page.locator("main").inner_text()
+
+
+def test_more_inputs_than_are_compared_are_refused_until_there_are_fewer(page, site):
+    opened(page, site, f"{ATTEND}&v=needs", "data-ready='decoder cross/needs'")
+    inputs, button = page.get_by_label("Inputs, one a line"), page.get_by_role("button", name="Compare over")
+    inputs.fill(f"{TEXT}\n" * 65)
+    button.click()
+    page.wait_for_selector("p.status:has-text('At most 64 inputs')")
+    assert "Inputs compared: 65" not in page.locator("main").inner_text()
+    inputs.fill(f"{TEXT}\n" * 64)
+    button.click()
+    page.wait_for_selector("html[data-ready='decoder cross/needs/64']")
+    assert page.locator("p.status").inner_text() == ""
+
+
+def test_an_example_is_compared_with_itself_and_with_what_another_run_makes_of_it(page, site):
+    opened(page, site, "#/compare?m=run&ex=1&g=decoder+cross&g2=decoder+cross", "data-ready^=compare")
+    _, first, _, second, _ = page.locator("html").get_attribute("data-ready").split("/")
+    assert first == second
+    inputs = page.locator("fieldset input[type=text]")
+    assert [one.input_value() for one in inputs.all()] == ["1", ""]
+    with page.expect_request(lambda one: one.method == "POST" and '"twin"' in one.post_data) as sent:
+        page.locator("fieldset").nth(1).get_by_label("model").select_option("twin")
+    told = page.request.post(f"{site}api/v1/traces", data={"model": "run", "example": 1}).json()
+    assert sent.value.post_data_json["text"] == told["source"]
+    # what is typed takes the place of the example
+    inputs.first.fill(TEXT)
+    inputs.first.press("Enter")
+    page.wait_for_function("new URLSearchParams(location.hash.split('?')[1]).get('x') === 'a and g .'")
+    assert "ex=" not in page.url
 
 
 def test_two_heads_their_difference_and_one_pointer_for_all(page, site):

@@ -95,6 +95,11 @@ def test_heads_of_another_run_are_not_compared(client, runs, tmp_path):
         muted = other.post("/api/v1/traces", json={"model": "run", "text": TEXT, "options": {"edits": edits}}).json()
         asked = {"group": "encoder self", "beside": [muted["trace_id"]]}
         assert other.get(f"/api/v1/traces/{one}/similar", params=asked).status_code == 422
+        told = other.post("/api/v1/traces", json={"model": "run", "text": TEXTS[1], "options": {"edits": edits}}).json()
+        alike = other.get(f"/api/v1/traces/{told['trace_id']}/similar", params=asked)
+        assert alike.status_code == 200
+        # the head that is muted is like no other
+        assert np.load(io.BytesIO(alike.content))[0, 1] < 0.9
 
 
 def test_too_many_heads_are_refused(client, monkeypatch):
@@ -125,6 +130,14 @@ def test_each_head_is_muted_alone(client, runs):
         changes.append(sum(float(after[row, token] - before[row, token]) for row, token in enumerate(written)))
     assert found[CROSS, 1]["log_prob"] == pytest.approx(np.mean(changes), abs=1e-5)
     assert found[CROSS, 1]["divergence"] > 0
+
+
+def test_no_path_is_taken_from_a_request(client, runs, monkeypatch):
+    # of a run that reads files a text would be the path of one
+    monkeypatch.setattr(type(runs["run"].predictor), "reads", "file")
+    answer = client.post("/api/v1/ablations", json={"texts": [TEXT]})
+    assert answer.status_code == 422
+    assert "no path is taken from a request" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import torch
 
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.decoding.search import DecodingConfig
-from headwise.errors import ConfigError, Unsupported
+from headwise.errors import ConfigError, QuotingWarning, Unsupported
 from headwise.models.decoder_only import build_decoder
 from headwise.models.transformer_config import DecoderConfig
 from headwise.predictors.continuer import Continuer
@@ -141,7 +141,7 @@ def test_what_a_continuation_looks_at_is_seen():
 def test_a_prompt_beyond_the_reach_is_cut_and_told():
     made = continuer(length=6)
     with pytest.warns(
-        UserWarning, match=r"the prompt 'the cat sat on the m...' has 24 tokens; only its last 6 are read"
+        QuotingWarning, match=r"the prompt 'the cat sat on the m...' has 24 tokens; only its last 6 are read"
     ):
         (found,) = made.predict(["the cat sat on the mat."])
     kept = made.tokenizer.encode("e mat.")

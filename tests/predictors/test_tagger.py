@@ -10,7 +10,7 @@ from torch import nn
 from headwise.data.tagged import Tagged, TaggedConfig
 from headwise.data.tokenizers import TokenizerConfig
 from headwise.data.words import SpellingConfig, WordTokenizer, collate_words, encode_words
-from headwise.errors import ConfigError, DataError, Unsupported
+from headwise.errors import ConfigError, DataError, QuotingWarning, Unsupported
 from headwise.layers.chain import LinearChain
 from headwise.models.token_encoders import AttentionConfig, WindowConfig
 from headwise.models.token_tagger import PoolingConfig, build_token_tagger
@@ -200,7 +200,7 @@ def test_counts_of_batches_add_up_and_leave_padding_out():
 
 def test_endless_sentences_are_tagged_in_parts(tagger):
     words = ["a", "b"] * (3 * tagger.data.max_len)
-    with pytest.warns(UserWarning, match=r"has .* words; sentences of more than .* are tagged in parts"):
+    with pytest.warns(QuotingWarning, match=r"has .* words; sentences of more than .* are tagged in parts"):
         (tags,) = tagger.tag([" ".join(words)])
     assert len(tags) == len(words)
     limit = 4 * tagger.data.max_len

@@ -43,10 +43,7 @@ function bar() {
   });
   const look = (/** @type {Event} */ event) => {
     event.preventDefault();
-    const typed = input.value.trim();
-    // what is read from files is asked for by number
-    const numbered = ["image", "sound", "series"].includes(state.reads()) && /^\d+$/.test(typed);
-    state.give(numbered ? { example: Number(typed) } : { text: input.value });
+    state.type(input.value);
     if (!state.page.value) state.page.value = state.best();
   };
   const models = h("select", { "aria-label": () => t("model"), onchange: () => state.pick(models.value) });

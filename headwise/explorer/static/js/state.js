@@ -80,7 +80,6 @@ export const trace = signal(/** @type {Trace | null} */ (null));
 export const meta = signal(/** @type {any} */ (null));
 export const status = signal("");
 
-
 /** @type {Record<string, any>} */
 const PARTS = { m: model, x: text, g: group, l: layer, h: head, q: query, k: key, sc: scale, v: view, s: frame, p: probe, lang: language, e: edits, w: merged, sp: special, te: temperature, um: without };
 /** The page that writes: hypotheses and tokens (0: as the recipe says), forced tokens, step, beam, layer and head (-1: all). */
@@ -242,6 +241,12 @@ export function asked() {
   if (example.value >= 0) return { example: example.value };
   return text.value ? { text: text.value } : null;
 }
+
+/** Whether the chosen run reads files, so that its inputs are asked for by number. */
+export const readsFiles = () => ["image", "sound", "series"].includes(reads());
+
+/** An input that was typed. @param {string} typed */
+export const type = (typed) => give(readsFiles() && /^\d+$/.test(typed.trim()) ? { example: Number(typed) } : { text: typed });
 
 /** Another input, of one kind. @param {{ text?: string, example?: number, upload?: string }} given */
 export function give(given) {

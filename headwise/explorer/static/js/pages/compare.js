@@ -38,14 +38,15 @@ function follow(one, other) {
   let turn = 0;
   const end = effect(() => {
     const meta = state.meta.value;
-    const [text, model, edits] = [one.text.value || other.text.value, one.model.value || other.model.value, one.edits.value];
+    const [model, edits] = [one.model.value || other.model.value, one.edits.value];
+    const given = one.text.value ? { text: one.text.value } : sameInput(one, other);
     turn += 1;
     const mine = turn;
-    if (!text || !meta || !meta.models.length) {
+    if (!given || !meta || !meta.models.length) {
       one.trace.value = null;
       return;
     }
-    const asked = { model: model || meta.models[0].name, text, options: { edits: read(edits) } };
+    const asked = { model: model || meta.models[0].name, ...given, options: { edits: read(edits) } };
     post("/api/v1/traces", asked).then(
       (found) => {
         if (mine === turn) one.trace.value = found;
@@ -61,6 +62,14 @@ function follow(one, other) {
     turn += 1;
     end();
   };
+}
+
+/** The input of the first side; a number means another example to another run, which is given what it stands for. @param {Side} one @param {Side} other */
+function sameInput(one, other) {
+  const given = state.asked();
+  const apart = one.model.value && one.model.value !== other.model.value;
+  if (!given || !("example" in given) || !apart || state.readsFiles()) return given;
+  return other.trace.value && { text: other.trace.value.source };
 }
 
 /** The group, layer and head of a side, within those there are. @param {Side} one */
@@ -86,8 +95,8 @@ function side(one, other) {
     };
     const count = (/** @type {number} */ length) => Array.from({ length }, (_, place) => /** @type {[any, string]} */ ([place, String(place)]));
     const names = models.map((/** @type {any} */ each) => [each.name, each.name]);
-    const text = h("input", { type: "text", maxlength: 500, "aria-label": `${one.name}: ${t("input")}`, placeholder: other ? t("sameinput") : t("type"), value: one.text.value });
-    text.addEventListener("change", () => (one.text.value = text.value));
+    const text = h("input", { type: "text", maxlength: 500, "aria-label": `${one.name}: ${t("input")}`, placeholder: other ? t("sameinput") : t("type"), value: other || state.example.value < 0 ? one.text.value : String(state.example.value) });
+    text.addEventListener("change", () => (other ? (one.text.value = text.value) : state.type(text.value)));
     return [
       h("legend", {}, one.name),
       list("model", other ? [["", t("samemodel")], ...names] : names, one.model.value || (other ? "" : names[0] && names[0][0]), (value) => (one.model.value = value)),

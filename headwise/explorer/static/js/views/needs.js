@@ -5,6 +5,7 @@ import { getNumbers, post, postLines } from "../api.js";
 import { fill, h } from "../dom.js";
 import { effect, signal } from "../store.js";
 import { number } from "../core/text.js";
+import { read } from "../core/edits.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 import * as map from "./map.js";
@@ -22,27 +23,31 @@ export function mount(place, trace, group, alive) {
   const over = h("span", { class: "over-inputs" });
   let turn = 0;
   const compare = async () => {
+    if (given().length > MOST_INPUTS) {
+      state.status.value = t("toomanyinputs");
+      return;
+    }
+    state.status.value = "";
     turn += 1;
     const mine = turn;
     const wanted = () => alive() && mine === turn;
     try {
-      await compared(await tracesOf(trace, given().slice(0, MOST_INPUTS), wanted), wanted);
+      await compared(await tracesOf(trace, given(), wanted), wanted);
     } catch (error) {
       if (wanted()) failed(/** @type {Error} */ (error));
     }
   };
+  // other inputs are typed, which those of a file are not
+  const typed = !state.readsFiles();
   place.append(
-    h("p", { class: "side" }, t("inputs")),
-    texts,
+    ...(typed ? [h("p", { class: "side" }, t("inputs")), texts] : []),
     h("h2", {}, t("similar")),
     h("p", { class: "side" }, t("similarnote"), " ", over),
-    h("div", { class: "controls" }, h("button", { onclick: compare }, t("compareinputs"))),
+    typed ? h("div", { class: "controls" }, h("button", { onclick: compare }, t("compareinputs"))) : h("p", { class: "side" }, t("onlytyped")),
     similar,
-    h("h2", {}, t("muted")),
-    h("p", { class: "side" }, t("mutednote")),
-    muted,
   );
-  const ends = [one_by_one(muted, trace, group, given)];
+  if (typed) place.append(h("h2", {}, t("muted")), h("p", { class: "side" }, t("mutednote")), muted);
+  const ends = typed ? [one_by_one(muted, trace, group, given)] : [];
   let drawn = () => {};
   /** @param {string[]} ids @param {() => boolean} wanted */
   const compared = async ([first, ...beside], wanted) => {
@@ -69,7 +74,8 @@ export function mount(place, trace, group, alive) {
 /** The traces of some inputs through the same run, while they are wanted; the one that is shown is there. @param {state.Trace} trace @param {string[]} inputs @param {() => boolean} wanted @returns {Promise<string[]>} */
 async function tracesOf(trace, inputs, wanted) {
   const found = [];
-  for (const text of inputs) if (wanted()) found.push(text === trace.source ? trace.trace_id : (await post("/api/v1/traces", { model: trace.model, text })).trace_id);
+  const options = { edits: read(state.edits.peek()) };
+  for (const text of inputs) if (wanted()) found.push(text === trace.source ? trace.trace_id : (await post("/api/v1/traces", { model: trace.model, text, options })).trace_id);
   return found.length ? found : [trace.trace_id];
 }
 

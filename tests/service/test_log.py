@@ -1,0 +1,23 @@
+"""What people send is not in the log of a service; other warnings are."""
+
+import warnings
+from types import SimpleNamespace
+
+from headwise.errors import QuotingWarning
+from headwise.service import server
+from headwise.service.limits import Limits
+
+
+def test_warnings_that_quote_an_input_are_not_logged(monkeypatch):
+    def run(self, sockets):
+        warnings.warn("'my secret...' is cut", QuotingWarning, stacklevel=1)
+        warnings.warn("1 of 2 texts is cut", stacklevel=1)
+
+    monkeypatch.setattr(server._Server, "run", run)
+    app = SimpleNamespace(state=SimpleNamespace(give_up=lambda: None))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        server.listen(app, Limits(), "127.0.0.1", 0, lambda _: None)
+        warnings.warn("'my own...' is cut", QuotingWarning, stacklevel=1)
+    # afterwards, as on a command line, it is as before
+    assert [str(one.message) for one in told] == ["1 of 2 texts is cut", "'my own...' is cut"]
