@@ -21,6 +21,8 @@ def test_exit_codes():
     kinds = {
         name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)
     }
+    # a warning ends nothing
+    assert issubclass(kinds.pop("QuotingWarning"), UserWarning)
     assert {name: kind.exit_code for name, kind in kinds.items()} == CODES
     assert all(issubclass(kind, errors.HeadwiseError) for kind in kinds.values())
 

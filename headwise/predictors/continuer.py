@@ -214,11 +214,8 @@ class Continuer(Predictor[str, list[Continuation], str]):
                 f"max_len ({max_len}) leaves no room for a prompt: the model has {self.places} places; lower max_len"
             )
         if len(tokens) > room:
-            warnings.warn(
-                f"the prompt '{text[:20]}...' has {len(tokens)} tokens; only its last {room} are read",
-                QuotingWarning,
-                stacklevel=3,
-            )
+            told = f"the prompt '{text[:20]}...' has {len(tokens)} tokens; only its last {room} are read"
+            warnings.warn(told, QuotingWarning, stacklevel=3)
         return tokens[-room:]
 
     def _ended(self, one: Continuation, stop: str | None) -> Continuation:
