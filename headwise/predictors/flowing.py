@@ -63,7 +63,6 @@ class WritingFlow:
         if self._unread and self._enough(len(self._waiting) + len(self._unread)):
             found = [(number, []) for number in self._read_all()]
         if self._waiting and self._enough(len(chosen := self._chosen())):
-            beside()
             self._begin(chosen)
         found += [(number, self._writing.written(hypotheses)) for number, hypotheses in self._flow.step(beside)]
         return found

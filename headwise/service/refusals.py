@@ -1,11 +1,16 @@
 """What goes wrong in a request, told as a problem document."""
 
+import re
+
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 
 from headwise.errors import Diverged, HeadwiseError, MachineError
 from headwise.service.answers import NOT_KEPT
 from headwise.service.problems import MEDIA_TYPE, Problem
+
+# from the start of a word on, up to the last name
+_FOLDERS = re.compile(r"(?<![^\s'\"(])/(?:[^\s/:;,'\"]+/)*(?=[^\s/])")
 
 
 def refusing(app: FastAPI) -> None:
@@ -18,8 +23,17 @@ def refusing(app: FastAPI) -> None:
 
 
 def refused(error: HeadwiseError) -> Problem:
-    """What the machine lacks, or a model does, is not the request's fault."""
-    return Problem(503 if isinstance(error, MachineError | Diverged) else 422, str(error)[:500])
+    """What the machine lacks, or a model does, is not the request's fault; where its files are is nobody's business."""
+    return Problem(503 if isinstance(error, MachineError | Diverged) else 422, without_folders(str(error))[:500])
+
+
+def without_folders(message: str) -> str:
+    """A message whose absolute paths are the names of their files.
+
+    >>> without_folders("/home/ada/runs/mood/config.toml: is damaged; see '/tmp/log'")
+    "config.toml: is damaged; see 'log'"
+    """
+    return _FOLDERS.sub("", message)
 
 
 async def _of_headwise(request: Request, error: Exception) -> Response:

@@ -11,6 +11,7 @@ from headwise.decoding.watching import Searched, watching
 from headwise.errors import HeadwiseError
 from headwise.service.answers import line
 from headwise.service.problems import Problem
+from headwise.service.refusals import without_folders
 from headwise.service.served import Served
 from headwise.service.worker import Expired, Job
 
@@ -70,7 +71,7 @@ def failed(error: Exception) -> Told:
     if isinstance(error, Expired):
         return {"error": "the request took too long; ask for less"}
     if isinstance(error, HeadwiseError | Problem):
-        return {"error": str(error)[:500]}
+        return {"error": without_folders(str(error))[:500]}
     number = secrets.token_hex(4)
     _log.error("request %s failed", number, exc_info=error)
     return {"error": f"something went wrong; the log has it under {number}"}

@@ -1,11 +1,13 @@
-"""What people send is not in the log of a service; other warnings are."""
+"""What people send is not in the log of a service, and where its files are in no answer; other warnings are logged."""
 
 import warnings
 from types import SimpleNamespace
 
-from headwise.errors import QuotingWarning
+from headwise.errors import CheckpointError, QuotingWarning
 from headwise.service import server
 from headwise.service.limits import Limits
+from headwise.service.refusals import refused, without_folders
+from headwise.service.streaming import failed
 
 
 def test_warnings_that_quote_an_input_are_not_logged(monkeypatch):
@@ -21,3 +23,10 @@ def test_warnings_that_quote_an_input_are_not_logged(monkeypatch):
         warnings.warn("'my own...' is cut", QuotingWarning, stacklevel=1)
     # afterwards, as on a command line, it is as before
     assert [str(one.message) for one in told] == ["1 of 2 texts is cut", "'my own...' is cut"]
+
+
+def test_no_answer_says_where_files_are():
+    told = refused(CheckpointError("/srv/runs/mood/config.toml: is damaged ('/srv/my runs/mood', /tmp); train again"))
+    assert told.detail == "config.toml: is damaged ('my runs/mood', tmp); train again"
+    assert without_folders("no text; POST a / b") == "no text; POST a / b"
+    assert failed(CheckpointError("/srv/runs/mood: is gone")) == {"error": "mood: is gone"}
