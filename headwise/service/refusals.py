@@ -30,7 +30,7 @@ def refused(error: HeadwiseError) -> Problem:
 def without_folders(message: str) -> str:
     """A message whose absolute paths are the names of their files.
 
-    >>> without_folders("/home/ada/runs/mood/config.toml: is damaged; see '/tmp/log'")
+    >>> without_folders("/srv/runs/mood/config.toml: is damaged; see '/tmp/log'")
     "config.toml: is damaged; see 'log'"
     """
     return _FOLDERS.sub("", message)

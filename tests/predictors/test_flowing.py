@@ -107,7 +107,7 @@ def test_parts_cover_all_and_save_more_padding_than_they_cost():
         parts = by_length(lengths)
         assert [length for part in parts for length in lengths[part]] == lengths
         padded = sum((part.stop - part.start) * lengths[part.stop - 1] for part in parts)
-        assert padded + 64 * (len(parts) - 1) <= len(lengths) * lengths[-1]
+        assert padded + 12 * (len(parts) - 1) <= len(lengths) * lengths[-1]
 
 
 def test_a_translator_without_options_searches_as_its_recipe_says(translator):
