@@ -15,10 +15,11 @@ const HIDDEN = /[\p{Cc}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}]|(?![\u200c\u200d])\p{Cf}/
 const LEFTWARDS = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
 
 /** A token with its white space made visible; a time with its unit is none. @param {string} token */
-export const shown = (token) => (/^[\d.]+ s$/.test(token) ? token : apart(visible(token)));
+export const shown = (token) => apart(visible(token));
 
 /** @param {string} token */
-const visible = (token) => token.replace(/\n/g, "↵").replace(/\t/g, "⇥").replace(/ /g, "␣").replace(HIDDEN, escaped) || "∅";
+const visible = (token) =>
+  /^[\d.]+ s$/.test(token) ? token : token.replace(/\n/g, "↵").replace(/\t/g, "⇥").replace(/ /g, "␣").replace(HIDDEN, escaped) || "∅";
 
 /** @param {string} letter */
 function escaped(letter) {
