@@ -103,7 +103,7 @@ class MultiHeadAttention(nn.Module):
         *,
         mask: Mask | None = None,
         cache: AttentionStep | None = None,
-    ) -> Float[Tensor, "batch length d_model"]:
+    ) -> Float[Tensor, "batch length width"]:
         """Self-attention over x, or cross-attention from x to a memory.
 
         With a cache, self-attention appends its keys and values to it and sees all stored ones, or goes on from the

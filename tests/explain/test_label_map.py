@@ -60,6 +60,6 @@ def test_layers_without_class_tokens_are_placed_too():
     assert found.draw.placed(weights).tolist() == weights.reshape(2, 2, 3).tolist()
 
 
-def test_labels_of_another_size_are_refused():
+def test_labels_of_another_size_are_refused(untyped):
     with pytest.raises(ShapeError, match="labels do not go with an image of 3 x 5; give each pixel one"):
         label_page(np.zeros((3, 5, 1), np.uint8), {"said": SAID.T}, LEGEND)
