@@ -15,7 +15,7 @@ from headwise.decoding.hypotheses import Hypothesis, StepDecoder, length_norms
 from headwise.decoding.rows import device_of
 from headwise.decoding.top import continuations
 from headwise.decoding.watching import Searched, watcher
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, ShapeError
 
 
 def beam_search(
@@ -101,7 +101,6 @@ class BeamSearch:
         """The last token of every hypothesis."""
         return torch.from_numpy(self.beams.tokens[self._rows()])
 
-    @torch.inference_mode()
     def take(self, logits: Float[Tensor, "rows vocab"]) -> None:
         """One step: what follows those tokens.
 
@@ -147,6 +146,7 @@ class BeamSearch:
         return slice(None, None, self.beams.size // self.beams.width)
 
 
+@torch.inference_mode()
 def take_all(searches: Sequence[BeamSearch], logits: Float[Tensor, "rows vocab"]) -> None:
     """A step of several searches, all of them open, from what follows the tokens of one after another.
 
@@ -155,9 +155,12 @@ def take_all(searches: Sequence[BeamSearch], logits: Float[Tensor, "rows vocab"]
     Raises: as `beam_search`.
     """
     asked, row = [(search.beams.rules, search.history) for search in searches], 0
+    rows = sum(len(history) for _, history in asked)
+    if len(logits) != rows:
+        raise ShapeError(f"the decoder returned {len(logits)} rows of logits for {rows} tokens")
     for search in searches:
         if search.beams.step == 0:
-            search.beams.rules.check_logits(logits, sum(len(history) for _, history in asked))
+            search.beams.rules.check_logits(logits, rows)
     log_probs = allowed_log_probs(logits, asked)
     for (width, size), group in groupby(searches, key=lambda search: (search.beams.width, search.beams.size)):
         alike = list(group)

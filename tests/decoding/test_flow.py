@@ -7,7 +7,7 @@ from toys import Logits, Prefixes, Table, rules_for
 from headwise.decoding.beam import BeamSearch, beam_search
 from headwise.decoding.constraints import constraints
 from headwise.decoding.flow import Flow, Member
-from headwise.errors import Diverged
+from headwise.errors import Diverged, ShapeError
 from headwise.layers.decoding import for_inference
 from headwise.models.protocols import Decoder
 from headwise.models.recurrent import RecurrentConfig, build_recurrent
@@ -152,3 +152,10 @@ def test_every_decoder_has_a_joint_step():
 
     found = Slow().step_all([torch.tensor([1, 2]), torch.tensor([5])], [Prefixes(1), Prefixes(2)])
     assert found.tolist() == [[1, 11], [2, 12], [5, 25]]
+
+
+def test_rows_that_nobody_asked_for_are_refused_at_every_step():
+    search = BeamSearch(Prefixes(1), rules_for([0], 6), beam_size=2)
+    search.take(torch.zeros(1, 9, requires_grad=True))
+    with pytest.raises(ShapeError, match="the decoder returned 3 rows of logits for 2 tokens"):
+        search.take(torch.zeros(3, 9))
