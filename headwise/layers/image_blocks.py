@@ -93,22 +93,25 @@ class Gate(nn.Module):
 
 
 class ResidualConvolutions(nn.Module):
-    """relu(shortcut(x) + second(relu(first(x)))).
+    """relu(shortcut(x) + second(relu(first(x)))), the shortcut reading every `stride`-th row and column.
 
     Args:
         first, second: convolutions with their norms; `first` may halve the map.
-        shortcut: the identity, or a convolution of size 1 where the map changes.
-    Source: He et al. 2016, arXiv:1512.03385, eq. 1 and 2.
+        shortcut: the identity, or a convolution of size 1 and stride 1 where the map changes.
+        stride: of `first`.
+    Source: He et al. 2016, arXiv:1512.03385, eq. 1 and 2. There the shortcut's convolution has the stride, which is the
+        same; its gradient by oneDNN 3.x writes beyond its memory on processors with AVX2 alone.
     """
 
-    def __init__(self, first: nn.Module, second: nn.Module, shortcut: nn.Module):
+    def __init__(self, first: nn.Module, second: nn.Module, shortcut: nn.Module, stride: int = 1):
         super().__init__()
-        self.first, self.second, self.shortcut = first, second, shortcut
+        self.first, self.second, self.shortcut, self.stride = first, second, shortcut, stride
 
     def forward(
         self, x: Float[Tensor, "batch channels height width"]
     ) -> Float[Tensor, "batch out_channels out_height out_width"]:
-        return F.relu(self.shortcut(x) + self.second(F.relu(self.first(x))))
+        shortcut = self.shortcut(x[:, :, :: self.stride, :: self.stride])
+        return F.relu(shortcut + self.second(F.relu(self.first(x))))
 
 
 class MapAttention(nn.Module):

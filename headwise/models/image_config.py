@@ -144,8 +144,8 @@ class ResidualConfig(Config):
         else:
             second.append(Gate())
         changes = before != width or stride > 1
-        shortcut = self.convolution(before, width, (1, stride)) if changes else nn.Identity()
-        return ResidualConvolutions(self.convolution(before, width, (3, stride)), second, shortcut)
+        shortcut = self.convolution(before, width, (1, 1)) if changes else nn.Identity()
+        return ResidualConvolutions(self.convolution(before, width, (3, stride)), second, shortcut, stride)
 
     def convolution(self, before: int, width: int, step: Step) -> nn.Sequential:
         """A convolution of (size, stride) from so many channels to others, and its norm where there is one."""

@@ -1,5 +1,6 @@
 """Random changes of images, standardizing, residual convolutions, and attention over a map against its formula."""
 
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -8,6 +9,7 @@ from headwise.attention.mechanisms.scored import Scored
 from headwise.layers.attention import MultiHeadAttention
 from headwise.layers.image_blocks import Augmentation, Gate, MapAttention, ResidualConvolutions, Standardized
 from headwise.layers.initializers import initialize
+from headwise.models.image_config import AttentionCnnConfig, CnnConfig
 
 
 def numbered(batch=64, channels=2, height=5, width=7):
@@ -76,11 +78,20 @@ def test_standardized_images_have_mean_zero_and_deviation_one():
 
 def test_a_residual_block_is_its_formula():
     torch.manual_seed(0)
-    first, second, shortcut = nn.Conv2d(3, 5, 3, 2, 1), nn.Conv2d(5, 5, 3, 1, 1), nn.Conv2d(3, 5, 1, 2)
+    first, second, shortcut = nn.Conv2d(3, 5, 3, 2, 1), nn.Conv2d(5, 5, 3, 1, 1), nn.Conv2d(3, 5, 1)
     x = torch.randn(2, 3, 7, 6)
     inside = F.relu(F.conv2d(x, first.weight, first.bias, 2, 1))
     wanted = F.relu(F.conv2d(x, shortcut.weight, shortcut.bias, 2) + F.conv2d(inside, second.weight, second.bias, 1, 1))
-    torch.testing.assert_close(ResidualConvolutions(first, second, shortcut)(x), wanted)
+    torch.testing.assert_close(ResidualConvolutions(first, second, shortcut, 2)(x), wanted)
+
+
+@pytest.mark.parametrize("kind", [CnnConfig, AttentionCnnConfig])
+def test_no_convolution_of_size_one_has_a_stride(kind):
+    # oneDNN's gradient of one, over channels-last maps, corrupts memory where a processor has AVX2 and no more
+    encoder = kind(width=4, stages=3).encoder((16, 16, 1))
+    sizes = {(layer.kernel_size, layer.stride) for layer in encoder.modules() if isinstance(layer, nn.Conv2d)}
+    assert ((3, 3), (2, 2)) in sizes
+    assert ((1, 1), (2, 2)) not in sizes
 
 
 def sagan(channels=16, inner=2):
