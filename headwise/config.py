@@ -135,7 +135,7 @@ def build(kind: type[C], values: Mapping[str, Any], source: str) -> C:
         rest = f"; and {len(problems) - _TOLD} more" if len(problems) > _TOLD else ""
         raise ConfigError(f"{source}: " + "; ".join(problems[:_TOLD]) + rest) from None
     except ConfigError as error:
-        raise ConfigError(f"{source}: {error}") from None
+        raise type(error)(f"{source}: {error}") from None
 
 
 def to_toml(config: Config) -> str:

@@ -35,6 +35,10 @@ class ConfigError(HeadwiseError):
     exit_code = 2
 
 
+class Untrusted(ConfigError):
+    """A recipe or run names code that is not part of an installed package, and the user has not allowed it."""
+
+
 class ShapeError(HeadwiseError):
     """Tensors do not fit together; the message names the axes."""
 

@@ -5,13 +5,11 @@ A thing of one's own is named `module:attribute`.
 
 import importlib
 import pkgutil
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from headwise.errors import ConfigError, unknown
+from headwise.errors import ConfigError, Untrusted, unknown
+from headwise.trust import import_trusted
 
 T = TypeVar("T")
 
@@ -65,14 +63,17 @@ class Folder(Generic[T]):
 def imported(name: str) -> Any:
     """What `module:attribute` names; modules are looked for in the current folder too.
 
-    Raises: ConfigError if there is no such module or attribute, or its import fails.
+    Raises:
+        Untrusted: the module is not part of an installed package, and the user has not trusted it.
+        ConfigError: there is no such module or attribute, or its import fails.
     """
     module, _, attribute = name.partition(":")
     if not module or not attribute:
         raise ConfigError(f"'{name}' is not module:attribute, such as my_module:MyAttention")
     try:
-        with _here():
-            found: Any = importlib.import_module(module)
+        found: Any = import_trusted(module)
+    except Untrusted:
+        raise
     except ModuleNotFoundError as error:
         if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
             raise ConfigError(f"no module '{module}' here ({Path.cwd()}) or installed") from None
@@ -85,14 +86,3 @@ def imported(name: str) -> Any:
             raise ConfigError(unknown(f"attribute of module '{module}':", part, names))
         found = getattr(found, part)
     return found
-
-
-@contextmanager
-def _here() -> Iterator[None]:
-    """The current folder can be imported from, for the time of an import."""
-    folder = str(Path.cwd())
-    sys.path.insert(0, folder)
-    try:
-        yield
-    finally:
-        sys.path.remove(folder)

@@ -57,6 +57,12 @@ torch.utils.deterministic.fill_uninitialized_memory = True
 
 
 @pytest.fixture(autouse=True)
+def _trusts_nothing(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a developer trusts is no part of a test."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "config"))
+
+
+@pytest.fixture(autouse=True)
 def _seeds() -> None:
     """Every test starts from the same random states, whatever ran before it."""
     random.seed(0)

@@ -16,6 +16,7 @@ ROOT = Path(headwise.__file__).parent
 LEVELS = [
     {"errors"},
     {"problems", "files", "wanted"},
+    {"trust"},
     {"config", "runtime", "caches", "folders", "labels", "locks", "processes"},
     {"attention"},
     {"positions"},
@@ -39,7 +40,8 @@ NARROW = {
     "problems": {"errors"},
     "config": {"errors", "problems"},
     "runtime": {"errors"},
-    "folders": {"errors"},
+    "folders": {"errors", "trust"},
+    "trust": {"errors", "files"},
     "caches": {"errors"},
     "files": set(),
     "locks": {"errors", "files"},

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headwise.cli.output import opened
 from headwise.errors import ConfigError
-from headwise.files import replacing
+from headwise.trust import trusting
 
 if TYPE_CHECKING:
     from headwise.tasks.task import Task
@@ -41,7 +42,9 @@ def init(
     """Write a commented recipe.toml that suits the data and, with --minutes, this machine and the time."""
     from headwise.tasks import registry
 
-    kind = registry.task_type(task)
+    # a task that is named here is the user's own word
+    with trusting():
+        kind = registry.task_type(task)
     if output.exists() and not force:
         raise ConfigError(f"{output} is there already; give another --output, or --force to replace it")
     files = {"data": data, "target_data": target_data, "edges": edges, "valid": valid, "test": test}
@@ -52,8 +55,8 @@ def init(
     _check(recipe, [path for path in given.values() if path is not None])
     text = f"# {heading}; train it with: headwise train {output}\n"
     text += commented(recipe, values, output, [path for path in given.values() if path is not None])
-    with replacing(output) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    with opened(output) as stream:
+        stream.write(text)
     typer.echo(f"wrote {output}: {_summary(recipe)}")
     typer.echo(f"next: headwise train {output}")
 

@@ -33,6 +33,7 @@ from headwise.cli import list as catalogue
 from headwise.cli import plan as planning
 from headwise.cli.failures import INTERRUPTED, describe, one_line
 from headwise.errors import MachineError
+from headwise.trust import trusting
 
 app = typer.Typer(
     name="headwise",
@@ -40,6 +41,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+# options of every verb, which may stand anywhere before `--`
+_EVERYWHERE = ("--debug", "--trust")
 
 
 def _print_version(wanted: bool) -> bool:
@@ -55,6 +60,10 @@ def _options(
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    trust: Annotated[
+        bool,
+        typer.Option("--trust", help="Run code that a recipe or run names, until it changes."),
+    ] = False,
 ) -> None:
     """Attention models: train them on your files, use them, and see what they attend to."""
 
@@ -117,8 +126,9 @@ def main(arguments: list[str]) -> int:
         _check_folder()
         with warnings.catch_warnings():
             warnings.showwarning = _warning_line
-            own = [argument for argument in own if argument != "--debug"]
-            return app(own + others, prog_name="headwise", standalone_mode=False) or 0
+            verb = [argument for argument in own if argument not in _EVERYWHERE]
+            with trusting("--trust" in own):
+                return app(verb + others, prog_name="headwise", standalone_mode=False) or 0
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1
     except BaseException as error:

@@ -28,12 +28,14 @@ def opened(path: Path | None) -> Iterator[TextIO]:
     directly: nothing is put in their place.
 
     Raises:
-        MachineError: there is no such folder, or the path is one.
+        MachineError: there is no such folder, the path is one, or a link that leads to itself.
     """
     if path is None:
         yield sys.stdout
         return
     target = Path(os.path.realpath(path))
+    if target.is_symlink():
+        raise MachineError(f"{path}: is a link that leads back to itself; remove it, or name another file")
     if target.is_dir():
         raise MachineError(f"{path}: is a folder; give the name of a file in it")
     if not target.parent.is_dir():

@@ -2,10 +2,8 @@
 
 import hashlib
 import re
-import sys
 import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast, get_args
 
@@ -72,8 +70,7 @@ def _try(
     if not dry_run:
         _smoke(recipe, overrides, given, threads)
         return
-    with _no_bytecode():
-        _show(recipe, overrides, where, threads)
+    _show(recipe, overrides, where, threads)
 
 
 def _tell(done: "Run") -> None:
@@ -108,16 +105,6 @@ def _smoke(recipe: str, overrides: list[str], run: Path | None, threads: int | N
         scores = smoke(wanted, run or Path(folder) / "run")
     shown = ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
     typer.echo(f"works:   {recipe} (on at most {EXAMPLES} examples after a few steps: {shown})")
-
-
-@contextmanager
-def _no_bytecode() -> Iterator[None]:
-    """Inside, the import of a task of one's own leaves no bytecode beside it."""
-    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    try:
-        yield
-    finally:
-        sys.dont_write_bytecode = before
 
 
 def trained(

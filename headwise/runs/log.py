@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from headwise.runs.commits import commit_file
 from headwise.runs.display import Display
+from headwise.runs.reading import open_regular
 
 METRICS = "metrics.jsonl"
 TEXT = "log.txt"
@@ -50,8 +51,8 @@ class RunLog:
         self, run: Path | None, display: Display, *, listeners: Iterable[Listener] = (), on_event: OnEvent | None = None
     ) -> None:
         self.display = display
-        self._metrics = _Lines(run / METRICS if run is not None else Path(os.devnull))
-        self._text = _Lines(run / TEXT if run is not None else Path(os.devnull))
+        self._metrics = _Lines(None if run is None else run / METRICS)
+        self._text = _Lines(None if run is None else run / TEXT)
         self._listeners = list(listeners)
         self._on_event = on_event
 
@@ -94,10 +95,14 @@ class RunLog:
 
 
 def cut_metrics(run: Path, step: int) -> None:
-    """Drops the lines of metrics.jsonl after `step`, and a torn last one, so that a resumed run repeats none."""
+    """Drops the lines of metrics.jsonl after `step`, and a torn last one, so that a resumed run repeats none.
+
+    Raises: CheckpointError if it is no regular file.
+    """
     path = run / METRICS
     try:
-        lines = path.read_bytes().split(b"\n")
+        with os.fdopen(open_regular(path), "rb") as file:
+            lines = file.read().split(b"\n")
     except FileNotFoundError:
         return
     # what stands behind the last line end was never finished
@@ -114,10 +119,16 @@ def read_metrics(run: Path) -> list[Event]:
 
 
 class _Lines:
-    """A text file that lines are appended to at once; what the disk refuses waits, and continues where it broke off."""
+    """A text file that lines are appended to at once; what the disk refuses waits, and continues where it broke off.
 
-    def __init__(self, path: Path) -> None:
-        self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    Args:
+        path: None: the lines go nowhere.
+    Raises: CheckpointError if it is no regular file.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        new = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        self._handle = os.open(os.devnull, os.O_WRONLY) if path is None else open_regular(path, new)
         self._waiting = b""
 
     def add(self, line: str) -> None:

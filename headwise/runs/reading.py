@@ -181,25 +181,39 @@ class _Source:
         self._file.close()
 
 
+def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
+    """The handle of a regular file; links are not followed, and pipes are not waited for.
+
+    Raises:
+        FileNotFoundError: there is none.
+        CheckpointError: it is a link, a pipe, a device or a folder, or cannot be opened.
+    """
+    try:
+        handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        reason = "is a link" if os.path.islink(path) else (error.strerror or str(error)).lower()
+        raise CheckpointError(f"{path}: cannot be opened: {reason}") from None
+    # asked before it becomes a file of Python, which refuses a folder in its own words
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise CheckpointError(f"{path}: is not a regular file")
+    return handle
+
+
 @contextmanager
 def _opened(path: Path, entry: dict[str, Any] | None) -> Iterator[_Source]:
     """Opens a regular file that is no link; at the end its size and digest must be those of `entry`."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        handle = open_regular(path)
     except FileNotFoundError:
         raise CheckpointError(f"{path}: missing") from None
-    except OSError as error:
-        reason = "is a link" if os.path.islink(path) else (error.strerror or str(error)).lower()
-        raise CheckpointError(f"{path}: cannot be read: {reason}") from None
-    facts = os.fstat(handle)
-    # asked before it becomes a file of Python, which refuses a folder in its own words
-    if not stat.S_ISREG(facts.st_mode):
-        os.close(handle)
-        raise CheckpointError(f"{path}: is not a regular file")
-    source = _Source(handle, path, facts.st_size, None if entry is None else entry["sha256"])
+    size = os.fstat(handle).st_size
+    source = _Source(handle, path, size, None if entry is None else entry["sha256"])
     try:
-        if entry is not None and facts.st_size != entry["bytes"]:
-            raise CheckpointError(f"{path}: damaged: {facts.st_size:,} bytes instead of {entry['bytes']:,}")
+        if entry is not None and size != entry["bytes"]:
+            raise CheckpointError(f"{path}: damaged: {size:,} bytes instead of {entry['bytes']:,}")
         yield source
         source.check()
     finally:

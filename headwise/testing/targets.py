@@ -18,6 +18,7 @@ from headwise.testing.masks import SAMPLES, MaskSubject
 from headwise.testing.positions import D_MODEL, HEADS, PositionSubject
 from headwise.testing.positions import MAX_LEN as PLACES
 from headwise.testing.subject import Subject
+from headwise.trust import trusting
 
 AnySubject = Subject | MaskSubject | PositionSubject
 
@@ -47,7 +48,9 @@ def resolve(target: Any) -> AnySubject:
         one: make for one, (names, make) in families.items() if known.get(one, name) in names and family in ("", one)
     }
     if not found and ":" in target:
-        return _checked(_of(target, imported(target)))
+        # what is to be tried is the user's own word
+        with trusting():
+            return _checked(_of(target, imported(target)))
     if not found:
         advice = "; a thing of your own is named module:attribute, such as my_module:MyAttention"
         raise ConfigError(

@@ -24,6 +24,7 @@ from headwise.training.identity import named_files
 from headwise.training.randomness import isolated
 from headwise.training.recipe import Recipe, parse_recipe, read_recipe
 from headwise.training.session import Trainer
+from headwise.trust import trusting
 
 _DRAWS = frozenset({"normal_", "uniform_", "bernoulli_", "exponential_", "random_"})
 # what PyTorch's default type may be while a model trains
@@ -31,7 +32,7 @@ _TRAINED = frozenset({torch.float32, torch.float64})
 SPLITS = ("train", "valid", "test")
 
 
-def load(folder: str | os.PathLike[str]) -> Predictor[Any, Any, Any]:
+def load(folder: str | os.PathLike[str], *, trust: bool = False) -> Predictor[Any, Any, Any]:
     """The predictor of a run folder; every file is verified first.
 
     If the model is damaged, the best intact checkpoint, or else the newest, is used instead, with a warning that names
@@ -39,11 +40,15 @@ def load(folder: str | os.PathLike[str]) -> Predictor[Any, Any, Any]:
 
     The model is on PyTorch's default device (`torch.set_default_device`).
 
+    Args:
+        trust: run code that the run names outside the installed packages, and remember it as trusted until it changes.
     Raises:
         CheckpointError: naming the file if there is no such folder or nothing intact is left.
+        Untrusted: the run names such code, and it is not trusted yet.
         ConfigError: if the default device is "meta".
     """
-    return read_run(Path(folder), warned, _predictor)
+    with trusting(trust):
+        return read_run(Path(folder), warned, _predictor)
 
 
 def recipe_of(folder: str | os.PathLike[str]) -> Recipe:

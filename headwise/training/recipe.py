@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 from pydantic import Field, create_model, model_validator
 
 from headwise.config import Config, build, override, parsed, read_toml
-from headwise.errors import CheckpointError, ConfigError
+from headwise.errors import CheckpointError, ConfigError, Untrusted
 from headwise.tasks import registry
 
 
@@ -248,9 +248,11 @@ def as_recipe(source: Recipe | str | os.PathLike[str] | Mapping[str, Any], overr
 
 
 def parse_recipe(data: bytes, name: str) -> Recipe:
-    """The recipe of a run folder's config.toml. Raises: CheckpointError when it is none."""
+    """The recipe of a run folder's config.toml. Raises: CheckpointError when it is none; Untrusted."""
     try:
         return read_recipe(parsed(data.decode()))
+    except Untrusted as error:
+        raise Untrusted(f"{name}: {error}") from None
     except (UnicodeDecodeError, ConfigError) as error:
         raise CheckpointError(f"{name}: {error}") from None
 

@@ -38,6 +38,7 @@ from headwise.training.resume import Resume, as_learned, check_data, own_files, 
 from headwise.training.session import Session, Trainer, machine
 from headwise.training.signals import StopSignal
 from headwise.training.validation import check_monitor
+from headwise.trust import trusting
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ def train(
     allow_data_change: bool = False,
     allow_schedule_change: bool = False,
     on_event: OnEvent | None = None,
+    trust: bool = False,
 ) -> Run:
     """Trains a recipe into a run folder, or resumes from the folder's last intact checkpoint.
 
@@ -87,8 +89,11 @@ def train(
         allow_schedule_change: resume although a limit has changed that the learning rate schedule depends on.
         on_event: called with every event, in the first process; a dict whose "event" is data, step, validation,
             skipped, checkpoint, average or note.
+        trust: run code that the recipe names outside the installed packages, and remember it as trusted until it
+            changes.
 
     Raises:
+        Untrusted: the recipe names such code, and it is not trusted yet.
         ConfigError: an invalid recipe, another recipe than the folder's, or a folder that is not a run folder.
         DataError: bad or changed data.
         CheckpointError: no checkpoint in the folder is intact.
@@ -98,12 +103,18 @@ def train(
         Stopped: SIGINT or SIGTERM arrived; everything is saved.
     """
     clock = Clock()
-    if isinstance(recipe, (str, os.PathLike)):
-        recipe, overrides = recipes.read(os.fspath(recipe), list(overrides)), ()
-    made, run = as_recipe(recipe, overrides), Path(folder)
+    with trusting(trust):
+        if isinstance(recipe, (str, os.PathLike)):
+            recipe, overrides = recipes.read(os.fspath(recipe), list(overrides)), ()
+        made, run = as_recipe(recipe, overrides), Path(folder)
     allowed = {"data": allow_data_change, "schedule": allow_schedule_change}
     wrapped = made.training.parallel in ("ddp", "fsdp")
-    with StopSignal() as stop, joined(made.training.device, alone_too=wrapped) as processes, isolated(made.seed):
+    with (
+        trusting(trust),
+        StopSignal() as stop,
+        joined(made.training.device, alone_too=wrapped) as processes,
+        isolated(made.seed),
+    ):
         try:
             return _train(made, run, processes, resume, allowed, on_event, stop, clock)
         except RuntimeError as error:

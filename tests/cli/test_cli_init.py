@@ -87,6 +87,15 @@ def test_a_task_of_ones_own_says_what_init_writes(headwise, folder):
     assert "at most 3 passes" in out
 
 
+def test_init_writes_through_a_link(headwise, folder):
+    (folder / "link.toml").symlink_to("mine.toml")
+    made = ["init", "translate", "--data", "pairs.tsv", "--output", "link.toml", "--force"]
+    assert headwise(*made)[0] == 0
+    assert headwise(*made)[0] == 0
+    assert (folder / "link.toml").is_symlink()
+    assert "translate" in (folder / "mine.toml").read_text()
+
+
 def test_init_names_the_options_of_the_task(headwise, folder):
     code, _, err = headwise("init", "tag", "--data", "tags.jsonl", "--source-key", "en")
     assert (code, err) == (2, "error: --source-key means nothing to task 'tag'; it takes: --data, --valid, --test\n")

@@ -147,7 +147,7 @@ def folder(tmp_path, monkeypatch):
 )
 def test_train_resume_predict_and_evaluate(headwise, folder, name, given, scores):
     run = folder / "run"
-    code, out, err = headwise("train", f"{name}.toml", "--run-folder", run)
+    code, out, err = headwise("train", f"{name}.toml", "--run-folder", run, "--trust")
     assert code == 0, err
     assert f"trained: {run}" in out
     more = 33 if name == "sums" else 5
@@ -208,7 +208,7 @@ def test_a_file_of_its_own_is_scored(headwise, folder, name, file):
 
 
 def test_a_task_of_somebody_else_need_not_say_where_it_looks(headwise, folder):
-    assert headwise("train", "sums.toml", "--run-folder", folder / "run")[0] == 0
+    assert headwise("train", "sums.toml", "--run-folder", folder / "run", "--trust")[0] == 0
     code, _, err = headwise("explain", folder / "run", "1 2")
     assert code == 2
     assert "this model does not say where it looks; headwise.record(model) gives its attention, if any" in err

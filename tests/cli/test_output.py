@@ -56,6 +56,14 @@ def test_a_device_is_written_and_stays_a_device(tmp_path):
     assert list(tmp_path.iterdir()) == [link]
 
 
+def test_a_link_to_itself_is_left_alone(tmp_path):
+    link = tmp_path / "loop"
+    link.symlink_to("loop")
+    with pytest.raises(MachineError, match="is a link that leads back to itself"), opened(link):
+        pass
+    assert link.is_symlink()
+
+
 def test_a_folder_is_no_file(tmp_path):
     with pytest.raises(MachineError, match="is a folder; give the name of a file in it"), opened(tmp_path):
         pass

@@ -11,6 +11,7 @@ from headwise.attention import mechanisms
 from headwise.testing import certify
 from headwise.training.loading import load
 from headwise.training.train import train
+from headwise.trust import trusting
 
 PAGE = Path(__file__).parents[2] / "docs" / "check.md"
 FORMULA = "softmax(q k^T / sqrt(d) - |i - j| exp(rate)) v"
@@ -51,7 +52,7 @@ def test_named_in_a_recipe_it_trains_and_decodes_with_beams(folder):
     lines = [f"{a} and {b} .\t{a} et {b} ." for a in "abcde" for b in "abcde"]
     (folder / "pairs.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (folder / "recipe.toml").write_text(RECIPE, encoding="utf-8")
-    assert train("recipe.toml", "run").steps == 4
+    assert train("recipe.toml", "run", trust=True).steps == 4
     translator = load("run")
     model = translator.model
     kinds = [type(module).__name__ for module in model.modules() if isinstance(module, mechanisms.Mechanism)]
@@ -67,7 +68,8 @@ def test_steps_with_a_cache_are_all_at_once(folder):
     from headwise.models.transformer import TransformerConfig, build_transformer
 
     sizes = {"d_model": 8, "d_ff": 8, "num_heads": 2, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
-    model = build_transformer(TransformerConfig(mechanism="forgetful:Decaying", **sizes), 7, 7, joint=True).eval()
+    with trusting():
+        model = build_transformer(TransformerConfig(mechanism="forgetful:Decaying", **sizes), 7, 7, joint=True).eval()
     src, lens, tgt = torch.tensor([[3, 4, 5], [6, 3, 0]]), torch.tensor([3, 2]), torch.tensor([[1, 3, 4], [1, 6, 5]])
     with torch.no_grad():
         cache = model.decoder.start(model.encoder(src, lens), lens)

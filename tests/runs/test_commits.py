@@ -237,11 +237,11 @@ def test_links_pipes_and_folders_are_no_files_of_a_checkpoint(tmp_path):
     target = tmp_path / "step-1" / "a.json"
     target.rename(tmp_path / "a.json")
     target.symlink_to(tmp_path / "a.json")
-    with pytest.raises(CheckpointError, match=r"a.json: cannot be read: is a link"):
+    with pytest.raises(CheckpointError, match=r"a.json: cannot be opened: is a link"):
         read_folder(tmp_path / "step-1")
     target.unlink()
     target.symlink_to(target)
-    with pytest.raises(CheckpointError, match=r"a.json: cannot be read: is a link"):
+    with pytest.raises(CheckpointError, match=r"a.json: cannot be opened: is a link"):
         read_folder(tmp_path / "step-1")
     target.unlink()
     os.mkfifo(target)

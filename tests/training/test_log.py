@@ -9,6 +9,7 @@ import sys
 import pytest
 from training_toy import recipe
 
+from headwise.errors import CheckpointError
 from headwise.runs.display import Display
 from headwise.runs.log import RunLog, cut_metrics, read_metrics
 from headwise.training.train import train
@@ -188,3 +189,17 @@ def test_at_most_one_plain_line_in_a_while(tmp_path, capfd):
     lines = capfd.readouterr().err.splitlines()
     assert sum(line.startswith("step ") for line in lines) == 1
     assert lines[-1].startswith("finished: max_steps after 30 steps, ")
+
+
+@pytest.mark.parametrize("name", ["log.txt", "metrics.jsonl"])
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_a_pipe_or_link_in_the_place_of_a_log_is_refused(tmp_path, name, kind):
+    path, target = tmp_path / name, tmp_path / "target"
+    os.mkfifo(path) if kind == "pipe" else path.symlink_to(target)
+    # a pipe that nobody reads must not be waited for, and a link not be written through
+    with pytest.raises(CheckpointError, match=name):
+        RunLog(tmp_path, Display(dark=True))
+    if name == "metrics.jsonl":
+        with pytest.raises(CheckpointError, match=name):
+            cut_metrics(tmp_path, 0)
+    assert not target.exists()
