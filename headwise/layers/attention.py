@@ -114,7 +114,9 @@ class MultiHeadAttention(nn.Module):
         if cache is None:
             if memory is None:
                 return self._joined(self._attend(*self._own(x), mask, 0))
-            return self._joined(self._crossed(x, *self.project_memory(_seen(memory, mask, x.shape[1])), mask))
+            return self._joined(
+                self._crossed(x, *self.project_memory(_seen(memory, mask, self.num_heads, x.shape[1])), mask)
+            )
         if isinstance(cache.memory, Segments):
             query, key, value = self._own(cache.memory.extend(x))
             start = key.shape[2] - x.shape[1]
@@ -123,7 +125,7 @@ class MultiHeadAttention(nn.Module):
             if not isinstance(cache.memory, KeyValues):
                 raise ConfigError("cross-attention keeps its memory in KeyValues(); States are a self-attention's own")
             if memory is not None:
-                cache.memory.fill(*self.project_memory(_seen(memory, mask, x.shape[1])))
+                cache.memory.fill(*self.project_memory(_seen(memory, mask, self.num_heads, x.shape[1])))
             return self._joined(self._crossed(x, *cache.memory.read(), mask))
         return self._joined(self._stepped(*self._own(x), mask, cache))
 
@@ -258,9 +260,9 @@ def _mechanism(mechanism: Mechanism | str | None, head_dim: int, num_heads: int)
     return mechanism
 
 
-def _seen(memory: Tensor, mask: Mask | None, query_len: int) -> Tensor:
+def _seen(memory: Tensor, mask: Mask | None, heads: int, query_len: int) -> Tensor:
     """The memory with zeros for what no query may see: 0 x NaN would spoil the gradient of the projection."""
-    seen = None if mask is None else mask.seen(memory.shape[0], 1, query_len, memory.shape[1], 0, memory.device)
+    seen = None if mask is None else mask.seen(memory.shape[0], heads, query_len, memory.shape[1], 0, memory.device)
     return memory if seen is None else zeroed(memory, seen.any(1).unsqueeze(-1))
 
 

@@ -143,6 +143,11 @@ class SeesLess(Window):
         return (torch.arange(key_len) > 0).view(1, 1, -1)
 
 
+class SeesMore(Window):
+    def seen(self, batch, heads, query_len, key_len, query_start, device):
+        return None
+
+
 MASKS = {
     TableOfOthers: ("predicate",),
     SaysTheOpposite: ("predicate",),
@@ -150,6 +155,7 @@ MASKS = {
     CountsFromZero: ("predicate",),
     WrongBand: ("told", "kernels"),
     SeesLess: ("told", "kernels"),
+    SeesMore: ("told",),
 }
 
 

@@ -33,6 +33,12 @@ class Padding(Mask):
         lens = self.valid_lens.to(key.device)
         return key < (lens[batch] if lens.ndim == 1 else lens[batch, query])
 
+    def depends_on_query(self) -> bool:
+        return self.valid_lens.ndim == 2
+
+    def sees_itself(self) -> bool:
+        return self.valid_lens.ndim == 1
+
     def tells_who_sees(self) -> bool:
         return self.valid_lens.ndim == 1
 
@@ -75,6 +81,9 @@ class Table(Mask):
         table = self._four_axes().to(key.device)
         at = [i if n > 1 else torch.zeros_like(i) for i, n in zip((batch, head, query, key), table.shape, strict=True)]
         return table[at[0], at[1], at[2], at[3]]
+
+    def depends_on_query(self) -> bool:
+        return self._four_axes().shape[2] > 1
 
     def _four_axes(self) -> Tensor:
         if self.allowed.ndim == 3:
@@ -145,6 +154,9 @@ class Prefix(Mask):
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return (key <= query) | (key < self.prefix_lens.to(key.device)[batch])
 
+    def sees_itself(self) -> bool:
+        return True
+
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         return f"key {key} comes after query {query} and after the prefix of {int(self.prefix_lens[batch])}"
 
@@ -180,6 +192,9 @@ class Documents(Mask):
         ids = self.ids.to(key.device)
         own = ids[batch, key]
         return (ids[batch, query] == own) & (own >= 0)
+
+    def sees_itself(self) -> bool:
+        return True
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         one, two = int(self.ids[batch, query]), int(self.ids[batch, key])

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from headwise.attention.masks.band import Band, looser, reached, tighter
 from headwise.attention.masks.pairs import Pairs
+from headwise.attention.masks.seen import seen_in_table
 from headwise.errors import ConfigError
 
 T = TypeVar("T")
@@ -20,7 +21,7 @@ class Mask(ABC):
     """Says of every pair whether the query may attend to the key.
 
     Masks are values, made once per batch. One of your own defines `__call__`; what else it knows of itself makes it
-    faster (`within`), or keeps NaN in unseen keys from leaking without a table (`seen`).
+    faster: `within`, `pairs`, and `seen` where it is known without a table.
 
     >>> from headwise.attention.masks import Causal, Window
     >>> (Causal() & Window(1, 1)).dense(1, 1, 3, 3)[0, 0].int().tolist()
@@ -46,9 +47,20 @@ class Mask(ABC):
     def seen(
         self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
     ) -> Bool[Tensor, "#batch #heads key_len"] | None:
-        """Which keys some query may see, told without a table; None: all of them, or it cannot be told."""
-        band = self.within()
-        return None if band is None else reached(band, query_len, key_len, query_start, device)
+        """Exactly the keys that some query may see; None: all of them. Made from the table unless a band tells."""
+        band = self.band()
+        if band is not None:
+            return reached(band, query_len, key_len, query_start, device)
+        return seen_in_table(self, batch, heads, query_len, key_len, query_start, device)
+
+    def depends_on_query(self) -> bool:
+        """Whether two queries may see different keys; False only where no query can."""
+        return True
+
+    def sees_itself(self) -> bool:
+        """Whether a key that some query sees is also seen by the query at its own position, in every sequence."""
+        left, right = self.band() or (-1, 0)
+        return (left is None or left >= 0) and (right is None or right >= 0)
 
     # a hook: most masks fit every size
     def check(self, batch: int, heads: int, query_len: int, key_len: int, query_start: int) -> None:  # noqa: B027
@@ -64,7 +76,7 @@ class Mask(ABC):
         return f"{type(self).__name__} says no to query {query} and key {key}"
 
     def tells_who_sees(self) -> bool:
-        """Whether `seen` is exact, and a query without a key stands in a sequence (batch row) in which none has one."""
+        """Whether `seen` needs no table, and a query without a key stands in a sequence (batch row) without any."""
         return self.is_causal()
 
     def is_causal(self) -> bool:
@@ -106,6 +118,9 @@ class Mask(ABC):
 
     def shared(self) -> "Mask":
         """The same mask, which makes its table once: for the layers of one forward pass."""
+        # it is a mask itself
+        from headwise.attention.masks.shared import Shared
+
         return Shared(self)
 
     def made(self, what: str, shape: tuple[object, ...], make: Callable[[], T]) -> T:
@@ -168,10 +183,24 @@ class And(Both):
         self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
     ) -> Bool[Tensor, "#batch #heads key_len"] | None:
         size = (batch, heads, query_len, key_len, query_start, device)
+        if not self._parts_tell(query_len, key_len, query_start):
+            return super().seen(*size)
         one, two = self.left.seen(*size), self.right.seen(*size)
         if one is None or two is None:
             return two if one is None else one
         return one & two
+
+    def _parts_tell(self, query_len: int, key_len: int, query_start: int) -> bool:
+        """Whether a key that both parts show to some query is one that both show to the same query."""
+        if self.tells_who_sees() or not (self.left.depends_on_query() and self.right.depends_on_query()):
+            return True
+        return self.sees_itself() and query_start == 0 and key_len <= query_len
+
+    def depends_on_query(self) -> bool:
+        return self.left.depends_on_query() or self.right.depends_on_query()
+
+    def sees_itself(self) -> bool:
+        return self.left.sees_itself() and self.right.sees_itself()
 
     def dense(
         self,
@@ -213,6 +242,12 @@ class Or(Both):
         one, two = self.left.seen(*size), self.right.seen(*size)
         return None if one is None or two is None else one | two
 
+    def depends_on_query(self) -> bool:
+        return self.left.depends_on_query() or self.right.depends_on_query()
+
+    def sees_itself(self) -> bool:
+        return self.left.sees_itself() and self.right.sees_itself()
+
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         both = (self.left, self.right)
         return "no part allows it: " + ", nor: ".join(part.reason(batch, head, query, key) for part in both)
@@ -230,69 +265,8 @@ class Not(Mask):
     def check(self, batch: int, heads: int, query_len: int, key_len: int, query_start: int) -> None:
         self.mask.check(batch, heads, query_len, key_len, query_start)
 
+    def depends_on_query(self) -> bool:
+        return self.mask.depends_on_query()
+
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         return f"query {query} and key {key} are what {type(self.mask).__name__} allows, which is inverted"
-
-
-@dataclass(frozen=True, eq=False)
-class Shared(Mask):
-    """A mask and what was made of it last: the layers of a forward pass ask for one shape many times."""
-
-    mask: Mask
-    _last: dict[str, tuple[tuple[object, ...], object]] = field(default_factory=dict, init=False, repr=False)
-
-    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        return self.mask(batch, head, query, key)
-
-    def band(self) -> Band | None:
-        return self.mask.band()
-
-    def within(self) -> Band | None:
-        return self.mask.within()
-
-    def pairs(self) -> Pairs | None:
-        return self.mask.pairs()
-
-    def seen(
-        self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
-    ) -> Bool[Tensor, "#batch #heads key_len"] | None:
-        place = (batch, heads, query_len, key_len, query_start, device)
-        return self.made("seen", place, lambda: self.mask.seen(*place))
-
-    def tells_who_sees(self) -> bool:
-        return self.mask.tells_who_sees()
-
-    def check(self, batch: int, heads: int, query_len: int, key_len: int, query_start: int) -> None:
-        self.mask.check(batch, heads, query_len, key_len, query_start)
-
-    def dense(
-        self,
-        batch: int,
-        heads: int,
-        query_len: int,
-        key_len: int,
-        *,
-        query_start: int = 0,
-        key_start: int | None = None,
-        device: torch.device | str | None = None,
-    ) -> Bool[Tensor, "#batch #heads #query_len #key_len"]:
-        place: Any = {"query_start": query_start, "key_start": key_start, "device": device}
-        size = (batch, heads, query_len, key_len)
-        return self.made("table", (*size, *place.values()), lambda: self.mask.dense(*size, **place))
-
-    def reason(self, batch: int, head: int, query: int, key: int) -> str:
-        return self.mask.reason(batch, head, query, key)
-
-    def shared(self) -> "Mask":
-        return self
-
-    def made(self, what: str, shape: tuple[object, ...], make: Callable[[], T]) -> T:
-        found = self._last.get(what)
-        if found is None or found[0] != shape:
-            # a tensor made in inference mode could not serve a later call that learns
-            with torch.inference_mode(False):
-                found = self._last[what] = (shape, make())
-        return found[1]  # type: ignore[return-value]
-
-    def __getstate__(self) -> dict[str, object]:
-        return {"mask": self.mask, "_last": {}}

@@ -1,6 +1,7 @@
 """A mask that several masks make together, taken apart."""
 
-from headwise.attention.masks.mask import And, Mask, Shared
+from headwise.attention.masks.mask import And, Mask
+from headwise.attention.masks.shared import Shared
 
 
 def parts(mask: Mask | None) -> list[Mask]:

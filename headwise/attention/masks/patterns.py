@@ -2,6 +2,7 @@
 
 import functools
 import operator
+from abc import ABC
 from dataclasses import dataclass, field
 
 import torch
@@ -11,6 +12,20 @@ from torch import Tensor
 from headwise.attention.masks.band import Band
 from headwise.attention.masks.mask import Mask
 from headwise.errors import ShapeError
+
+
+class _Near(Mask, ABC):
+    """Base of patterns in which each query sees the key at its own position."""
+
+    def sees_itself(self) -> bool:
+        return True
+
+    def seen(
+        self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
+    ) -> Bool[Tensor, "#batch #heads key_len"] | None:
+        if query_start == 0 and key_len <= query_len:
+            return None
+        return super().seen(batch, heads, query_len, key_len, query_start, device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +68,7 @@ class Window(Mask):
 
 
 @dataclass(frozen=True, eq=False)
-class Dilated(Mask):
+class Dilated(_Near):
     """Every `step`-th key, at most `left` such steps before and `right` after the query: a window with gaps.
 
     Source: Beltagy et al. 2020, arXiv:2004.05150, section 3.1 (dilated sliding window).
@@ -85,7 +100,7 @@ class Dilated(Mask):
 
 
 @dataclass(frozen=True, eq=False)
-class Strided(Mask):
+class Strided(_Near):
     """The last `step` keys, and before and after them every key whose distance is a multiple of `step`.
 
     With `Causal()` it is the strided pattern of the Sparse Transformer: any key is reached in two layers at a cost of
@@ -145,7 +160,7 @@ class Shifts(Mask):
 
 
 @dataclass(frozen=True, eq=False)
-class Blocks(Mask):
+class Blocks(_Near):
     """Query and key lie in the same block of `size` positions.
 
     Source: Qiu et al. 2019, arXiv:1911.02972 (block-diagonal attention).
@@ -197,6 +212,14 @@ class Global(Mask):
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return self._among(query) | self._among(key)
+
+    def seen(
+        self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
+    ) -> Bool[Tensor, "1 1 key_len"] | None:
+        first = range(self.tokens) if isinstance(self.tokens, int) else self.tokens
+        if any(query_start <= token < query_start + query_len for token in first):
+            return None
+        return self._among(torch.arange(key_len, device=device)).view(1, 1, -1)
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         if isinstance(self.tokens, int):
@@ -262,6 +285,13 @@ class BigBird(Mask):
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         assert self.blocks is not None
         return self.blocks.to(key.device)[query // self.block, key // self.block]
+
+    def seen(
+        self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
+    ) -> Bool[Tensor, "1 1 key_len"]:
+        assert self.blocks is not None
+        rows = self.blocks[query_start // self.block : -(-(query_start + query_len) // self.block)].to(device)
+        return rows.any(0).repeat_interleave(self.block)[:key_len].view(1, 1, -1)
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         return (
