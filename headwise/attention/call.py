@@ -114,18 +114,24 @@ class Call:
             keep = allowed if keep is None else keep & allowed
         return keep
 
-    def clean(self, keep: Bool[Tensor, "#batch #heads #query_len #key_len"] | None = None) -> "Call":
+    def clean(
+        self, keep: Bool[Tensor, "#batch #heads #query_len #key_len"] | None = None, rows: tuple[int, int] | None = None
+    ) -> "Call":
         """The same call with zeros in keys and values that no query of a sequence may see.
 
         Their weights are zero, but 0 x NaN is NaN, in the product with the values and in the gradient of the queries.
 
         Args:
-            keep: the table, where there is one: without it those count that the mask tells from its structure.
+            keep: the table, where there is one; without it the mask says which they are.
+            rows: first and last + 1 of the queries that count, without a table; None: all.
         """
         if self.mask is None:
             return self
         if keep is None or self.mask.tells_who_sees():
-            seen = self.mask.seen(*self.shape, self.query_start, self.query.device)
+            batch, heads, query_len, key_len = self.shape
+            first, last = rows or (0, query_len)
+            place = (self.query_start + first, self.query.device)
+            seen = self.mask.seen(batch, heads, last - first, key_len, *place)
         else:
             seen = keep.any(2)
         if seen is None:

@@ -197,7 +197,7 @@ class MultiHeadAttention(nn.Module):
             return self._after(query, key, value, mask, step)
         # hypotheses that lie side by side become rows of their own
         shape = (query.shape[0], query.shape[2])
-        query, key, value = (heads.transpose(1, 2).flatten(0, 1).unsqueeze(2) for heads in (query, key, value))
+        query, key, value = (own_rows(heads) for heads in (query, key, value))
         return self._after(query, key, value, mask, step).squeeze(2).unflatten(0, shape).transpose(1, 2)
 
     def _after(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, step: AttentionStep) -> Tensor:
@@ -268,6 +268,11 @@ def _seen(memory: Tensor, mask: Mask | None, heads: int, query_len: int) -> Tens
 
 def _heads(columns: Tensor, dim: int) -> Tensor:
     return columns.unflatten(-1, (columns.shape[-1] // dim, dim)).transpose(1, 2)
+
+
+def own_rows(heads: Float[Tensor, "batch heads beams dim"]) -> Float[Tensor, "rows heads 1 dim"]:
+    """Hypotheses that lie side by side as rows of their own."""
+    return heads.transpose(1, 2).flatten(0, 1).unsqueeze(2)
 
 
 def turned(position: Position, heads: Tensor, step: AttentionStep) -> Tensor:

@@ -111,7 +111,9 @@ def _told(subject: MaskSubject, case: Pattern) -> str | None:
             lost = [(row + case.start, key) for row, key in places if (row + case.start, key) not in listed]
             found = found or (f"pairs that are not listed: {lost[0]}" if lost else None)
         shown = table.any(2)
-        found = found or apart("keys that `seen` names", shown if seen is None else seen.expand_as(shown), shown)
+        found = found or apart(
+            "keys that `seen` names", torch.ones_like(shown) if seen is None else seen.expand_as(shown), shown
+        )
         if found is not None:
             return found
     return None

@@ -153,11 +153,12 @@ def _listed(
     repeats = call.learns and not torch.compiler.is_compiling() and can_run_again(call.tensors)
     scored = scored or (bound(_Pairwise(call.score)) if repeats else call.score.pairs)
 
-    def part(row: Tensor, column: Tensor) -> Tensor:
+    # tensors are arguments: what a checkpoint encloses in place of them would outlive one around it
+    def part(query: Tensor, key: Tensor, row: Tensor, column: Tensor) -> Tensor:
         return scored(query.index_select(2, row), key.index_select(2, column))
 
     indices = zip(pattern.row.split(step), pattern.column.split(step), strict=True)
-    return torch.cat([again(part, *at) if repeats else part(*at) for at in indices], dim=2)
+    return torch.cat([again(part, query, key, *at) if repeats else part(query, key, *at) for at in indices], dim=2)
 
 
 class _Pairwise(nn.Module):

@@ -11,6 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from headwise.attention.call import Call
+from headwise.attention.kernels import plain
+from headwise.attention.kernels._sdpa import NoDerivative, sdpa
 from headwise.attention.normalizers import Softmax
 from headwise.attention.zeros import zeroed
 
@@ -50,12 +52,25 @@ def keeps(call: Call) -> str:
 
 def materialises(call: Call) -> bool:
     """Whether SDPA keeps a table of scores: on a CPU with dropout, and for a bias that learns."""
-    learned = call.bias is not None and call.bias.requires_grad
-    return learned or (call.dropout > 0.0 and call.query.device.type == "cpu")
+    return learns(call.bias) or (call.dropout > 0.0 and call.query.device.type == "cpu")
+
+
+def learns(bias: Tensor | None) -> bool:
+    """Whether SDPA is asked for a gradient of the bias; one inside a transform may learn at another level of it."""
+    if bias is None or bias.requires_grad:
+        return bias is not None
+    return not torch.compiler.is_compiling() and torch.func.debug_unwrap(bias) is not bias
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
-    """The output of the call."""
+    """The output of the call; by the definition inside transforms that ask for derivatives which SDPA has not."""
+    try:
+        return _computed(call)
+    except NoDerivative:
+        return plain.compute(call)
+
+
+def _computed(call: Call) -> Tensor:
     causal = _is_causal(call)
     keep = None if causal else call.keep()
     asking, bias = None if keep is None else keep.any(-1, keepdim=True), call.bias
@@ -72,7 +87,7 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         # unequal widths would make SDPA keep the scores, on a CPU
         more = query.shape[-1] - width
         query, key, value = (F.pad(t, (0, max(0, n))) for t, n in ((query, -more), (key, -more), (value, more)))
-    output = F.scaled_dot_product_attention(
+    output = sdpa(
         query,
         key,
         value,

@@ -10,6 +10,7 @@ from headwise.attention.call import Call, per_head
 from headwise.attention.dropout import drop
 from headwise.attention.precision import wide
 from headwise.attention.zeros import zeroed
+from headwise.errors import ShapeError
 
 
 def refusal(call: Call) -> str | None:
@@ -72,6 +73,9 @@ def normalized(
     if asking is not None:
         query = zeroed(query, asking)
     found = (score or call.score)(query, key)
+    if found.shape != call.shape:
+        wanted = f"(batch, heads, query_len, key_len) = {call.shape}"
+        raise ShapeError(f"score {type(call.score).__name__} must return {wanted}, got {tuple(found.shape)}")
     if call.bias is not None:
         found = found + call.bias.to(found.dtype)
     if call.relative is not None and call.relative.has_bias():

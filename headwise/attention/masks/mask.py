@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import torch
@@ -118,9 +118,6 @@ class Mask(ABC):
 
     def shared(self) -> "Mask":
         """The same mask, which makes its table once: for the layers of one forward pass."""
-        # it is a mask itself
-        from headwise.attention.masks.shared import Shared
-
         return Shared(self)
 
     def made(self, what: str, shape: tuple[object, ...], make: Callable[[], T]) -> T:
@@ -156,6 +153,12 @@ class Both(Mask, ABC):
         self.left.check(batch, heads, query_len, key_len, query_start)
         self.right.check(batch, heads, query_len, key_len, query_start)
 
+    def depends_on_query(self) -> bool:
+        return self.left.depends_on_query() or self.right.depends_on_query()
+
+    def sees_itself(self) -> bool:
+        return self.left.sees_itself() and self.right.sees_itself()
+
 
 class And(Both):
     """Both masks allow the pair."""
@@ -179,16 +182,11 @@ class And(Both):
             return two if one is None else one
         return one if one.query.shape[0] <= two.query.shape[0] else two
 
-    def seen(
-        self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
-    ) -> Bool[Tensor, "#batch #heads key_len"] | None:
-        size = (batch, heads, query_len, key_len, query_start, device)
-        if not self._parts_tell(query_len, key_len, query_start):
-            return super().seen(*size)
-        one, two = self.left.seen(*size), self.right.seen(*size)
-        if one is None or two is None:
-            return two if one is None else one
-        return one & two
+    def seen(self, *place: Any) -> Bool[Tensor, "#batch #heads key_len"] | None:
+        if not self._parts_tell(*place[2:5]):
+            return super().seen(*place)
+        one, two = self.left.seen(*place), self.right.seen(*place)
+        return one & two if one is not None and two is not None else two if one is None else one
 
     def _parts_tell(self, query_len: int, key_len: int, query_start: int) -> bool:
         """Whether a key that both parts show to some query is one that both show to the same query."""
@@ -196,25 +194,7 @@ class And(Both):
             return True
         return self.sees_itself() and query_start == 0 and key_len <= query_len
 
-    def depends_on_query(self) -> bool:
-        return self.left.depends_on_query() or self.right.depends_on_query()
-
-    def sees_itself(self) -> bool:
-        return self.left.sees_itself() and self.right.sees_itself()
-
-    def dense(
-        self,
-        batch: int,
-        heads: int,
-        query_len: int,
-        key_len: int,
-        *,
-        query_start: int = 0,
-        key_start: int | None = None,
-        device: torch.device | str | None = None,
-    ) -> Bool[Tensor, "#batch #heads #query_len #key_len"]:
-        place: Any = {"query_start": query_start, "key_start": key_start, "device": device}
-        size = (batch, heads, query_len, key_len)
+    def dense(self, *size: Any, **place: Any) -> Bool[Tensor, "#batch #heads #query_len #key_len"]:
         return self.left.dense(*size, **place) & self.right.dense(*size, **place)
 
     def tells_who_sees(self) -> bool:
@@ -235,18 +215,9 @@ class Or(Both):
         one, two = self.left.within(), self.right.within()
         return None if one is None or two is None else (looser(one[0], two[0]), looser(one[1], two[1]))
 
-    def seen(
-        self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
-    ) -> Bool[Tensor, "#batch #heads key_len"] | None:
-        size = (batch, heads, query_len, key_len, query_start, device)
-        one, two = self.left.seen(*size), self.right.seen(*size)
+    def seen(self, *place: Any) -> Bool[Tensor, "#batch #heads key_len"] | None:
+        one, two = self.left.seen(*place), self.right.seen(*place)
         return None if one is None or two is None else one | two
-
-    def depends_on_query(self) -> bool:
-        return self.left.depends_on_query() or self.right.depends_on_query()
-
-    def sees_itself(self) -> bool:
-        return self.left.sees_itself() and self.right.sees_itself()
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         both = (self.left, self.right)
@@ -270,3 +241,59 @@ class Not(Mask):
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         return f"query {query} and key {key} are what {type(self.mask).__name__} allows, which is inverted"
+
+
+@dataclass(frozen=True, eq=False)
+class Shared(Mask):
+    """A mask and what was made of it last: the layers of a forward pass ask for one shape many times."""
+
+    mask: Mask
+    _last: dict[str, tuple[tuple[object, ...], object]] = field(default_factory=dict, init=False, repr=False)
+
+    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return self.mask(batch, head, query, key)
+
+    def band(self) -> Band | None:
+        return self.mask.band()
+
+    def within(self) -> Band | None:
+        return self.mask.within()
+
+    def pairs(self) -> Pairs | None:
+        return self.mask.pairs()
+
+    def seen(self, *place: Any) -> Bool[Tensor, "#batch #heads key_len"] | None:
+        return self.made("seen", place, lambda: self.mask.seen(*place))
+
+    def depends_on_query(self) -> bool:
+        return self.mask.depends_on_query()
+
+    def sees_itself(self) -> bool:
+        return self.mask.sees_itself()
+
+    def tells_who_sees(self) -> bool:
+        return self.mask.tells_who_sees()
+
+    def check(self, batch: int, heads: int, query_len: int, key_len: int, query_start: int) -> None:
+        self.mask.check(batch, heads, query_len, key_len, query_start)
+
+    def dense(self, *size: Any, **place: Any) -> Bool[Tensor, "#batch #heads #query_len #key_len"]:
+        made_for = (size, *(place.get(name) for name in ("key_start", "device")), place.get("query_start", 0))
+        return self.made("table", made_for, lambda: self.mask.dense(*size, **place))
+
+    def reason(self, batch: int, head: int, query: int, key: int) -> str:
+        return self.mask.reason(batch, head, query, key)
+
+    def shared(self) -> "Mask":
+        return self
+
+    def made(self, what: str, shape: tuple[object, ...], make: Callable[[], T]) -> T:
+        found = self._last.get(what)
+        if found is None or found[0] != shape:
+            # a tensor made in inference mode could not serve a later call that learns
+            with torch.inference_mode(False):
+                found = self._last[what] = (shape, make())
+        return found[1]  # type: ignore[return-value]
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"mask": self.mask, "_last": {}}

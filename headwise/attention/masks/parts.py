@@ -1,7 +1,6 @@
 """A mask that several masks make together, taken apart."""
 
-from headwise.attention.masks.mask import And, Mask
-from headwise.attention.masks.shared import Shared
+from headwise.attention.masks.mask import And, Mask, Shared
 
 
 def parts(mask: Mask | None) -> list[Mask]:
