@@ -86,20 +86,14 @@ class _Softmax(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx, inputs, output):
         ctx.save_for_backward(output, inputs[1], inputs[3])
-        ctx.save_for_forward(output, inputs[1], inputs[3])
 
     @staticmethod
     def backward(ctx, gradient):
-        return _Softmax.jvp(ctx, gradient), *(6 * [None])
-
-    @staticmethod
-    def jvp(ctx, change, *pattern):
-        # its own transpose
         weights, row, start = ctx.saved_tensors
         items, rows = weights.shape[0], start.shape[0]
-        place, found = _beside(row, items, rows), change * weights
+        place, found = _beside(row, items, rows), gradient * weights
         sums = found.new_zeros(items * rows).index_add(0, place, found.flatten())
-        return found - weights * sums.index_select(0, place).view_as(weights)
+        return found - weights * sums.index_select(0, place).view_as(weights), *(6 * [None])
 
     @staticmethod
     def vmap(info, in_dims, scores, *graph):
@@ -116,7 +110,6 @@ class _Sums(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx, inputs, output):
         ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
 
     @staticmethod
     def backward(ctx, gradient):
@@ -124,11 +117,6 @@ class _Sums(torch.autograd.Function):
         d_numbers = _Products.apply(gradient, vectors, *pattern) if ctx.needs_input_grad[0] else None
         d_vectors = _TurnedSums.apply(numbers, gradient, *pattern) if ctx.needs_input_grad[1] else None
         return d_numbers, d_vectors, *(6 * [None])
-
-    @staticmethod
-    def jvp(ctx, d_numbers, d_vectors, *rest):
-        numbers, vectors, *pattern = ctx.saved_tensors
-        return _Sums.apply(d_numbers, vectors, *pattern) + _Sums.apply(numbers, d_vectors, *pattern)
 
     @staticmethod
     def vmap(info, in_dims, numbers, vectors, *rest):
@@ -145,7 +133,6 @@ class _TurnedSums(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx, inputs, output):
         ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
 
     @staticmethod
     def backward(ctx, gradient):
@@ -153,11 +140,6 @@ class _TurnedSums(torch.autograd.Function):
         d_numbers = _Products.apply(vectors, gradient, *pattern) if ctx.needs_input_grad[0] else None
         d_vectors = _Sums.apply(numbers, gradient, *pattern) if ctx.needs_input_grad[1] else None
         return d_numbers, d_vectors, *(6 * [None])
-
-    @staticmethod
-    def jvp(ctx, d_numbers, d_vectors, *rest):
-        numbers, vectors, *pattern = ctx.saved_tensors
-        return _TurnedSums.apply(d_numbers, vectors, *pattern) + _TurnedSums.apply(numbers, d_vectors, *pattern)
 
     @staticmethod
     def vmap(info, in_dims, numbers, vectors, *rest):
@@ -198,7 +180,6 @@ class _Products(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx, inputs, output):
         ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
 
     @staticmethod
     def backward(ctx, gradient):
@@ -206,11 +187,6 @@ class _Products(torch.autograd.Function):
         d_one = _Sums.apply(gradient, two, *pattern) if ctx.needs_input_grad[0] else None
         d_two = _TurnedSums.apply(gradient, one, *pattern) if ctx.needs_input_grad[1] else None
         return d_one, d_two, *(6 * [None])
-
-    @staticmethod
-    def jvp(ctx, d_one, d_two, *rest):
-        one, two, *pattern = ctx.saved_tensors
-        return _Products.apply(d_one, two, *pattern) + _Products.apply(one, d_two, *pattern)
 
     @staticmethod
     def vmap(info, in_dims, one, two, *rest):

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from headwise.attention.again import again, bound, can_run_again
 from headwise.attention.call import Call, per_head
 from headwise.attention.dropout import drop
+from headwise.attention.kernels import plain
 from headwise.attention.kernels._edges_graph import Graph, graph, products, softmax, sums, taken
 from headwise.attention.masks import Edges, Shared
 from headwise.attention.normalizers import Function, Normalizer, Softmax
@@ -62,7 +63,14 @@ def keeps(call: Call) -> str:
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
-    """The output of the call."""
+    """The output of the call; by the definition in forward mode, which sums over listed pairs have not."""
+    try:
+        return _computed(call)
+    except NotImplementedError:
+        return plain.compute(call)
+
+
+def _computed(call: Call) -> Tensor:
     batch, heads, _, _ = call.shape
     made_for = (*call.shape, call.query_start, call.query.device)
     pattern, keep, asked = call.mask.made("edges", made_for, lambda: _pattern(call))

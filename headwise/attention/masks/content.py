@@ -60,7 +60,7 @@ class Padding(Mask):
             wanted = f"({batch})" if lens.ndim == 1 else f"({batch}, {query_start + query_len})"
             raise ShapeError(f"Padding: valid_lens {tuple(lens.shape)} do not fit; expected {wanted}")
         # no number of a batch for a compiled program, which would be made again for each
-        if torch.compiler.is_compiling() or self._longest <= key_len:
+        if torch.compiler.is_compiling() or not 0 < key_len < self._longest:
             return
         # steps over a cache have the keys so far
         if query_len > 1 if query_start == 0 else key_len != query_start + query_len:
