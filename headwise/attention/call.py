@@ -11,7 +11,7 @@ from torch import Tensor
 from headwise.attention import normalizers, scores
 from headwise.attention.again import held
 from headwise.attention.dropout import checked
-from headwise.attention.masks import Mask, Table
+from headwise.attention.masks import Mask, Shared, Table
 from headwise.attention.precision import wide
 from headwise.attention.relative import Relative
 from headwise.attention.scores import Score
@@ -113,6 +113,19 @@ class Call:
             allowed = (bias if rows is None or bias.shape[2] == 1 else bias[:, :, first:last]) != -math.inf
             keep = allowed if keep is None else keep & allowed
         return keep
+
+    def tabled(self) -> int:
+        """Pairs in the table of `keep`, which is as wide as mask and bias need; 0 without both. Computes nothing."""
+        shapes = [] if self.bias is None else [self.bias.shape]
+        if self.mask is not None:
+            try:
+                # of a shared mask, nothing is to be kept
+                mask = self.mask.mask if isinstance(self.mask, Shared) else self.mask
+                shapes.append(mask.dense(*self.shape, query_start=self.query_start, device="meta").shape)
+            except (RuntimeError, NotImplementedError):
+                # a predicate that reads values
+                shapes.append(torch.Size(self.shape))
+        return math.prod(torch.broadcast_shapes(*shapes)) if shapes else 0
 
     def clean(
         self, keep: Bool[Tensor, "#batch #heads #query_len #key_len"] | None = None, rows: tuple[int, int] | None = None

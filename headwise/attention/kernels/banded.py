@@ -54,6 +54,16 @@ def keeps(call: Call) -> str:
     return f"the scores of the band, {4 * pairs(call):,} bytes"
 
 
+def holds(call: Call) -> int:
+    """Bytes at the height of the forward pass besides inputs and output."""
+    item, heads = call.query.element_size(), call.shape[1] // call.key.shape[1]
+    tables = pairs(call) // math.prod(call.shape[:2]) * (1 if call.mask.band() is not None else call.shape[0])
+    copies = item * (2 * call.query.numel() + 2 * heads * (call.key.numel() + call.value.numel()))
+    if _is_tiled(call):
+        return copies + tables * (2 + item)
+    return copies + plain.table_bytes(call, pairs(call), tables)
+
+
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     """The output of the call; without SDPA inside transforms that ask for derivatives which it has not."""
     if _is_tiled(call):

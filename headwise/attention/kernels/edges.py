@@ -4,6 +4,7 @@ Takes masks that are given by a list of pairs (a graph, alone or combined with o
 works on the list; other normalizers on rows of about equal degree, padded to one width.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -60,6 +61,16 @@ def pairs(call: Call) -> int:
 def keeps(call: Call) -> str:
     """What stays in memory for the gradient besides inputs and output."""
     return f"two numbers for each edge and head, {2 * 4 * pairs(call):,} bytes"
+
+
+def holds(call: Call) -> int:
+    """Bytes at the height of the forward pass besides inputs and output: scores, weights, and indices of the pairs."""
+    listed = call.mask.pairs().query.shape[0]
+    width = 1 if call.score.is_dot() or isinstance(call.score, GAT) else 2 * call.score.pair_width(call.query)
+    step = max(*call.shape[2:], _NUMBERS // max(1, call.shape[0] * call.shape[1] * width))
+    features = width * call.shape[0] * call.shape[1] * min(step, listed)
+    values = 2 * math.prod(call.shape[:2]) * call.shape[3] * call.value.shape[-1]
+    return 4 * (2 * pairs(call) + features + values) + 8 * 8 * listed
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:

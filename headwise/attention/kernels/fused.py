@@ -47,7 +47,19 @@ def keeps(call: Call) -> str:
         return (
             f"scores ({', '.join(map(str, call.shape))}), {math.prod(call.shape) * call.query.element_size():,} bytes"
         )
-    return f"one number a row, {math.prod(call.shape[:3]) * 4:,} bytes"
+    row = f"one number a row, {math.prod(call.shape[:3]) * 4:,} bytes"
+    tabled = 0 if _is_causal(call) else call.tabled()
+    return f"{row}, and the table of mask and bias, {tabled * call.query.element_size():,} bytes" if tabled else row
+
+
+def holds(call: Call) -> int:
+    """Bytes at the height of the forward pass besides inputs and output."""
+    item, tabled = call.query.element_size(), 0 if _is_causal(call) else call.tabled()
+    scores = 4 * item * math.prod(call.shape) if materialises(call) else 4 * math.prod(call.shape[:3])
+    # keys and values without what nobody sees, and rows without a key, are copies
+    copies = item * (call.query.numel() + call.key.numel() + call.value.numel()) if tabled else 0
+    # the table, the same with rows that see nothing, and the numbers that SDPA adds
+    return scores + copies + tabled * (2 + item)
 
 
 def materialises(call: Call) -> bool:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from headwise.attention.call import Call, per_head
 from headwise.attention.dropout import drop
+from headwise.attention.normalizers import Softmax
 from headwise.attention.precision import wide
 from headwise.attention.zeros import zeroed
 from headwise.errors import ShapeError
@@ -30,6 +31,21 @@ def keeps(call: Call) -> str:
         return f"scores ({shown}), {count:,} bytes"
     width = call.score.pair_width(call.query)
     return f"features ({shown}, {width}), {count * width:,} bytes"
+
+
+def holds(call: Call) -> int:
+    """Bytes at the height of the forward pass besides inputs and output."""
+    return table_bytes(call, math.prod(call.shape), call.tabled())
+
+
+def table_bytes(call: Call, pairs: int, tabled: int) -> int:
+    """Bytes of the definition over so many pairs, under a table of so many."""
+    item = max(4, call.query.element_size())
+    # scores and weights; beside a table what is hidden is filled in; other normalizers sort, or try thresholds
+    copies = 2 if not tabled else 4 if isinstance(call.normalizer, Softmax) else 5
+    # a score that is no product keeps the sums of its features, and what it makes of them
+    width = 0 if call.score.is_dot() else 2 * call.score.pair_width(call.query)
+    return item * pairs * max(copies, width) + tabled
 
 
 def weights(call: Call) -> Float[Tensor, "batch heads query_len key_len"]:

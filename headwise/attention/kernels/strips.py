@@ -5,6 +5,7 @@ that of one strip. A mask within a band costs only the keys that the band reache
 arXiv:2112.05682, section 4, with whole rows in place of a running maximum.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -41,6 +42,16 @@ def keeps(call: Call) -> str:
     width = 1 if call.score.is_dot() else call.score.pair_width(call.query)
     count = call.shape[0] * call.shape[1] * rows * keys * width * 4
     return f"scores of {rows} rows at a time, {count:,} bytes"
+
+
+def holds(call: Call) -> int:
+    """Bytes at the height of the forward pass besides inputs and output: a strip, and inputs in float32."""
+    rows, keys = max(((b - a), (high - low)) for a, b, low, high in _strips(call))
+    share = rows * keys / (call.shape[2] * call.shape[3])
+    inputs = 4 * call.shape[1] // call.key.shape[1] * (call.key.numel() + call.value.numel())
+    strip = plain.table_bytes(call, int(math.prod(call.shape) * share), int(call.tabled() * share))
+    # the strips, and they side by side
+    return strip + (inputs if call.mask is not None else 0) + 4 * math.prod(call.shape[:3]) * call.value.shape[-1]
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
