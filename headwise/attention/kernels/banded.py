@@ -61,7 +61,10 @@ def holds(call: Call) -> int:
     copies = item * (2 * call.query.numel() + 2 * heads * (call.key.numel() + call.value.numel()))
     if _is_tiled(call):
         return copies + tables * (2 + item)
-    return copies + plain.table_bytes(call, pairs(call), tables)
+    # one phase after another; what each keeps for the gradient stays
+    phases = Layout.of(call).every
+    kept = 2 * max(4, item) * pairs(call) if call.learns else 0
+    return copies + max(kept, plain.table_bytes(call, pairs(call) // phases, tables // phases))
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
