@@ -22,6 +22,7 @@ __all__ += ["Replace", "Swap", "Trace", "edit", "record"]
 class Trace:
     """The records of a model's layers in its order: looked up by name or number, counted and iterated like a list.
 
+    >>> import torch
     >>> from headwise.layers.attention import MultiHeadAttention
     >>> model = nn.ModuleDict({"self_attention": MultiHeadAttention(8, 2)})
     >>> with record(model) as trace:

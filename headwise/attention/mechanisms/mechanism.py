@@ -128,20 +128,9 @@ class Mechanism(nn.Module, ABC):
     def require(self, call: Call) -> None:
         """Raises: Unsupported for what the call asks and the facts exclude; called before `forward`."""
         self.require_terms(call)
-        name, facts, found = type(self).__name__, self.facts, parts(call.mask)
-        if facts.honours != "any":
-            for part in found:
-                if not (facts.causal if part.is_causal() else facts.honours == "keys" and is_of_keys(part, call)):
-                    kind = type(part).__name__
-                    raise Unsupported(
-                        f"{name} cannot honour the mask {kind}; it honours {facts.masks}; use mechanism 'scored'"
-                    )
-        if not facts.bidirectional and not any(part.is_causal() for part in found):
-            shown = "no mask" if call.mask is None else f"the mask {type(call.mask).__name__}"
-            raise Unsupported(
-                f"{name} got {shown}, but its memory runs from a key to later queries: pass mask=Causal(), with padding"
-                " of keys if there is any, or use mechanism 'linear'"
-            )
+        name, facts = type(self).__name__, self.facts
+        if facts.honours != "any" or not facts.bidirectional:
+            self._require_mask(call)
         if facts.steps == "none" and call.query_start:
             raise Unsupported(
                 f"{name} reads a sequence as a whole and cannot go on from position {call.query_start};"
@@ -151,6 +140,21 @@ class Mechanism(nn.Module, ABC):
             lengths = f"query_len ({call.shape[2]}) and key_len ({call.shape[3]}) must be equal"
             what = "the keys are of another sequence" if call.cross else lengths
             raise Unsupported(f"{name} is self-attention: {what}; use mechanism 'scored' to attend to another sequence")
+
+    def _require_mask(self, call: Call) -> None:
+        name, facts, found = type(self).__name__, self.facts, parts(call.mask)
+        for part in found if facts.honours != "any" else ():
+            if not (facts.causal if part.is_causal() else facts.honours == "keys" and is_of_keys(part, call)):
+                kind = type(part).__name__
+                raise Unsupported(
+                    f"{name} cannot honour the mask {kind}; it honours {facts.masks}; use mechanism 'scored'"
+                )
+        if not facts.bidirectional and not any(part.is_causal() for part in found):
+            shown = "no mask" if call.mask is None else f"the mask {type(call.mask).__name__}"
+            raise Unsupported(
+                f"{name} got {shown}, but its memory runs from a key to later queries: pass mask=Causal(), with padding"
+                " of keys if there is any, or use mechanism 'linear'"
+            )
 
     def require_terms(self, call: Call) -> None:
         """Raises: Unsupported for a bias, relative positions, score, normalizer or dropout that the facts exclude."""
