@@ -142,9 +142,8 @@ class Call:
             return self
         if keep is None or self.mask.tells_who_sees():
             batch, heads, query_len, key_len = self.shape
-            first, last = rows or (0, query_len)
-            place = (self.query_start + first, self.query.device)
-            seen = self.mask.seen(batch, heads, last - first, key_len, *place)
+            first, last = (0, query_len) if rows is None else rows
+            seen = self.mask.seen(batch, heads, last - first, key_len, self.query_start + first, self.query.device)
         else:
             seen = keep.any(2)
         if seen is None:
