@@ -35,11 +35,16 @@ class Cache(ABC):
         """Only these sentences stay, in this order, each with all its beams."""
 
 
+# hypotheses of a sentence that may lie side by side: each step compares each of them with the keys of all
+SIDE_BY_SIDE = 64
+
+
 class Ancestry:
     """Which stored step each beam descends from, as a bias on scores: 0 for an ancestor, minus infinity for others.
 
     Beams of one sentence lie side by side on the key axis and are never copied when hypotheses change places: only
-    this table of (beams, steps x beams) is reordered. One table serves every layer.
+    this table of (beams, steps x beams) is reordered. One table serves every layer. It grows with the square of the
+    beams: more than `SIDE_BY_SIDE` get rows of their own instead (`Kept.shares_beams`).
     """
 
     def __init__(self, batch: int, beams: int, shared: int, device: torch.device):

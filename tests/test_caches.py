@@ -1,11 +1,15 @@
 """Caches against the obvious way: every hypothesis holds its own copy of everything, and copies are moved about."""
 
+import pytest
 import torch
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from headwise.caches import Ancestry, KeyValues, grown
+from headwise.layers.decoding import for_inference
+from headwise.models import transformer_cache
+from headwise.models.protocols import Memory
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig
 
@@ -152,3 +156,58 @@ def test_one_table_serves_all_layers():
     # one step that the beams share, then two keys a step
     assert cache.ancestry.used == 7
     assert [own.used for own, _ in cache.layers] == [7, 7, 7]
+
+
+def decoder(**changes):
+    config = TransformerConfig(
+        d_model=8, d_ff=8, num_heads=2, encoder_layers=1, decoder_layers=2, dropout=0.0, **changes
+    )
+    return build_transformer(config, 11, 11, joint=False).eval()
+
+
+def stepped(model, beams, steps=4):
+    """The logits of these steps, of beams that part after the first and change places."""
+    generator = torch.Generator().manual_seed(5)
+    cache = model.decoder.start(Memory(torch.randn(2, 3, 8, generator=generator)), torch.tensor([3, 2]))
+    found = [model.decoder.step(torch.tensor([4, 5]), cache)]
+    cache.expand(beams)
+    for _ in range(steps):
+        found.append(model.decoder.step(torch.randint(4, 11, (2 * beams,), generator=generator), cache))
+        rows = torch.randint(beams, (2, beams), generator=generator) + torch.arange(2)[:, None] * beams
+        cache.reorder(rows.flatten())
+    cache.keep(torch.tensor([1]))
+    found.append(model.decoder.step(torch.randint(4, 11, (beams,), generator=generator), cache))
+    return found
+
+
+@pytest.mark.parametrize("position", ["sinusoidal", "rotary", "t5"])
+@torch.no_grad()
+def test_many_hypotheses_have_rows_of_their_own(monkeypatch, position):
+    """What they compute is what they compute side by side."""
+    torch.manual_seed(3)
+    model = decoder(position=position)
+    for each in (model, for_inference(model)):
+        together = stepped(each, 5)
+        with monkeypatch.context() as patch:
+            patch.setattr(transformer_cache, "SIDE_BY_SIDE", 2)
+            apart = stepped(each, 5)
+        for one, two in zip(together, apart, strict=True):
+            torch.testing.assert_close(one, two)
+
+
+@torch.no_grad()
+def test_memory_of_many_hypotheses_is_linear_in_their_number():
+    """20,000 side by side asked for 25.6 GB."""
+    model = decoder()
+    cache = model.decoder.start(Memory(torch.randn(1, 3, 8)), torch.tensor([3]))
+    model.decoder.step(torch.tensor([4]), cache)
+    cache.expand(20_000)
+    assert cache.ancestry is None
+    model.decoder.step(torch.randint(4, 11, (20_000,)), cache)
+    stored = sum(own.keys.numel() + own.values.numel() for own, _ in cache.layers)
+    assert stored <= 2 * 2 * 20_000 * 8 * 2 * caches_room(2)
+
+
+def caches_room(steps):
+    """Steps for which there is room after so many."""
+    return max(16, 2 * steps)

@@ -303,6 +303,8 @@ def test_what_cannot_be_edited_is_told(untyped):
 class Twice(Mechanism):
     """A mechanism around another one."""
 
+    facts = Scored.facts
+
     def __init__(self):
         super().__init__()
         self.inner = Scored()

@@ -21,6 +21,7 @@ from headwise.layers.attention import MultiHeadAttention
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig
 from headwise.positions.rotary import Rotary
+from headwise.positions.shaw import Shaw
 from headwise.positions.t5 import T5
 from headwise.records import record
 
@@ -363,10 +364,10 @@ def test_calls_of_different_batches_are_asked_one_by_one():
         for batch in (2, 3):
             model["self_attention"](numbers(batch, 7, 30))
     layer = trace["self_attention"]
-    with pytest.raises(
-        ConfigError, match="self_attention was called for different batches; read its `calls` one by one"
-    ):
+    with pytest.raises(ConfigError, match=r"self_attention was called for 2 sequences, one after another: read its"):
         layer.weights()
+    with pytest.raises(ConfigError, match="self_attention was called for different batches; read its `calls` one by"):
+        layer.rows()
     assert [call.weights([1], slice(2)).shape for call in layer.calls] == [(2, 1, 2, 7), (3, 1, 2, 7)]
 
 
@@ -458,3 +459,63 @@ def test_under_autocast_weights_are_exact_for_what_the_layer_got():
     torch.testing.assert_close(weights.sum(-1), torch.ones(3, 3, 5))
     expected = times_values(weights, recorded.call.value.float())
     torch.testing.assert_close(expected, recorded.output.float(), rtol=2e-2, atol=1e-2)
+
+
+def test_calls_of_a_layer_that_a_model_runs_twice_are_kept_apart():
+    """As in ALBERT: they are no steps of a decoder, though they have as many rows."""
+    model, x = attention(), numbers(2, 7, 30)
+    layer = model["self_attention"]
+    with record(model) as trace:
+        first = layer(x)
+        layer(first)
+    shared = trace["self_attention"]
+    for value in (shared.weights, lambda: shared.output):
+        with pytest.raises(
+            ConfigError, match=r"was called for 2 sequences, one after another: read its `sequences\(\)`"
+        ):
+            value()
+    apart = shared.sequences()
+    assert [len(one.calls) for one in apart] == [1, 1]
+    for one, entering in zip(apart, (x, first), strict=True):
+        with record(model) as alone:
+            layer(entering)
+        torch.testing.assert_close(one.weights(), alone["self_attention"].weights(), **EXACT)
+    torch.testing.assert_close(shared.rows(), torch.cat([one.weights() for one in apart], 2), **EXACT)
+
+
+def test_sequences_of_steps_that_follow_each_other_are_told_apart():
+    model, x = attention(), numbers(2, 5, 30)
+    with record(model) as trace:
+        for _ in range(2):
+            memory = KeyValues()
+            for row in range(5):
+                model["self_attention"](x[:, row : row + 1], cache=AttentionStep(memory, row))
+    assert [len(one.calls) for one in trace[0].sequences()] == [5, 5]
+
+
+def test_a_trace_is_a_list_of_records_with_names():
+    model = transformer()
+    with record(model) as trace:
+        model(tokens(3, 7), LENS, tokens(3, 5, seed=6))
+    assert [one.name for one in trace] == trace.names()
+    assert len(trace) == len(trace.names())
+    assert trace[0] is trace[trace.names()[0]]
+    assert trace[-1] is list(trace)[-1]
+    assert trace.names()[0] in trace
+    assert 0 not in trace
+    with pytest.raises(ConfigError, match=f"there is no layer 99: {len(trace)} were recorded, from 0 on"):
+        trace[99]
+
+
+@pytest.mark.parametrize("name", ["random_synthesizer", "dense_synthesizer"])
+def test_weights_beside_values_that_distances_add_to(name):
+    """`shaw` adds vectors as wide as the values, which are not as wide as what a synthesizer compares."""
+    layer = MultiHeadAttention(15, 3, mechanism=name, position=Shaw(5, max_distance=3)).double().eval()
+    model, x = nn.ModuleDict({"layer": layer}), numbers(2, 7, 15)
+    with record(model) as trace:
+        layer(x)
+    weights = trace["layer"].weights()
+    torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
+    torch.testing.assert_close(
+        trace["layer"].weights([1], slice(2, 4), slice(1, 3)), weights[:, 1:2, 2:4, 1:3], **EXACT
+    )

@@ -33,10 +33,10 @@ def attend(
 
     A query with no allowed key gives exactly zero, with zero gradient. Keys and values that no query of a sequence may
     see (padding, isolated nodes) are set to zero first, so NaN there never leaks, forward or backward, on any device
-    and under any transform, at linear cost. Which these are follows from the structure of the mask (lengths, documents,
-    edges, a band, a table), or else from its table, in kernels that build one. What some query may see must be finite,
-    and so must all its dot products, hidden pairs included: content up to 1e30 is safe beside ordinary numbers, and a
-    NaN spreads at most within its own sequence and head.
+    and under any transform. Which these are follows from the structure of the mask (lengths, documents, edges, a band,
+    a table) at linear cost, or else from its table, a few rows at a time. What some query may see must be finite, and
+    so must all its dot products, hidden pairs included: content up to 1e30 is safe beside ordinary numbers, and a NaN
+    spreads at most within its own sequence and head.
 
     Args:
         key, value: may have fewer heads than the query; kv_heads divides heads (grouped-query attention).

@@ -11,7 +11,7 @@ from torch import Tensor
 from headwise.attention import normalizers, scores
 from headwise.attention.again import held
 from headwise.attention.dropout import checked
-from headwise.attention.masks import Mask, Table
+from headwise.attention.masks import Mask, Shared, Table
 from headwise.attention.precision import wide
 from headwise.attention.relative import Relative
 from headwise.attention.scores import Score
@@ -114,18 +114,36 @@ class Call:
             keep = allowed if keep is None else keep & allowed
         return keep
 
-    def clean(self, keep: Bool[Tensor, "#batch #heads #query_len #key_len"] | None = None) -> "Call":
+    def tabled(self) -> int:
+        """Pairs in the table of `keep`, which is as wide as mask and bias need; 0 without both. Computes nothing."""
+        shapes = [] if self.bias is None else [self.bias.shape]
+        if self.mask is not None:
+            try:
+                # of a shared mask, nothing is to be kept
+                mask = self.mask.mask if isinstance(self.mask, Shared) else self.mask
+                shapes.append(mask.dense(*self.shape, query_start=self.query_start, device="meta").shape)
+            except (RuntimeError, NotImplementedError):
+                # a predicate that reads values
+                shapes.append(torch.Size(self.shape))
+        return math.prod(torch.broadcast_shapes(*shapes)) if shapes else 0
+
+    def clean(
+        self, keep: Bool[Tensor, "#batch #heads #query_len #key_len"] | None = None, rows: tuple[int, int] | None = None
+    ) -> "Call":
         """The same call with zeros in keys and values that no query of a sequence may see.
 
         Their weights are zero, but 0 x NaN is NaN, in the product with the values and in the gradient of the queries.
 
         Args:
-            keep: the table, where there is one: without it those count that the mask tells from its structure.
+            keep: the table, where there is one; without it the mask says which they are.
+            rows: first and last + 1 of the queries that count, without a table; None: all.
         """
         if self.mask is None:
             return self
         if keep is None or self.mask.tells_who_sees():
-            seen = self.mask.seen(*self.shape, self.query_start, self.query.device)
+            batch, heads, query_len, key_len = self.shape
+            first, last = (0, query_len) if rows is None else rows
+            seen = self.mask.seen(batch, heads, last - first, key_len, self.query_start + first, self.query.device)
         else:
             seen = keep.any(2)
         if seen is None:

@@ -91,7 +91,8 @@ class Plan:
     """How a call will be computed, and why each other kernel will not.
 
     `flops` counts multiplications and additions of the forward pass that are really done, under the mask as the kernel
-    honours it; `bytes` what inputs and output take, and the table of `plain`; `materialises` what is in memory besides.
+    honours it; `bytes` what is in memory at the height of the forward pass, inputs and output included, within a factor
+    of 2; `materialises` says what that is besides.
     """
 
     kernel: str
@@ -104,7 +105,7 @@ class Plan:
     def __str__(self) -> str:
         lines = [f"kernel   {self.kernel}: {self.reason}"]
         lines += [f"not      {name}: {why}" for name, why in self.refusals.items()]
-        lines.append(f"work     {self.flops:,} floating-point operations, {self.bytes:,} bytes moved")
+        lines.append(f"work     {self.flops:,} floating-point operations, {self.bytes:,} bytes in memory")
         lines.append(f"keeps    {self.materialises}")
         return "\n".join(lines)
 
@@ -132,15 +133,14 @@ def plan(call: Call, kernel: str = "auto") -> Plan:
     module = KERNELS[name]
     pairs, width = module.pairs(call), call.score.pair_width(call.query)
     batch, heads, query_len, _ = call.shape
-    moved = call.query.numel() + call.key.numel() + call.value.numel()
-    moved += batch * heads * query_len * call.value.shape[-1]
-    table = 2 * 4 * pairs if name == "plain" else 0
+    numbers = call.query.numel() + call.key.numel() + call.value.numel()
+    numbers += batch * heads * query_len * call.value.shape[-1]
     return Plan(
         kernel=name,
         reason=reason,
         refusals=refusals,
         flops=2 * pairs * (width + call.value.shape[-1]),
-        bytes=moved * call.query.element_size() + table,
+        bytes=numbers * call.query.element_size() + module.holds(call),
         materialises=module.keeps(call),
     )
 

@@ -1,5 +1,6 @@
 """What the distance of a pair adds to its score and its value, kept as tables: no (query, key) tensor is needed."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -64,6 +65,14 @@ class Relative:
     def detached(self) -> "Relative":
         """The same terms without a graph."""
         return replace(self, **{name: t.detach() for name in _TENSORS if (t := getattr(self, name)) is not None})
+
+    def apart(self) -> tuple[tuple[Tensor, ...], Callable[..., "Relative"]]:
+        """Its tensors, and the function that makes the same terms of them."""
+        names = [name for name in _TENSORS if getattr(self, name) is not None]
+        low, distances = self.low, self.distances
+        return self.tensors, lambda *tensors: Relative(
+            low, distances=distances, **dict(zip(names, tensors, strict=True))
+        )
 
     def part(
         self,

@@ -39,7 +39,12 @@ def weights(
     rows, columns = asked(call.shape, heads, queries, keys)
     if heads is not None and not len(heads):
         return call.query.new_empty(call.shape[0], 0, rows[1] - rows[0], columns[1] - columns[0])
-    call = call.clean()
+    call = call.clean(rows=rows)
+    relative = call.relative
+    if relative is not None and relative.value_table is not None:
+        # what distances add to the values is as wide as these, which are keys here
+        relative = replace(relative, value_table=None) if relative.has_bias() else None
+        call = replace(call, relative=relative)
     if heads is not None and (call.score.per_head() or call.normalizer.per_head()):
         # numbers of other heads cannot be left out
         return _tile(call, None, rows, columns)[:, list(heads)]

@@ -97,7 +97,7 @@ def of_trace(trace: Trace, queries: Sequence[str] = (), keys: Sequence[str] = ()
     records = {one.name: one for one in trace if isinstance(one, LayerRecord) and one.calls}
     if not records:
         raise ConfigError("no attention was recorded: run the model while the record is open")
-    sizes = {name: one.output.shape[0] for name, one in records.items()}
+    sizes = {name: one.calls[-1].output.shape[0] for name, one in records.items()}
     if not 0 <= example < min(sizes.values()):
         raise ConfigError(f"example {example} is not there; the batch has examples 0 to {min(sizes.values()) - 1}")
     given = [list(map(str, side)) for side in (queries, keys) if len(side)]
@@ -105,7 +105,7 @@ def of_trace(trace: Trace, queries: Sequence[str] = (), keys: Sequence[str] = ()
 
     def weights(name: str) -> Weights:
         with torch.no_grad():
-            found: np.ndarray = records[name].weights()[example].double().cpu().numpy()
+            found: np.ndarray = records[name].rows()[example].double().cpu().numpy()
         return found
 
     return Content("", "", grouped(known), weights, lambda name: allowed(records[name], example))

@@ -124,7 +124,7 @@ class Traced:
         pairs = (every if heads is None else len(heads)) * len(range(rows)[queries]) * len(range(columns)[keys])
         self._check_pairs(record, pairs)
         with torch.no_grad():
-            found = record.weights(heads, queries, keys)
+            found = record.rows(heads, queries, keys)
         return found[0].double().cpu().numpy()
 
     def stage(self, layer: str, head: int, stage: Stage) -> Float[np.ndarray, "queries keys"]:

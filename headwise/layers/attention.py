@@ -114,7 +114,9 @@ class MultiHeadAttention(nn.Module):
         if cache is None:
             if memory is None:
                 return self._joined(self._attend(*self._own(x), mask, 0))
-            return self._joined(self._crossed(x, *self.project_memory(_seen(memory, mask, x.shape[1])), mask))
+            return self._joined(
+                self._crossed(x, *self.project_memory(_seen(memory, mask, self.num_heads, x.shape[1])), mask)
+            )
         if isinstance(cache.memory, Segments):
             query, key, value = self._own(cache.memory.extend(x))
             start = key.shape[2] - x.shape[1]
@@ -123,7 +125,7 @@ class MultiHeadAttention(nn.Module):
             if not isinstance(cache.memory, KeyValues):
                 raise ConfigError("cross-attention keeps its memory in KeyValues(); States are a self-attention's own")
             if memory is not None:
-                cache.memory.fill(*self.project_memory(_seen(memory, mask, x.shape[1])))
+                cache.memory.fill(*self.project_memory(_seen(memory, mask, self.num_heads, x.shape[1])))
             return self._joined(self._crossed(x, *cache.memory.read(), mask))
         return self._joined(self._stepped(*self._own(x), mask, cache))
 
@@ -195,7 +197,7 @@ class MultiHeadAttention(nn.Module):
             return self._after(query, key, value, mask, step)
         # hypotheses that lie side by side become rows of their own
         shape = (query.shape[0], query.shape[2])
-        query, key, value = (heads.transpose(1, 2).flatten(0, 1).unsqueeze(2) for heads in (query, key, value))
+        query, key, value = (own_rows(heads) for heads in (query, key, value))
         return self._after(query, key, value, mask, step).squeeze(2).unflatten(0, shape).transpose(1, 2)
 
     def _after(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, step: AttentionStep) -> Tensor:
@@ -258,14 +260,19 @@ def _mechanism(mechanism: Mechanism | str | None, head_dim: int, num_heads: int)
     return mechanism
 
 
-def _seen(memory: Tensor, mask: Mask | None, query_len: int) -> Tensor:
+def _seen(memory: Tensor, mask: Mask | None, heads: int, query_len: int) -> Tensor:
     """The memory with zeros for what no query may see: 0 x NaN would spoil the gradient of the projection."""
-    seen = None if mask is None else mask.seen(memory.shape[0], 1, query_len, memory.shape[1], 0, memory.device)
+    seen = None if mask is None else mask.seen(memory.shape[0], heads, query_len, memory.shape[1], 0, memory.device)
     return memory if seen is None else zeroed(memory, seen.any(1).unsqueeze(-1))
 
 
 def _heads(columns: Tensor, dim: int) -> Tensor:
     return columns.unflatten(-1, (columns.shape[-1] // dim, dim)).transpose(1, 2)
+
+
+def own_rows(heads: Float[Tensor, "batch heads beams dim"]) -> Float[Tensor, "rows heads 1 dim"]:
+    """Hypotheses that lie side by side as rows of their own."""
+    return heads.transpose(1, 2).flatten(0, 1).unsqueeze(2)
 
 
 def turned(position: Position, heads: Tensor, step: AttentionStep) -> Tensor:

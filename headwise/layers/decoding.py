@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from headwise.attention.masks import Mask
 from headwise.caches import AttentionStep, KeyValues
-from headwise.layers.attention import turned
+from headwise.layers.attention import own_rows, turned
 from headwise.layers.blocks import DecoderBlock, EncoderBlock
 from headwise.layers.packed import CopiedLinear, PackedLinear, RoundedLinear, gains
 from headwise.layers.plain import Part, PlainAttention, PlainFeedForward, is_plain, seen
@@ -103,6 +103,11 @@ class DecodingBlock(nn.Module):
         query, key, value = plain.packed(packed)
         if plain.position is not None:
             query, key = turned(plain.position, query, step), turned(plain.position, key, step)
+        if step.beams > 1 and not step.memory.shares_beams:
+            shape = (query.shape[0], query.shape[2])
+            query, key, value = (own_rows(heads) for heads in (query, key, value))
+            output = F.scaled_dot_product_attention(query, *step.memory.append(key, value), enable_gqa=plain.grouped)
+            return output.squeeze(2).unflatten(0, shape).transpose(1, 2)
         key, value = step.memory.append(key, value)
         # a mask narrower than the query gives wrong numbers in silence
         bias = None if step.ancestry is None else step.ancestry.to(packed.dtype)

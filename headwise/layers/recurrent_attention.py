@@ -42,8 +42,10 @@ class AdditiveAttention(Mechanism):
         family="definition",
         time="n^2 d",
         memory="n^2 d",
-        bias=False,
-        relative=False,
+        honours="any",
+        causal=True,
+        cross=True,
+        steps="shared",
     )
 
     def __init__(self, hidden: int, normalizer: Normalizer | str = "softmax", dropout: float = 0.0):
@@ -74,7 +76,6 @@ class AdditiveAttention(Mechanism):
         return f"dropout={self.dropout}"
 
     def _weights(self, call: Call) -> Tensor:
-        self.require(call)
         if call.query.shape[1] != 1 or call.query.shape[3] != self.value.in_features:
             got = f"{call.query.shape[1]} of width {call.query.shape[3]}"
             raise ShapeError(f"AdditiveAttention({self.value.in_features}) takes one head of that width, got {got}")

@@ -95,7 +95,8 @@ class TransformerEncoder(Encoder):
         for start in range(0, x.shape[1], self.segment):
             part, inside = x[:, start : start + self.segment], (valid_lens - start).clamp(0, self.segment)
             # keys count from the start of the segment before
-            mask = Padding((valid_lens - max(0, start - self.segment)).clamp(min=0)).shared()
+            before = max(0, start - self.segment)
+            mask = Padding((valid_lens - before).clamp(0, start - before + part.shape[1])).shared()
             for block, segments in zip(self.blocks, kept, strict=True):
                 part = block(part, mask, AttentionStep(segments, 0), inside)
             read.append(part)

@@ -4,7 +4,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from headwise.attention.masks import Padding
-from headwise.caches import Ancestry, AttentionStep, Cache, KeyValues, States
+from headwise.caches import SIDE_BY_SIDE, Ancestry, AttentionStep, Cache, KeyValues, States
 from headwise.layers.decoding import Step
 
 
@@ -31,8 +31,10 @@ class TransformerCache(Cache):
         assert self.beams == 1, "beams are made once"
         self.beams = beams
         for own, _ in self.layers:
+            if isinstance(own, KeyValues) and beams > SIDE_BY_SIDE:
+                own.shares_beams = False
             own.expand(beams)
-        if beams > 1:
+        if any(own.shares_beams for own, _ in self.layers) and beams > 1:
             self.ancestry = Ancestry(self.sentences, beams, self.length, self.device)
 
     def reorder(self, index: Int[Tensor, "rows"]) -> None:

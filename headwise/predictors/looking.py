@@ -187,7 +187,7 @@ def allowed(
 def numbers(trace: Trace, name: str) -> np.ndarray:
     """The weights (batch, heads, queries, keys) of one layer, computed now."""
     with torch.no_grad():
-        return trace[name].weights().double().cpu().numpy()
+        return trace[name].rows().double().cpu().numpy()
 
 
 def source_words(tokenizer: Tokenizer, text: str, length: int) -> list[int]:

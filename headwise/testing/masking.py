@@ -123,7 +123,8 @@ def _honest(subject: Subject, case: Case) -> str | None:
         subject.run(case, case.call())
         return _others(subject, case) if case.mask == subject.open_mask else None
     keep = case.keep()
-    if case.mask != "none" and torch.equal(keep, keep[:, :, :1].expand_as(keep)):
+    of_keys = torch.equal(keep, keep[:, :, :1].expand_as(keep)) and subject.facts.honours != "none"
+    if case.mask != "none" and (of_keys or keep.all()):
         # the same keys for every query: no more than padding, whatever the mask is called
         return None
     try:

@@ -94,7 +94,7 @@ def _predicate(subject: MaskSubject, case: Pattern) -> str | None:
 
 
 def _told(subject: MaskSubject, case: Pattern) -> str | None:
-    """`band` is exact; `within`, `pairs` and `seen` leave nothing out."""
+    """`band` and `seen` are exact; `within` and `pairs` leave nothing out."""
     mask = case.mask(subject)
     for part in (mask, mask & Window(2, 1), mask | Window(1, 0)):
         table, no = case.table(part), torch.zeros(case.shape, dtype=torch.bool)
@@ -110,8 +110,10 @@ def _told(subject: MaskSubject, case: Pattern) -> str | None:
             places = table.any(1).any(0).nonzero().tolist()
             lost = [(row + case.start, key) for row, key in places if (row + case.start, key) not in listed]
             found = found or (f"pairs that are not listed: {lost[0]}" if lost else None)
-        if seen is not None:
-            found = found or apart("keys seen that `seen` lacks", table & ~seen.unsqueeze(2), no)
+        shown = table.any(2)
+        found = found or apart(
+            "keys that `seen` names", torch.ones_like(shown) if seen is None else seen.expand_as(shown), shown
+        )
         if found is not None:
             return found
     return None

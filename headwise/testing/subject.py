@@ -40,14 +40,15 @@ class Function(Mechanism):
         self.facts = Facts(  # type: ignore[misc]
             formula="softmax(q k^T / sqrt(d)) v",
             exact="yes",
+            honours="any" if "mask" in self.takes else "none",
             causal="mask" in self.takes,
+            cross=True,
             bias="bias" in self.takes,
             relative="relative" in self.takes,
             steps="shared" if "query_start" in self.takes else "none",
         )
 
     def forward(self, call: Call) -> Tensor:
-        self.require(call)
         options = {name: getattr(call, name) for name in ("mask", "bias", "relative")}
         options |= {"query_start": call.query_start or None}
         given = {name: option for name, option in options.items() if option is not None}
@@ -121,7 +122,8 @@ class Subject:
     def masks(self) -> tuple[str, ...]:
         """Names of the masks that it promises to honour; of a function that says nothing this is found out."""
         facts = self.facts
-        found = [name for name in MASKS if facts.honours == "any" or name in KEYS]
+        known = {"any": tuple(MASKS), "keys": KEYS, "none": ("none", "causal")}[facts.honours]
+        found = [name for name in MASKS if name in known]
         found = [name for name in found if (facts.causal if name in CAUSAL else facts.bidirectional)]
         return tuple(found if self.states_facts else [name for name in found if not self._refuses(name)])
 

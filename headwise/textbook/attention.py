@@ -48,7 +48,7 @@ def masked_softmax(
     """
     keep = None
     if valid_lens is not None:
-        keep = Padding(valid_lens).dense(X.shape[0], 1, X.shape[1], X.shape[2], device=X.device)
+        keep = Padding(valid_lens.clamp(max=X.shape[2])).dense(X.shape[0], 1, *X.shape[1:], device=X.device)
     return Softmax()(X.unsqueeze(1), keep).squeeze(1)
 
 
@@ -74,7 +74,9 @@ class _Attention(nn.Module, ABC):
         self._last = queries.detach(), keys.detach(), valid_lens
         rate = self.dropout.p if self.dropout.training else 0.0
         query, key, value = queries.unsqueeze(1), keys.unsqueeze(1), values.unsqueeze(1)
-        return attend(query, key, value, score=self.score(), mask=_mask(valid_lens), dropout=rate).squeeze(1)
+        return attend(
+            query, key, value, score=self.score(), mask=_mask(valid_lens, key.shape[2]), dropout=rate
+        ).squeeze(1)
 
     def weights(
         self,
@@ -85,7 +87,7 @@ class _Attention(nn.Module, ABC):
         """The weights of these inputs before dropout, without a gradient."""
         with torch.no_grad():
             query, key = queries.unsqueeze(1), keys.unsqueeze(1)
-            return weights_of(query, key, score=self.score(), mask=_mask(valid_lens)).squeeze(1)
+            return weights_of(query, key, score=self.score(), mask=_mask(valid_lens, key.shape[2])).squeeze(1)
 
     @property
     def attention_weights(self) -> Float[Tensor, "batch queries keys"]:
@@ -232,5 +234,6 @@ def transpose_output(
     return X.unflatten(0, (X.shape[0] // num_heads, num_heads)).transpose(1, 2).flatten(2)
 
 
-def _mask(valid_lens: Tensor | None) -> Padding | None:
-    return None if valid_lens is None else Padding(valid_lens)
+def _mask(valid_lens: Tensor | None, num_keys: int) -> Padding | None:
+    # the book counts the tokens of a sentence before it cuts the sentence
+    return None if valid_lens is None else Padding(valid_lens.clamp(max=num_keys))

@@ -169,7 +169,9 @@ def test_nan_stays_in_its_batch_and_head(kind):
         inputs = [t.detach() for t in tensors(kv_heads=6)]
         inputs[kind][1, 2, 7] = content
         inputs = [t.requires_grad_() for t in inputs]
-        output = edges.compute(Call(*inputs, mask=Edges(torch.arange(11).expand(2, -1), 11) & Padding(LENS + 3)))
+        output = edges.compute(
+            Call(*inputs, mask=Edges(torch.arange(11).expand(2, -1), 11) & Padding((LENS + 3).clamp(max=11)))
+        )
         results.append([output, *torch.autograd.grad(output.sum(), inputs)])
     assert results[1][0].isnan().any()
     for one, two in zip(*results, strict=True):

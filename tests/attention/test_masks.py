@@ -6,7 +6,7 @@ from attention_cases import Case, cases
 from devices import DEVICE
 from hypothesis import given
 
-from headwise.attention import masks
+from headwise.attention import attend, masks
 from headwise.attention.masks import Causal, Documents, Edges, Mask, Padding, Prefix, Table, Window
 from headwise.errors import ShapeError, Unsupported
 
@@ -198,3 +198,30 @@ def test_the_catalogue_names_every_mask():
     assert list(masks.catalogue()) == list(masks.MASKS)
     assert len(masks.MASKS) == 13
     assert all(masks.catalogue().values())
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (lambda: Padding([3, 4]), r"Padding: valid_lens must be a tensor, got list; pass torch.tensor\(...\)"),
+        (lambda: Prefix([3, 4]), "Prefix: prefix_lens must be a tensor, got list"),
+        (lambda: Documents([[0, 1]]), "Documents: ids must be a tensor, got list"),
+        (lambda: Table([[True]]), "Table: allowed must be a tensor, got list"),
+        (lambda: Edges([[0], [1]], 2), "Edges: edge_index must be a tensor, got list"),
+    ],
+)
+def test_what_is_no_tensor_is_refused_by_name(made, message):
+    with pytest.raises(ShapeError, match=message):
+        made()
+
+
+def test_lengths_beyond_the_keys_are_refused():
+    x, lens = torch.randn(2, 1, 7, 4), torch.tensor([3, 9])
+    message = "Padding: valid_lens of up to 9, but there are 7 keys"
+    with pytest.raises(ShapeError, match=message):
+        attend(x, x, x, mask=Padding(lens) & Causal())
+    with pytest.raises(ShapeError, match=message):
+        attend(x[:, :, :2], x, x, mask=Padding(lens), query_start=3)
+    # the keys so far of a sequence that is read step by step
+    for row in range(7):
+        attend(x[:, :, row : row + 1], x[:, :, : row + 1], x[:, :, : row + 1], mask=Padding(lens), query_start=row)

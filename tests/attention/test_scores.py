@@ -308,3 +308,18 @@ def test_what_is_no_score_is_refused():
         as_score(lambda q, k: q @ q.mT)(*_tensors())
     with pytest.raises(ShapeError, match="score '<lambda>' must return a tensor, got float"):
         as_score(lambda q, k: 1.0)(*_tensors())
+
+
+class Narrow(Score):
+    """Forgets the last key."""
+
+    def forward(self, query, key):
+        return query @ key.mT[..., :-1]
+
+
+@pytest.mark.parametrize("kernel", ["auto", "plain", "strips"])
+def test_scores_of_a_wrong_shape_are_refused_by_name(kernel):
+    x = torch.randn(2, 3, 5, 4)
+    message = r"score Narrow must return \(batch, heads, query_len, key_len\) = \(2, 3, 5, 5\), got \(2, 3, 5, 4\)"
+    with pytest.raises(ShapeError, match=message):
+        attend(x, x, x, score=Narrow(), kernel=kernel)

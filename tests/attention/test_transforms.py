@@ -66,6 +66,8 @@ REFUSED: dict[tuple[str, str, str], str] = {
     ("kernel", name, "export"): "the program is exported, and its lengths may vary; fused and plain serve any"
     for name in ("strips", "banded", "edges", "additive")
 }
+# tried in test_derivatives.py
+REFUSED |= {("kernel", name, "create_graph"): "no second derivatives" for name in ("fused", "banded")}
 
 
 class Attention(nn.Module):

@@ -52,11 +52,11 @@ def test_it_is_the_additive_score(name, normalizer):
 
 def test_a_shared_mask_serves_calls_of_other_lengths():
     attention, score, query, key, value = parts()
-    mask = Padding(torch.tensor([7, 3, 0])).shared()
+    mask = Padding(torch.tensor([3, 2, 0])).shared()
     query, key = score.query(query), score.key(key)
     whole = attention(Call(query, key, value, mask=mask))
     part = attention(Call(query[:, :, :2], key[:, :, :3], value[:, :, :3], mask=mask))
-    alone = attention(Call(query, key[:, :, :3], value[:, :, :3], mask=Padding(torch.tensor([3, 3, 0]))))
+    alone = attention(Call(query, key[:, :, :3], value[:, :, :3], mask=Padding(torch.tensor([3, 2, 0]))))
     assert_close(part, alone[:, :, :2], rtol=0, atol=0)
     assert_close(attention(Call(query, key, value, mask=mask)), whole, rtol=0, atol=0)
 

@@ -236,7 +236,7 @@ def refuses(mechanism, *, heads=4, dim=6):
     others = [Window(1, 1), Table(torch.eye(5).bool()), Padding(torch.ones(2, 5).long()), ~Causal()]
     others += [] if facts.causal else [Causal(), Causal() & Padding(torch.tensor([2, 3]))]
     for other in others:
-        with pytest.raises(Unsupported, match=f"{name} cannot honour the mask {type(other).__name__}; it honours"):
+        with pytest.raises(Unsupported, match=f"{name} cannot honour the mask .*; it honours"):
             mechanism(replace(call, mask=other))
     for other in [] if facts.bidirectional else [None, Padding(torch.tensor([2, 3]))]:
         with pytest.raises(Unsupported, match=f"{name} got .*, but its memory runs .*use mechanism 'linear'"):

@@ -1,15 +1,21 @@
 """The certificate finds what is wrong: for every invariant there is a fault that makes it fail, and is shown."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from wrong import WRONG, Correct
 
 from headwise.attention import kernels
-from headwise.attention.masks import Causal, Window
+from headwise.attention.call import Call
+from headwise.attention.masks import Causal, Padding, Window
+from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.attention.mechanisms.scored import Scored
+from headwise.errors import Unsupported
 from headwise.positions.alibi import Alibi
 from headwise.positions.rotary import Rotary
 from headwise.positions.sinusoidal import Sinusoidal
+from headwise.records import Hide, edit
 from headwise.testing import Case, certify, invariants
 from headwise.testing.numbers import apart, not_finite
 
@@ -143,6 +149,11 @@ class SeesLess(Window):
         return (torch.arange(key_len) > 0).view(1, 1, -1)
 
 
+class SeesMore(Window):
+    def seen(self, batch, heads, query_len, key_len, query_start, device):
+        return None
+
+
 MASKS = {
     TableOfOthers: ("predicate",),
     SaysTheOpposite: ("predicate",),
@@ -150,6 +161,7 @@ MASKS = {
     CountsFromZero: ("predicate",),
     WrongBand: ("told", "kernels"),
     SeesLess: ("told", "kernels"),
+    SeesMore: ("told",),
 }
 
 
@@ -216,3 +228,60 @@ def test_wrong_positions_fail(kind, ids):
 def test_every_invariant_of_a_family_can_fail():
     for target, wrong in ((Causal(), MASKS), (Rotary, POSITIONS)):
         assert {one.id for one in invariants(target)} == {id for ids in wrong.values() for id in ids}
+
+
+class Mean(Mechanism):
+    """The docstring's example: honours no mask, and says so by saying nothing."""
+
+    def forward(self, call):
+        mean = call.value.mean(2, keepdim=True).repeat_interleave(call.group, 1)
+        return mean.expand(-1, -1, call.query.shape[2], -1)
+
+
+class AnyMean(Mean):
+    facts = Facts(honours="any", causal=True)
+
+
+class CausalMean(Mean):
+    facts = Facts(causal=True)
+
+
+def test_a_mechanism_that_declares_nothing_is_asked_for_nothing():
+    assert not [verdict for verdict in certify(Mean, quick=True) if verdict.state == "fails"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "ids"), [(AnyMean, ("empty", "hidden", "support")), (CausalMean, ("support",))], ids=["any", "causal"]
+)
+def test_a_mechanism_that_ignores_a_mask_it_declares_fails(kind, ids):
+    for verdict in certify(kind, only=ids, quick=True):
+        assert verdict.state == "fails", verdict.id
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"mask": Causal()}, "Mean cannot honour the mask Causal; it honours none; use mechanism 'scored'"),
+        ({"mask": Padding(torch.tensor([2])).shared()}, "Mean cannot honour the mask Padding; it honours none"),
+        ({"mask": Causal() | Window(0, 1)}, "Mean cannot honour the mask Or; it honours none"),
+        ({"bias": torch.zeros(1, 1, 1, 3)}, "Mean has no scores that a bias could be added to"),
+        ({"query_start": 1}, "Mean reads a sequence as a whole and cannot go on from position 1"),
+        ({"cross": True}, "Mean is self-attention: the keys are of another sequence"),
+        ({"query": torch.ones(1, 1, 2, 4)}, r"Mean is self-attention: query_len \(2\) and key_len \(3\) must be equal"),
+    ],
+)
+def test_what_is_not_declared_never_reaches_a_mechanism(changes, message):
+    x = torch.ones(1, 1, 3, 4)
+    call = replace(Call(x, x, x), **changes)
+    for asked in (Mean(), Mean().weights, Mean().stages):
+        with pytest.raises(Unsupported, match=message):
+            asked(call)
+    assert Mean()(Call(x, x, x)).shape == x.shape
+
+
+def test_an_edit_cannot_hide_from_a_mechanism_what_it_ignores():
+    """A mask that an edit adds comes after all that a layer could check."""
+    model = torch.nn.ModuleDict({"layer": Mean()})
+    x = torch.ones(1, 1, 3, 4)
+    with pytest.raises(Unsupported, match="Mean cannot honour the mask"), edit(model, Hide("layer", tokens=[1])):
+        model["layer"](Call(x, x, x))

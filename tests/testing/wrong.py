@@ -15,7 +15,7 @@ from headwise.attention.mechanisms.scored import Scored
 class Correct(Mechanism):
     """Softmax attention by its definition; every method is a step that a mutant replaces."""
 
-    facts = Scored.facts
+    facts = replace(Scored.facts, scored=False)
 
     def __init__(self, dropout=0.0):
         super().__init__()
@@ -26,7 +26,6 @@ class Correct(Mechanism):
         return cls(dropout)
 
     def forward(self, call):
-        self.require(call)
         heads, dtype, keep = call.shape[1], call.value.dtype, self.keep(call)
         key, value = (self.hidden(self.per_head(tensor, heads), keep) for tensor in (call.key, call.value))
         query, key, value = (self.wide(tensor) for tensor in (call.query, key, value))
@@ -280,6 +279,9 @@ class Watched(Correct):
 
 class TakesAnything(Linear):
     """Says that it honours causality and padding, and drops every other mask silently."""
+
+    def require(self, call):
+        pass
 
     def forward(self, call):
         known = call.mask is None or call.mask.is_causal() or isinstance(call.mask, And | Padding)

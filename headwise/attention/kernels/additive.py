@@ -45,6 +45,17 @@ def keeps(call: Call) -> str:
     return f"scores ({', '.join(map(str, call.shape))}), {math.prod(call.shape) * 4:,} bytes"
 
 
+def holds(call: Call) -> int:
+    """Bytes at the height of the forward pass besides inputs and output: tables, and a block of what is inside tanh."""
+    block = _CACHED if call.query.device.type == "cpu" else _MANY
+    tabled = call.tabled()
+    projected = call.score.pair_width(call.query) * math.prod(call.shape[:2]) * (call.shape[2] + call.shape[3])
+    copies = 2 if not tabled else 4
+    return 4 * (
+        copies * math.prod(call.shape) + projected + min(block, pairs(call) * call.score.pair_width(call.query))
+    )
+
+
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     """The output of the call. A compiler is given the definition, whose numbers inside tanh it does not write down."""
     traced = torch.compiler.is_compiling()

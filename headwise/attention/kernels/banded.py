@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from headwise.attention.call import Call, is_plain, per_head
 from headwise.attention.kernels import plain
+from headwise.attention.kernels._sdpa import NoDerivative, sdpa
 from headwise.attention.normalizers import Function, Softmax
 from headwise.attention.zeros import zeroed
 
@@ -53,9 +54,31 @@ def keeps(call: Call) -> str:
     return f"the scores of the band, {4 * pairs(call):,} bytes"
 
 
+def holds(call: Call) -> int:
+    """Bytes at the height of the forward pass besides inputs and output."""
+    item, heads = call.query.element_size(), call.shape[1] // call.key.shape[1]
+    tables = pairs(call) // math.prod(call.shape[:2]) * (1 if call.mask.band() is not None else call.shape[0])
+    copies = item * (2 * call.query.numel() + 2 * heads * (call.key.numel() + call.value.numel()))
+    if _is_tiled(call):
+        return copies + tables * (2 + item)
+    # one phase after another; what each keeps for the gradient stays
+    phases = Layout.of(call).every
+    kept = 2 * max(4, item) * pairs(call) if call.learns else 0
+    return copies + max(kept, plain.table_bytes(call, pairs(call) // phases, tables // phases))
+
+
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
-    """The output of the call."""
-    layout, mask, tiled = Layout.of(call), call.mask, _is_tiled(call)
+    """The output of the call; without SDPA inside transforms that ask for derivatives which it has not."""
+    if _is_tiled(call):
+        try:
+            return _computed(call, tiled=True)
+        except NoDerivative:
+            pass
+    return _computed(call, tiled=False)
+
+
+def _computed(call: Call, *, tiled: bool) -> Tensor:
+    layout, mask = Layout.of(call), call.mask
     made_for = (layout, *call.shape, call.query_start, call.query.device)
     tables = mask.made("band", made_for, lambda: [_table(call, layout, phase) for phase in range(layout.every)])
     call = replace(call.clean(), mask=None)
@@ -177,7 +200,7 @@ def _tiled(query: Rows, key: Columns, value: Columns, keep: Keep, scale: float) 
         )
         return torch.cat([_tiled(q, k, v, table, scale) for q, k, v, table in rows])
     query, key, value = (tensor.flatten(0, 1).transpose(0, 1) for tensor in (query, key, value))
-    output = F.scaled_dot_product_attention(query, key, value, attn_mask=keep[0].transpose(0, 1), scale=scale)
+    output = sdpa(query, key, value, attn_mask=keep[0].transpose(0, 1), scale=scale)
     return output.transpose(0, 1).unflatten(0, (batch, heads))
 
 

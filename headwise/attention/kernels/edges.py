@@ -4,6 +4,7 @@ Takes masks that are given by a list of pairs (a graph, alone or combined with o
 works on the list; other normalizers on rows of about equal degree, padded to one width.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from torch.nn import functional as F
 from headwise.attention.again import again, bound, can_run_again
 from headwise.attention.call import Call, per_head
 from headwise.attention.dropout import drop
+from headwise.attention.kernels import plain
 from headwise.attention.kernels._edges_graph import Graph, graph, products, softmax, sums, taken
 from headwise.attention.masks import Edges, Shared
 from headwise.attention.normalizers import Function, Normalizer, Softmax
@@ -61,8 +63,25 @@ def keeps(call: Call) -> str:
     return f"two numbers for each edge and head, {2 * 4 * pairs(call):,} bytes"
 
 
+def holds(call: Call) -> int:
+    """Bytes at the height of the forward pass besides inputs and output: scores, weights, and indices of the pairs."""
+    listed = call.mask.pairs().query.shape[0]
+    width = 1 if call.score.is_dot() or isinstance(call.score, GAT) else 2 * call.score.pair_width(call.query)
+    step = max(*call.shape[2:], _NUMBERS // max(1, call.shape[0] * call.shape[1] * width))
+    features = width * call.shape[0] * call.shape[1] * min(step, listed)
+    values = 2 * math.prod(call.shape[:2]) * call.shape[3] * call.value.shape[-1]
+    return 4 * (2 * pairs(call) + features + values) + 8 * 8 * listed
+
+
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
-    """The output of the call."""
+    """The output of the call; by the definition in forward mode, which sums over listed pairs have not."""
+    try:
+        return _computed(call)
+    except NotImplementedError:
+        return plain.compute(call)
+
+
+def _computed(call: Call) -> Tensor:
     batch, heads, _, _ = call.shape
     made_for = (*call.shape, call.query_start, call.query.device)
     pattern, keep, asked = call.mask.made("edges", made_for, lambda: _pattern(call))
@@ -153,11 +172,12 @@ def _listed(
     repeats = call.learns and not torch.compiler.is_compiling() and can_run_again(call.tensors)
     scored = scored or (bound(_Pairwise(call.score)) if repeats else call.score.pairs)
 
-    def part(row: Tensor, column: Tensor) -> Tensor:
+    # tensors are arguments: what a checkpoint encloses in place of them would outlive one around it
+    def part(query: Tensor, key: Tensor, row: Tensor, column: Tensor) -> Tensor:
         return scored(query.index_select(2, row), key.index_select(2, column))
 
     indices = zip(pattern.row.split(step), pattern.column.split(step), strict=True)
-    return torch.cat([again(part, *at) if repeats else part(*at) for at in indices], dim=2)
+    return torch.cat([again(part, query, key, *at) if repeats else part(query, key, *at) for at in indices], dim=2)
 
 
 class _Pairwise(nn.Module):

@@ -68,6 +68,11 @@ def keeps(call: Call) -> str:
     return f"one number a row, {math.prod(call.shape[:3]) * 4:,} bytes"
 
 
+def holds(call: Call) -> int:
+    """Bytes at the height of the forward pass besides inputs and output, without the table of blocks."""
+    return 4 * math.prod(call.shape[:3])
+
+
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     """The output of the call."""
     return attend_with(_compiled(), call)

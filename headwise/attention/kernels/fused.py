@@ -11,6 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from headwise.attention.call import Call
+from headwise.attention.kernels import plain
+from headwise.attention.kernels._sdpa import NoDerivative, sdpa
 from headwise.attention.normalizers import Softmax
 from headwise.attention.zeros import zeroed
 
@@ -45,17 +47,42 @@ def keeps(call: Call) -> str:
         return (
             f"scores ({', '.join(map(str, call.shape))}), {math.prod(call.shape) * call.query.element_size():,} bytes"
         )
-    return f"one number a row, {math.prod(call.shape[:3]) * 4:,} bytes"
+    row = f"one number a row, {math.prod(call.shape[:3]) * 4:,} bytes"
+    tabled = 0 if _is_causal(call) else call.tabled()
+    return f"{row}, and the table of mask and bias, {tabled * call.query.element_size():,} bytes" if tabled else row
+
+
+def holds(call: Call) -> int:
+    """Bytes at the height of the forward pass besides inputs and output."""
+    item, tabled = call.query.element_size(), 0 if _is_causal(call) else call.tabled()
+    scores = 4 * item * math.prod(call.shape) if materialises(call) else 4 * math.prod(call.shape[:3])
+    # keys and values without what nobody sees, and rows without a key, are copies
+    copies = item * (call.query.numel() + call.key.numel() + call.value.numel()) if tabled else 0
+    # the table, the same with rows that see nothing, and the numbers that SDPA adds
+    return scores + copies + tabled * (2 + item)
 
 
 def materialises(call: Call) -> bool:
     """Whether SDPA keeps a table of scores: on a CPU with dropout, and for a bias that learns."""
-    learned = call.bias is not None and call.bias.requires_grad
-    return learned or (call.dropout > 0.0 and call.query.device.type == "cpu")
+    return learns(call.bias) or (call.dropout > 0.0 and call.query.device.type == "cpu")
+
+
+def learns(bias: Tensor | None) -> bool:
+    """Whether SDPA is asked for a gradient of the bias; one inside a transform may learn at another level of it."""
+    if bias is None or bias.requires_grad:
+        return bias is not None
+    return not torch.compiler.is_compiling() and torch.func.debug_unwrap(bias) is not bias
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
-    """The output of the call."""
+    """The output of the call; by the definition inside transforms that ask for derivatives which SDPA has not."""
+    try:
+        return _computed(call)
+    except NoDerivative:
+        return plain.compute(call)
+
+
+def _computed(call: Call) -> Tensor:
     causal = _is_causal(call)
     keep = None if causal else call.keep()
     asking, bias = None if keep is None else keep.any(-1, keepdim=True), call.bias
@@ -72,7 +99,7 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         # unequal widths would make SDPA keep the scores, on a CPU
         more = query.shape[-1] - width
         query, key, value = (F.pad(t, (0, max(0, n))) for t, n in ((query, -more), (key, -more), (value, more)))
-    output = F.scaled_dot_product_attention(
+    output = sdpa(
         query,
         key,
         value,

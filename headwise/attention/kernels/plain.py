@@ -8,8 +8,10 @@ from torch import Tensor
 
 from headwise.attention.call import Call, per_head
 from headwise.attention.dropout import drop
+from headwise.attention.normalizers import Softmax
 from headwise.attention.precision import wide
 from headwise.attention.zeros import zeroed
+from headwise.errors import ShapeError
 
 
 def refusal(call: Call) -> str | None:
@@ -29,6 +31,21 @@ def keeps(call: Call) -> str:
         return f"scores ({shown}), {count:,} bytes"
     width = call.score.pair_width(call.query)
     return f"features ({shown}, {width}), {count * width:,} bytes"
+
+
+def holds(call: Call) -> int:
+    """Bytes at the height of the forward pass besides inputs and output."""
+    return table_bytes(call, math.prod(call.shape), call.tabled())
+
+
+def table_bytes(call: Call, pairs: int, tabled: int) -> int:
+    """Bytes of the definition over so many pairs, under a table of so many."""
+    item = max(4, call.query.element_size())
+    # scores and weights; beside a table what is hidden is filled in; other normalizers sort, or try thresholds
+    copies = 2 if not tabled else 4 if isinstance(call.normalizer, Softmax) else 5
+    # a score that is no product keeps the sums of its features, and what it makes of them
+    width = 0 if call.score.is_dot() else 2 * call.score.pair_width(call.query)
+    return item * pairs * max(copies, width) + tabled
 
 
 def weights(call: Call) -> Float[Tensor, "batch heads query_len key_len"]:
@@ -72,6 +89,9 @@ def normalized(
     if asking is not None:
         query = zeroed(query, asking)
     found = (score or call.score)(query, key)
+    if found.shape != call.shape:
+        wanted = f"(batch, heads, query_len, key_len) = {call.shape}"
+        raise ShapeError(f"score {type(call.score).__name__} must return {wanted}, got {tuple(found.shape)}")
     if call.bias is not None:
         found = found + call.bias.to(found.dtype)
     if call.relative is not None and call.relative.has_bias():

@@ -5,8 +5,10 @@ that of one strip. A mask within a band costs only the keys that the band reache
 arXiv:2112.05682, section 4, with whole rows in place of a running maximum.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -42,6 +44,16 @@ def keeps(call: Call) -> str:
     return f"scores of {rows} rows at a time, {count:,} bytes"
 
 
+def holds(call: Call) -> int:
+    """Bytes at the height of the forward pass besides inputs and output: a strip, and inputs in float32."""
+    rows, keys = max(((b - a), (high - low)) for a, b, low, high in _strips(call))
+    share = rows * keys / (call.shape[2] * call.shape[3])
+    inputs = 4 * call.shape[1] // call.key.shape[1] * (call.key.numel() + call.value.numel())
+    strip = plain.table_bytes(call, int(math.prod(call.shape) * share), int(call.tabled() * share))
+    # the strips, and they side by side
+    return strip + (inputs if call.mask is not None else 0) + 4 * math.prod(call.shape[:3]) * call.value.shape[-1]
+
+
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     """The output of the call."""
     limits, mask, heads = list(_strips(call)), call.mask, call.shape[1]
@@ -51,22 +63,25 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     call = call.clean()
     # once for all strips, not once in each
     query, key, value = wide(call.query), wide(per_head(call.key, heads)), wide(per_head(call.value, heads))
-    whole = replace(call, query=query, key=key, value=value, mask=None)
-    scored, normalizer = bound(call.score), bound(call.normalizer)
+    score, normalizer, dropout, start = call.score, call.normalizer, call.dropout, call.query_start
+    scored, weighted = bound(score), bound(normalizer)
+    terms, placed = ((), None) if call.relative is None else call.relative.apart()
 
-    def strip(first: int, last: int, low: int, high: int) -> Tensor:
+    # tensors are arguments: what a checkpoint encloses in place of them would outlive one around it
+    def strip(first: int, last: int, low: int, high: int, *tensors: Any) -> Tensor:
+        query, key, value, bias, *terms = tensors
+        relative = None if placed is None else placed(*terms)
+        whole = Call(query, key, value, score, normalizer, None, bias, relative, dropout, start)
         part = cut(whole, first, last, low, high)
         keep = part.keep()
         if mask is not None:
-            start = call.query_start + first
-            table = mask.dense(*part.shape, query_start=start, key_start=low, device=query.device)
+            table = mask.dense(*part.shape, query_start=start + first, key_start=low, device=query.device)
             keep = table if keep is None else table & keep
-        return plain.attention(part, keep, scored, normalizer)
+        return plain.attention(part, keep, scored, weighted)
 
-    if call.learns and can_run_again(call.tensors):
-        strips = [again(strip, *limit) for limit in limits]
-    else:
-        strips = [strip(*limit) for limit in limits]
+    tensors = (query, key, value, call.bias, *terms)
+    repeats = call.learns and can_run_again(call.tensors)
+    strips = [again(strip, *limit, *tensors) if repeats else strip(*limit, *tensors) for limit in limits]
     return torch.cat(strips, dim=2).to(call.value.dtype)
 
 

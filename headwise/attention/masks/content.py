@@ -1,15 +1,15 @@
-"""Masks that say what a batch holds: padding, prefixes, packed documents, graphs, or any table."""
+"""Masks that say what a batch holds: padding, prefixes, packed documents, or any table."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from headwise.attention.masks.checks import check_tensor, counts, limits
 from headwise.attention.masks.mask import Mask
-from headwise.attention.masks.pairs import Pairs
-from headwise.errors import ShapeError, Unsupported
+from headwise.errors import ShapeError
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,17 +21,25 @@ class Padding(Mask):
     """
 
     valid_lens: Int[Tensor, "batch"] | Int[Tensor, "batch query_len"]
+    _longest: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.valid_lens.ndim not in (1, 2) or not _counts(self.valid_lens):
+        check_tensor("Padding", "valid_lens", self.valid_lens)
+        if self.valid_lens.ndim not in (1, 2) or not counts(self.valid_lens):
             given = f"{tuple(self.valid_lens.shape)} {self.valid_lens.dtype}"
             hint = "; which keys are real is said by Table(...)" if self.valid_lens.dtype == torch.bool else ""
             raise ShapeError(f"Padding needs whole lengths (batch) or (batch, query_len), got {given}{hint}")
-        _refuse_negative("Padding: valid_lens", self.valid_lens)
+        object.__setattr__(self, "_longest", limits("Padding: valid_lens", self.valid_lens))
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         lens = self.valid_lens.to(key.device)
         return key < (lens[batch] if lens.ndim == 1 else lens[batch, query])
+
+    def depends_on_query(self) -> bool:
+        return self.valid_lens.ndim == 2
+
+    def sees_itself(self) -> bool:
+        return self.valid_lens.ndim == 1
 
     def tells_who_sees(self) -> bool:
         return self.valid_lens.ndim == 1
@@ -51,6 +59,13 @@ class Padding(Mask):
         if lens.shape[0] != batch or (lens.ndim == 2 and lens.shape[1] < query_start + query_len):
             wanted = f"({batch})" if lens.ndim == 1 else f"({batch}, {query_start + query_len})"
             raise ShapeError(f"Padding: valid_lens {tuple(lens.shape)} do not fit; expected {wanted}")
+        # no number of a batch for a compiled program, which would be made again for each
+        if torch.compiler.is_compiling() or not 0 < key_len < self._longest:
+            return
+        # steps over a cache have the keys so far
+        if query_len > 1 if query_start == 0 else key_len != query_start + query_len:
+            longest = self._longest
+            raise ShapeError(f"Padding: valid_lens of up to {longest}, but there are {key_len} keys")
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         lens = self.valid_lens
@@ -67,6 +82,7 @@ class Table(Mask):
     allowed: Bool[Tensor, "..."]
 
     def __post_init__(self) -> None:
+        check_tensor("Table", "allowed", self.allowed)
         if self.allowed.dtype != torch.bool or self.allowed.ndim not in (2, 3, 4):
             shape, dtype = tuple(self.allowed.shape), self.allowed.dtype
             raise ShapeError(f"Table needs a bool tensor of 2 to 4 axes, True = may attend; got {shape} {dtype}")
@@ -75,6 +91,9 @@ class Table(Mask):
         table = self._four_axes().to(key.device)
         at = [i if n > 1 else torch.zeros_like(i) for i, n in zip((batch, head, query, key), table.shape, strict=True)]
         return table[at[0], at[1], at[2], at[3]]
+
+    def depends_on_query(self) -> bool:
+        return self._four_axes().shape[2] > 1
 
     def _four_axes(self) -> Tensor:
         if self.allowed.ndim == 3:
@@ -137,13 +156,17 @@ class Prefix(Mask):
     prefix_lens: Int[Tensor, "batch"]
 
     def __post_init__(self) -> None:
-        if self.prefix_lens.ndim != 1 or not _counts(self.prefix_lens):
+        check_tensor("Prefix", "prefix_lens", self.prefix_lens)
+        if self.prefix_lens.ndim != 1 or not counts(self.prefix_lens):
             shape = tuple(self.prefix_lens.shape)
             raise ShapeError(f"Prefix needs whole lengths (batch), got {shape} {self.prefix_lens.dtype}")
-        _refuse_negative("Prefix: prefix_lens", self.prefix_lens)
+        limits("Prefix: prefix_lens", self.prefix_lens)
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return (key <= query) | (key < self.prefix_lens.to(key.device)[batch])
+
+    def sees_itself(self) -> bool:
+        return True
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         return f"key {key} comes after query {query} and after the prefix of {int(self.prefix_lens[batch])}"
@@ -172,7 +195,8 @@ class Documents(Mask):
     ids: Int[Tensor, "batch length"]
 
     def __post_init__(self) -> None:
-        if self.ids.ndim != 2 or not _counts(self.ids):
+        check_tensor("Documents", "ids", self.ids)
+        if self.ids.ndim != 2 or not counts(self.ids):
             shape = tuple(self.ids.shape)
             raise ShapeError(f"Documents needs whole numbers (batch, length), got {shape} {self.ids.dtype}")
 
@@ -180,6 +204,9 @@ class Documents(Mask):
         ids = self.ids.to(key.device)
         own = ids[batch, key]
         return (ids[batch, query] == own) & (own >= 0)
+
+    def sees_itself(self) -> bool:
+        return True
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         one, two = int(self.ids[batch, query]), int(self.ids[batch, key])
@@ -200,93 +227,3 @@ class Documents(Mask):
         ordered = F.pad(queries, (0, 1), value=-1).sort(-1).values.contiguous()
         place = torch.searchsorted(ordered, keys.contiguous()).clamp(max=query_len)
         return ((ordered.gather(1, place) == keys) & (keys >= 0)).unsqueeze(1)
-
-
-@dataclass(frozen=True, eq=False)
-class Edges(Mask):
-    """A graph: the query is the target of an edge whose source is the key. The same edge twice counts once.
-
-    Args:
-        edge_index: sources in the first row, targets in the second, as PyTorch Geometric has them.
-        nodes: how many nodes there are.
-    Source: Velickovic et al. 2018, arXiv:1710.10903, section 2.1 (masked attention).
-
-    >>> Edges(torch.tensor([[4, 5, 7, 2], [0, 0, 0, 1]]), 8).dense(1, 1, 8, 8)[0, 0, :2].int().tolist()
-    [[0, 0, 0, 0, 1, 1, 0, 1], [0, 0, 1, 0, 0, 0, 0, 0]]
-    """
-
-    edge_index: Int[Tensor, "two edges"]
-    nodes: int
-
-    def __post_init__(self) -> None:
-        index = self.edge_index
-        if index.ndim != 2 or index.shape[0] != 2 or not _counts(index):
-            raise ShapeError(f"Edges needs whole numbers (2, edges), got {tuple(index.shape)} {index.dtype}")
-        if index.is_meta:
-            raise Unsupported("Edges lists its pairs when it is made, so edge_index has to hold numbers; it is on meta")
-        if index.numel() and not (int(index.min()) >= 0 and int(index.max()) < self.nodes):
-            low, high = int(index.min()), int(index.max())
-            raise ShapeError(f"Edges: node numbers run from {low} to {high}, but there are {self.nodes} nodes")
-        # one number for an edge, in ascending order of target, then source
-        codes = torch.unique(index[1].long() * self.nodes + index[0].long())
-        pairs = Pairs(codes // max(1, self.nodes), codes % max(1, self.nodes))
-        pairs = replace(pairs, turn=pairs.key.argsort(stable=True))
-        nodes = torch.arange(self.nodes, device=codes.device)
-        # whether each node sees one, and is seen by one
-        whole = [torch.equal(ends.unique(), nodes) for ends in (pairs.query, pairs.key)]
-        self.__dict__.update(_codes=codes, _pairs=pairs, _whole=whole)
-
-    def with_self_loops(self) -> "Edges":
-        """The same graph in which every node also sees itself."""
-        loops = torch.arange(self.nodes, device=self.edge_index.device).expand(2, -1)
-        return Edges(torch.cat((self.edge_index, loops), dim=1), self.nodes)
-
-    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        codes: Tensor = self.__dict__["_codes"].to(key.device)
-        query, key = torch.broadcast_tensors(query, key)
-        if codes.numel() == 0:
-            return torch.zeros(query.shape, dtype=torch.bool, device=key.device)
-        wanted = query * self.nodes + key
-        found = codes[torch.searchsorted(codes, wanted).clamp_(max=codes.numel() - 1)]
-        return (found == wanted) & (key < self.nodes)
-
-    def pairs(self) -> Pairs:
-        pairs: Pairs = self.__dict__["_pairs"]
-        return pairs
-
-    def each_sees(self, query_len: int) -> bool:
-        """Whether each of the first queries sees a key, told by the graph."""
-        return self.__dict__["_whole"][0] and query_len <= self.nodes
-
-    def seen(
-        self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
-    ) -> Bool[Tensor, "1 1 key_len"] | None:
-        if self.__dict__["_whole"][1] and query_start == 0 and key_len <= self.nodes <= query_len:
-            return None
-        pairs = self.pairs()
-        asked = ((pairs.query >= query_start) & (pairs.query < query_start + query_len) & (pairs.key < key_len)).long()
-        count = torch.zeros(key_len + 1, dtype=torch.long, device=asked.device)
-        # edges of other queries count for a key behind the last
-        count = count.index_add(0, torch.where(asked > 0, pairs.key, key_len), asked)
-        return (count[:key_len] > 0).view(1, 1, -1).to(device)
-
-    def reason(self, batch: int, head: int, query: int, key: int) -> str:
-        return f"no edge leads from node {key} to node {query}"
-
-
-def _counts(numbers: Tensor) -> bool:
-    """Whether they are whole numbers that PyTorch computes with; a bool tensor says which, not how many."""
-    return numbers.dtype in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
-
-
-def _refuse_negative(name: str, lens: Tensor) -> None:
-    """Raises: ShapeError for a length below 0, where values can be read: in memory of the host, and not traced."""
-    if torch.compiler.is_compiling() or lens.device.type != "cpu" or lens.numel() == 0:
-        return
-    try:
-        least = int(torch.func.debug_unwrap(lens, recurse=True).min())
-    except RuntimeError:
-        # fake, or traced by something else than a compiler
-        return
-    if least < 0:
-        raise ShapeError(f"{name} must be 0 or more, got {least}")

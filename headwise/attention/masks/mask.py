@@ -11,6 +11,7 @@ from torch import Tensor
 
 from headwise.attention.masks.band import Band, looser, reached, tighter
 from headwise.attention.masks.pairs import Pairs
+from headwise.attention.masks.seen import seen_in_table
 from headwise.errors import ConfigError
 
 T = TypeVar("T")
@@ -20,7 +21,7 @@ class Mask(ABC):
     """Says of every pair whether the query may attend to the key.
 
     Masks are values, made once per batch. One of your own defines `__call__`; what else it knows of itself makes it
-    faster (`within`), or keeps NaN in unseen keys from leaking without a table (`seen`).
+    faster: `within`, `pairs`, and `seen` where it is known without a table.
 
     >>> from headwise.attention.masks import Causal, Window
     >>> (Causal() & Window(1, 1)).dense(1, 1, 3, 3)[0, 0].int().tolist()
@@ -46,9 +47,20 @@ class Mask(ABC):
     def seen(
         self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
     ) -> Bool[Tensor, "#batch #heads key_len"] | None:
-        """Which keys some query may see, told without a table; None: all of them, or it cannot be told."""
-        band = self.within()
-        return None if band is None else reached(band, query_len, key_len, query_start, device)
+        """Exactly the keys that some query may see; None: all of them. Made from the table unless a band tells."""
+        band = self.band()
+        if band is not None:
+            return reached(band, query_len, key_len, query_start, device)
+        return seen_in_table(self, batch, heads, query_len, key_len, query_start, device)
+
+    def depends_on_query(self) -> bool:
+        """Whether two queries may see different keys; False only where no query can."""
+        return True
+
+    def sees_itself(self) -> bool:
+        """Whether a key that some query sees is also seen by the query at its own position, in every sequence."""
+        left, right = self.band() or (-1, 0)
+        return (left is None or left >= 0) and (right is None or right >= 0)
 
     # a hook: most masks fit every size
     def check(self, batch: int, heads: int, query_len: int, key_len: int, query_start: int) -> None:  # noqa: B027
@@ -64,7 +76,7 @@ class Mask(ABC):
         return f"{type(self).__name__} says no to query {query} and key {key}"
 
     def tells_who_sees(self) -> bool:
-        """Whether `seen` is exact, and a query without a key stands in a sequence (batch row) in which none has one."""
+        """Whether `seen` needs no table, and a query without a key stands in a sequence (batch row) without any."""
         return self.is_causal()
 
     def is_causal(self) -> bool:
@@ -141,6 +153,12 @@ class Both(Mask, ABC):
         self.left.check(batch, heads, query_len, key_len, query_start)
         self.right.check(batch, heads, query_len, key_len, query_start)
 
+    def depends_on_query(self) -> bool:
+        return self.left.depends_on_query() or self.right.depends_on_query()
+
+    def sees_itself(self) -> bool:
+        return self.left.sees_itself() and self.right.sees_itself()
+
 
 class And(Both):
     """Both masks allow the pair."""
@@ -164,28 +182,19 @@ class And(Both):
             return two if one is None else one
         return one if one.query.shape[0] <= two.query.shape[0] else two
 
-    def seen(
-        self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
-    ) -> Bool[Tensor, "#batch #heads key_len"] | None:
-        size = (batch, heads, query_len, key_len, query_start, device)
-        one, two = self.left.seen(*size), self.right.seen(*size)
-        if one is None or two is None:
-            return two if one is None else one
-        return one & two
+    def seen(self, *place: Any) -> Bool[Tensor, "#batch #heads key_len"] | None:
+        if not self._parts_tell(*place[2:5]):
+            return super().seen(*place)
+        one, two = self.left.seen(*place), self.right.seen(*place)
+        return one & two if one is not None and two is not None else two if one is None else one
 
-    def dense(
-        self,
-        batch: int,
-        heads: int,
-        query_len: int,
-        key_len: int,
-        *,
-        query_start: int = 0,
-        key_start: int | None = None,
-        device: torch.device | str | None = None,
-    ) -> Bool[Tensor, "#batch #heads #query_len #key_len"]:
-        place: Any = {"query_start": query_start, "key_start": key_start, "device": device}
-        size = (batch, heads, query_len, key_len)
+    def _parts_tell(self, query_len: int, key_len: int, query_start: int) -> bool:
+        """Whether a key that both parts show to some query is one that both show to the same query."""
+        if self.tells_who_sees() or not (self.left.depends_on_query() and self.right.depends_on_query()):
+            return True
+        return self.sees_itself() and query_start == 0 and key_len <= query_len
+
+    def dense(self, *size: Any, **place: Any) -> Bool[Tensor, "#batch #heads #query_len #key_len"]:
         return self.left.dense(*size, **place) & self.right.dense(*size, **place)
 
     def tells_who_sees(self) -> bool:
@@ -206,11 +215,8 @@ class Or(Both):
         one, two = self.left.within(), self.right.within()
         return None if one is None or two is None else (looser(one[0], two[0]), looser(one[1], two[1]))
 
-    def seen(
-        self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
-    ) -> Bool[Tensor, "#batch #heads key_len"] | None:
-        size = (batch, heads, query_len, key_len, query_start, device)
-        one, two = self.left.seen(*size), self.right.seen(*size)
+    def seen(self, *place: Any) -> Bool[Tensor, "#batch #heads key_len"] | None:
+        one, two = self.left.seen(*place), self.right.seen(*place)
         return None if one is None or two is None else one | two
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
@@ -229,6 +235,9 @@ class Not(Mask):
 
     def check(self, batch: int, heads: int, query_len: int, key_len: int, query_start: int) -> None:
         self.mask.check(batch, heads, query_len, key_len, query_start)
+
+    def depends_on_query(self) -> bool:
+        return self.mask.depends_on_query()
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         return f"query {query} and key {key} are what {type(self.mask).__name__} allows, which is inverted"
@@ -253,11 +262,14 @@ class Shared(Mask):
     def pairs(self) -> Pairs | None:
         return self.mask.pairs()
 
-    def seen(
-        self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
-    ) -> Bool[Tensor, "#batch #heads key_len"] | None:
-        place = (batch, heads, query_len, key_len, query_start, device)
+    def seen(self, *place: Any) -> Bool[Tensor, "#batch #heads key_len"] | None:
         return self.made("seen", place, lambda: self.mask.seen(*place))
+
+    def depends_on_query(self) -> bool:
+        return self.mask.depends_on_query()
+
+    def sees_itself(self) -> bool:
+        return self.mask.sees_itself()
 
     def tells_who_sees(self) -> bool:
         return self.mask.tells_who_sees()
@@ -265,20 +277,9 @@ class Shared(Mask):
     def check(self, batch: int, heads: int, query_len: int, key_len: int, query_start: int) -> None:
         self.mask.check(batch, heads, query_len, key_len, query_start)
 
-    def dense(
-        self,
-        batch: int,
-        heads: int,
-        query_len: int,
-        key_len: int,
-        *,
-        query_start: int = 0,
-        key_start: int | None = None,
-        device: torch.device | str | None = None,
-    ) -> Bool[Tensor, "#batch #heads #query_len #key_len"]:
-        place: Any = {"query_start": query_start, "key_start": key_start, "device": device}
-        size = (batch, heads, query_len, key_len)
-        return self.made("table", (*size, *place.values()), lambda: self.mask.dense(*size, **place))
+    def dense(self, *size: Any, **place: Any) -> Bool[Tensor, "#batch #heads #query_len #key_len"]:
+        made_for = (size, *(place.get(name) for name in ("key_start", "device")), place.get("query_start", 0))
+        return self.made("table", made_for, lambda: self.mask.dense(*size, **place))
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         return self.mask.reason(batch, head, query, key)

@@ -2,7 +2,8 @@
 
 import functools
 import operator
-from dataclasses import dataclass, field
+from abc import ABC
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool
@@ -11,6 +12,20 @@ from torch import Tensor
 from headwise.attention.masks.band import Band
 from headwise.attention.masks.mask import Mask
 from headwise.errors import ShapeError
+
+
+class _Near(Mask, ABC):
+    """Base of patterns in which each query sees the key at its own position."""
+
+    def sees_itself(self) -> bool:
+        return True
+
+    def seen(
+        self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
+    ) -> Bool[Tensor, "#batch #heads key_len"] | None:
+        if query_start == 0 and key_len <= query_len:
+            return None
+        return super().seen(batch, heads, query_len, key_len, query_start, device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +68,7 @@ class Window(Mask):
 
 
 @dataclass(frozen=True, eq=False)
-class Dilated(Mask):
+class Dilated(_Near):
     """Every `step`-th key, at most `left` such steps before and `right` after the query: a window with gaps.
 
     Source: Beltagy et al. 2020, arXiv:2004.05150, section 3.1 (dilated sliding window).
@@ -85,7 +100,7 @@ class Dilated(Mask):
 
 
 @dataclass(frozen=True, eq=False)
-class Strided(Mask):
+class Strided(_Near):
     """The last `step` keys, and before and after them every key whose distance is a multiple of `step`.
 
     With `Causal()` it is the strided pattern of the Sparse Transformer: any key is reached in two layers at a cost of
@@ -145,7 +160,7 @@ class Shifts(Mask):
 
 
 @dataclass(frozen=True, eq=False)
-class Blocks(Mask):
+class Blocks(_Near):
     """Query and key lie in the same block of `size` positions.
 
     Source: Qiu et al. 2019, arXiv:1911.02972 (block-diagonal attention).
@@ -198,6 +213,14 @@ class Global(Mask):
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return self._among(query) | self._among(key)
 
+    def seen(
+        self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
+    ) -> Bool[Tensor, "1 1 key_len"] | None:
+        first = range(self.tokens) if isinstance(self.tokens, int) else self.tokens
+        if any(query_start <= token < query_start + query_len for token in first):
+            return None
+        return self._among(torch.arange(key_len, device=device)).view(1, 1, -1)
+
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         if isinstance(self.tokens, int):
             return f"neither query {query} nor key {key} is among the first {self.tokens} positions"
@@ -208,81 +231,6 @@ class Global(Mask):
             return position < self.tokens
         # without a table, which a compiled program cannot make for each pair
         return functools.reduce(operator.or_, (position == token for token in self.tokens), position < 0)
-
-
-@dataclass(frozen=True, eq=False)
-class BigBird(Mask):
-    """Blocks of positions see their neighbours, some global blocks, and a few blocks drawn at random.
-
-    Queries in a global block see everything and everything sees them. The drawing depends on the seed alone. The
-    released model draws other blocks, to be given as `blocks`; it gives the last block to all: `(0, last)`.
-
-    Args:
-        length: positions that there are; a longer input is an error.
-        block: positions in a block.
-        window: neighbouring blocks, the own one included; odd.
-        global_blocks: how many blocks at the front, or which blocks, see and are seen by all.
-        random: blocks drawn for each block, besides those.
-        seed: of the drawing.
-        blocks: which block sees which, (blocks, blocks); made of what stands above if absent.
-    Source: Zaheer et al. 2020, arXiv:2007.14062, section 2 (internal transformer construction, ITC).
-
-    >>> int(BigBird(64, block=8, window=3, global_blocks=1, random=1).dense(1, 1, 64, 64).sum())
-    2624
-    """
-
-    length: int
-    block: int = 64
-    window: int = 3
-    global_blocks: int | tuple[int, ...] = 2
-    random: int = 3
-    seed: int = 0
-    blocks: Bool[Tensor, "blocks blocks"] | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        if self.length < 1 or self.block < 1 or self.window < 1 or not self.window % 2:
-            raise ShapeError(
-                f"BigBird: length ({self.length}) and block ({self.block}) must be 1 or more,"
-                f" window ({self.window}) an odd number of blocks"
-            )
-        count, given = -(-self.length // self.block), self.global_blocks
-        if self.blocks is not None:
-            if self.blocks.shape != (count, count) or self.blocks.dtype != torch.bool:
-                shape = f"{tuple(self.blocks.shape)} {self.blocks.dtype}"
-                raise ShapeError(f"BigBird: blocks must be a bool tensor ({count}, {count}), got {shape}")
-            return
-        everywhere = tuple(range(min(given, count))) if isinstance(given, int) else given
-        if self.random < 0 or (isinstance(given, int) and given < 0) or not all(0 <= b < count for b in everywhere):
-            raise ShapeError(
-                f"BigBird: random ({self.random}) must be 0 or more, and global_blocks ({given}) a number of blocks"
-                f" or blocks from 0 to {count - 1}"
-            )
-        object.__setattr__(self, "blocks", self._drawn(count, everywhere))
-
-    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        assert self.blocks is not None
-        return self.blocks.to(key.device)[query // self.block, key // self.block]
-
-    def reason(self, batch: int, head: int, query: int, key: int) -> str:
-        return (
-            f"block {key // self.block} of key {key} is no neighbour of block {query // self.block} of query {query},"
-            f" not global and was not drawn for it"
-        )
-
-    def check(self, batch: int, heads: int, query_len: int, key_len: int, query_start: int) -> None:
-        if max(query_start + query_len, key_len) > self.length:
-            longest = max(query_start + query_len, key_len)
-            raise ShapeError(f"BigBird was built for {self.length} positions, got {longest}")
-
-    def _drawn(self, count: int, everywhere: tuple[int, ...]) -> Tensor:
-        row = torch.arange(count)
-        chosen = torch.isin(row, torch.tensor(everywhere, dtype=torch.long))
-        seen = ((row[:, None] - row).abs() <= self.window // 2) | chosen | chosen[:, None]
-        # the largest of random numbers among the blocks that are not seen yet
-        lots = torch.rand(count, count, generator=torch.Generator().manual_seed(self.seed), device="cpu")
-        lots = lots.to(row.device).masked_fill_(seen, -1.0)
-        drawn = lots.topk(min(self.random, count), dim=-1)
-        return seen.scatter(1, drawn.indices, seen.gather(1, drawn.indices) | (drawn.values >= 0.0))
 
 
 def _apart(query: int, key: int) -> str:

@@ -6,12 +6,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from headwise.attention import masks
 from headwise.attention.call import Call, per_head
-from headwise.attention.masks import And, Mask, Shared
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.precision import wide
 from headwise.attention.zeros import zeroed
-from headwise.errors import ShapeError, Unsupported
+from headwise.errors import ShapeError
 
 Keys = Bool[Tensor, "#batch #heads key_len"]
 
@@ -29,20 +29,15 @@ class Parts(NamedTuple):
     keys: Keys | None
 
 
-def parts(mechanism: Mechanism, call: Call) -> Parts:
-    """The parts of a call; under a causal mask without the keys behind the last query.
-
-    Raises: Unsupported for a mask, a start or another sequence that the facts of the mechanism exclude.
+def parts(call: Call) -> Parts:
+    """The parts of a call under a mask of keys; under a causal one without the keys behind the last query.
 
     >>> from headwise.attention.masks import Causal, Padding
-    >>> from headwise.attention.mechanisms.linear import Linear
     >>> x = torch.ones(1, 1, 3, 4)
-    >>> parts(Linear(), Call(x, x, x, mask=Causal() & Padding(torch.tensor([2]))))[3:]
+    >>> parts(Call(x, x, x, mask=Causal() & Padding(torch.tensor([2]))))[3:]
     (True, tensor([[[ True,  True, False]]]))
     """
-    found = _split(call.mask, call)
-    _check(mechanism, call, found)
-    causal, keys = found or (False, None)
+    causal, keys = _split(call)
     query, key, value = wide(call.query), wide(call.key), wide(call.value)
     if causal:
         end = call.query_start + call.shape[2]
@@ -52,48 +47,20 @@ def parts(mechanism: Mechanism, call: Call) -> Parts:
     return Parts(query, hidden(key, keys), hidden(value, keys), causal, keys)
 
 
-def _split(mask: Mask | None, call: Call) -> tuple[bool, Keys | None] | None:
-    """Whether the mask is `key <= query` over keys that exist, and which do; None if it is anything else."""
-    if mask is None:
-        return False, None
-    if isinstance(mask, Shared):
-        return _split(mask.mask, call)
-    if mask.is_causal():
-        return True, None
-    if isinstance(mask, And):
-        one, two = _split(mask.left, call), _split(mask.right, call)
-        if one is None or two is None:
-            return None
-        keys = [part[1] for part in (one, two) if part[1] is not None]
-        return one[0] or two[0], keys[0] & keys[1] if len(keys) == 2 else keys[0] if keys else None
+def _split(call: Call) -> tuple[bool, Keys | None]:
+    """Whether the mask hides later keys, and which keys exist; of a mask that `Mechanism.require` let pass."""
     batch, heads, query_len, key_len = call.shape
-    # asked for two queries, a mask that does not depend on the query answers with one row
-    size = (batch, heads, min(2, query_len), key_len)
-    table = mask.dense(*size, query_start=call.query_start, device=call.query.device)
-    return (False, table.squeeze(2).expand(-1, -1, key_len)) if table.shape[2] == 1 else None
-
-
-def _check(mechanism: Mechanism, call: Call, found: tuple[bool, Keys | None] | None) -> None:
-    name, facts = type(mechanism).__name__, mechanism.facts
-    kind, (_, _, query_len, key_len) = type(call.mask).__name__, call.shape
-    if found is None or (found[0] and not facts.causal):
-        raise Unsupported(f"{name} cannot honour the mask {kind}; it honours {facts.masks}; use mechanism 'scored'")
-    if not found[0] and not facts.bidirectional:
-        shown = "no mask" if call.mask is None else f"the mask {kind}"
-        raise Unsupported(
-            f"{name} got {shown}, but its memory runs from a key to later queries: pass mask=Causal(), with padding of"
-            " keys if there is any, or use mechanism 'linear'"
-        )
-    if facts.steps == "none" and call.query_start:
-        raise Unsupported(
-            f"{name} reads a sequence as a whole and cannot go on from position {call.query_start};"
-            " pass the whole sequence, or use mechanism 'scored'"
-        )
-    if facts.steps == "none" and not facts.cross and query_len != key_len:
-        raise Unsupported(
-            f"{name} is self-attention: query_len ({query_len}) and key_len ({key_len}) must be equal;"
-            " use mechanism 'scored' to attend to another sequence"
-        )
+    causal, keys = False, None
+    for part in masks.parts(call.mask):
+        if part.is_causal():
+            causal = True
+            continue
+        # a mask that does not depend on the query answers two of them with one row
+        size = (batch, heads, min(2, query_len), key_len)
+        table = part.dense(*size, query_start=call.query_start, device=call.query.device)
+        shown = table.squeeze(2).expand(-1, -1, key_len)
+        keys = shown if keys is None else keys & shown
+    return causal, keys
 
 
 def hidden(tensor: Float[Tensor, "batch heads key_len dim"], keys: Keys | None) -> Float[Tensor, "_ _ key_len dim"]:

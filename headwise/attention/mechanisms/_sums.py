@@ -40,9 +40,8 @@ class Kernelised(Recurrent, ABC):
         """The features of queries and keys, and what later calls have to know of these keys; first () is known."""
 
     def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
-        self.require(call)
         with uncast(call.query):
-            query, key, value, causal, keys = parts(self, call)
+            query, key, value, causal, keys = parts(call)
             query, key, _ = self.phi(query, key, ())
             key, value = hidden(key, keys), F.pad(value, (0, 1), value=1.0)
             if causal:
@@ -56,7 +55,7 @@ class Kernelised(Recurrent, ABC):
     def stages(self, call: Call) -> list[Step]:
         """The features of queries and keys, their products, and these divided by their sums."""
         with uncast(call.query):
-            query, key, _, causal, keys = parts(self, call)
+            query, key, _, causal, keys = parts(call)
             query, key, _ = self.phi(query, key, ())
             key = hidden(key, keys)
             products = query @ per_head(key, query.shape[1]).mT
@@ -74,7 +73,7 @@ class Kernelised(Recurrent, ABC):
 
     def resume(self, call: Call, state: State | None) -> tuple[Float[Tensor, "batch heads new value_dim"], State]:
         """The output of new tokens; the state is sum_j phi(k_j) [v_j, 1]^T, (batch, kv_heads, features, dim + 1)."""
-        self.require(call)
+        self.require_terms(call)
         with uncast(call.query):
             past, kept = (None, ()) if state is None else (state[0], state[1:])
             query, key, kept = self.phi(wide(call.query), wide(call.key), kept)
@@ -93,15 +92,14 @@ class Decaying(Recurrent, ABC):
         """
 
     def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
-        self.require(call)
         with uncast(call.query):
-            query, key, value, _, keys = parts(self, call)
+            query, key, value, _, keys = parts(call)
             output, _ = self._scanned(_ahead(query, call.query_start), key, value, keys, None)
             return output[:, :, call.query_start :].to(call.value.dtype)
 
     def resume(self, call: Call, state: State | None) -> tuple[Float[Tensor, "batch heads new value_dim"], State]:
         """The output of new tokens; the state is the faded sum of k_j v_j^T, (batch, heads, dim, dim)."""
-        self.require(call)
+        self.require_terms(call)
         with uncast(call.query):
             past = None if state is None else state[0]
             output, past = self._scanned(wide(call.query), wide(call.key), wide(call.value), None, past)

@@ -43,6 +43,11 @@ class DenseSynthesizer(Mechanism):
         time="n^2 d",
         memory="n d",
         exact="another function: keys are not read",
+        honours="any",
+        causal=True,
+        cross=True,
+        bias=True,
+        relative=True,
         steps="own",
     )
 
@@ -70,7 +75,6 @@ class DenseSynthesizer(Mechanism):
         return exact_weights(self._asked(call, 0.0), heads, queries, keys)
 
     def _asked(self, call: Call, dropout: float) -> Call:
-        self.require(call)
         (heads, _, head_dim), (batch, given, _, length) = self.inner.shape, call.shape
         check_built(self, "(heads, head_dim)", (heads, head_dim), (given, call.query.shape[-1]))
         check_length(self, self.positions.shape[1], length)

@@ -47,6 +47,12 @@ class Differential(Mechanism):
         time="n^2 d",
         memory="n d",
         exact="lambda = 0, for the first halves",
+        honours="any",
+        causal=True,
+        cross=True,
+        bias=True,
+        relative=True,
+        steps="shared",
     )
 
     def __init__(self, head_dim: int, *, lambda_init: float = 0.8, dropout: float = 0.0):
@@ -80,7 +86,6 @@ class Differential(Mechanism):
         return first - self.strength().to(first.dtype) * second
 
     def _halves(self, call: Call, dropout: float) -> tuple[Call, Call]:
-        self.require(call)
         check_built(self, "head_dim", self.head_dim, call.query.shape[-1])
         half = self.head_dim // 2
         # zeros in place of the other half leave key and value as wide as the query, which fused kernels need

@@ -47,12 +47,11 @@ class GatedLinear(Decaying):
         family="recurrence",
         time="n d^2",
         memory="n d + d^2",
-        cross=False,
         recurrent=True,
         honours="keys",
-        bias=False,
-        relative=False,
         bidirectional=False,
+        causal=True,
+        steps="shared",
     )
 
     def __init__(self, head_dim: int, rank: int = 16, temperature: float = 16.0):

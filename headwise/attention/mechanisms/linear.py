@@ -110,8 +110,9 @@ class Linear(Kernelised):
         memory="n d + d^2",
         recurrent=True,
         honours="keys",
-        bias=False,
-        relative=False,
+        causal=True,
+        cross=True,
+        steps="shared",
     )
 
     def __init__(self, features: FeatureMap | None = None):

@@ -42,10 +42,7 @@ class Linformer(Mechanism):
         memory="n r",
         exact="rank = n and E = F = identity",
         honours="keys",
-        causal=False,
-        bias=False,
-        relative=False,
-        steps="none",
+        cross=True,
     )
 
     def __init__(self, max_len: int, rank: int = 256, dropout: float = 0.0):
@@ -63,10 +60,9 @@ class Linformer(Mechanism):
         return cls(max_len, dropout=dropout)
 
     def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
-        self.require(call)
         length = call.shape[3]
         check_length(self, self.key_mixtures.shape[1], length)
-        query, key, value, _, _ = parts(self, call)
+        query, key, value, _, _ = parts(call)
         with uncast(query):
             key = front(self.key_mixtures, length, 1).to(key.dtype) @ key
             value = front(self.value_mixtures, length, 1).to(value.dtype) @ value

@@ -71,9 +71,9 @@ class LocationAware(Mechanism):
         family="recurrence",
         time="n^2 d, query after query",
         memory="n^2 d",
-        bias=False,
-        relative=False,
-        steps="none",
+        honours="any",
+        causal=True,
+        cross=True,
     )
 
     def __init__(
@@ -103,15 +103,21 @@ class LocationAware(Mechanism):
     def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "LocationAware":
         return cls(head_dim, head_dim, head_dim, dropout=dropout)
 
+    def require(self, call: Call) -> None:
+        if call.query_start:
+            raise Unsupported(
+                f"LocationAware got a first query at position {call.query_start} and does not know where the one before"
+                " looked; call resume with that alignment"
+            )
+        super().require(call)
+
     def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
-        self._check_start(call)
         return self.resume(call, None)[0]
 
     def weights(
         self, call: Call, heads: Sequence[int] | None = None, queries: slice = slice(None), keys: slice = slice(None)
     ) -> Float[Tensor, "batch heads queries keys"]:
         """The alignments themselves, before dropout."""
-        self._check_start(call)
         whole = self._aligned(call, None)[0]
         return cut(whole, heads, queries, keys)
 
@@ -132,16 +138,9 @@ class LocationAware(Mechanism):
     def extra_repr(self) -> str:
         return f"sharpening={self.sharpening}, dropout={self.dropout}"
 
-    def _check_start(self, call: Call) -> None:
-        if call.query_start:
-            raise Unsupported(
-                f"LocationAware got a first query at position {call.query_start} and does not know where the one before"
-                " looked; call resume with that alignment"
-            )
-
     def _aligned(self, call: Call, alignment: Tensor | None) -> tuple[Tensor, Tensor]:
         """The weights of all queries, one after another, and those of the last."""
-        self.require(call)
+        self.require_terms(call)
         _, heads, query_len, key_len = call.shape
         if isinstance(query_len, torch.SymInt):
             raise Unsupported("LocationAware runs query after query: export it for a fixed number of queries")

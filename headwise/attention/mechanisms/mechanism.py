@@ -1,15 +1,17 @@
 """The base of every attention mechanism, and what `headwise list mechanisms` says of one."""
 
+import functools
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.attention.call import Call
+from headwise.attention.masks import Mask, parts
 from headwise.attention.normalizers import Softmax
 from headwise.attention.scores import ScaledDot
 from headwise.attention.steps import PAIRS, Step
@@ -21,18 +23,21 @@ from headwise.errors import Unsupported
 class Facts:
     """What is known of a mechanism before it runs; n is the length, d the width of a head.
 
+    What is not stated here is not promised, and a call that needs it is refused before `forward`.
+
     Args:
         formula: one line.
         paper: author, year, arXiv id.
         family: "definition", "kernel", "low-rank", "pattern", "recurrence" or "mixing".
         time, memory: order of growth, such as "n^2 d".
         exact: "yes" where it computes softmax attention itself, else in which limit it does, or "another function".
-        honours: "any" mask, or only those that say which "keys" there are, and `Causal()`; others raise Unsupported.
-        causal: whether it can hide later keys.
+        honours: "any" mask, only those that say which "keys" there are, or "none" of these.
+        causal: whether it honours `Causal()`, alone or with the masks above.
         cross: whether queries and keys may be different sequences.
         recurrent: whether it has a recurrent form, which decodes with constant memory.
         bias: whether it honours a bias on scores.
         relative: whether it honours relative positions.
+        scored: whether it takes score, normalizer and dropout of a call in place of its own.
         bidirectional: whether it can let queries see later keys; else every call needs a causal mask.
         steps: how it goes on from cached keys: "shared" if those of several hypotheses may lie side by side, told apart
             by a bias, "own" if each hypothesis needs its own, "none" if one step does not follow another.
@@ -44,20 +49,23 @@ class Facts:
     time: str = "not stated"
     memory: str = "not stated"
     exact: str = "another function"
-    honours: Literal["any", "keys"] = "any"
-    causal: bool = True
-    cross: bool = True
+    honours: Literal["any", "keys", "none"] = "none"
+    causal: bool = False
+    cross: bool = False
     recurrent: bool = False
-    bias: bool = True
-    relative: bool = True
+    bias: bool = False
+    relative: bool = False
+    scored: bool = False
     bidirectional: bool = True
-    steps: Literal["shared", "own", "none"] = "shared"
+    steps: Literal["shared", "own", "none"] = "none"
 
     @property
     def masks(self) -> str:
         """The masks that it honours, in words."""
         if self.honours == "any":
             return "any"
+        if self.honours == "none":
+            return "Causal()" if self.causal else "none"
         if not self.bidirectional:
             return "Causal(), alone or with padding of keys"
         return "Causal(), padding of keys, and both together" if self.causal else "padding of keys"
@@ -70,17 +78,25 @@ class Mechanism(nn.Module, ABC):
     """A function of query, key and value that is linear in the value.
 
     It honours mask, bias and relative positions of a call exactly or raises Unsupported, saying what it got and what
-    it can do. One of your own defines `forward`; `facts` says what is known of it, in words and for `require`.
+    it can do. One of your own defines `forward`; `facts` says what it honours. Without facts it honours nothing, and a
+    call with a mask never reaches its `forward`, `weights` or `stages`.
 
     >>> class Mean(Mechanism):
     ...     def forward(self, call):
-    ...         return call.value.mean(2, keepdim=True).expand(-1, -1, call.query.shape[2], -1)
+    ...         mean = call.value.mean(2, keepdim=True).repeat_interleave(call.group, 1)
+    ...         return mean.expand(-1, -1, call.query.shape[2], -1)
     >>> x = torch.ones(2, 3, 5, 8)
     >>> Mean()(Call(x, x, x)).shape
     torch.Size([2, 3, 5, 8])
     """
 
     facts: ClassVar[Facts] = Facts()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name in ("forward", "weights", "stages"):
+            if name in cls.__dict__:
+                setattr(cls, name, _checking(cls.__dict__[name]))
 
     @classmethod
     def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "Mechanism":
@@ -110,18 +126,71 @@ class Mechanism(nn.Module, ABC):
         return [Step("weights", "A", r"O = A V", PAIRS, self.weights(call), text)]
 
     def require(self, call: Call) -> None:
-        """Raises: Unsupported for what the call asks and the facts exclude; masks are the mechanism's to check."""
+        """Raises: Unsupported for what the call asks and the facts exclude; called before `forward`."""
+        self.require_terms(call)
+        name, facts = type(self).__name__, self.facts
+        if facts.honours != "any" or not facts.bidirectional:
+            self._require_mask(call)
+        if facts.steps == "none" and call.query_start:
+            raise Unsupported(
+                f"{name} reads a sequence as a whole and cannot go on from position {call.query_start};"
+                " pass the whole sequence, or use mechanism 'scored'"
+            )
+        if not facts.cross and (call.cross or (facts.steps == "none" and call.shape[2] != call.shape[3])):
+            lengths = f"query_len ({call.shape[2]}) and key_len ({call.shape[3]}) must be equal"
+            what = "the keys are of another sequence" if call.cross else lengths
+            raise Unsupported(f"{name} is self-attention: {what}; use mechanism 'scored' to attend to another sequence")
+
+    def _require_mask(self, call: Call) -> None:
+        name, facts, found = type(self).__name__, self.facts, parts(call.mask)
+        for part in found if facts.honours != "any" else ():
+            if not (facts.causal if part.is_causal() else facts.honours == "keys" and is_of_keys(part, call)):
+                kind = type(part).__name__
+                raise Unsupported(
+                    f"{name} cannot honour the mask {kind}; it honours {facts.masks}; use mechanism 'scored'"
+                )
+        if not facts.bidirectional and not any(part.is_causal() for part in found):
+            shown = "no mask" if call.mask is None else f"the mask {type(call.mask).__name__}"
+            raise Unsupported(
+                f"{name} got {shown}, but its memory runs from a key to later queries: pass mask=Causal(), with padding"
+                " of keys if there is any, or use mechanism 'linear'"
+            )
+
+    def require_terms(self, call: Call) -> None:
+        """Raises: Unsupported for a bias, relative positions, score, normalizer or dropout that the facts exclude."""
         name = type(self).__name__
         if call.bias is not None and not self.facts.bias:
             raise Unsupported(f"{name} has no scores that a bias could be added to; use mechanism 'scored'")
         if call.relative is not None and not self.facts.relative:
             raise Unsupported(f"{name} has no place for relative positions; use mechanism 'scored'")
+        if self.facts.scored:
+            return
         if type(call.score) is not ScaledDot:
             raise Unsupported(f"{name} has its own score, not {type(call.score).__name__}; use mechanism 'scored'")
         if type(call.normalizer) is not Softmax:
             raise Unsupported(f"{name} has its own normalizer, not {call.normalizer.name}; use mechanism 'scored'")
         if call.dropout:
             raise Unsupported(f"{name} takes its dropout when it is built, not with the call")
+
+
+def is_of_keys(mask: Mask, call: Call) -> bool:
+    """Whether a mask shows every query the same keys: says so, or has one row in its table for two queries."""
+    if not mask.depends_on_query():
+        return True
+    batch, heads, query_len, key_len = call.shape
+    size = (batch, heads, min(2, query_len), key_len)
+    return mask.dense(*size, query_start=call.query_start, device=call.query.device).shape[2] == 1
+
+
+def _checking(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method of a mechanism, which is reached by calls that the mechanism honours."""
+
+    @functools.wraps(method)
+    def checked(self: Mechanism, call: Call, *rest: Any, **options: Any) -> Any:
+        self.require(call)
+        return method(self, call, *rest, **options)
+
+    return checked
 
 
 class Recurrent(Mechanism, ABC):

@@ -68,11 +68,6 @@ class Nystrom(Mechanism):
         memory="n m",
         exact="landmarks = n and the inverse exact",
         honours="keys",
-        causal=False,
-        cross=False,
-        bias=False,
-        relative=False,
-        steps="none",
     )
 
     def __init__(self, landmarks: int = 64, *, steps: int | None = 6, residual: nn.Module | None = None):
@@ -82,8 +77,7 @@ class Nystrom(Mechanism):
         self.landmarks, self.steps, self.residual = landmarks, steps, residual
 
     def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
-        self.require(call)
-        query, key, value, _, keys = parts(self, call)
+        query, key, value, _, keys = parts(call)
         with uncast(query):
             exist = query.new_ones(1, 1, key.shape[2]).bool() if keys is None else keys
             shares = _shares(exist, max(1, at_most(self.landmarks, key.shape[2])), key.dtype)

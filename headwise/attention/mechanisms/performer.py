@@ -51,8 +51,9 @@ class Performer(Kernelised):
         exact="for many features",
         recurrent=True,
         honours="keys",
-        bias=False,
-        relative=False,
+        causal=True,
+        cross=True,
+        steps="shared",
     )
 
     projection: Float[Tensor, "features head_dim"]

@@ -43,6 +43,11 @@ class RandomSynthesizer(Mechanism):
         time="n^2 d",
         memory="n^2",
         exact="another function: queries and keys are not read",
+        honours="any",
+        causal=True,
+        cross=True,
+        bias=True,
+        relative=True,
         steps="own",
     )
 
@@ -71,7 +76,6 @@ class RandomSynthesizer(Mechanism):
         return exact_weights(self._asked(call, 0.0), heads, queries, keys)
 
     def _asked(self, call: Call, dropout: float) -> Call:
-        self.require(call)
         heads, max_len, _ = self.scores.shape
         batch, given, query_len, length = call.shape
         check_built(self, "heads", heads, given)

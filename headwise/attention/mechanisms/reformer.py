@@ -64,10 +64,7 @@ class Reformer(Mechanism):
         memory="n c",
         exact="one bucket, for keys divided by their norm, no token attending to itself",
         honours="keys",
-        cross=False,
-        bias=False,
-        relative=False,
-        steps="none",
+        causal=True,
     )
 
     def __init__(self, head_dim: int, max_len: int, *, chunk: int = 64, rounds: int = 2, dropout: float = 0.0):
@@ -90,9 +87,8 @@ class Reformer(Mechanism):
         self.rotations.normal_(generator=generator)
 
     def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
-        self.require(call)
         check_built(self, "head_dim", self.rotations.shape[2], call.query.shape[-1])
-        query, key, value, causal, keys = parts(self, call)
+        query, key, value, causal, keys = parts(call)
         heads, length = query.shape[1:3]
         exist = query.new_ones(1, 1, length).bool() if keys is None else keys
         query = hidden(query, keys)

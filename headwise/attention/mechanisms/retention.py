@@ -40,12 +40,11 @@ class Retention(Decaying):
         family="recurrence",
         time="n d^2",
         memory="n d + d^2",
-        cross=False,
         recurrent=True,
         honours="keys",
-        bias=False,
-        relative=False,
         bidirectional=False,
+        causal=True,
+        steps="shared",
     )
 
     fade: Float[Tensor, "heads"]

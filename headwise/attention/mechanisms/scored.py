@@ -41,6 +41,13 @@ class Scored(Mechanism):
         time="n^2 d; n w d under a window of w, e d over e edges",
         memory="n d",
         exact="yes",
+        honours="any",
+        causal=True,
+        cross=True,
+        bias=True,
+        relative=True,
+        scored=True,
+        steps="shared",
     )
 
     def __init__(

@@ -52,11 +52,6 @@ class Sinkhorn(Mechanism):
         memory="n b",
         exact="one block",
         honours="keys",
-        causal=False,
-        cross=False,
-        bias=False,
-        relative=False,
-        steps="none",
     )
 
     def __init__(
@@ -86,10 +81,9 @@ class Sinkhorn(Mechanism):
         return cls(head_dim, max_len, dropout=dropout)
 
     def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
-        self.require(call)
         length = call.shape[3]
         check_length(self, self.max_len, length)
-        query, key, value, _, keys = parts(self, call)
+        query, key, value, _, keys = parts(call)
         exist = query.new_ones(1, 1, length).bool() if keys is None else keys
         exist = exist.expand(key.shape[0], key.shape[1], length).unsqueeze(-1)
         count = chunks(length, self.block)

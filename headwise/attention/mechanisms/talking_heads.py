@@ -44,6 +44,12 @@ class TalkingHeads(Mechanism):
         time="n^2 (d + h) for h heads",
         memory="n^2",
         exact="P_l and P_w identities",
+        honours="any",
+        causal=True,
+        cross=True,
+        bias=True,
+        relative=True,
+        steps="shared",
     )
 
     def __init__(self, num_heads: int, dropout: float = 0.0):
@@ -73,7 +79,6 @@ class TalkingHeads(Mechanism):
 
     def _mixed(self, call: Call) -> tuple[Call, Tensor | None, Callable[..., Tensor], Callable[..., Tensor]]:
         """The call as the definition takes it: clean, with its table and what makes scores and weights."""
-        self.require(call)
         check_built(self, "heads", self.before.shape[0], call.shape[1])
         keep = call.keep()
 

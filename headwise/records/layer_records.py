@@ -1,0 +1,185 @@
+"""The records of one module: the calls of an attention layer, the outputs of any other."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.module_tracker import ModuleTracker
+
+from headwise.attention.call import Call
+from headwise.attention.mechanisms.mechanism import Mechanism
+from headwise.errors import ConfigError
+from headwise.records.calls import RecordedCall, recorded
+from headwise.records.watching import Change
+from headwise.wanted import ask
+
+# says whether gradients flow just now
+_TRACKER = ModuleTracker()
+
+
+class LayerRecord:
+    """What one attention layer did while the record was open."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self.calls: list[RecordedCall] = []
+
+    @property
+    def kind(self) -> str:
+        """ "cross" if keys come from another sequence, as the layer says with its call, else "self"."""
+        return "cross" if self._last().call.cross else "self"
+
+    @property
+    def num_heads(self) -> int:
+        """Heads of the query."""
+        return self._last().call.query.shape[1]
+
+    @property
+    def output(self) -> Float[Tensor, "batch heads query_len value_dim"]:
+        """What the layer returned, before heads are joined; steps of a decoder follow each other.
+
+        Raises: ConfigError: its calls are not the steps of one sequence.
+        """
+        self._check_steps()
+        return torch.cat([call.output for call in self.calls], dim=2) if self.calls[1:] else self._last().output
+
+    @property
+    def value(self) -> Float[Tensor, "batch kv_heads key_len value_dim"]:
+        """The values of the latest call."""
+        return self._last().call.value
+
+    def weights(
+        self, head: int | Sequence[int] | None = None, queries: slice = slice(None), keys: slice = slice(None)
+    ) -> Float[Tensor, "batch heads query_len key_len"]:
+        """Exact weights, computed now from what the layer was given; the kernel that ran is not asked again.
+
+        They are those of the parameters at the time of the call, also after an optimizer step (`changed` of a call
+        says that there was one). Open edits are part of them.
+
+        Args:
+            head: one, several, or all heads; the axis stays.
+            queries: rows to show; `Scored` computes no others.
+            keys: columns to show.
+        Raises:
+            ConfigError: there is no such head, or the calls are not the steps of one sequence.
+        """
+        self._check_steps()
+        return self.rows(head, queries, keys)
+
+    def sequences(self) -> list["LayerRecord"]:
+        """Its calls apart: a record for each sequence, of one call and the decoding steps that go on from it.
+
+        A layer that a model calls several times in one pass, as ALBERT does, has a sequence for each of them.
+        """
+        found: list[LayerRecord] = []
+        for each in self.calls:
+            if not found or not _goes_on(found[-1].calls[-1].call, each.call):
+                found.append(LayerRecord(self.name))
+            found[-1].calls.append(each)
+        return found
+
+    def rows(
+        self, head: int | Sequence[int] | None = None, queries: slice = slice(None), keys: slice = slice(None)
+    ) -> Float[Tensor, "batch heads query_len key_len"]:
+        """`weights` of all calls, the rows of each below those of the one before, whatever sequence they are of."""
+        ask()
+        heads = None if head is None else [head] if isinstance(head, int) else list(head)
+        last = self._last()
+        wrong = [index for index in heads or () if not 0 <= index < self.num_heads]
+        if wrong:
+            raise ConfigError(f"{self.name} has heads 0 to {self.num_heads - 1}, not {wrong[0]}")
+        if len(self.calls) == 1:
+            return last.weights(heads, queries, keys)
+        # a decoder that goes step by step: the rows of each call, over the keys there were at that step
+        firsts = [first for each in self.sequences() for first in each._first_keys()]
+        rows = [F.pad(call.weights(heads), (first, 0)) for call, first in zip(self.calls, firsts, strict=True)]
+        if len({row.shape[0] for row in rows}) > 1:
+            raise ConfigError(f"{self.name} was called for different batches; read its `calls` one by one")
+        longest = max(row.shape[-1] for row in rows)
+        return torch.cat([F.pad(row, (0, longest - row.shape[-1])) for row in rows], dim=2)[:, :, queries, keys]
+
+    def shown(self) -> tuple[str, str]:
+        """(what, shapes) of the latest call."""
+        call = self._last().call
+        output = tuple(self._last().output.shape)
+        return f"{self.kind}-attention", f"weights {tuple(call.shape)}, output {output}"
+
+    def _first_keys(self) -> list[int]:
+        """The position of each call's first key: above 0 where a cache has dropped keys that no query sees any more."""
+        positions: list[int] = []
+        expected = 0
+        for each in self.calls:
+            start, new = each.call.query_start, each.call.shape[2]
+            # a call from position 0 begins a sequence; a later one goes on where the one before it ended
+            expected = max(start, expected) if positions and start else start
+            positions.append(expected - start)
+            expected += new
+        return positions
+
+    def _check_steps(self) -> None:
+        """Raises: ConfigError if the calls are of several sequences."""
+        count = len(self.sequences())
+        if count > 1:
+            raise ConfigError(
+                f"{self.name} was called for {count} sequences, one after another: read its `sequences()` or `calls`"
+                " one by one"
+            )
+
+    def _last(self) -> RecordedCall:
+        if not self.calls:
+            raise ConfigError(f"{self.name} was not called while the record was open")
+        return self.calls[-1]
+
+    def _keep(self, mechanism: Mechanism, call: Call, output: Tensor, changes: tuple[Change, ...]) -> None:
+        if _again():
+            return
+        earlier = self.calls[-1].state if self.calls else {}
+        self.calls.append(recorded(mechanism, call, output, changes, earlier))
+
+
+class OutputRecord:
+    """What a module that is no attention returned while the record was open: the first tensor of each result."""
+
+    def __init__(self, name: str, kind: str):
+        self.name, self.kind = name, kind
+        self.calls: list[Tensor] = []
+
+    @property
+    def output(self) -> Tensor:
+        """What the latest call returned."""
+        if not self.calls:
+            raise ConfigError(f"{self.name} was not called while the record was open, or returned no tensor")
+        return self.calls[-1]
+
+    def shown(self) -> tuple[str, str]:
+        """(what, shape) of the latest call."""
+        return self.kind, f"{tuple(self.output.shape)}"
+
+    def _keep(self, module: nn.Module, inputs: tuple[Any, ...], result: Any) -> None:
+        found = _first(result)
+        if found is not None and not _again():
+            self.calls.append(found.detach())
+
+
+def _goes_on(before: Call, call: Call) -> bool:
+    """Whether a call is a decoding step after another: behind it, or the next look at the same memory."""
+    if call.cross:
+        alike = call.key.shape == before.key.shape and call.key.device == before.key.device
+        return before.cross and alike and torch.equal(call.key, before.key)
+    # a memory of earlier segments is dropped from the front, so that queries seem to stand still
+    return call.query_start > 0
+
+
+def _again() -> bool:
+    """Whether a checkpoint or a reversible layer computes a call again for its gradient: it was kept already."""
+    return not torch.compiler.is_compiling() and _TRACKER.is_bw
+
+
+def _first(result: Any) -> Tensor | None:
+    if isinstance(result, Tensor):
+        return result
+    parts = result.values() if isinstance(result, Mapping) else result if isinstance(result, tuple | list) else ()
+    return next((part for part in parts if isinstance(part, Tensor)), None)
