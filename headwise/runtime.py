@@ -94,6 +94,7 @@ def choose_products(*, try_other: bool = True) -> tuple[str, str]:
 
     `torch.backends.mkldnn.matmul.fp32_precision = "bf16"` moves products to oneDNN and allows it to round to bfloat16.
     Processors without fast bfloat16 do not round, and some multiply faster so; those that would round keep the default.
+    Short rows of attention, whose products oneDNN prepares one by one, are then computed by the definition.
     """
     matmul = _mkldnn.matmul
     before = matmul.fp32_precision
@@ -110,6 +111,9 @@ def choose_products(*, try_other: bool = True) -> tuple[str, str]:
     try:
         matmul.fp32_precision = "bf16"
         other = Measured(math.inf, _error())
+        if other.error == default.error:
+            # to the last digit: the same products, whose times would differ by chance
+            return "default", "oneDNN takes no float32 products here"
         if other.error <= _FLOAT32_ERROR:
             default, other = _timed(default, other)
     finally:
@@ -133,6 +137,18 @@ def products_as(precision: str) -> Iterator[bool]:
             if _error() > _FLOAT32_ERROR:
                 _mkldnn.matmul.fp32_precision = before
         yield _mkldnn.matmul.fp32_precision == precision
+    finally:
+        _mkldnn.matmul.fp32_precision = before
+
+
+def onednn_multiplies() -> bool:
+    """Whether `fp32_precision = "bf16"` changes any float32 product here; no product differs where oneDNN takes none."""
+    with products_as("ieee"):
+        default = _error()
+    before = _mkldnn.matmul.fp32_precision
+    try:
+        _mkldnn.matmul.fp32_precision = "bf16"
+        return _error() != default
     finally:
         _mkldnn.matmul.fp32_precision = before
 
