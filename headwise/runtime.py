@@ -19,6 +19,7 @@ from time import process_time
 from typing import Any
 
 import torch
+from torch import nn
 
 from headwise.errors import ConfigError
 
@@ -139,6 +140,18 @@ def products_as(precision: str) -> Iterator[bool]:
         yield _mkldnn.matmul.fp32_precision == precision
     finally:
         _mkldnn.matmul.fp32_precision = before
+
+
+@contextmanager
+def products_for(model: nn.Module) -> Iterator[None]:
+    """Float32 products by PyTorch's choice for a model with recurrent cells; the setting of before is put back.
+
+    They multiply the rows of one time step, too few to make up for oneDNN's slow start.
+    """
+    recurrent = any(isinstance(part, nn.RNNBase | nn.RNNCellBase) for part in model.modules())
+    before = _mkldnn.matmul.fp32_precision
+    with products_as("ieee" if recurrent and before != "none" else before):
+        yield
 
 
 def onednn_multiplies() -> bool:

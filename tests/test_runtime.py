@@ -78,6 +78,20 @@ def test_a_setting_that_changes_no_product_is_not_kept_for_a_lucky_time(monkeypa
     assert MATMUL.fp32_precision == before
 
 
+def test_recurrent_cells_multiply_too_few_rows_for_onednn(monkeypatch):
+    measures(monkeypatch, Measured(1.0, 4e-7), Measured(1.0, EXACT))
+    for before, model, inside in (
+        ("bf16", torch.nn.Sequential(torch.nn.GRUCell(2, 2)), "ieee"),
+        ("bf16", torch.nn.LSTM(2, 2), "ieee"),
+        ("bf16", torch.nn.Linear(2, 2), "bf16"),
+        ("none", torch.nn.GRUCell(2, 2), "none"),
+    ):
+        MATMUL.fp32_precision = before
+        with runtime.products_for(model):
+            assert MATMUL.fp32_precision == inside
+        assert MATMUL.fp32_precision == before
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [(3e-3, "products are not float32, error 3e-03"), (EXACT, "products are float32, error 8e-07")],
