@@ -32,6 +32,8 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 _OUT_OF_MEMORY = ("DefaultCPUAllocator", "not enough memory", "out of memory")
 # the largest error of a float32 product in relation to its largest number; bfloat16 has some 3e-3
 _FLOAT32_ERROR = 1e-5
+# with 64 rows, what oneDNN gains on a product of this weight is about the 20 us in which it prepares one
+_SMALL_WEIGHT = 2**15
 # processor time that any clock measures well, and runs that are tried for it
 _VISIBLE_S, _MOST_RUNS = 0.05, 64
 
@@ -144,13 +146,14 @@ def products_as(precision: str) -> Iterator[bool]:
 
 @contextmanager
 def products_for(model: nn.Module) -> Iterator[None]:
-    """Float32 products by PyTorch's choice for a model with recurrent cells; the setting of before is put back.
+    """Float32 products by PyTorch's choice for a model of small recurrent cells; the setting of before is put back.
 
-    They multiply the rows of one time step, too few to make up for oneDNN's slow start.
+    They multiply the rows of one time step, too few numbers to make up for oneDNN's slow start.
     """
-    recurrent = any(isinstance(part, nn.RNNBase | nn.RNNCellBase) for part in model.modules())
+    cells = [part for part in model.modules() if isinstance(part, nn.RNNBase | nn.RNNCellBase)]
+    small = all(weight.numel() < _SMALL_WEIGHT for cell in cells for weight in cell.parameters())
     before = _mkldnn.matmul.fp32_precision
-    with products_as("ieee" if recurrent and before != "none" else before):
+    with products_as("ieee" if cells and small and before != "none" else before):
         yield
 
 

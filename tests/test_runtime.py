@@ -78,12 +78,13 @@ def test_a_setting_that_changes_no_product_is_not_kept_for_a_lucky_time(monkeypa
     assert MATMUL.fp32_precision == before
 
 
-def test_recurrent_cells_multiply_too_few_rows_for_onednn(monkeypatch):
+def test_small_recurrent_cells_multiply_too_few_numbers_for_onednn(monkeypatch):
     measures(monkeypatch, Measured(1.0, 4e-7), Measured(1.0, EXACT))
     for before, model, inside in (
         ("bf16", torch.nn.Sequential(torch.nn.GRUCell(2, 2)), "ieee"),
         ("bf16", torch.nn.LSTM(2, 2), "ieee"),
         ("bf16", torch.nn.Linear(2, 2), "bf16"),
+        ("bf16", torch.nn.GRUCell(128, 128), "bf16"),
         ("none", torch.nn.GRUCell(2, 2), "none"),
     ):
         MATMUL.fp32_precision = before

@@ -71,10 +71,15 @@ def _most_pairs_untiled(call: Call) -> float:
         if vectors == "AVX2" and (call.learns or call.shape[2] == 1):
             return math.inf
         return _SHORT if call.learns else 0
-    if through_onednn and call.query.dtype == torch.float32:
+    if through_onednn and call.query.dtype == torch.float32 and _takes_onednn(call):
         return 4 * _SHORT if call.learns else _SHORT
     # a gain for each row, against the dozen operators of the definition
     return _FEW if call.learns and math.prod(call.shape) >= 2 * _SHORT else 0
+
+
+def _takes_onednn(call: Call) -> bool:
+    """Whether PyTorch hands the products of a head to oneDNN, where it may: those of more than 16 x 16 x 16 numbers."""
+    return call.shape[2] * call.shape[3] * call.query.shape[-1] > 16**3
 
 
 @torch.compiler.assume_constant_result
