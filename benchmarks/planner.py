@@ -1,4 +1,4 @@
-"""Whether the planner picks well: on a grid of calls its kernel beside the fastest one, under both settings of products.
+"""Whether the planner picks well: its kernel beside the fastest on a grid of calls, under both settings of products.
 
     python -m benchmarks.planner
     python -m benchmarks.planner --settings oneDNN --every 3

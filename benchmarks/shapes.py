@@ -52,9 +52,7 @@ class Shape:
 
 SHAPES = {
     "tiny": Shape(layers=4, d_model=128, d_ff=256, num_heads=4, dropout=0.3),
-    "tiny-attention-kept": Shape(
-        layers=4, d_model=128, d_ff=256, num_heads=4, dropout=0.3, attention_dropout=0.0
-    ),
+    "tiny-attention-kept": Shape(layers=4, d_model=128, d_ff=256, num_heads=4, dropout=0.3, attention_dropout=0.0),
     "base": Shape(layers=3, d_model=512, d_ff=2048, num_heads=8, dropout=0.1),
 }
 QUICK = Shape(layers=1, d_model=16, d_ff=32, num_heads=2, dropout=0.1)

@@ -158,7 +158,7 @@ def products_for(model: nn.Module) -> Iterator[None]:
 
 
 def onednn_multiplies() -> bool:
-    """Whether `fp32_precision = "bf16"` changes any float32 product here; no product differs where oneDNN takes none."""
+    """Whether `fp32_precision = "bf16"` changes a float32 product here: none differs where oneDNN takes none."""
     with products_as("ieee"):
         default = _error()
     before = _mkldnn.matmul.fp32_precision
