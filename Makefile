@@ -55,6 +55,7 @@ bench: .venv/.bench  ## speed against the peers, as ratios of one run; data sets
 	$(BIN)/python -m benchmarks.gradients
 	$(BIN)/python -m benchmarks.copies
 	$(BIN)/python -m benchmarks.training --shape tiny
+	$(BIN)/python -m benchmarks.training --shape tiny-attention-kept
 	$(BIN)/python -m benchmarks.training --shape base
 	$(BIN)/python -m benchmarks.decoding --shape tiny
 	$(BIN)/python -m benchmarks.decoding --shape base

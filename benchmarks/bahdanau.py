@@ -179,15 +179,12 @@ class Book:
         self.loss = d2l.MaskedSoftmaxCELoss()
 
     def step(self, src: Tensor, src_lens: Tensor, tgt: Tensor, tgt_lens: Tensor) -> float:
-        # as its users run it: runtime.apply may have chosen another path for the products, which is ours alone
-        before, torch.backends.mkldnn.matmul.fp32_precision = torch.backends.mkldnn.matmul.fp32_precision, "ieee"
         self.optimizer.zero_grad()
         bos = torch.tensor([BOS] * tgt.shape[0]).reshape(-1, 1)
         loss = self.loss(self.model(src, torch.cat([bos, tgt[:, :-1]], 1), src_lens), tgt, tgt_lens)
         loss.sum().backward()
         self.d2l.grad_clipping(self.model, CLIP)
         self.optimizer.step()
-        torch.backends.mkldnn.matmul.fp32_precision = before
         return loss.sum().item() * STEPS
 
 
@@ -220,7 +217,9 @@ class _Stub(ModuleType):
 def epoch(trainer: Any, corpus: Corpus, number: int) -> tuple[float, float]:
     """(CPU seconds, loss a token) of one pass over the corpus."""
     started = process_time()
-    total = sum(trainer.step(*batch) for batch in corpus.batches(number, trainer.sorted_by_length))
+    # as `train` does
+    with runtime.products_for(trainer.model):
+        total = sum(trainer.step(*batch) for batch in corpus.batches(number, trainer.sorted_by_length))
     return process_time() - started, total / corpus.target_tokens
 
 

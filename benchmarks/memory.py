@@ -8,7 +8,7 @@ import ctypes
 import gc
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from headwise.attention.normalizers import build
 from headwise.attention.relative import Relative
 from headwise.attention.scores import ScaledDot
 
-LENGTHS = (8192, 16384)
+LENGTHS, QUICK = (8192, 16384), (128, 256)
 # parameter of mallopt(3) in glibc
 _M_MMAP_THRESHOLD = -3
 
@@ -55,11 +55,11 @@ def _kernel(name: str, length: int) -> Callable[[], None]:
     elif name == "edges":
         index = torch.randint(0, length, (2, 8 * length), generator=torch.Generator().manual_seed(0))
         call = replace(call, mask=Edges(index, length))
-    elif name == "rows, sparsemax":
+    elif name == "strips, sparsemax":
         call = replace(call, normalizer=build("sparsemax"))
-    elif name == "rows, relative":
+    elif name == "strips, relative":
         call = replace(call, relative=Relative(1 - length, scalar=torch.zeros(1, 2 * length - 1, requires_grad=True)))
-    elif name == "rows, causal":
+    elif name == "strips, causal":
         call = replace(call, mask=Causal())
     kernel = kernels.KERNELS[name.partition(",")[0]]
 
@@ -89,9 +89,9 @@ def _mechanism(name: str, length: int) -> Callable[[], None]:
 
 LINEAR: dict[str, Callable[[str, int], Callable[[], None]]] = {
     "fused": _kernel,
-    "rows, causal": _kernel,
-    "rows, sparsemax": _kernel,
-    "rows, relative": _kernel,
+    "strips, causal": _kernel,
+    "strips, sparsemax": _kernel,
+    "strips, relative": _kernel,
     "banded": _kernel,
     "edges": _kernel,
     "linear": _mechanism,
@@ -105,19 +105,19 @@ LINEAR: dict[str, Callable[[str, int], Callable[[], None]]] = {
 }
 
 
-def report() -> dict[str, dict[str, float]]:
+def report(names: Iterable[str] = LINEAR, lengths: tuple[int, int] = LENGTHS) -> dict[str, dict[str, float]]:
     """Prints the peak of each way at both lengths, each in a process of its own, and its growth."""
     found, rows = {}, []
-    for name in LINEAR:
+    for name in names:
         print(f"  memory of {name}", file=sys.stderr, flush=True)
         command = [sys.executable, "-W", "ignore", "-m", "benchmarks.memory", "--name", name, "--length"]
         peaks = []
-        for length in LENGTHS:
+        for length in lengths:
             peaks.append(_peak(name, [*command, str(length)]))
         ratio = peaks[1] / max(peaks[0], 0.1)
         found[f"memory of {name}"] = {"first_mib": peaks[0], "second_mib": peaks[1], "growth": ratio}
         rows.append([name, *(f"{peak:,.1f}" for peak in peaks), f"{ratio:.2f}", "yes" if ratio <= 2.2 else "no"])
-    print_table(["peak MiB, forward and backward", *map(str, LENGTHS), "growth", "at most 2.2"], rows)
+    print_table(["peak MiB, forward and backward", *map(str, lengths), "growth", "at most 2.2"], rows)
     return found
 
 
@@ -133,10 +133,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--name", choices=LINEAR)
     parser.add_argument("--length", type=int, default=LENGTHS[0])
+    parser.add_argument("--quick", action="store_true", help="two ways at short lengths, to see that it runs")
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.name:
         print(growth(LINEAR[options.name](options.name, options.length)))
+    elif options.quick:
+        report(list(LINEAR)[:2], QUICK)
     else:
         report()
 

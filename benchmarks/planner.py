@@ -1,12 +1,15 @@
-"""Whether the planner picks well: on a grid of calls its kernel beside the fastest one.
+"""Whether the planner picks well: its kernel beside the fastest on a grid of calls, under both settings of products.
 
-python -m benchmarks.planner
+    python -m benchmarks.planner
+    python -m benchmarks.planner --settings oneDNN --every 3
+
+Freed memory is kept, as in training. "oneDNN" is left out where oneDNN would take no float32 product, or round it.
 """
 
 import argparse
 import statistics
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from time import process_time
@@ -107,7 +110,8 @@ def measure(call: Call, rounds: int = 5, limit_s: float = 1.0) -> dict[str, floa
 
     A kernel that is far slower than another in the first round is not run again.
     """
-    taking = [name for name, kernel in kernels.KERNELS.items() if kernel.refusal(call) is None]
+    # a program is compiled for each call, which takes longer than all other measurements
+    taking = [name for name, kernel in kernels.KERNELS.items() if name != "flex" and kernel.refusal(call) is None]
     for name in taking:
         # the first run compiles and allocates
         _run(name, call)
@@ -135,33 +139,45 @@ def _run(name: str, call: Call) -> None:
         torch.autograd.grad(output, wanted, torch.ones_like(output), allow_unused=True)
 
 
-def main() -> None:
-    """Measures every kernel on every call and counts."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--all", action="store_true", help="print every call")
-    parser.add_argument("--every", type=int, default=1, help="only every n-th call")
-    parser.add_argument("--default", action="store_true", help="PyTorch's own settings in place of headwise.tune()")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    if not options.default:
-        runtime.apply(threads=1)
-    shapes = list(grid())[:: options.every]
+def report(title: str, shapes: Sequence[Shape], every_call: bool) -> list[float]:
+    """Measures every kernel on every call; prints the picks that are slower, or all, and returns their ratios."""
     rows, slower = [], []
     for number, shape in enumerate(shapes):
-        print(f"  {number + 1} of {len(shapes)}: {shape}", file=sys.stderr, flush=True)
+        print(f"  {title}, {number + 1} of {len(shapes)}: {shape}", file=sys.stderr, flush=True)
         with torch.set_grad_enabled(shape.learns):
             call = shape.build()
             picked, found = planner.plan(call).kernel, measure(call)
         best = min(found, key=lambda name: found[name])
         slower.append(found[picked] / found[best])
-        if options.all or slower[-1] > WITHIN:
+        if every_call or slower[-1] > WITHIN:
             times = f"{1e3 * found[picked]:.3f} : {1e3 * found[best]:.3f}"
             rows.append([str(shape), picked, best, times, f"{slower[-1]:.2f}"])
+    print(f"float32 products: {title}\n")
     if rows:
         print_table(["call", "picked", "fastest", "ms", "ratio"], rows)
     good = sum(ratio <= WITHIN for ratio in slower)
     print(f"{good} of {len(slower)} picks ({good / len(slower):.0%}) are within {WITHIN} of the fastest; goal 85 %")
-    print(f"median {statistics.median(slower):.2f}, largest {max(slower):.2f}")
+    print(f"median {statistics.median(slower):.2f}, largest {max(slower):.2f}; goal 3\n", flush=True)
+    return slower
+
+
+def main() -> None:
+    """Measures every kernel on every call under each setting, and counts."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--all", action="store_true", help="print every call")
+    parser.add_argument("--every", type=int, default=1, help="only every n-th call")
+    parser.add_argument("--settings", default="default,oneDNN", help="of float32 products; default: default,oneDNN")
+    parser.add_argument("--quick", action="store_true", help="calls of the smallest size, to see that it runs")
+    options = parser.parse_args()
+    runtime.apply(threads=1, fast_products=False)
+    print(f"{runtime.processor()}; one thread\n")
+    shapes = [shape for shape in grid() if not options.quick or shape.query_len == SIZES[0][2]][:: options.every]
+    for setting in options.settings.split(","):
+        with runtime.products_as("bf16" if setting == "oneDNN" else "ieee") as exact:
+            if setting == "oneDNN" and not (exact and runtime.onednn_multiplies()):
+                print("float32 products: oneDNN\n\nit takes none here, or would round them\n")
+            else:
+                report(setting, shapes, options.all)
     call, start = Shape(2, 4, 8, 8, 32, mask="causal").build(), process_time()
     for _ in range(10_000):
         planner.plan(call)

@@ -8,13 +8,18 @@ from headwise.models.transformer_config import TransformerConfig
 
 @dataclass(frozen=True)
 class Shape:
-    """A Transformer encoder-decoder with as many layers on both sides, dropout in all four places, tied tables."""
+    """A Transformer encoder-decoder with as many layers on both sides, dropout in all four places, tied tables.
+
+    Without dropout on attention weights, attention is computed by other kernels on both sides.
+    """
 
     layers: int
     d_model: int
     d_ff: int
     num_heads: int
     dropout: float
+    # as `dropout` if absent
+    attention_dropout: float | None = None
 
     def config(self) -> TransformerConfig:
         """The same network for Headwise: post-norm and ReLU, as the peers are by default."""
@@ -25,6 +30,7 @@ class Shape:
             encoder_layers=self.layers,
             decoder_layers=self.layers,
             dropout=self.dropout,
+            attention_dropout=self.attention_dropout,
             norm_order="post",
         )
 
@@ -46,6 +52,7 @@ class Shape:
 
 SHAPES = {
     "tiny": Shape(layers=4, d_model=128, d_ff=256, num_heads=4, dropout=0.3),
+    "tiny-attention-kept": Shape(layers=4, d_model=128, d_ff=256, num_heads=4, dropout=0.3, attention_dropout=0.0),
     "base": Shape(layers=3, d_model=512, d_ff=2048, num_heads=8, dropout=0.1),
 }
 QUICK = Shape(layers=1, d_model=16, d_ff=32, num_heads=2, dropout=0.1)

@@ -19,6 +19,7 @@ from time import process_time
 from typing import Any
 
 import torch
+from torch import nn
 
 from headwise.errors import ConfigError
 
@@ -31,6 +32,8 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 _OUT_OF_MEMORY = ("DefaultCPUAllocator", "not enough memory", "out of memory")
 # the largest error of a float32 product in relation to its largest number; bfloat16 has some 3e-3
 _FLOAT32_ERROR = 1e-5
+# with 64 rows, what oneDNN gains on a product of this weight is about the 20 us in which it prepares one
+_SMALL_WEIGHT = 2**15
 # processor time that any clock measures well, and runs that are tried for it
 _VISIBLE_S, _MOST_RUNS = 0.05, 64
 
@@ -94,6 +97,7 @@ def choose_products(*, try_other: bool = True) -> tuple[str, str]:
 
     `torch.backends.mkldnn.matmul.fp32_precision = "bf16"` moves products to oneDNN and allows it to round to bfloat16.
     Processors without fast bfloat16 do not round, and some multiply faster so; those that would round keep the default.
+    Short rows of attention, whose products oneDNN prepares one by one, are then computed by the definition.
     """
     matmul = _mkldnn.matmul
     before = matmul.fp32_precision
@@ -110,6 +114,9 @@ def choose_products(*, try_other: bool = True) -> tuple[str, str]:
     try:
         matmul.fp32_precision = "bf16"
         other = Measured(math.inf, _error())
+        if other.error == default.error:
+            # to the last digit: the same products, whose times would differ by chance
+            return "default", "oneDNN takes no float32 products here"
         if other.error <= _FLOAT32_ERROR:
             default, other = _timed(default, other)
     finally:
@@ -133,6 +140,31 @@ def products_as(precision: str) -> Iterator[bool]:
             if _error() > _FLOAT32_ERROR:
                 _mkldnn.matmul.fp32_precision = before
         yield _mkldnn.matmul.fp32_precision == precision
+    finally:
+        _mkldnn.matmul.fp32_precision = before
+
+
+@contextmanager
+def products_for(model: nn.Module) -> Iterator[None]:
+    """Float32 products by PyTorch's choice for a model of small recurrent cells; the setting of before is put back.
+
+    They multiply the rows of one time step, too few numbers to make up for oneDNN's slow start.
+    """
+    cells = [part for part in model.modules() if isinstance(part, nn.RNNBase | nn.RNNCellBase)]
+    small = all(weight.numel() < _SMALL_WEIGHT for cell in cells for weight in cell.parameters())
+    before = _mkldnn.matmul.fp32_precision
+    with products_as("ieee" if cells and small and before != "none" else before):
+        yield
+
+
+def onednn_multiplies() -> bool:
+    """Whether `fp32_precision = "bf16"` changes a float32 product here: none differs where oneDNN takes none."""
+    with products_as("ieee"):
+        default = _error()
+    before = _mkldnn.matmul.fp32_precision
+    try:
+        _mkldnn.matmul.fp32_precision = "bf16"
+        return _error() != default
     finally:
         _mkldnn.matmul.fp32_precision = before
 

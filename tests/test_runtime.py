@@ -64,10 +64,33 @@ def test_the_faster_product_is_chosen_if_it_is_as_accurate(monkeypatch, default,
 
 
 def test_only_products_of_the_processor_are_set(monkeypatch):
-    measures(monkeypatch, Measured(2.0, EXACT), Measured(1.0, EXACT))
+    measures(monkeypatch, Measured(2.0, 4e-7), Measured(1.0, EXACT))
     before = torch.backends.cuda.matmul.fp32_precision
     assert runtime.apply().products == "oneDNN"
     assert torch.backends.cuda.matmul.fp32_precision == before
+
+
+def test_a_setting_that_changes_no_product_is_not_kept_for_a_lucky_time(monkeypatch):
+    measures(monkeypatch, Measured(2.0, EXACT), Measured(1.0, EXACT))
+    before = MATMUL.fp32_precision
+    settings = runtime.apply()
+    assert (settings.products, settings.reason) == ("default", "oneDNN takes no float32 products here")
+    assert MATMUL.fp32_precision == before
+
+
+def test_small_recurrent_cells_multiply_too_few_numbers_for_onednn(monkeypatch):
+    measures(monkeypatch, Measured(1.0, 4e-7), Measured(1.0, EXACT))
+    for before, model, inside in (
+        ("bf16", torch.nn.Sequential(torch.nn.GRUCell(2, 2)), "ieee"),
+        ("bf16", torch.nn.LSTM(2, 2), "ieee"),
+        ("bf16", torch.nn.Linear(2, 2), "bf16"),
+        ("bf16", torch.nn.GRUCell(128, 128), "bf16"),
+        ("none", torch.nn.GRUCell(2, 2), "none"),
+    ):
+        MATMUL.fp32_precision = before
+        with runtime.products_for(model):
+            assert MATMUL.fp32_precision == inside
+        assert MATMUL.fp32_precision == before
 
 
 @pytest.mark.parametrize(

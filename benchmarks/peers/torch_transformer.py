@@ -13,7 +13,7 @@ _LONGEST = 512
 
 
 class TorchTransformer(nn.Module):
-    """The module of PyTorch; it has no dropout rates of its own for places, one rate holds in all."""
+    """The module of PyTorch; one dropout rate holds in all places, but for that of its attention weights."""
 
     positions: Tensor
 
@@ -26,6 +26,10 @@ class TorchTransformer(nn.Module):
         self.transformer = nn.Transformer(
             shape.d_model, shape.num_heads, shape.layers, shape.layers, shape.d_ff, shape.dropout, batch_first=True
         )
+        if shape.attention_dropout is not None:
+            for part in self.transformer.modules():
+                if isinstance(part, nn.MultiheadAttention):
+                    part.dropout = shape.attention_dropout
         self.scale = math.sqrt(shape.d_model)
 
     def forward(self, src: Tensor, keep: Tensor, tgt_in: Tensor) -> Tensor:

@@ -1,12 +1,12 @@
 """Chooses the kernel for a call: the first row of one table whose condition holds and whose kernel computes it exactly.
 
-Conditions read shapes, types, the device and the structure of the mask; nothing is measured, remembered or looked up.
+Conditions read shapes, types, the device, the structure of the mask and how the device multiplies; nothing is measured.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +15,9 @@ from headwise.attention.call import Call
 from headwise.attention.kernels import KERNELS, fused
 from headwise.attention.precision import uncast
 from headwise.errors import ConfigError, Unsupported, unknown
+
+# typed as a module, which says nothing of its settings
+_mkldnn: Any = torch.backends.mkldnn
 
 
 class Rule(NamedTuple):
@@ -42,28 +45,61 @@ def _is_sparse(call: Call) -> bool:
 
 
 def _has_blocks(call: Call) -> bool:
-    """A mask that is not causal, over so many blocks of 128 x 128 that a program is worth seconds of compiling."""
-    return call.mask is not None and not call.mask.is_causal() and min(call.shape[2:]) >= 1024
+    """A mask that is not causal, over so many blocks of 128 x 128 that a program is worth seconds of compiling.
+
+    On a CPU it compiles longer, for each length and mask, and needs a C++ compiler: there it is for those who ask.
+    """
+    blocks = call.mask is not None and not call.mask.is_causal() and min(call.shape[2:]) >= 1024
+    return blocks and call.query.device.type != "cpu"
 
 
 def _is_tiled_well(call: Call) -> bool:
-    """Whether SDPA keeps no table, and its gradient is not slow, as that of short half-precision rows on a CPU is."""
-    short = call.query.device.type == "cpu" and call.query.element_size() == 2 and call.learns
-    return not fused.materialises(call) and not (short and call.shape[2] * call.shape[3] <= _SHORT)
+    """Whether SDPA keeps no table, and its tiles are not slower than the table of `plain`, as they can be on a CPU."""
+    if fused.materialises(call) or fused.biases(call) >= _LONG:
+        return False
+    return call.query.device.type != "cpu" or call.shape[2] * call.shape[3] > _most_pairs_untiled(call)
+
+
+def _most_pairs_untiled(call: Call) -> float:
+    """Pairs of a head up to which `plain` is faster than SDPA on a CPU; `python -m benchmarks.planner` checks them.
+
+    oneDNN prepares each product of a tile anew, some 20 us of it. Without AVX-512, SDPA's gradient in half precision is
+    3 to 7 times slower than the definition, which computes in float32.
+    """
+    vectors, through_onednn = _products()
+    if call.query.element_size() == 2:
+        if vectors == "AVX2" and (call.learns or call.shape[2] == 1):
+            return math.inf
+        return _SHORT if call.learns else 0
+    if through_onednn and call.query.dtype == torch.float32 and _takes_onednn(call):
+        return 4 * _SHORT if call.learns else _SHORT
+    # a gain for each row, against the dozen operators of the definition
+    return _FEW if call.learns and math.prod(call.shape) >= 2 * _SHORT else 0
+
+
+def _takes_onednn(call: Call) -> bool:
+    """Whether PyTorch hands the products of a head to oneDNN, where it may: those of more than 16 x 16 x 16 numbers."""
+    return call.shape[2] * call.shape[3] * call.query.shape[-1] > 16**3
+
+
+@torch.compiler.assume_constant_result
+def _products() -> tuple[str, bool]:
+    """How a CPU multiplies matrices here: its vector instructions, and whether oneDNN takes those of float32."""
+    return torch.backends.cpu.get_cpu_capability(), _mkldnn.matmul.fp32_precision not in ("none", "ieee")
 
 
 def _is_cached_badly(call: Call) -> bool:
-    """More numbers inside tanh than stay in a core's cache."""
+    """More numbers inside tanh than are better kept: 16 MiB."""
     return math.prod(call.shape) * call.score.pair_width(call.query) >= _CACHED
 
 
 def _is_long(call: Call) -> bool:
-    """A table of scores that is better not kept: 64 MiB or more."""
+    """A table of scores that is better not kept: 64 MiB or more; half where no gradient computes it twice."""
     width = 1 if call.score.is_dot() else call.score.pair_width(call.query)
-    return math.prod(call.shape) * width >= _LONG
+    return math.prod(call.shape) * width >= (_LONG if call.learns else _LONG // 2)
 
 
-_SHORT, _CACHED, _LONG = 128 * 128, 1 << 18, 1 << 24
+_FEW, _SHORT, _CACHED, _LONG = 32 * 32, 128 * 128, 1 << 22, 1 << 24
 
 
 TABLE: tuple[Rule, ...] = (

@@ -198,6 +198,7 @@ def _train(
             clock.go_on(session.progress)
             session.progress = processes.once(lambda: _published(session, checkpoints, log, stop))
         else:
+            open_too.enter_context(runtime.products_for(session.model))
             _begin(session, log, stop)
         reason = Loop(session, checkpoints, log, stop, clock).run()
         done = _ended(run, processes.once(lambda: finish(session, checkpoints, log, stop.breakable, reason)))

@@ -35,10 +35,15 @@ MASKS = {
 
 
 @on_the_host("it is about the processor")
-def test_without_a_gpu_it_says_so():
-    why = "kernel 'flex' cannot compute this attention exactly: the tensors are on cpu"
+def test_on_a_cpu_it_is_for_those_who_ask_and_has_no_gradient():
+    why = "kernel 'flex' cannot compute this attention exactly: FlexAttention has no gradient on a CPU"
     with pytest.raises(Unsupported, match=why):
-        planner.run(Case().build(torch.float32), "flex")
+        planner.run(Case().build(torch.float32, grad=True), "flex")
+    long = Call(*(torch.zeros(1, 1, 2048, 8) for _ in range(3)), mask=~Window(9, 9))
+    assert planner.plan(long).kernel == "fused"
+    assert planner.plan(long, "flex").kernel == "flex"
+    with pytest.raises(Unsupported, match=why):
+        torch.func.vmap(lambda x: planner.run(Call(x, x, x), "flex"))(torch.zeros(2, 1, 1, 8, 4))
 
 
 def test_what_flex_attention_does_not_compute():
@@ -117,6 +122,7 @@ def test_one_program_after_the_other_by_the_compiler_itself():
         x = torch.randn(2, 3, 7, 16)
         call = Call(x, x, x, mask=None if mask is None or name == "table" else mask)
         torch.testing.assert_close(flex.attend_with(compiled, call), plain.compute(call))
+    torch.testing.assert_close(planner.run(call, "flex"), plain.compute(call))
 
 
 def agrees(name: str, call: Call, tolerance: float) -> None:

@@ -237,7 +237,7 @@ def test_refusals_say_what_of_the_call_prevents_them():
     assert refusals(normalizer="relu")["fused"] == "the normalizer is relu, not softmax"
     assert refusals(score=Additive(4, 4, 2))["fused"] == "the score Additive is no dot product"
     relative = Relative(low=-1, value_table=torch.zeros(1, 3, 3))
-    assert refusals(relative=relative)["fused"] == "there are relative positions"
+    assert refusals(relative=relative)["fused"] == "its relative positions are more than one number for each distance"
     call = Case(key_len=0).build(torch.float32)
     assert {kernels.KERNELS[name].refusal(call) for name in ("fused", "strips")} == {"an axis is empty"}
     with pytest.raises(Unsupported, match="kernel 'fused' cannot compute this attention exactly: an axis is empty"):

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from devices import on_the_host
 from headwise.attention import attend, kernels, plan, planner
 from headwise.attention.call import Call
 from headwise.attention.masks import Causal, Edges, Padding, Window
+from headwise.attention.relative import Relative
 from headwise.attention.scores import Additive
 from headwise.errors import ConfigError, Unsupported
 
@@ -24,7 +26,8 @@ def tensors(query_len: int, key_len: int, *, dtype=torch.float32, grad=False, di
     [
         (tensors(5, 7), {"normalizer": "relu"}, "plain"),
         (tensors(5, 7), {"score": Additive(32, 32, 3)}, "plain"),
-        (tensors(300, 300), {"score": Additive(32, 32, 3)}, "additive"),
+        (tensors(300, 300), {"score": Additive(32, 32, 3)}, "plain"),
+        (tensors(300, 300), {"score": Additive(32, 32, 6)}, "additive"),
         (tensors(1024, 1024), {}, "fused"),
         (tensors(1024, 1024), {"mask": Causal()}, "fused"),
         (tensors(4096, 4096), {"mask": Window(32, 32)}, "banded"),
@@ -40,6 +43,7 @@ def tensors(query_len: int, key_len: int, *, dtype=torch.float32, grad=False, di
         *(
             "relu",
             "few pairs",
+            "cached",
             "additive",
             "long",
             "causal",
@@ -63,6 +67,75 @@ def test_the_kernel_for_each_kind_of_call(call, options, kernel):
         assert f"not      {name}: {why}" in text
     assert f"{chosen.flops:,} floating-point operations" in text
     assert chosen.materialises in text
+
+
+@on_the_host("these are rules for a CPU")
+@pytest.mark.parametrize(
+    ("vectors", "through_onednn", "dtype", "grad", "tiled_from"),
+    [
+        ("AVX512", False, torch.float32, False, 1),
+        ("AVX512", False, torch.float32, True, 1),
+        ("AVX512", True, torch.float32, False, 129),
+        ("AVX512", True, torch.float32, True, 257),
+        ("AVX512", True, torch.float64, False, 1),
+        # 11 x 11 x 32 numbers are too few for oneDNN
+        ("AVX512", True, torch.float32, False, 11),
+        ("AVX512", True, torch.bfloat16, False, 1),
+        ("AVX512", False, torch.bfloat16, True, 129),
+        ("AVX2", False, torch.bfloat16, False, 2),
+    ],
+)
+def test_rows_too_short_for_tiles_are_computed_by_the_definition(
+    monkeypatch, vectors, through_onednn, dtype, grad, tiled_from
+):
+    monkeypatch.setattr(planner, "_products", lambda: (vectors, through_onednn))
+    assert plan(*tensors(tiled_from, tiled_from, dtype=dtype, grad=grad)).kernel == "fused"
+    if tiled_from not in (1, 11):
+        assert plan(*tensors(tiled_from - 1, tiled_from - 1, dtype=dtype, grad=grad)).kernel == "plain"
+
+
+@on_the_host("these are rules for a CPU")
+def test_many_short_rows_learn_by_the_definition(monkeypatch):
+    monkeypatch.setattr(planner, "_products", lambda: ("AVX512", False))
+    for batch, length, kernel in ((1, 32, "fused"), (16, 32, "plain"), (16, 33, "fused")):
+        x = torch.zeros(batch, 4, length, 8, requires_grad=True)
+        assert plan(x, x, x).kernel == kernel
+
+
+@on_the_host("these are rules for a CPU")
+def test_without_wide_vectors_half_precision_learns_without_tiles(monkeypatch):
+    monkeypatch.setattr(planner, "_products", lambda: ("AVX2", False))
+    call = tensors(1024, 1024, dtype=torch.bfloat16, grad=True)
+    assert plan(*call).kernel == "plain"
+    assert plan(*tensors(2048, 2048, dtype=torch.bfloat16, grad=True)).kernel == "strips"
+
+
+@on_the_host("these are rules for a CPU")
+def test_the_setting_of_float32_products_is_seen_at_each_call():
+    matmul = torch.backends.mkldnn.matmul
+    before = matmul.fp32_precision
+    try:
+        matmul.fp32_precision = "bf16"
+        assert plan(*tensors(16, 16)).kernel == "plain"
+        matmul.fp32_precision = "ieee"
+        assert plan(*tensors(16, 16)).kernel == "fused"
+    finally:
+        matmul.fp32_precision = before
+
+
+@on_the_host("these are rules for a CPU")
+def test_positions_are_written_out_for_tiles_where_they_do_not_learn():
+    slopes = torch.linspace(0.0, 1.0, 1023).expand(4, -1)
+    relative = Relative(-511, scalar=slopes)
+    call = Call(*tensors(512, 512, grad=True), relative=relative)
+    assert planner.plan(call).kernel == "fused"
+    assert f"a bias, {4 * 512 * 512 * 4:,} bytes" in planner.plan(call).materialises
+    learned = replace(call, relative=Relative(-511, scalar=slopes.clone().requires_grad_()))
+    assert planner.plan(learned).refusals["fused"] == "its relative positions learn"
+    with torch.no_grad():
+        assert planner.plan(learned).kernel == "fused"
+        # 16 times the pairs: a table that is better not kept
+        assert planner.plan(Call(*tensors(2048, 2048), relative=relative)).kernel == "strips"
 
 
 def test_what_runs_is_what_is_planned(monkeypatch):

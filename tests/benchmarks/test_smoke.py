@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import memory, planner
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # as on a machine without the optional packages
@@ -25,6 +27,59 @@ def _run(module: str, *arguments: str) -> str:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+@pytest.mark.parametrize("name", memory.LINEAR)
+def test_every_way_whose_memory_is_weighed_runs(name: str) -> None:
+    memory.LINEAR[name](name, 64)()
+
+
+def test_the_planner_is_measured_beside_every_kernel_but_the_compiled_one() -> None:
+    shape = planner.Shape(2, 2, 5, 7, 8, learns=True, mask="padding")
+    [ratio] = planner.report("default", [shape], every_call=False)
+    assert ratio >= 1.0
+    assert "flex" not in planner.measure(planner.Shape(2, 2, 5, 7, 8).build(), rounds=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("memory", "--quick"),
+        ("planner", "--quick"),
+        ("kernels", "--only", "bfloat16 64x4", "--rounds", "1"),
+        ("gradients", "--rounds", "1"),
+        ("copies", "--batch-tokens", "128"),
+        ("lengths", "--quick"),
+        ("processes", "--quick"),
+        ("shares", "--quick"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_at_its_smallest_size(arguments: tuple[str, ...]) -> None:
+    name, *rest = arguments
+    command = [sys.executable, "-W", "ignore", "-m", f"benchmarks.{name}", *rest]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert "---" in done.stdout
+
+
+@pytest.mark.slow
+def test_adoption() -> None:
+    pytest.importorskip("transformers")
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.adoption", "--rounds", "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_the_course_book(tmp_path: Path) -> None:
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("go .\tva !\ni lost .\tj'ai perdu .\n" * 40)
+    command = [sys.executable, "-W", "ignore", "benchmarks/bahdanau.py", "--data", str(pairs), "--rounds", "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert "headwise, all padded" in done.stdout
 
 
 @pytest.mark.slow

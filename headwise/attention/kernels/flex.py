@@ -1,7 +1,7 @@
-"""FlexAttention on a GPU: any mask by blocks, with bias, table of distances or soft cap in the same compiled program.
+"""FlexAttention: any mask by blocks, with bias, table of distances or soft cap in the same compiled program.
 
-Blocks of pairs that the mask forbids are skipped. On a CPU it has no gradient and compiles for each length, so it is
-refused there. Dong et al. 2024, arXiv:2412.05496.
+Blocks of pairs that the mask forbids are skipped. On a CPU it has no gradient, needs a C++ compiler and compiles for
+each length and kind of mask, so that it runs only if asked for. Dong et al. 2024, arXiv:2412.05496.
 """
 
 import math
@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headwise.attention.again import can_run_again
 from headwise.attention.call import Call
 from headwise.attention.masks import Edges, Mask
 from headwise.attention.normalizers import Softmax
@@ -26,8 +27,11 @@ Change = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 def refusal(call: Call) -> str | None:
     """What of the call this kernel cannot compute exactly, or None."""
-    if call.query.device.type != "cuda":
-        return f"the tensors are on {call.query.device.type}, where FlexAttention has no gradient"
+    device = call.query.device.type
+    if device not in ("cpu", "cuda"):
+        return f"the tensors are on {device}, which FlexAttention has no program for"
+    if device == "cpu" and (call.learns or not can_run_again(call.tensors)):
+        return "FlexAttention has no gradient on a CPU"
     return unfit(call)
 
 

@@ -10,10 +10,12 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from headwise.attention.again import can_run_again
 from headwise.attention.call import Call
 from headwise.attention.kernels import plain
 from headwise.attention.kernels._sdpa import NoDerivative, sdpa
 from headwise.attention.normalizers import Softmax
+from headwise.attention.relative import Relative
 from headwise.attention.zeros import zeroed
 
 
@@ -23,9 +25,14 @@ def refusal(call: Call) -> str | None:
         return f"the normalizer is {call.normalizer.name}, not softmax"
     if not call.score.is_dot():
         return f"the score {type(call.score).__name__} is no dot product"
+    added = [] if call.bias is None else [call.bias]
     if call.relative is not None:
-        return "there are relative positions"
-    if call.bias is not None and torch.promote_types(call.bias.dtype, call.query.dtype) != call.query.dtype:
+        if call.relative.scalar is None or len(call.relative.tensors) > 1:
+            return "its relative positions are more than one number for each distance"
+        if _learn(call.relative):
+            return "its relative positions learn"
+        added += call.relative.tensors
+    if any(torch.promote_types(tensor.dtype, call.query.dtype) != call.query.dtype for tensor in added):
         return f"the bias would be rounded to {call.query.dtype}"
     if 0 in (*call.shape, call.query.shape[-1], call.value.shape[-1]):
         return "an axis is empty"
@@ -48,18 +55,44 @@ def keeps(call: Call) -> str:
             f"scores ({', '.join(map(str, call.shape))}), {math.prod(call.shape) * call.query.element_size():,} bytes"
         )
     row = f"one number a row, {math.prod(call.shape[:3]) * 4:,} bytes"
-    tabled = 0 if _is_causal(call) else call.tabled()
+    tabled = _tabled(call)
     return f"{row}, and the table of mask and bias, {tabled * call.query.element_size():,} bytes" if tabled else row
 
 
 def holds(call: Call) -> int:
     """Bytes at the height of the forward pass besides inputs and output."""
-    item, tabled = call.query.element_size(), 0 if _is_causal(call) else call.tabled()
+    item, tabled = call.query.element_size(), _tabled(call)
     scores = 4 * item * math.prod(call.shape) if materialises(call) else 4 * math.prod(call.shape[:3])
     # keys and values without what nobody sees, and rows without a key, are copies
     copies = item * (call.query.numel() + call.key.numel() + call.value.numel()) if tabled else 0
     # the table, the same with rows that see nothing, and the numbers that SDPA adds
     return scores + copies + tabled * (2 + item)
+
+
+def _tabled(call: Call) -> int:
+    """Numbers of the table of mask, bias and relative positions that SDPA is given; 0 where it needs none."""
+    return 0 if _is_causal(call) else max(call.tabled(), biases(call))
+
+
+def biases(call: Call) -> int:
+    """Numbers of the table that relative positions are written out to, one for each pair of a head; 0 without."""
+    if call.relative is None or call.relative.scalar is None:
+        return 0
+    return call.relative.scalar.shape[0] * call.shape[2] * call.shape[3]
+
+
+def _learn(relative: Relative) -> bool:
+    """Whether a gradient may be asked of them, by `backward` or by a transform."""
+    wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in relative.tensors)
+    return wanted or not can_run_again(relative.tensors)
+
+
+def _bias(call: Call) -> Tensor | None:
+    """All that is added to the scores."""
+    if call.relative is None:
+        return call.bias
+    bias = call.relative.bias(*call.shape[2:], call.query_start)
+    return bias if call.bias is None else bias + call.bias
 
 
 def materialises(call: Call) -> bool:
@@ -85,7 +118,7 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
 def _computed(call: Call) -> Tensor:
     causal = _is_causal(call)
     keep = None if causal else call.keep()
-    asking, bias = None if keep is None else keep.any(-1, keepdim=True), call.bias
+    asking, bias = None if keep is None else keep.any(-1, keepdim=True), _bias(call)
     query, key, value, scale = call.clean(keep).products(asking=asking)
     if keep is not None and asking is not None:
         # a row without a key sees all of them with a query of zeros and is zeroed afterwards: its softmax and its
@@ -115,4 +148,5 @@ def _computed(call: Call) -> Tensor:
 
 
 def _is_causal(call: Call) -> bool:
-    return call.mask is not None and call.bias is None and call.query_start == 0 and call.mask.is_causal()
+    alone = call.bias is None and call.relative is None and call.query_start == 0
+    return call.mask is not None and alone and call.mask.is_causal()
