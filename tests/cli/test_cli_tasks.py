@@ -140,8 +140,8 @@ def folder(tmp_path, monkeypatch):
     [
         ("tag", "the cat sees 7", {"accuracy", "macro_f1"}),
         ("text", "a cat", {"loss", "perplexity", "bits_per_char"}),
-        ("classes", "a good, bad", {"accuracy", "macro_f1", "baseline", "per_class"}),
-        ("numbers", "a good, bad", {"mae", "rmse", "r2", "baseline_rmse"}),
+        ("classes", "a good, bad", {"accuracy", "macro_f1", "baselines", "comparison", "per_class"}),
+        ("numbers", "a good, bad", {"mae", "rmse", "r2", "baselines", "comparison"}),
         ("sums", "1 2", {"mae"}),
     ],
 )

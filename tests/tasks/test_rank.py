@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from life import batch_of, built_of, fitted, restored, scores_of, task_of
+from life import baselines_of, batch_of, built_of, fitted, restored, scores_of, task_of
 
 from headwise.data.sources import Limits
 from headwise.errors import CheckpointError, ConfigError, DataError
@@ -95,7 +95,8 @@ def test_scores_are_those_of_the_predictor(make):
     assert {name: told[name] for name in scores} == pytest.approx(scores, rel=1e-5)
     assert 0 <= told["hit_rate@1"] <= told["hit_rate@5"] == told["hit_rate@10"] == 1.0
     # one of four candidates is chosen, but one of three in training, where the model learned how rare that is
-    assert told["baseline_loss"] == pytest.approx(-0.25 * math.log(1 / 3) - 0.75 * math.log(2 / 3))
+    constant = baselines_of(task, model, examples)["share of positives"]
+    assert constant == {"loss": pytest.approx(-0.25 * math.log(1 / 3) - 0.75 * math.log(2 / 3))}
     labelled = make().predictor(model).evaluate(make().assets.data["valid"])
     assert "hit_rate@1" not in labelled
     with pytest.raises(DataError, match="nothing to score"):
