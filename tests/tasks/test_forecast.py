@@ -330,3 +330,14 @@ def test_a_file_of_its_own_without_windows_is_named(make, tmp_path):
         DataError, match=r"short.csv: no window of 9 steps, .*its longest series has 8; give more steps"
     ):
         task.examples(task.config.model_copy(update={"data": data}), "test")
+
+
+def test_an_autoregression_is_a_baseline(make):
+    task = make(data={"season": 4})
+    examples = task.examples(task.config, "test")
+    found = baselines_of(task, built_of(task), examples)
+    assert list(found)[:3] == ["last value", "season", "linear"]
+    (name,) = list(found)[3:]
+    # a tenth more than four steps before
+    assert name in ("AR(4)", "AR(5)", "AR(6)")
+    assert found[name]["mse"] < 1e-6

@@ -7,7 +7,7 @@ import pytest
 import torch
 from life import baselines_of, built_of, fitted, restored, scores_of, task_of
 
-from headwise.data.molecules import compound
+from headwise.data.molecules import atom_counts, compound
 from headwise.data.sources import Limits
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.models.graph_regressor import AttentionPooling, BagPooling
@@ -159,3 +159,13 @@ def test_files_restore_a_predictor(make):
     task = make()
     model = built_of(task).eval()
     assert restored(task, model).predict(["CCO"]) == task.predictor(model).predict(["CCO"])
+
+
+def test_counts_of_atoms_are_a_baseline(make):
+    task = make()
+    examples = task.assets.data["valid"]
+    counts = atom_counts([compound("CCO")])
+    assert counts[0, :3].tolist() == [2.0, 0.0, 1.0]
+    # the number counts atoms, so that little but the penalty is left
+    found = baselines_of(task, built_of(task), examples)
+    assert found["atom counts and ridge regression"]["rmse"] < 0.2 < found["mean of training"]["rmse"]

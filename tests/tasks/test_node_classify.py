@@ -203,3 +203,11 @@ def test_a_node_without_anybody_is_refused(make, files):
     task = make({"kind": "attention", "d_model": 8, "num_heads": 2}, data={**data(files), "self_loops": False})
     with pytest.raises(ConfigError, match="node 'alone' hears of no node, not even itself"):
         task.predictor(built_of(task)).explain("alone")
+
+
+def test_features_and_neighbourhoods_are_baselines(make):
+    task = make()
+    found = baselines_of(task, built_of(task), task.assets.data["test"])
+    # a node's own features are noise, those around it have the sign of its label
+    assert found["SGC"]["accuracy"] > found["features and logistic regression"]["accuracy"]
+    assert list(found) == ["majority", "features and logistic regression", "SGC"]

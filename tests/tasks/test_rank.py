@@ -1,6 +1,7 @@
 """Ranking on a toy log: choices and negatives, losses, scores, and that an item equal to the candidate counts most."""
 
 import math
+from collections import Counter
 
 import pytest
 import torch
@@ -165,3 +166,32 @@ def test_any_attention_and_what_an_item_is_told(make, model):
 def test_models_that_cannot_be(make, model, message):
     with pytest.raises(ConfigError, match=message):
         built_of(make(model))
+
+
+def test_what_followed_what_is_a_baseline(make):
+    task = make(label=None)
+    model, train, examples = built_of(task), task.assets.data["train"], task.assets.data["valid"]
+    followed = Counter((before, choice.candidates[0]) for choice in train for before in choice.history)
+    before = Counter(item for choice in train for item in choice.history)
+    chosen = Counter()
+    for name, (count, _) in task.catalogue.items.items():
+        chosen[name] = count
+    batch = task.predictor(model)._table(examples).batch(range(len(examples)))
+    names, pairs = ["", *task.catalogue.names], []
+    for choice, row, labels in zip(examples, batch.candidates.tolist(), batch.labels.tolist(), strict=True):
+        for number, label in zip(row, labels, strict=True):
+            score = sum(followed[item, names[number]] / max(1, before[item]) for item in choice.history)
+            pairs.append((score + 1e-6 * chosen[names[number]] / chosen.total(), label))
+    yes, no = ([score for score, label in pairs if label == wanted] for wanted in (1, 0))
+    wins = sum((one > other) + (one == other) / 2 for one in yes for other in no)
+    found = baselines_of(task, model, examples)
+    assert found["co-occurrence"]["auc"] == pytest.approx(wins / len(yes) / len(no), abs=1e-9)
+    assert list(found) == ["share of positives", "popularity", "co-occurrence"]
+
+
+def test_only_what_was_chosen_follows(make):
+    task = make()
+    (refused, *_) = (choice for choice in task.assets.data["train"] if choice.labels == (False,))
+    one = task.predictor(built_of(task)).co_occurrence([refused], task.assets.data["valid"])
+    popularity = baselines_of(task, built_of(task), task.assets.data["valid"])["popularity"]
+    assert one.scores == pytest.approx(popularity)

@@ -119,3 +119,9 @@ def test_the_mean_of_letters_is_learned(task):
     assert [line.split(" → ")[0] for line in task.samples(model)] == [
         example.text for example in task.assets.data["valid"].examples[:4]
     ]
+
+
+def test_words_and_pairs_of_words_are_a_baseline(task):
+    found = baselines_of(task, built_of(task), task.assets.data["valid"].examples)
+    # the number is a sum over words, but for the length of the vector of a text
+    assert found["TF-IDF and ridge regression"]["rmse"] < 0.6 * found["mean of training"]["rmse"]
