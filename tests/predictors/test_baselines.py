@@ -132,7 +132,7 @@ def test_an_autoregression_finds_its_rule_and_goes_on_step_by_step():
     assert 2 <= rule.order <= 6
     assert rule.weights[1][-3:] == pytest.approx([-0.6, 1.2, 0.5], abs=0.15)
     assert rule.weights[0][-2] == pytest.approx(-0.7, abs=0.1)
-    found = rule(windows[:5, :6], 3)
+    found = rule(windows[:5, :6])
     for row in range(5):
         for number, column in enumerate([1, 0]):
             known = windows[row, :6, column].tolist()
