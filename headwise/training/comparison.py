@@ -1,6 +1,5 @@
 """A model beside its baselines: which are fitted, within which time, and how the best of them compares, in words."""
 
-import itertools
 import math
 import time
 import warnings
@@ -51,9 +50,11 @@ class Comparison:
             relation = f"worse than {self.baseline} ({other})"
         elif self.verdict == "better":
             relation = f"better than the best baseline, {self.baseline} ({other})"
+        elif own == other or self.interval is None:
+            relation = f"equal to {self.baseline} ({other})"
         else:
-            within = "" if self.interval is None else f", the difference is within ± {100 * self.interval:.1f} % (95 %)"
-            relation = f"equal to {self.baseline} ({other}){within}"
+            within = f"95 % interval of the difference ± {100 * self.interval:.1f} %"
+            relation = f"no clear difference from {self.baseline} ({other}; {within})"
         return f"{self.metric} {own}: {relation}"
 
     @property
@@ -94,18 +95,20 @@ def compared(
         clock: CPU seconds of this process.
     """
     kind, notes = registry.task_type(recipe.task), list[str]()
-    candidates = predictor.baselines(examples)
-    if recipe.training.baseline_cpu_s:
+
+    def candidates() -> Iterator[Baseline]:
+        yield from predictor.baselines(examples)
         if _unchanged(recipe, trained):
-            candidates = itertools.chain(candidates, kind.baselines(recipe, predictor, examples))
+            yield from kind.baselines(recipe, predictor, examples)
         else:
             notes.append("baselines: those fitted to the training data are left out: it has changed or is not there")
-    else:
-        candidates = iter(())
+
+    if not recipe.training.baseline_cpu_s:
+        return Compared([], [], None)
     with warnings.catch_warnings():
         # such as those of an estimator that stops before it has converged
         warnings.simplefilter("ignore")
-        found = list(_within(candidates, recipe.training.baseline_cpu_s, clock, notes.append))
+        found = list(_within(candidates(), recipe.training.baseline_cpu_s, clock, notes.append))
     return Compared(found, notes, compare(kind.metrics, recipe.training.monitor, scores, found))
 
 

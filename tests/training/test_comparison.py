@@ -52,7 +52,9 @@ def test_a_difference_within_its_interval_is_equal():
     for count, verdict in ((1821, "worse"), (872, "equal")):
         found = compare(METRICS, "accuracy", {"accuracy": 0.788}, [Baseline("SGC", {"accuracy": 0.82}, count)])
         assert found.verdict == verdict
-    assert str(found) == "accuracy 78.8 %: equal to SGC (82.0 %), the difference is within ± 3.7 % (95 %)"
+    assert str(found) == (
+        "accuracy 78.8 %: no clear difference from SGC (82.0 %; 95 % interval of the difference ± 3.7 %)"
+    )
 
 
 def test_without_a_common_score_there_is_no_comparison():
