@@ -1,6 +1,7 @@
 """The end of a run: the average of the last checkpoints if it is better, the best model published, the README."""
 
 import datetime
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from headwise import runtime
-from headwise.errors import CheckpointError, DataError
+from headwise.errors import CheckpointError, HeadwiseError
 from headwise.labels import visible
 from headwise.processes import ALONE
 from headwise.runs.checkpoints import Checkpoints
@@ -22,7 +23,6 @@ from headwise.training.comparison import Compared, compared
 from headwise.training.ema import average
 from headwise.training.progress import finite_only
 from headwise.training.session import Session
-from headwise.training.signals import Stopped
 from headwise.training.validation import Guard, monitored, scores, smaller_is_better
 
 README = "README.md"
@@ -121,12 +121,15 @@ def _compared(session: Session, outcome: Outcome, log: RunLog, guard: Guard) -> 
     if not (session.validates and recipe.training.baseline_cpu_s):
         return nothing
     try:
-        with guard():
+        with guard(), warnings.catch_warnings():
+            # what is odd about the data was told at the start
+            warnings.simplefilter("ignore")
             examples = type(session.task).examples(recipe, "valid")[: recipe.training.valid_limit]
             predictor = session.task.predictor(session.model)
             beside = compared(recipe, predictor, examples, outcome.metrics, session.digests)
-    except (Stopped, DataError) as error:
-        log.note(f"baselines are left out: {error}")
+    except Exception as error:
+        # nothing that compares keeps a run from its end: the data may be gone, a task of one's own may fail in any way
+        log.note(f"baselines are left out: {error if isinstance(error, HeadwiseError) else repr(error)[:200]}")
         return nothing
     for note in (*beside.notes, *([] if beside.comparison is None else [beside.comparison.warning])):
         log.note(note)

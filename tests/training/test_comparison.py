@@ -153,6 +153,12 @@ def test_a_baseline_that_fails_is_a_note(finished, monkeypatch):
     assert found.notes == ["baselines: left out from here: ValueError: no"]
 
 
+def test_data_that_is_gone_at_the_end_is_a_note(folder, monkeypatch):
+    monkeypatch.setattr(Classify, "examples", lambda config, split: Path("nowhere").read_text())
+    assert train(RECIPE, folder).comparison is None
+    assert "baselines are left out: FileNotFoundError(2" in (folder / "log.txt").read_text()
+
+
 def test_a_signal_leaves_them_out_and_the_run_is_whole(folder, monkeypatch):
     def interrupted(config, predictor, examples):
         signal.raise_signal(signal.SIGINT)
