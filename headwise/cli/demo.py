@@ -40,7 +40,7 @@ def _made(task: str, run: Path, overrides: list[str]) -> None:
     from headwise.cli.train import trained
     from headwise.data.demos import make
     from headwise.training import recipes
-    from headwise.training.loading import examples, scores
+    from headwise.training.loading import beside, examples
 
     folder = run.with_name(f"{run.name}-data")
     found, path = make(task, folder)
@@ -48,7 +48,8 @@ def _made(task: str, run: Path, overrides: list[str]) -> None:
     trained(recipes.read(str(path), overrides), run)
     predictor: Any = headwise.load(run)
     held_out = examples(run, "test", {})
-    show(scores(run, predictor, held_out), f"{len(held_out):,} held-out examples")
+    scores = predictor.evaluate(held_out)
+    show(scores, f"{len(held_out):,} held-out examples", beside(run, predictor, held_out, scores))
     typer.echo()
     _draw(predictor, found.given, run)
     typer.echo(f"next:    headwise predict {run} {shlex.quote(found.given)}")

@@ -77,6 +77,8 @@ def _tell(done: "Run") -> None:
     """What was trained, and what to do with it."""
     scores = ", ".join(f"{name} {value:.4g}" for name, value in done.metrics.items())
     typer.echo(f"trained: {done.folder} (step {done.best}{': ' if scores else ''}{scores})")
+    if done.comparison is not None:
+        typer.echo(f"against: {done.comparison}")
     typer.echo(f"took:    {done.steps:,} steps, {done.cpu_s:,.0f} CPU s, {done.minutes:,.1f} minutes")
     for verb, rest in (("predict", ' "..."'), ("evaluate", ""), ("explain", ' "..."')):
         typer.echo(f"next:    headwise {verb} {done.folder}{rest}")

@@ -115,6 +115,12 @@ def atom_features(molecule: Molecule) -> Float[np.ndarray, "atoms features"]:
     return np.array(rows, np.float32)
 
 
+def atom_counts(compounds: Sequence[Compound]) -> Float[np.ndarray, "molecules features"]:
+    """The sum over a molecule's atoms of their features: counts of elements, neighbours, hydrogens, bonds."""
+    rows = [atom_features(item.molecule).sum(0) for item in compounds]
+    return np.array(rows, np.float64).reshape(len(compounds), NUM_FEATURES)
+
+
 def bond_edges(molecule: Molecule) -> Int[np.ndarray, "two edges"]:
     """The bonds as edges in both directions."""
     pairs = np.array([(bond.first, bond.second) for bond in molecule.bonds], np.int64).reshape(-1, 2).T

@@ -29,6 +29,7 @@ from headwise.labels import visible
 from headwise.models.captioner import ImageReader
 from headwise.models.protocols import Seq2Seq
 from headwise.predictors import looking
+from headwise.predictors.baselines import Baseline
 from headwise.predictors.bleu import BleuConfig
 from headwise.predictors.drafting import Draft
 from headwise.predictors.forced import likelihood, likelihood_scores
@@ -148,8 +149,6 @@ class Captioner(Predictor[Image, list[Translation], Image]):
     def evaluate(self, examples: Sequence[Image], *, options: Asked | None = None) -> dict[str, float | str]:
         """BLEU and chrF against all captions of each image, and loss, perplexity and token accuracy of the captions.
 
-        `baseline` is the BLEU of the most frequent caption of training said of every image.
-
         Raises:
             DataError: no images, or images without a caption.
         """
@@ -162,8 +161,12 @@ class Captioner(Predictor[Image, list[Translation], Image]):
             )
         outputs = [text_of(found) for found in self.predict(examples, options)]
         scoring = self.bleu.scoring(self.tokenizer, None if options is None else options.tokenize)
-        baseline = metrics.bleu([self.seen.frequent] * len(examples), references, **scoring._asdict()).value
-        return scoring.scores(outputs, references) | self._likelihood(examples) | {"baseline": baseline}
+        return scoring.scores(outputs, references) | self._likelihood(examples)
+
+    def baselines(self, examples: Sequence[Image]) -> Iterator[Baseline]:
+        references, scoring = [captions_of(image) for image in examples], self.bleu.scoring(self.tokenizer, None)
+        found = metrics.bleu([self.seen.frequent] * len(examples), references, **scoring._asdict())
+        yield Baseline("most frequent caption", {"bleu": found.value})
 
     def draft(self, item: Image | str, options: Asked | None = None) -> Draft:
         image = self._image(item)

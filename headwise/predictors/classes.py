@@ -50,16 +50,15 @@ def count_scores(stats: Mapping[str, float], num_classes: int) -> dict[str, floa
     return {"accuracy": sum(right) / max(1.0, sum(gold)), "macro_f1": metrics.macro_f1(right, predicted, gold)}
 
 
-def verdict_scores(said: Sequence[Mapping[str, float]], gold: Sequence[str], frequent: str) -> dict[str, float | str]:
-    """Accuracy, macro-F1, cross entropy in nats, baseline and scores by class of probabilities beside what is right.
+def verdict_scores(said: Sequence[Mapping[str, float]], gold: Sequence[str]) -> dict[str, float | str]:
+    """Accuracy, macro-F1, cross entropy in nats and scores by class of probabilities beside what is right.
 
     The cross entropy is over the examples whose class is known; NaN where there are none.
 
     Args:
         said: of each example the probability of every class that is known, the likeliest first.
-        frequent: the most frequent class of training, for the baseline.
 
-    >>> verdict_scores([{"a": 1.0, "b": 0.0}], ["b"], "a")["baseline"]
+    >>> verdict_scores([{"a": 1.0, "b": 0.0}], ["b"])["accuracy"]
     0.0
     """
     chosen = [next(iter(shares)) for shares in said]
@@ -68,7 +67,6 @@ def verdict_scores(said: Sequence[Mapping[str, float]], gold: Sequence[str], fre
     found = class_scores(chosen, gold)
     scores: dict[str, float | str] = {"accuracy": float(right.mean()), "macro_f1": found.macro_f1}
     scores["loss"] = float(-np.log(np.maximum(odds, 1e-38)).mean()) if odds else float("nan")
-    scores["baseline"] = list(gold).count(frequent) / len(gold)
     return scores | {"per_class": found.each} | ({"confused": found.confused} if found.confused else {})
 
 

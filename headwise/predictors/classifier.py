@@ -10,9 +10,10 @@ from headwise.data.labelled import Labelled, LabelledConfig, read_texts
 from headwise.errors import DataError
 from headwise.explain.explanation import Explanation
 from headwise.labels import visible
+from headwise.predictors.baselines import Baseline, majority
 from headwise.predictors.classes import verdict_scores
 from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_tokens
-from headwise.predictors.texts import Reader, majority
+from headwise.predictors.texts import Reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class Classifier(Predictor[str, Verdict, Labelled]):
         return example.text
 
     def evaluate(self, examples: Sequence[Labelled], *, options: Any = None) -> dict[str, float | str]:
-        """Accuracy, macro-F1 and cross entropy in nats; `baseline` is the accuracy of the most frequent class.
+        """Accuracy, macro-F1 and cross entropy in nats.
 
         `per_class` has precision, recall and F1 of each class with how often it occurs, `confused` the most frequent
         mistakes. The cross entropy is over the texts whose class training has; NaN where there are none.
@@ -93,4 +94,7 @@ class Classifier(Predictor[str, Verdict, Labelled]):
             raise DataError("there is nothing to score: no texts")
         gold = [str(example.label) for example in examples]
         verdicts = self.predict([example.text for example in examples])
-        return verdict_scores([one.probabilities for one in verdicts], gold, majority(self.classes))
+        return verdict_scores([one.probabilities for one in verdicts], gold)
+
+    def baselines(self, examples: Sequence[Labelled]) -> Iterator[Baseline]:
+        yield majority([str(example.label) for example in examples])

@@ -18,9 +18,12 @@ _PORTION = 2048
 # a pivot below this share of its diagonal is rounding, and the windows do not determine the rule
 _SINGULAR = 1e-9
 _RIDGE = 1e-8
+# orders of an autoregression that are tried, and deviations from the mean that it forecasts at most
+_ORDERS, _FARTHEST = 24, 1e3
 
 Told = Float64[np.ndarray, "windows horizon targets"]
 History = Float64[np.ndarray, "windows length columns"]
+Windows = Float64[np.ndarray, "windows places columns"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +67,7 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class Baselines:
+class SimpleForecasts:
     """What a forecast is compared with; everything is standardised.
 
     Args:
@@ -77,11 +80,11 @@ class Baselines:
     told: list[int]
     horizon: int
 
-    def rules(self) -> Mapping[str, Callable[[History], Told]]:
+    def by_name(self) -> Mapping[str, Callable[[History], Told]]:
         """Each by its name: a function of histories."""
-        found: dict[str, Callable[[History], Told]] = {"last": self._last}
+        found: dict[str, Callable[[History], Told]] = {"last value": self._last}
         if self.season is not None:
-            found["seasonal"] = self._seasonal
+            found["season"] = self._seasonal
         return {**found, "linear": lambda history: self.linear(history, self.horizon)}
 
     def _last(self, history: History) -> Told:
@@ -92,6 +95,55 @@ class Baselines:
         # the same place of the latest season that is known as a whole or in part
         places = [-self.season + step % self.season for step in range(self.horizon)]
         return history[:, places][:, :, self.told]
+
+
+@dataclass(frozen=True)
+class Autoregression:
+    """AR(p) of each target by itself: its next number from its latest `order` ones, step by step.
+
+    Args:
+        weights: of the latest numbers, the latest one last, and of a constant, for each target.
+    """
+
+    order: int
+    weights: Float64[np.ndarray, "targets lags_and_constant"]
+    told: list[int]
+    horizon: int
+
+    def __call__(self, history: History) -> Told:
+        """Forecasts of histories of standardised numbers."""
+        known = history[:, -self.order :][:, :, self.told]
+        for _ in range(self.horizon):
+            latest = np.einsum("wlt,tl->wt", known[:, -self.order :], self.weights[:, :-1]) + self.weights[:, -1]
+            # an order whose rule is unstable must not end in infinity
+            known = np.concatenate((known, np.clip(latest, -_FARTHEST, _FARTHEST)[:, None]), axis=1)
+        return known[:, self.order :]
+
+    @classmethod
+    def fitted(cls, windows: Windows, length: int, told: list[int], horizon: int) -> "Autoregression":
+        """Least squares over the first step after each history; the order by Akaike's criterion.
+
+        Source: Akaike 1969, Ann. Inst. Stat. Math. 21.
+        """
+        found = []
+        for order in range(1, min(length, _ORDERS) + 1):
+            weights, criterion = np.zeros((len(told), order + 1)), 0.0
+            for number, column in enumerate(told):
+                weights[number], squares = _autoregressed(windows[:, : length + 1, column], order)
+                criterion += len(windows) * math.log(max(squares / len(windows), 1e-30)) + 2 * (order + 1)
+            found.append((criterion, cls(order, weights, told, horizon)))
+        return min(found, key=lambda pair: pair[0])[1]
+
+
+def _autoregressed(
+    rows: Float64[np.ndarray, "windows length"], order: int
+) -> tuple[Float64[np.ndarray, "lags_and_constant"], float]:
+    """The weights of the latest numbers and of a constant, and the sum of squared errors."""
+    from sklearn.linear_model import LinearRegression
+
+    lags, target = rows[:, -order - 1 : -1], rows[:, -1]
+    model = LinearRegression().fit(lags, target)
+    return np.append(model.coef_, model.intercept_), float(np.square(model.predict(lags) - target).sum())
 
 
 def fitted(table: WindowTable, scaling: Scaling, length: int) -> tuple[Linear, bool]:

@@ -4,7 +4,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,9 @@ from headwise.explain.explanation import Explanation
 from headwise.explain.series_map import SeriesMap
 from headwise.labels import visible
 from headwise.models.forecaster import Forecaster
+from headwise.predictors.baselines import Baseline
 from headwise.predictors.evaluating import evaluating
-from headwise.predictors.forecast_baselines import Baselines, error_scores, error_sums
+from headwise.predictors.forecast_baselines import History, SimpleForecasts, Told, error_scores, error_sums
 from headwise.predictors.forecast_looks import looked_at, read_place
 from headwise.predictors.predictor import Form, Predictor
 from headwise.processes import divided
@@ -40,6 +41,7 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
 
     Args:
         model: in `eval()` while it predicts.
+        simple: forecasts without a model, which are its baselines.
         length: steps of a history.
         data: how files are read.
     """
@@ -48,8 +50,8 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
     reads = "file"
     given = "series"
 
-    def __init__(self, model: Forecaster, scaling: Scaling, baselines: Baselines, length: int, data: SeriesConfig):
-        self.model, self.scaling, self.baselines = model, scaling, baselines
+    def __init__(self, model: Forecaster, scaling: Scaling, simple: SimpleForecasts, length: int, data: SeriesConfig):
+        self.model, self.scaling, self.simple = model, scaling, simple
         self.length, self.data = length, data
 
     def parse(self, text: str) -> Series:
@@ -124,30 +126,46 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         ]
 
     def evaluate(self, examples: Sequence[Window], *, options: Any = None) -> dict[str, float | str]:
-        """MSE of standardised numbers and MAE in the units of the file, of each target too; the same of the baselines.
+        """MSE of standardised numbers and MAE in the units of the file, of each target too.
 
         Raises:
             DataError: no windows, or one without a whole history or horizon.
         """
+        return {**self.scores(examples, self._told)}
+
+    def baselines(self, examples: Sequence[Window]) -> Iterator[Baseline]:
+        for name, forecast in self.simple.by_name().items():
+            yield Baseline(name, self.scores(examples, forecast))
+
+    def scores(self, examples: Sequence[Window], forecast: Callable[[History], Told]) -> dict[str, float]:
+        """The scores of a function from standardised histories to standardised forecasts; raises as `evaluate`."""
         if not examples:
             raise DataError("there is nothing to score: no windows")
-        rules = {"": self._told, **self.baselines.rules()}
-        sums: dict[str, Counter[str]] = {name: Counter() for name in rules}
+        sums: Counter[str] = Counter()
         scaled: dict[int, np.ndarray] = {}
 
-        def counted(start: int) -> dict[str, dict[str, float]]:
-            rows = np.stack([self._window(one, scaled) for one in examples[start : start + _PORTION]])
-            history, wanted = rows[:, : self.length], rows[:, self.length :][:, :, self.scaling.told]
-            return {name: error_sums(rule(history), wanted, self.scaling) for name, rule in rules.items()}
+        def counted(start: int) -> dict[str, float]:
+            rows = self.standardised(examples[start : start + _PORTION], scaled)
+            return error_sums(forecast(rows[:, : self.length]), self.targets(rows), self.scaling)
 
         for _, portion in divided(counted, range(0, len(examples), _PORTION)):
-            for name, sums_of in portion.items():
-                sums[name].update(sums_of)
-        found: dict[str, float | str] = {**error_scores(sums.pop(""), self.scaling)}
-        for name, one in sums.items():
-            beside = error_scores(one, self.scaling)
-            found |= {f"baseline_{name}_{key}": beside[key] for key in ("mse", "mae")}
-        return found
+            sums.update(portion)
+        return error_scores(sums, self.scaling)
+
+    def standardised(
+        self, examples: Sequence[Window], scaled: dict[int, np.ndarray] | None = None
+    ) -> Float64[np.ndarray, "windows places columns"]:
+        """Windows, histories and horizons, as the model reads them; raises as `evaluate`.
+
+        Args:
+            scaled: whole series by their identity, kept for the next call.
+        """
+        known = {} if scaled is None else scaled
+        return np.stack([self._window(one, known) for one in examples])
+
+    def targets(self, rows: Float64[np.ndarray, "windows places columns"]) -> Told:
+        """The numbers of windows that are told."""
+        return rows[:, self.length :][:, :, self.scaling.told]
 
     def input_of(self, example: Window) -> Series:
         """The steps that a forecast is made of, and those that it tells, which are held back."""

@@ -1,6 +1,7 @@
 """A graph as a model reads it: features, and a mask that says which node hears of which."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -57,3 +58,30 @@ def _features(graph: Graph) -> Features:
         return torch.from_numpy(table.dense())
     start, column = (torch.from_numpy(part.astype(np.int64)) for part in (table.start[:-1], table.column))
     return SparseRows(start, column, torch.from_numpy(table.value))
+
+
+def feature_table(graph: Graph) -> Any:
+    """The features of every node as a sparse matrix of scipy; one column a node without any."""
+    from scipy.sparse import csr_array, eye_array
+
+    table, nodes = graph.features, len(graph.ids)
+    if not table.width:
+        return eye_array(nodes, format="csr")
+    return csr_array((table.value, table.column, table.start), shape=(nodes, table.width))
+
+
+def neighbourhoods(graph: Graph, features: Any, hops: int = 2) -> Any:
+    """S^hops features with S = D^-1/2 (A + I) D^-1/2, D the degrees of A + I: the features of SGC.
+
+    Source: Wu et al. 2019, arXiv 1902.07153, equation 8; edges of one direction alone count in that direction.
+    """
+    from scipy.sparse import coo_array, diags_array, eye_array
+
+    nodes = len(graph.ids)
+    source, target = graph.edges[:, graph.edges[0] != graph.edges[1]]
+    adjacency = coo_array((np.ones(len(source)), (target, source)), shape=(nodes, nodes)).tocsr()
+    adjacency = adjacency + eye_array(nodes, format="csr")
+    scale = diags_array(1 / np.sqrt(adjacency.sum(1)))
+    for _ in range(hops):
+        features = scale @ (adjacency @ (scale @ features))
+    return features.tocsr()

@@ -24,6 +24,7 @@ from headwise.errors import ConfigError, DataError
 from headwise.explain.projection import Projection
 from headwise.labels import visible
 from headwise.models.word_vectors import WordVectors, sampling_loss
+from headwise.predictors.baselines import Baseline
 from headwise.predictors.classes import mean
 from headwise.predictors.predictor import Form, Predictor, Unknown, flag
 from headwise.predictors.probing import probe
@@ -139,8 +140,6 @@ class Lexicon(Predictor[Query, Nearest, str | Test]):
     def evaluate(self, examples: Sequence[str | Test], *, options: Any = None) -> dict[str, float | str]:
         """The loss of a text, the rank correlation of similarities, the share of analogies, or a probe of labels.
 
-        Beside a loss, `baseline_loss` is that of knowing nothing: ln 2 for each word, right or drawn.
-
         Args:
             examples: all of one kind: lines of a text, `WordPair`, `Question` or `WordLabel`.
 
@@ -153,13 +152,17 @@ class Lexicon(Predictor[Query, Nearest, str | Test]):
             device = self.model.words.weight.device
             with torch.inference_mode():
                 told = loss_of(held_out_loss(self.model, (batch.to(device) for batch in batches.once())))
-            # vectors of zeros give each word, right or drawn, the probability 1/2
-            return {**told, "baseline_loss": (1 + self.config.negatives) * math.log(2)}
+            return {**told}
         if isinstance(examples[0], WordLabel):
             return self._probed([one for one in examples if isinstance(one, WordLabel)])
         if isinstance(examples[0], WordPair):
             return self._similar([one for one in examples if isinstance(one, WordPair)])
         return self._analogies([one for one in examples if isinstance(one, Question)])
+
+    def baselines(self, examples: Sequence[str | Test]) -> Iterator[Baseline]:
+        # vectors of zeros give each word, right or drawn, the probability 1/2
+        if isinstance(examples[0], str):
+            yield Baseline("vectors of zeros", {"loss": (1 + self.config.negatives) * math.log(2)})
 
     def options(self, given: Mapping[str, Any]) -> Looking | None:
         if others := [name for name in given if name not in ("n_best", "vectors")]:

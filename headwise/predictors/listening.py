@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from jaxtyping import Float
 
 from headwise.data.bad_lines import strict
 from headwise.data.batches import token_batches
@@ -87,6 +88,15 @@ class Ear:
         for batch in token_batches(lengths, max_tokens=most, shuffle=False):
             made = collate([found[at] for at in batch], encode, len(self.known.mean), batch)
             yield made.to(device)
+
+    def summaries(self, recordings: Sequence[Recording]) -> Float[np.ndarray, "recordings features"]:
+        """Mean and deviation over time of every band of each recording."""
+        rows = np.zeros((len(recordings), 2 * len(self.known.mean)))
+        for batch in self.batches(recordings, torch.device("cpu")):
+            for at, frames, count in zip(batch.indices, batch.frames, batch.lens.tolist(), strict=True):
+                heard = frames[:count].double().numpy()
+                rows[at] = np.concatenate((heard.mean(0), heard.std(0)))
+        return rows
 
     def spectrogram(self, one: Recording) -> np.ndarray:
         """(bands, frames) as the model hears them, the lowest band first."""

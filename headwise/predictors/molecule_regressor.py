@@ -21,6 +21,7 @@ from headwise.explain.places import InGraph
 from headwise.labels import visible
 from headwise.models.graph_regressor import GraphRegressor
 from headwise.predictors import looking
+from headwise.predictors.baselines import Baseline, of_numbers
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.predictor import Form, Predictor
 from headwise.predictors.regressor import Scale
@@ -139,7 +140,7 @@ class MoleculeRegressor(Predictor[Compound, float, Compound]):
         return [json.dumps(fields, ensure_ascii=False)]
 
     def evaluate(self, examples: Sequence[Compound], *, options: Any = None) -> dict[str, float | str]:
-        """Mean absolute error, root mean square error and R2; `baseline_rmse` is that of the mean of training.
+        """Mean absolute error, root mean square error and R2.
 
         Raises: DataError for no molecules, or one without a number.
         """
@@ -151,7 +152,11 @@ class MoleculeRegressor(Predictor[Compound, float, Compound]):
         apart = wanted - self.scale.mean
         sums = (np.abs(wrong), wrong**2, apart, apart**2)
         scores = regression_scores(float(len(gold)), *(float(values.sum()) for values in sums))
-        return {**scores, "baseline_rmse": float(np.sqrt((apart**2).mean()))}
+        return {**scores}
+
+    def baselines(self, examples: Sequence[Compound]) -> Iterator[Baseline]:
+        gold = [item.target for item in examples if item.target is not None]
+        yield of_numbers("mean of training", [self.scale.mean] * len(gold), gold)
 
     def explain(self, item: Compound | str, target: str | None = None) -> Explanation:
         """The attention of every layer between the atoms of a molecule, and of a pooling to them."""

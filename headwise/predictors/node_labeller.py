@@ -19,6 +19,7 @@ from headwise.explain.places import InGraph
 from headwise.labels import visible
 from headwise.models.graph_encoders import GraphEncoder
 from headwise.predictors import looking
+from headwise.predictors.baselines import Baseline, majority
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.graph_inputs import GraphInput, graph_input
 from headwise.predictors.predictor import Form, Predictor
@@ -49,7 +50,7 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
 
     def __init__(self, model: GraphEncoder, graph: Graph, labels: Mapping[str, int], data: GraphConfig):
         self.model, self.graph, self.data = model, graph, data
-        self.labels, self.counts = list(labels), dict(labels)
+        self.labels = list(labels)
         self.number = {name: place for place, name in enumerate(graph.ids)}
         self.input = graph_input(graph, data.self_loops)
 
@@ -86,9 +87,7 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
         return [json.dumps(fields, ensure_ascii=False)]
 
     def evaluate(self, examples: Sequence[LabelledNode], *, options: Any = None) -> dict[str, float | str]:
-        """Accuracy and macro-F1. `baseline` gives every node the most frequent label of training.
-
-        `per_label` is the F1 of each label with how often it occurs.
+        """Accuracy and macro-F1; `per_label` is the F1 of each label with how often it occurs.
 
         Raises: DataError for no nodes, or a node that the graph of the run has not.
         """
@@ -100,10 +99,11 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
         said = [found.label for found in self.predict([item.node for item in examples])]
         gold = [item.label for item in examples]
         right = np.mean([one == two for one, two in zip(said, gold, strict=True)])
-        usual = max(self.labels, key=lambda label: self.counts[label])
         macro, each = by_tag(said, gold)
-        baseline = gold.count(usual) / len(gold)
-        return {"accuracy": float(right), "macro_f1": macro, "baseline": baseline, "per_label": each}
+        return {"accuracy": float(right), "macro_f1": macro, "per_label": each}
+
+    def baselines(self, examples: Sequence[LabelledNode]) -> Iterator[Baseline]:
+        yield majority([item.label for item in examples])
 
     def explain(self, item: str, target: str | None = None) -> Explanation:
         """The attention of every layer from one node to those it hears of, the weakest of very many as one."""

@@ -25,9 +25,10 @@ from headwise.labels import visible
 from headwise.models.segmenter import Segmenter
 from headwise.positions import Position
 from headwise.predictors import looking
+from headwise.predictors.baselines import Baseline
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.pixel_classes import PixelClasses
-from headwise.predictors.pixel_scores import confusion, told
+from headwise.predictors.pixel_scores import confusion, majority_of_pixels, told
 from headwise.predictors.predictor import MOST_PIXELS, Form, Predictor
 from headwise.processes import divided
 
@@ -131,30 +132,29 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
         return encode_labels(output.labels, [self.legend.colour(label) for label in range(LABELS)])
 
     def evaluate(self, examples: Sequence[Image], *, options: Any = None) -> dict[str, float | str]:
-        """Pixel accuracy and mean IoU over all pixels; `baseline` says the most frequent class of training of each.
+        """Pixel accuracy and mean IoU over all pixels; `iou_of_each` is the IoU of each class with its pixels.
 
-        `iou_of_each` is the IoU of each class with its pixels; `confused` are the pairs of classes of which most
-        pixels of the first are taken for the second.
+        `confused` are the pairs of classes of which most pixels of the first are taken for the second.
 
-        Raises:
-            DataError: no pictures, pictures without a mask, or masks that count nowhere.
+        Raises: DataError: no pictures, pictures without a mask, or masks that count nowhere.
         """
-        count = len(self.known.classes)
-        counts = np.zeros((count + 1, count + 1), np.int64)
-        for image, found in zip(examples, self.predict(examples), strict=True):
-            if image.mask is None:
+        counts = self._confusion(examples, [output.labels for output in self.predict(examples)])
+        return told(counts, [*self.known.classes, _LACKED])
+
+    def baselines(self, examples: Sequence[Image]) -> Iterator[Baseline]:
+        yield majority_of_pixels(self._confusion(examples, [image.mask for image in examples]).sum(1))
+
+    def _confusion(self, examples: Sequence[Image], predicted: Sequence[np.ndarray | None]) -> np.ndarray:
+        """How many pixels of each class are predicted as each. Raises: as `evaluate`."""
+        counts = np.zeros((len(self.known.classes) + 1,) * 2, np.int64)
+        for image, labels in zip(examples, predicted, strict=True):
+            if image.mask is None or labels is None:
                 raise DataError(f"{image.name}: has no mask to compare with; give every picture one")
-            gold, said = (self._classes(labels) for labels in (image.mask, found.labels.astype(np.int16)))
-            counts += confusion(said[gold != NO_CLASS], gold[gold != NO_CLASS], count)
+            gold, said = (self._classes(found) for found in (image.mask, labels.astype(np.int16)))
+            counts += confusion(said[gold != NO_CLASS], gold[gold != NO_CLASS], len(counts) - 1)
         if not counts.any():
             raise DataError("there is nothing to score: no pixels whose label counts")
-        gold_counts = counts.sum(1)
-        baseline = np.zeros_like(counts)
-        baseline[:, self.known.frequent] = gold_counts
-        names = [*self.known.classes, _LACKED]
-        trivial = told(baseline, names)
-        scores = told(counts, names)
-        return scores | {f"baseline_{name}": trivial[name] for name in ("pixel_accuracy", "mean_iou")}
+        return counts
 
     def explain(self, item: Image | str, target: str | None = None) -> Explained:
         """The picture, its mask where it has one, what is said, and where attention of one pixel goes.

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jaxtyping import Int64
 
+from headwise.predictors.baselines import Baseline
+
 # pairs of classes, and classes, that are told
 _CONFUSED, _SHOWN = 5, 40
 
@@ -66,6 +68,18 @@ def confusion(
     """
     side = num_classes + 1
     return np.bincount(gold * side + said, minlength=side * side).reshape(side, side)
+
+
+def majority_of_pixels(gold: Int64[np.ndarray, "classes"]) -> Baseline:
+    """The most frequent class predicted of every pixel, from how many pixels each has.
+
+    >>> majority_of_pixels(np.array([3, 1])).scores
+    {'pixel_accuracy': 0.75, 'mean_iou': 0.375}
+    """
+    said = np.where(np.arange(len(gold)) == gold.argmax(), gold.sum(), 0)
+    right = np.minimum(said, gold)
+    shared = mean_overlap(right.tolist(), said.tolist(), gold.tolist())
+    return Baseline("majority", {"pixel_accuracy": float(right.sum() / gold.sum()), "mean_iou": shared})
 
 
 def told(counts: Int64[np.ndarray, "gold_classes said_classes"], names: Sequence[str]) -> dict[str, float | str]:

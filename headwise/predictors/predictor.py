@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast, run
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import ConfigError, Unsupported
 from headwise.labels import visible
+from headwise.predictors.baselines import Baseline
 from headwise.predictors.drafting import Draft
 from headwise.predictors.intervals import Resampled
 
@@ -150,6 +151,10 @@ class Predictor(ABC, Generic[I, O, E]):
     @abstractmethod
     def evaluate(self, examples: Sequence[E], *, options: Any = None) -> dict[str, float | str]:
         """The field's scores of labelled examples; texts are signatures that say how a score was computed."""
+
+    def baselines(self, examples: Sequence[E]) -> Iterator[Baseline]:
+        """Baselines that need nothing beyond the files of the run, scored on these examples; here none."""
+        yield from ()
 
     def options(self, given: Mapping[str, Any]) -> Any:
         """What `predict` is told, from options by name; without any, the recipe's own.

@@ -21,6 +21,7 @@ from headwise.explain.explanation import Explanation
 from headwise.labels import visible
 from headwise.models.interest_network import InterestNetwork
 from headwise.predictors import looking
+from headwise.predictors.baselines import Baseline
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.intervals import Resampled, interval, told
 from headwise.predictors.predictor import Form, Predictor, Unknown
@@ -35,6 +36,10 @@ _PIECE = 2_000
 _NAMED = 10
 # candidates whose weights are shown
 _SHOWN = 6
+# the weight of popularity where co-occurrence does not decide
+_TIE = 1e-6
+# numbers of a dense table that are held at once
+_CELLS = 4_000_000
 HITS = (1, 5, 10)
 
 
@@ -105,8 +110,6 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
     def evaluate(self, examples: Sequence[Choice], *, options: Any = None) -> dict[str, float | str]:
         """AUC with its interval, AUC within sessions, log loss, and the share of choices among the 1, 5 and 10 best.
 
-        `baseline_auc` ranks by how often training chose an item, `baseline_loss` always says the share of positives
-        that training has, as the model learned to: where negatives are drawn, there may be fewer of them than here.
         Hit rates are those of choices against sampled negatives.
 
         Raises: DataError for nothing to score, or labels that are all the same.
@@ -116,14 +119,53 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
         rows, truth = logits.ravel(), labels.ravel()
         groups = np.repeat(_sessions(examples), logits.shape[1])
         one = self._resampled(examples, table, logits)
-        share = float(truth.mean()) if self.negatives is None else 1 / (1 + self.negatives.config.train)
-        popular = np.concatenate(([0], self.catalogue.counts()))[table.batch(range(len(examples))).candidates.numpy()]
         scores: dict[str, float | str] = {"auc": one.value(), "grouped_auc": grouped_auc(rows, truth, groups)}
         scores["loss"] = log_loss(rows, truth)
         scores |= {f"hit_rate@{count}": hit_rate(logits, count) for count in HITS if sampled}
-        scores["baseline_auc"] = auc(popular.ravel().astype(float), truth)
-        scores["baseline_loss"] = log_loss(np.full(len(rows), np.log(share / (1 - share))), truth)
         return scores | {"auc_interval": told(*interval(one), one)}
+
+    def baselines(self, examples: Sequence[Choice]) -> Iterator[Baseline]:
+        """The share of positives that training has, and how often training chose an item.
+
+        Where negatives are drawn, there may be fewer of them in training than here.
+        """
+        batch = self._table(examples).batch(range(len(examples)))
+        truth = batch.labels.numpy().ravel() > 0.5
+        share = float(truth.mean()) if self.negatives is None else 1 / (1 + self.negatives.config.train)
+        yield Baseline(
+            "share of positives", {"loss": log_loss(np.full(len(truth), np.log(share / (1 - share))), truth)}
+        )
+        popularity = np.concatenate(([0], self.catalogue.counts()))[batch.candidates.numpy()]
+        yield Baseline("popularity", {"auc": auc(popularity.ravel().astype(float), truth)})
+
+    def co_occurrence(self, train: Sequence[Choice], examples: Sequence[Choice]) -> Baseline:
+        """Scores a candidate by the share of choices after an item that were of it, summed over the history.
+
+        What no item of the history precedes is ranked by popularity.
+        """
+        counts = self.catalogue.counts()
+        pairs = [
+            (before, self.catalogue.number(item))
+            for choice in train
+            for item, label in zip(choice.candidates, choice.labels or (True,), strict=True)
+            for before in self._history(choice) * label
+        ]
+        together = _counts(pairs, len(counts) + 1, len(counts) + 1)
+        places = [(place, before) for place, choice in enumerate(examples) for before in self._history(choice)]
+        histories = _counts(places, len(examples), len(counts) + 1)
+        shares = (histories / np.maximum(1.0, together.sum(1))).tocsr()
+        batch = self._table(examples).batch(range(len(examples)))
+        candidates, popularity = batch.candidates.numpy(), np.concatenate(([0], counts)) / max(1, counts.sum())
+        rows = max(1, _CELLS // (len(counts) + 1))
+        ranked = _TIE * popularity[candidates]
+        for start in range(0, len(candidates), rows):
+            part = slice(start, start + rows)
+            ranked[part] += np.take_along_axis((shares[part] @ together).toarray(), candidates[part], 1)
+        return Baseline("co-occurrence", {"auc": auc(ranked.ravel(), batch.labels.numpy().ravel() > 0.5)})
+
+    def _history(self, choice: Choice) -> list[int]:
+        """The numbers of the items that the model reads."""
+        return [self.catalogue.number(item) for item in choice.history[-self.data.max_history :]]
 
     def resampled(self, examples: Sequence[Choice]) -> Resampled:
         """The AUC as a function of how often each session counts; raises as `evaluate`."""
@@ -171,8 +213,11 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
         labels = [label for example in examples for label in example.labels]
         if not labels or (self.negatives is None and len(set(labels)) == 1):
             raise DataError("there is nothing to score: give choices, both taken and left where they have labels")
-        table = scored_table(examples, self.catalogue, self.negatives, self.data.max_history)
+        table = self._table(examples)
         return table, self._logits(table)
+
+    def _table(self, examples: Sequence[Choice]) -> ChoiceTable:
+        return scored_table(examples, self.catalogue, self.negatives, self.data.max_history)
 
     def _pieces(self, found: Sequence[Choice], asked: Sequence[tuple[str, ...]]) -> list[np.ndarray]:
         """The logits of the candidates of each choice, those with as many candidates together."""
@@ -218,6 +263,14 @@ def scored_table(
 
 def _with(choice: Choice, names: tuple[str, ...]) -> Choice:
     return Choice(choice.history, names, (), choice.times, choice.time, choice.user)
+
+
+def _counts(pairs: Sequence[tuple[int, int]], rows: int, columns: int) -> Any:
+    """How often each pair occurs, as a sparse matrix."""
+    from scipy.sparse import csr_array
+
+    one, other = np.array(pairs, np.int64).reshape(-1, 2).T
+    return csr_array((np.ones(len(one)), (one, other)), shape=(rows, columns))
 
 
 def _sessions(examples: Sequence[Choice]) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch.nn import functional as F
 
 from headwise import metrics
 from headwise.data.image_sets import as_batch, checked
@@ -20,6 +21,7 @@ from headwise.explain.places import Grid, OnImage
 from headwise.labels import visible
 from headwise.models.image_classifier import ImageClassifier
 from headwise.predictors import looking
+from headwise.predictors.baselines import Baseline, majority
 from headwise.predictors.predictor import MOST_PIXELS, Form, Predictor
 from headwise.processes import divided
 
@@ -124,7 +126,7 @@ class Recogniser(Predictor[Image, dict[str, float], Image]):
         return [json.dumps(fields, ensure_ascii=False)]
 
     def evaluate(self, examples: Sequence[Image], *, options: Any = None) -> dict[str, float | str]:
-        """Accuracy and macro-F1; `baseline` says the most frequent class of training of every image.
+        """Accuracy and macro-F1.
 
         `per_class` is the F1 of each class with how often it occurs; `confused` are the pairs of classes of which most
         images of the first are taken for the second.
@@ -148,7 +150,6 @@ class Recogniser(Predictor[Image, dict[str, float], Image]):
         return {
             "accuracy": sum(counts[0]) / len(gold),
             "macro_f1": metrics.macro_f1(*counts),
-            "baseline": wanted[self.known.frequent] / len(gold),
             "per_class": ", ".join(f"{name} {metrics.f1(*found):.4f} ({wanted[name]:,})" for name, *found in each),
             "confused": ", ".join(
                 f"{true} for {other} {count:,} ({count / wanted[true]:.1%})"
@@ -156,6 +157,22 @@ class Recogniser(Predictor[Image, dict[str, float], Image]):
             )
             or "none",
         }
+
+    def baselines(self, examples: Sequence[Image]) -> Iterator[Baseline]:
+        yield majority([image.label or "" for image in examples])
+
+    def table(self, images: Sequence[Image], side: int) -> np.ndarray:
+        """Images as rows of numbers from 0 to 1, as the model reads them, or means over squares of larger ones.
+
+        Args:
+            side: pixels of a row's image, in height and width, at most.
+        """
+        rows = []
+        for start in range(0, len(images), PREDICTION_IMAGES):
+            pixels = self._pixels(images[start : start + PREDICTION_IMAGES]).cpu().float()
+            height, width = (min(side, length) for length in pixels.shape[-2:])
+            rows.append(F.adaptive_avg_pool2d(pixels, (height, width)).flatten(1).numpy() / 255)
+        return np.concatenate(rows)
 
     def explain(self, item: Image | str, target: str | None = None) -> Explanation:
         """Where the class token looks in every layer, or the places of the map on average where there is none.

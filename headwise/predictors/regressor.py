@@ -11,6 +11,7 @@ import numpy as np
 from headwise.data.labelled import Labelled, LabelledConfig, read_texts
 from headwise.errors import DataError
 from headwise.explain.explanation import Explanation
+from headwise.predictors.baselines import Baseline, of_numbers
 from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_tokens
 from headwise.predictors.texts import Reader
 
@@ -76,8 +77,6 @@ class Regressor(Predictor[str, float, Labelled]):
     def evaluate(self, examples: Sequence[Labelled], *, options: Any = None) -> dict[str, float | str]:
         """Mean absolute error, root mean square error and R2, on the scale of the data.
 
-        `baseline_mae` and `baseline_rmse` are those of the mean of training.
-
         Raises:
             DataError: no texts.
         """
@@ -88,9 +87,11 @@ class Regressor(Predictor[str, float, Labelled]):
         gold, said = (
             (np.array(found) - self.scale.mean) / self.scale.deviation for found in (labels, self.predict(texts))
         )
-        constant = error_scores(error_counts(np.zeros_like(gold), gold), self.scale.deviation)
-        baseline = {f"baseline_{name}": constant[name] for name in ("mae", "rmse")}
-        return {**error_scores(error_counts(said, gold), self.scale.deviation), **baseline}
+        return {**error_scores(error_counts(said, gold), self.scale.deviation)}
+
+    def baselines(self, examples: Sequence[Labelled]) -> Iterator[Baseline]:
+        gold = [float(example.label or 0.0) for example in examples]
+        yield of_numbers("mean of training", [self.scale.mean] * len(gold), gold)
 
 
 def error_counts(said: np.ndarray, gold: np.ndarray) -> dict[str, float]:

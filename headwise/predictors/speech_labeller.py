@@ -16,6 +16,7 @@ from headwise.labels import visible
 from headwise.layers.sequence_pooling import AttentionOverSequence
 from headwise.models.speech_models import SpeechClassifier
 from headwise.predictors import looking
+from headwise.predictors.baselines import Baseline, majority
 from headwise.predictors.classes import verdict_scores
 from headwise.predictors.listening import Ear, Known, times
 from headwise.predictors.predictor import Form, Predictor
@@ -70,7 +71,7 @@ class SpeechLabeller(Predictor[Recording, dict[str, float], Recording]):
         return [json.dumps({"path": item.name, "label": label, "probabilities": output}, ensure_ascii=False)]
 
     def evaluate(self, examples: Sequence[Recording], *, options: Any = None) -> dict[str, float | str]:
-        """Accuracy, macro-F1 and cross entropy in nats; `baseline` says the most frequent class of every recording.
+        """Accuracy, macro-F1 and cross entropy in nats.
 
         `per_class` has precision, recall and F1 of each class, `confused` the most frequent mistakes.
 
@@ -78,7 +79,10 @@ class SpeechLabeller(Predictor[Recording, dict[str, float], Recording]):
             DataError: no recordings, or some without a label.
         """
         gold = gold_of(examples)
-        return verdict_scores(self.predict(examples), gold, self.known.frequent)
+        return verdict_scores(self.predict(examples), gold)
+
+    def baselines(self, examples: Sequence[Recording]) -> Iterator[Baseline]:
+        yield majority(gold_of(examples))
 
     def explain(self, item: Recording | str, target: str | None = None) -> Explanation:
         """What the pooling and every attention layer look at, frame by frame.

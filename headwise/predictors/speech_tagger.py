@@ -21,6 +21,7 @@ from headwise.explain.sound_map import SoundMap, Track
 from headwise.labels import visible
 from headwise.models.speech_models import FrameTagger
 from headwise.predictors import looking
+from headwise.predictors.baselines import Baseline, majority
 from headwise.predictors.classes import class_scores
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.listening import Ear, Known, times
@@ -95,31 +96,41 @@ class SpeechTagger(Predictor[Recording, FrameLabels, Recording]):
         return [json.dumps({"path": item.name, "marks": marks}, ensure_ascii=False)]
 
     def evaluate(self, examples: Sequence[Recording], *, options: Any = None) -> dict[str, float | str]:
-        """Accuracy and macro-F1 of the frames that have a label; `baseline` is that of training's most frequent one.
+        """Accuracy and macro-F1 of the frames that have a label.
 
         `per_class` has precision, recall and F1 of each label, `confused` the most frequent mistakes.
 
         Raises:
             DataError: no recordings, or no labels in time.
         """
+        said, gold = self._frames(examples, [one.labels for one in self.predict(examples)])
+        found = class_scores(said, gold)
+        scores: dict[str, float | str] = {"accuracy": sum(map(str.__eq__, said, gold)) / len(gold)}
+        scores["macro_f1"] = found.macro_f1
+        return scores | {"per_class": found.each} | ({"confused": found.confused} if found.confused else {})
+
+    def baselines(self, examples: Sequence[Recording]) -> Iterator[Baseline]:
+        batches = self.ear.batches(examples, torch.device("cpu"))
+        counts = {at: count for batch in batches for at, count in zip(batch.indices, batch.lens.tolist(), strict=True)}
+        yield majority(self._frames(examples, [[""] * counts[at] for at in range(len(examples))])[1])
+
+    def _frames(self, examples: Sequence[Recording], predicted: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:
+        """The predicted and the true label of every frame that has one. Raises: as `evaluate`."""
         if not examples:
             raise DataError("there is nothing to score: no recordings")
         said: list[str] = []
         gold: list[str] = []
-        for one, labels in zip(examples, self.predict(examples), strict=True):
+        for one, labels in zip(examples, predicted, strict=True):
             if one.marks is None:
                 raise DataError(f"{one.name}: has no labels in time to compare with; give every recording its labels")
             # the frames are those of the rate that the model hears
-            wanted = frame_labels(one.marks, len(labels.labels), self.known.rate, self.data.rest)
-            pairs = [(a, b) for a, b in zip(labels.labels, wanted, strict=True) if b is not None]
+            wanted = frame_labels(one.marks, len(labels), self.known.rate, self.data.rest)
+            pairs = [(a, b) for a, b in zip(labels, wanted, strict=True) if b is not None]
             said += [a for a, _ in pairs]
             gold += [b for _, b in pairs]
         if not gold:
             raise DataError("there is nothing to score: no frame has a label")
-        found = class_scores(said, gold)
-        scores: dict[str, float | str] = {"accuracy": sum(map(str.__eq__, said, gold)) / len(gold)}
-        scores |= {"macro_f1": found.macro_f1, "baseline": gold.count(self.known.frequent) / len(gold)}
-        return scores | {"per_class": found.each} | ({"confused": found.confused} if found.confused else {})
+        return said, gold
 
     def explain(self, item: Recording | str, target: str | None = None) -> Explanation:
         """What the frames of each stretch look at, on average, in every layer; below the spectrogram and the labels.

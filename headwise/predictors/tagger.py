@@ -22,6 +22,7 @@ from headwise.labels import visible
 from headwise.layers.chain import Independent, LinearChain
 from headwise.models.token_tagger import TokenTagger
 from headwise.predictors import looking
+from headwise.predictors.baselines import Baseline
 from headwise.predictors.predictor import Form, Predictor, Unknown
 from headwise.predictors.tag_scores import tag_scores
 from headwise.processes import divided
@@ -176,31 +177,33 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
         return " ".join(example.words)
 
     def evaluate(self, examples: Sequence[Tagged], *, options: Any = None) -> dict[str, float | str]:
-        """Accuracy and macro-F1; of words that training has and has not; of the most frequent tag of each word.
-
-        See `tag_scores`. `baseline` is the accuracy, `baseline_span_f1` the F1 of spans, of giving each word its most
-        frequent tag in training, and other words the most frequent tag of those that occur there once.
+        """Accuracy and macro-F1; of words that training has and has not; of spans. See `tag_scores`.
 
         Raises:
             DataError: no words, or words without a tag.
         """
+        return self._scores(examples, self.tag(examples))
+
+    def baselines(self, examples: Sequence[Tagged]) -> Iterator[Baseline]:
+        """Each word's most frequent tag in training; of other words that of those which occur there once."""
+        rare = self.words.get("", "")
+        guesses = [[self.words.get(self.tokenizer.clean(word), rare) for word in one.words] for one in examples]
+        scores = self._scores(examples, guesses)
+        numbers = {name: value for name, value in scores.items() if name != "unseen" and not isinstance(value, str)}
+        yield Baseline("most frequent tag of each word", numbers, sum(map(len, guesses)))
+
+    def _scores(self, examples: Sequence[Tagged], tags: Sequence[Sequence[str]]) -> dict[str, float | str]:
+        """Scores of these tags. Raises: as `evaluate`."""
         gold = [list(example.tags or ()) for example in examples]
         words = [[self.tokenizer.clean(word) for word in example.words] for example in examples]
         if not any(words):
             raise DataError("there is nothing to score: no words")
-        for example, row, tags in zip(examples, words, gold, strict=True):
-            if len(tags) != len(row):
+        for example, row, own in zip(examples, words, gold, strict=True):
+            if len(own) != len(row):
                 raise DataError(
                     f"the sentence of line {example.line} has no tags to compare with; tag all of its words"
                 )
-        rare = self.words.get("", "")
-        guesses = [[self.words.get(word, rare) for word in row] for row in words]
-        scores = tag_scores(
-            self.tag(examples), gold, [[word in self.words for word in row] for row in words], self.scheme
-        )
-        usual = tag_scores(guesses, gold, [[True] * len(row) for row in words], self.scheme)
-        names = {"accuracy": "baseline", "span_f1": "baseline_span_f1"}
-        return scores | {names[name]: value for name, value in usual.items() if name in names}
+        return tag_scores(tags, gold, [[word in self.words for word in row] for row in words], self.scheme)
 
     def _tagged(self, item: Tagged | str) -> Tagged:
         return self.parse(item) if isinstance(item, str) else item

@@ -1,7 +1,7 @@
 """Classification: a text in, a class out, with the probability of every class."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -15,6 +15,7 @@ from headwise.data.text_batches import LabelledBatch
 from headwise.data.text_suggestions import suggest_for_labelled
 from headwise.errors import DataError
 from headwise.models.pooled_encoder import PooledEncoder
+from headwise.predictors.baselines import Baseline, logistic_regression, named, of_labels, sample, tfidf
 from headwise.predictors.classifier import Classifier
 from headwise.predictors.texts import majority
 from headwise.tasks import _texts
@@ -26,6 +27,8 @@ from headwise.tasks.task import Assets, Given, Probe
 CLASSES_FILE = "classes.json"
 
 _NAMED = 5
+# of logistic regression: texts of unit length want a weaker penalty than standardised features
+_STRENGTH = 10.0
 
 
 class ClassifyConfig(TextsConfig):
@@ -69,6 +72,18 @@ class Classify(Labelling[dict[str, Texts]]):
     @classmethod
     def examples(cls, config: ClassifyConfig, split: str) -> list[Labelled]:
         return _texts.read_split(config, split, numbers=False)
+
+    @classmethod
+    def baselines(
+        cls, config: ClassifyConfig, predictor: Classifier, examples: Sequence[Labelled]
+    ) -> Iterator[Baseline]:
+        """Logistic regression on words and pairs of words."""
+        every = cls.examples(config, "train")
+        train = sample(every)
+        known, features = tfidf([one.text for one in train], [one.text for one in examples])
+        predicted = logistic_regression(known, [_label(one) for one in train], features, _STRENGTH)
+        name = named("TF-IDF and logistic regression", len(train), len(every))
+        yield of_labels(name, predicted, [_label(one) for one in examples])
 
     @classmethod
     def suggest(cls, data: Mapping[str, object]) -> Suggestion:

@@ -1,7 +1,7 @@
 """Forecasts: some steps of a series of numbers in, the steps after them out."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePath
@@ -23,7 +23,16 @@ from headwise.data.suggestions import Suggestion
 from headwise.errors import ConfigError, DataError
 from headwise.models.forecaster import Forecaster, ForecasterConfig, StepwiseConfig, build_forecaster
 from headwise.models.pooled_encoder import SequencePoolingConfig
-from headwise.predictors.forecast_baselines import Baselines, Linear, error_scores, error_sums, fitted, portions
+from headwise.predictors.baselines import Baseline, named, sample
+from headwise.predictors.forecast_baselines import (
+    Autoregression,
+    Linear,
+    SimpleForecasts,
+    error_scores,
+    error_sums,
+    fitted,
+    portions,
+)
 from headwise.predictors.forecaster import SeriesForecaster
 from headwise.tasks._files import damaged
 from headwise.tasks.task import Assets, Given, Metric, Stats, Task
@@ -104,7 +113,7 @@ class Forecast(Task[Tables]):
             linear = Linear.of(assets.file(LINEAR_FILE), columns, length, told)
         except DataError:
             raise damaged(LINEAR_FILE, "is not the linear baseline of this length and horizon") from None
-        self.baselines = Baselines(linear, config.data.season, self.scaling.told, config.horizon)
+        self.simple = SimpleForecasts(linear, config.data.season, self.scaling.told, config.horizon)
 
     @classmethod
     def prepare(cls, config: ForecastConfig) -> Assets[Tables]:
@@ -125,10 +134,12 @@ class Forecast(Task[Tables]):
             notes += [told] if held else []
         else:
             files = {name: given.files[name] for name in (COLUMNS_FILE, LINEAR_FILE) if name in given.files}
-        # the rules of the files alone: training and prediction have the same
-        rules = cls(config, Assets(files)).baselines
+        # those of the files alone: training and prediction have the same
+        simple = cls(config, Assets(files)).simple
         notes += [
-            f"{part}: {_beside(tables[part], rules, scaling, config.length)}" for part in tables if part != "train"
+            f"{part}: {_without_model(table, simple, scaling, config.length)}"
+            for part, table in tables.items()
+            if part != "train"
         ]
         return Assets(files, tables, parts.digests, tuple(notes))
 
@@ -142,6 +153,17 @@ class Forecast(Task[Tables]):
             return found or _refuse_short(path, series, length + horizon)
         given = {part for part in ("valid", "test") if getattr(data, part) is not None}
         return windows(parted(series, data, given).get(split, []), length, horizon)
+
+    @classmethod
+    def baselines(
+        cls, config: ForecastConfig, predictor: SeriesForecaster, examples: Sequence[Window]
+    ) -> Iterator[Baseline]:
+        """An autoregression of each target by itself."""
+        every = cls.examples(config, "train")
+        train = sample(every)
+        windows = predictor.standardised(train)
+        rule = Autoregression.fitted(windows, config.length, predictor.scaling.told, config.horizon)
+        yield Baseline(named(f"AR({rule.order})", len(train), len(every)), predictor.scores(examples, rule))
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
@@ -210,7 +232,7 @@ class Forecast(Task[Tables]):
 
     def predictor(self, model: nn.Module) -> SeriesForecaster:
         assert isinstance(model, Forecaster)
-        return SeriesForecaster(model, self.scaling, self.baselines, self.config.length, self.config.data)
+        return SeriesForecaster(model, self.scaling, self.simple, self.config.length, self.config.data)
 
     def card(self, metrics: Mapping[str, float]) -> str:
         scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
@@ -235,11 +257,11 @@ class Forecast(Task[Tables]):
         return f"{target}: " + " is ".join(shown)
 
 
-def _beside(table: WindowTable, rules: Baselines, scaling: Scaling, length: int) -> str:
+def _without_model(table: WindowTable, simple: SimpleForecasts, scaling: Scaling, length: int) -> str:
     """What the baselines reach on a part."""
-    sums: dict[str, Counter[str]] = {name: Counter() for name in rules.rules()}
+    sums: dict[str, Counter[str]] = {name: Counter() for name in simple.by_name()}
     for rows in portions(table):
-        for name, rule in rules.rules().items():
+        for name, rule in simple.by_name().items():
             sums[name].update(error_sums(rule(rows[:, :length]), rows[:, length:][:, :, scaling.told], scaling))
     scores = {name: error_scores(one, scaling) for name, one in sums.items()}
     told = ", ".join(f"{name} {one['mse']:.4g} and {one['mae']:.4g}" for name, one in scores.items())

@@ -1,7 +1,7 @@
 """A number for each molecule: graphs of atoms and bonds, many of them side by side in a batch."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, ClassVar
 
@@ -16,12 +16,13 @@ from headwise.config import Config, build
 from headwise.data.bad_lines import warn_skipped
 from headwise.data.corpus import resolve
 from headwise.data.files import digested
-from headwise.data.molecules import NUM_FEATURES, Compound, MoleculesConfig, odd, read_compounds
+from headwise.data.molecules import NUM_FEATURES, Compound, MoleculesConfig, atom_counts, odd, read_compounds
 from headwise.data.sources import Limits, Source, bucketed
 from headwise.data.splits import split_by
 from headwise.data.suggestions import Suggestion
 from headwise.models.graph_encoders import GraphEncoderConfig
 from headwise.models.graph_regressor import GraphPoolingConfig, GraphRegressor, build_graph_regressor
+from headwise.predictors.baselines import Baseline, named, of_numbers, ridge_regression, sample, standardised
 from headwise.predictors.molecule_regressor import (
     MoleculeBatch,
     MoleculeRegressor,
@@ -84,6 +85,18 @@ class GraphRegress(Task[Splits]):
         found, bad = read_compounds(resolve(path), config.data)
         warn_skipped(path, bad.note())
         return found
+
+    @classmethod
+    def baselines(
+        cls, config: GraphRegressConfig, predictor: MoleculeRegressor, examples: Sequence[Compound]
+    ) -> Iterator[Baseline]:
+        """Ridge regression on how many atoms of each kind a molecule has."""
+        every = cls.examples(config, "train")
+        train = sample(every)
+        known, features = standardised(atom_counts(train), atom_counts(examples))
+        predicted = ridge_regression(known, [item.target or 0.0 for item in train], features)
+        name = named("atom counts and ridge regression", len(train), len(every))
+        yield of_numbers(name, predicted, [item.target or 0.0 for item in examples])
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:

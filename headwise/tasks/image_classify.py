@@ -1,7 +1,7 @@
 """Image classification: an image in, one of the classes out; Transformers over patches or pixels, residual networks."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, ClassVar
 
@@ -18,10 +18,14 @@ from headwise.data.suggestions import Suggestion
 from headwise.layers.image_blocks import Augmentation
 from headwise.models.image_classifier import ImageClassifier, build_image_classifier
 from headwise.models.image_config import ImageEncoderConfig
+from headwise.predictors.baselines import Baseline, logistic_regression, named, of_labels, sample, standardised
 from headwise.predictors.recogniser import Known, Recogniser
 from headwise.tasks._files import from_json
 from headwise.tasks._images import IMAGES_FILE, ImageTask, made_assets
 from headwise.tasks.task import Assets, Probe
+
+# of the baseline: images that it is fitted to, pixels of a side that it reads, inverse of its penalty
+_ROWS, _SIDE, _STRENGTH = 10_000, 32, 0.01
 
 
 class AugmentationConfig(Config):
@@ -75,6 +79,18 @@ class ImageClassify(ImageTask):
         if split != "train" and getattr(config.data, split) is not None:
             return read_part(config.data, split)
         return list(load_images(config.data).parts[split].images())
+
+    @classmethod
+    def baselines(
+        cls, config: ImageClassifyConfig, predictor: Recogniser, examples: Sequence[Image]
+    ) -> Iterator[Baseline]:
+        """Logistic regression on pixels."""
+        every = cls.examples(config, "train")
+        train = sample(every, _ROWS)
+        known, features = standardised(predictor.table(train, _SIDE), predictor.table(examples, _SIDE))
+        predicted = logistic_regression(known, [one.label or "" for one in train], features, _STRENGTH)
+        name = named("pixels and logistic regression", len(train), len(every))
+        yield of_labels(name, predicted, [one.label or "" for one in examples])
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:

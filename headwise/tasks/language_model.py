@@ -1,6 +1,6 @@
 """Language modelling: plain text in, a decoder-only model that writes on from any beginning."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, ClassVar
 
@@ -18,6 +18,7 @@ from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError
 from headwise.models.decoder_only import DecoderOnly, build_decoder
 from headwise.models.transformer_config import DecoderConfig
+from headwise.predictors.baselines import Baseline
 from headwise.predictors.continuer import (
     Continuer,
     continuing,
@@ -99,13 +100,15 @@ class LanguageModel(Task[dict[str, Text]]):
         return _plain_text.lines_of(config.data, split)
 
     @classmethod
-    def beside(cls, config: LanguageModelConfig, predictor: Continuer, examples: Sequence[str]) -> dict[str, float]:
-        """Scores of an n-gram model of the training tokens."""
+    def baselines(
+        cls, config: LanguageModelConfig, predictor: Continuer, examples: Sequence[str]
+    ) -> Iterator[Baseline]:
+        """An n-gram model of the training tokens."""
         train = _plain_text.trained_on(config.data, predictor.tokenizer)
         if not config.ngram or not len(train):
-            return {}
+            return
         counts = NGrams(train.tokens, config.ngram, predictor.tokenizer.vocab_size)
-        return {f"ngram_{name}": score for name, score in predictor.scores(examples, counts.nll).items()}
+        yield Baseline(f"{config.ngram}-gram model", predictor.scores(examples, counts.nll))
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:

@@ -1,6 +1,7 @@
 """Masked language modelling: plain text in, an encoder that tells masked words from those on both sides."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, ClassVar
 
@@ -21,6 +22,7 @@ from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import ConfigError, DataError
 from headwise.models.masked_encoder import MaskedEncoder, build_masked_encoder
 from headwise.models.token_encoders import AttentionConfig, EncoderConfig
+from headwise.predictors.baselines import Baseline
 from headwise.predictors.filler import MASK, Filler, masked_loss, told_counts, told_scores
 from headwise.tasks import _plain_text
 from headwise.tasks._plain_text import TOKENIZER_FILE
@@ -89,17 +91,18 @@ class MaskedLM(Task[dict[str, Text]]):
         return _plain_text.lines_of(config.data, split)
 
     @classmethod
-    def beside(cls, config: MaskedLMConfig, predictor: Filler, examples: Sequence[str]) -> dict[str, float]:
-        """What knowing nothing of the context reaches on the same masked tokens: see `_knowing_nothing`."""
+    def baselines(cls, config: MaskedLMConfig, predictor: Filler, examples: Sequence[str]) -> Iterator[Baseline]:
+        """The frequencies of tokens in training, on the same masked tokens: see `_knowing_nothing`."""
         size = predictor.tokenizer.vocab_size
         train = word_counts(_plain_text.trained_on(config.data, predictor.tokenizer), size)
         asked = np.zeros(size, dtype=np.int64)
         for batch in predictor.masked(examples):
             asked += np.bincount(batch.targets.numpy(), minlength=size)
         if not (train.any() and asked.any()):
-            return {}
+            return
         right, perplexity = _knowing_nothing(train, asked)
-        return {"baseline_accuracy": right, "baseline_perplexity": perplexity}
+        scores = {"accuracy": right, "perplexity": perplexity, "loss": math.log(perplexity)}
+        yield Baseline("frequencies of tokens", scores, int(asked.sum()))
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:

@@ -1,7 +1,7 @@
 """Labels for the nodes of one graph, of which some are known: the whole graph is read at each step."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, ClassVar
@@ -19,11 +19,22 @@ from headwise.data.suggestions import Suggestion
 from headwise.data.words import NO_TAG
 from headwise.errors import CheckpointError, DataError
 from headwise.models.graph_encoders import GraphEncoder, GraphEncoderConfig
-from headwise.predictors.graph_inputs import SPARSE, GraphInput, graph_input, num_features
+from headwise.predictors.baselines import Baseline, logistic_regression, of_labels
+from headwise.predictors.graph_inputs import (
+    SPARSE,
+    GraphInput,
+    feature_table,
+    graph_input,
+    neighbourhoods,
+    num_features,
+)
 from headwise.predictors.node_labeller import NodeLabeller
 from headwise.tasks._files import as_json, counts_of
 from headwise.tasks._labelling import Labelling
 from headwise.tasks.task import Assets
+
+# of logistic regression: rows of features that add up to 1 want a weak penalty
+_STRENGTH = 100.0
 
 GRAPH_FILE, NODES_FILE, LABELS_FILE = "graph.npz", "nodes.json", "labels.json"
 
@@ -89,6 +100,21 @@ class NodeClassify(Labelling[Splits]):
         # a part with a file of its own is scored without the graph that was trained on
         path = None if split == "train" else getattr(config.data, split)
         return read_graph(config.data).splits[split] if path is None else labelled(resolve(path), config.data)
+
+    @classmethod
+    def baselines(
+        cls, config: NodeClassifyConfig, predictor: NodeLabeller, examples: Sequence[LabelledNode]
+    ) -> Iterator[Baseline]:
+        """Logistic regression on the features of nodes, and on those of their neighbourhoods (SGC)."""
+        train, gold = cls.examples(config, "train"), [item.label for item in examples]
+        known, places = ([predictor.number[item.node] for item in items] for items in (train, examples))
+        labels = [item.label for item in train]
+        features = feature_table(predictor.graph)
+        if predictor.graph.features.width:
+            predicted = logistic_regression(features[known], labels, features[places], _STRENGTH)
+            yield of_labels("features and logistic regression", predicted, gold)
+        near = neighbourhoods(predictor.graph, features)
+        yield of_labels("SGC", logistic_regression(near[known], labels, near[places], _STRENGTH), gold)
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:

@@ -1,7 +1,7 @@
 """Ranking: a history of choices and candidates in, how likely each is chosen next out; target attention."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, ClassVar
 
@@ -30,6 +30,7 @@ from headwise.data.sources import Drawn, Limits, Source, bucketed
 from headwise.data.suggestions import Suggestion
 from headwise.errors import DataError
 from headwise.models.interest_network import InterestConfig, InterestNetwork, build_interest_network
+from headwise.predictors.baselines import Baseline
 from headwise.predictors.ranker import Ranker, scored_table
 from headwise.predictors.ranking import auc
 from headwise.tasks._files import as_json, from_json
@@ -84,6 +85,11 @@ class Rank(Task[dict[str, list[Choice]]]):
             warn_skipped(path, note)
             return found
         return read_log(config.data).parts[split]
+
+    @classmethod
+    def baselines(cls, config: RankConfig, predictor: Ranker, examples: Sequence[Choice]) -> Iterator[Baseline]:
+        """How often training chose an item after those of the history."""
+        yield predictor.co_occurrence(cls.examples(config, "train"), examples)
 
     @classmethod
     def suggest(cls, data: Mapping[str, object]) -> Suggestion:

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from jaxtyping import Float
@@ -16,6 +16,7 @@ from headwise.data.suggestions import Suggestion
 from headwise.data.text_batches import LabelledBatch
 from headwise.data.text_suggestions import suggest_for_labelled
 from headwise.models.pooled_encoder import PooledEncoder
+from headwise.predictors.baselines import Baseline, named, of_numbers, ridge_regression, sample, tfidf
 from headwise.predictors.regressor import Regressor, Scale, error_counts, error_scores
 from headwise.predictors.texts import spread
 from headwise.tasks import _texts
@@ -80,6 +81,16 @@ class Regress(Task[dict[str, Texts]]):
     @classmethod
     def examples(cls, config: RegressConfig, split: str) -> list[Labelled]:
         return _texts.read_split(config, split, numbers=True)
+
+    @classmethod
+    def baselines(cls, config: RegressConfig, predictor: Regressor, examples: Sequence[Labelled]) -> Iterator[Baseline]:
+        """Ridge regression on words and pairs of words."""
+        every = cls.examples(config, "train")
+        train = sample(every)
+        known, features = tfidf([one.text for one in train], [one.text for one in examples])
+        predicted = ridge_regression(known, [_number(one) for one in train], features)
+        name = named("TF-IDF and ridge regression", len(train), len(every))
+        yield of_numbers(name, predicted, [_number(one) for one in examples])
 
     @classmethod
     def suggest(cls, data: Mapping[str, object]) -> Suggestion:

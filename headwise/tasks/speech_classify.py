@@ -1,7 +1,7 @@
 """Classification of recordings: which digit is said, or who is speaking; one class for each."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ from headwise.errors import ConfigError
 from headwise.models.conformer import SpeechEncoderConfig
 from headwise.models.pooled_encoder import SequencePoolingConfig
 from headwise.models.speech_models import SpeechClassifier, build_speech_classifier
+from headwise.predictors.baselines import Baseline, logistic_regression, named, of_labels, sample, standardised
 from headwise.predictors.speech_labeller import SpeechLabeller
 from headwise.predictors.texts import majority
 from headwise.tasks import _speech
@@ -64,6 +65,18 @@ class SpeechClassify(_speech.SpeechLabels):
     @classmethod
     def examples(cls, config: SpeechClassifyConfig, split: str) -> list[Recording]:
         return read_recordings(config.data, split)
+
+    @classmethod
+    def baselines(
+        cls, config: SpeechClassifyConfig, predictor: SpeechLabeller, examples: Sequence[Recording]
+    ) -> Iterator[Baseline]:
+        """Logistic regression on mean and deviation of every band."""
+        every = cls.examples(config, "train")
+        train = sample(every)
+        known, features = standardised(predictor.ear.summaries(train), predictor.ear.summaries(examples))
+        predicted = logistic_regression(known, [one.label or "" for one in train], features)
+        name = named("mean bands and logistic regression", len(train), len(every))
+        yield of_labels(name, predicted, [one.label or "" for one in examples])
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:

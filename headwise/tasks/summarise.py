@@ -1,14 +1,17 @@
 """Summaries: long texts in, short ones out; only the beginning of a source is read, and ROUGE scores the result."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from pydantic import Field
 
 from headwise.config import Config
 from headwise.data.corpus import DataConfig, LongRule
+from headwise.data.readers import Pair
 from headwise.data.suggestions import Suggestion, suggest_for_pairs
+from headwise.predictors.baselines import Baseline
 from headwise.predictors.rouge import NAMES, RougeConfig, rouge_counts, rouge_of
+from headwise.predictors.translator import Translator
 from headwise.tasks._text_to_text import TextToText, TextToTextConfig
 from headwise.tasks._writer import Writer
 from headwise.tasks.task import Metric, Stats
@@ -39,6 +42,15 @@ class Summarise(TextToText):
     config_type: ClassVar[type[Config]] = SummariseConfig
     metrics: ClassVar[tuple[Metric, ...]] = (*Writer.metrics, *(Metric(name, "high") for name in NAMES))
     config: SummariseConfig
+
+    @classmethod
+    def baselines(cls, config: SummariseConfig, predictor: Translator, examples: Sequence[Pair]) -> Iterator[Baseline]:
+        """The beginning of a text, as many words as summaries of training have on average."""
+        words = [len(pair.target.split()) for pair in cls.examples(config, "train")]
+        size = max(1, round(sum(words) / len(words)))
+        outputs = [" ".join(pair.source.split()[:size]) for pair in examples]
+        counts = rouge_counts(outputs, [pair.target for pair in examples], config.rouge.tokenize)
+        yield Baseline(f"lead of {size} words", rouge_of(counts))
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:

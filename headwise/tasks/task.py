@@ -4,7 +4,7 @@ A task of one's own stays where it is and is named `my_package.module:MyTask` in
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -17,6 +17,7 @@ from headwise.config import Config
 from headwise.data.sources import Limits, Source
 from headwise.data.suggestions import Suggestion
 from headwise.errors import CheckpointError
+from headwise.predictors.baselines import Baseline
 from headwise.predictors.predictor import Predictor
 
 D = TypeVar("D")
@@ -139,14 +140,16 @@ class Task(ABC, Generic[D]):
         """The labelled examples of a split as its files have them, for the predictor's `evaluate`."""
 
     @classmethod
-    def beside(cls, config: Any, predictor: Any, examples: Sequence[Any]) -> dict[str, float]:
-        """Scores, by other names than the model's, of simpler ways to answer that need the training data; here none.
+    def baselines(cls, config: Any, predictor: Any, examples: Sequence[Any]) -> Iterator[Baseline]:
+        """Baselines fitted to the training data, scored by the names of `metrics`, the cheapest first; here none.
+
+        Those that need no training data are the predictor's.
 
         Args:
             predictor: of a run of this configuration, as `predictor` made it.
             examples: what the model is scored on.
         """
-        return {}
+        yield from ()
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:

@@ -8,7 +8,7 @@ from typing import Any
 
 from headwise.errors import CheckpointError
 from headwise.runs.checkpoints import Checkpoints
-from headwise.training.loading import examples, load, recipe_of, scores, trained_on
+from headwise.training.loading import beside, examples, load, recipe_of, trained_on
 from headwise.training.recipe import Recipe
 
 
@@ -18,6 +18,7 @@ class Account:
 
     Args:
         scores: of `evaluate` on one part of its data; texts, such as signatures, are left out.
+        baselines: the scores of each baseline on the same part, by its name.
         part: the part: train, valid or test.
         examples: how many were scored.
         parameters: of the model, shared ones counted once; None where an older release trained it.
@@ -31,6 +32,7 @@ class Account:
     folder: Path
     recipe: Recipe
     scores: Mapping[str, float]
+    baselines: Mapping[str, Mapping[str, float]]
     part: str
     examples: int
     steps: int
@@ -48,9 +50,9 @@ class Account:
         A loss says little alone: without a baseline of it, it is the first score that has one, or the first of all.
         """
         wanted = self.recipe.training.monitor
-        if wanted == "loss" and "baseline_loss" not in self.scores:
-            compared = [name for name in self.scores if f"baseline_{name}" in self.scores]
-            return next(iter(compared or self.scores))
+        known = {name for scores in self.baselines.values() for name in scores}
+        if wanted == "loss" and "loss" not in known:
+            return next(iter([name for name in self.scores if name in known] or self.scores))
         return wanted if wanted in self.scores else next(iter(self.scores))
 
 
@@ -71,11 +73,13 @@ def account(run: Path, split: str = "test", limit: int | None = None) -> Account
     if facts is None:
         raise CheckpointError(f"{run}: has not ended; go on with it: headwise train RECIPE --run-folder {run}")
     found = examples(run, split)[:limit]
-    told = scores(run, load(run), found)
+    predictor = load(run)
+    told = predictor.evaluate(found)
     return Account(
         run,
         recipe,
         {name: float(value) for name, value in told.items() if not isinstance(value, str)},
+        beside(run, predictor, found, told).scores(),
         split,
         len(found),
         facts["step"],

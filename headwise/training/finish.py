@@ -1,6 +1,7 @@
 """The end of a run: the average of the last checkpoints if it is better, the best model published, the README."""
 
 import datetime
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from headwise import runtime
-from headwise.errors import CheckpointError
+from headwise.errors import CheckpointError, HeadwiseError
 from headwise.labels import visible
 from headwise.processes import ALONE
 from headwise.runs.checkpoints import Checkpoints
@@ -18,6 +19,7 @@ from headwise.runs.log import RunLog
 from headwise.runs.publish import DATA, MODEL, evaluated, publish
 from headwise.runs.reading import read_folder
 from headwise.runs.tensors import TensorFile
+from headwise.training.comparison import Compared, compared
 from headwise.training.ema import average
 from headwise.training.progress import finite_only
 from headwise.training.session import Session
@@ -42,7 +44,14 @@ def finish(session: Session, checkpoints: Checkpoints, log: RunLog, guard: Guard
     Returns: what it notes about the end of the run.
     """
     outcome = _publish_average(session, checkpoints, log, guard) or publish_best(session, checkpoints, log, guard)
-    text = session.task.card(outcome.metrics).rstrip() + "\n\n" + _training_facts(session, outcome, reason)
+    beside = _compared(session, outcome, log, guard)
+    text = "\n\n".join(
+        [
+            session.task.card(outcome.metrics).rstrip(),
+            *_baseline_facts(beside),
+            _training_facts(session, outcome, reason),
+        ]
+    )
     commit_file(checkpoints.run / README, text.encode())
     progress = session.progress
     facts = {
@@ -53,6 +62,8 @@ def finish(session: Session, checkpoints: Checkpoints, log: RunLog, guard: Guard
         "cpu_s": progress.cpu_s,
         "wall_s": progress.wall_s,
         "metrics": finite_only(outcome.metrics),
+        "baselines": {name: finite_only(scores) for name, scores in beside.scores().items()},
+        "comparison": None if beside.comparison is None else beside.comparison.warning,
         "parameters": sum(parameter.numel() for parameter in session.model.parameters()),
         "ended": datetime.date.today().isoformat(),
         "processor": _processor(session.device),
@@ -102,6 +113,39 @@ def _publish_average(session: Session, checkpoints: Checkpoints, log: RunLog, gu
     files = {**session.model_files(), MODEL: TensorFile(mean, tied)}
     publish(checkpoints.run, files, {"step": steps[-1], "averaged": steps, "metrics": metrics, DATA: session.digests})
     return Outcome(steps, metrics)
+
+
+def _compared(session: Session, outcome: Outcome, log: RunLog, guard: Guard) -> Compared:
+    """The baselines on the validation data; a signal leaves them out, since the model is published."""
+    recipe, nothing = session.recipe, Compared([], [], None)
+    if not (session.validates and recipe.training.baseline_cpu_s):
+        return nothing
+    try:
+        with guard(), warnings.catch_warnings():
+            # what is odd about the data was told at the start
+            warnings.simplefilter("ignore")
+            examples = type(session.task).examples(recipe, "valid")[: recipe.training.valid_limit]
+            predictor = session.task.predictor(session.model)
+            beside = compared(recipe, predictor, examples, outcome.metrics, session.digests)
+    except Exception as error:
+        # nothing that compares keeps a run from its end: the data may be gone, a task of one's own may fail in any way
+        log.note(f"baselines are left out: {error if isinstance(error, HeadwiseError) else repr(error)[:200]}")
+        return nothing
+    for note in (*beside.notes, *([] if beside.comparison is None else [beside.comparison.warning])):
+        log.note(note)
+    return beside
+
+
+def _baseline_facts(beside: Compared) -> list[str]:
+    """The section of the README on baselines; none without any."""
+    if not beside.baselines:
+        return []
+    rows = "".join(
+        f"| {visible(one.name)} | {', '.join(f'{name} {value:.4g}' for name, value in one.scores.items())} |\n"
+        for one in beside.baselines
+    )
+    sentence = "" if beside.comparison is None else f"Validation {beside.comparison}.\n\n"
+    return [f"## Baselines\n\n{sentence}| | |\n|---|---|\n{rows}".rstrip()]
 
 
 def _recent(

@@ -2,7 +2,6 @@
 
 import datetime
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
@@ -15,6 +14,7 @@ from headwise.errors import ConfigError, DataError
 from headwise.files import replacing
 from headwise.locks import turn
 from headwise.training.accounts import Account
+from headwise.training.progress import finite_only
 from headwise.training.recipe import MAY_CHANGE, Recipe
 
 # what runs of one recipe may differ in: of the model and its batches, and of the parts of the data
@@ -33,7 +33,8 @@ class Row(Config):
     seeds: dict[str, int] = Field(description="what runs of one recipe may differ in")
     part: str = Field(description="part of its data that was scored")
     metric: str = Field(description="the score that says which model is best")
-    scores: dict[str, float] = Field(description="its own and those of baselines")
+    scores: dict[str, float] = Field(description="of the model")
+    baselines: dict[str, dict[str, float]] = Field({}, description="scores of each baseline, by its name")
     examples: int = Field(ge=0, description="how many were scored")
     parameters: int | None = Field(ge=0, description="of the model; null: an older release trained it")
     steps: int = Field(ge=0, description="steps of the optimizer")
@@ -168,7 +169,7 @@ def _name(file: str) -> str:
 
 
 def _row(one: Account) -> Row:
-    scores = {name: value for name, value in one.scores.items() if math.isfinite(value)}
+    scores = finite_only(dict(one.scores))
     if one.monitor not in scores:
         raise DataError(f"{one.folder}: its {one.monitor} is no finite number; there is no result to tell")
     return Row(
@@ -181,6 +182,7 @@ def _row(one: Account) -> Row:
         part=one.part,
         metric=one.monitor,
         scores=scores,
+        baselines={name: finite_only(dict(found)) for name, found in one.baselines.items()},
         examples=one.examples,
         parameters=one.parameters,
         steps=one.steps,

@@ -20,6 +20,7 @@ from headwise.runs.reading import Saved, read_file
 from headwise.runs.weights import fitting, load_weights
 from headwise.tasks import registry
 from headwise.tasks.task import Assets
+from headwise.training.comparison import Compared, compared
 from headwise.training.identity import named_files
 from headwise.training.randomness import isolated
 from headwise.training.recipe import Recipe, parse_recipe, read_recipe
@@ -111,27 +112,20 @@ def examples(folder: str | os.PathLike[str], split: str = "test", data: Mapping[
     return found
 
 
-def scores(
-    folder: str | os.PathLike[str], predictor: Predictor[Any, Any, Any], found: Sequence[Any], options: Any = None
-) -> dict[str, float | str]:
-    """What `evaluate` says of a run's predictor, and behind it how simpler ways to answer score on the same examples.
+def beside(
+    folder: str | os.PathLike[str],
+    predictor: Predictor[Any, Any, Any],
+    found: Sequence[Any],
+    scores: Mapping[str, float | str],
+) -> Compared:
+    """The baselines of a run, scored on the examples that gave its predictor these scores, and the comparison.
 
-    These learn from the training data, and are left out where it is not as it was when the run was trained.
-
-    Args:
-        folder: the run folder.
-        options: as for `evaluate`.
+    Those fitted to the training data are left out where it is not as it was when the run was trained.
 
     Raises: CheckpointError: no recipe in the folder, or none of this program.
     """
-    recipe, before = read_run(Path(folder), warned, _recipe_and_data)
-    told = predictor.evaluate(found, options=options)
-    try:
-        path = named_files(recipe).get("train")
-        same = path is not None and digest(path) == before.get("train")
-    except DataError:
-        same = False
-    return {**told, **registry.task_type(recipe.task).beside(recipe, predictor, found)} if same else told
+    recipe, trained = read_run(Path(folder), warned, _recipe_and_data)
+    return compared(recipe, predictor, found, scores, trained)
 
 
 def _changes(recipe: Recipe, split: str, before: Mapping[str, str]) -> list[str]:

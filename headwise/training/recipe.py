@@ -132,6 +132,9 @@ class TrainingConfig(Config):
         description="torch.compile of the loss, if there is a compiler; resumed runs may then differ in rounding",
     )
 
+    baseline_cpu_s: float = Field(
+        default=30.0, ge=0, description="CPU seconds after which no other baseline is fitted to compare with; 0: none"
+    )
     log_every: int = Field(default=50, gt=0, description="steps between lines of metrics.jsonl")
     print_every_s: float = Field(
         default=10.0, ge=0, description="seconds between progress lines when the output is not a terminal"
@@ -217,6 +220,7 @@ MAY_CHANGE = frozenset(
         "parallel",
         "offload",
         "recompute",
+        "baseline_cpu_s",
         "trackers",
         "tracker_project",
     )

@@ -1,6 +1,7 @@
 """The page of results: finished runs beside baselines and published figures, by data set, as Markdown."""
 
 import csv
+import statistics
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +10,10 @@ from pathlib import Path
 from headwise.errors import DataError
 from headwise.explain.lines import Mean
 from headwise.labels import visible
+from headwise.predictors.baselines import Baseline
+from headwise.tasks import registry
 from headwise.training import recipes
+from headwise.training.comparison import compare
 from headwise.training.ledger import SEEDS, Row
 
 PUBLISHED = "published.csv"
@@ -102,10 +106,30 @@ def _section(name: str, rows: list[Row], figures: list[Figure]) -> str:
     for row in rows:
         groups.setdefault(row.group, []).append(row)
     lines += [_line(group, metric) for group in groups.values()]
-    beside = _beside(list(groups.values()), metric)
+    baselines = _baselines(list(groups.values()), metric)
+    beside = [(f"baseline: {what}", value) for what, value in baselines]
     beside += [(f"{one.system}: {one.source}", f"{one.value:g}") for one in figures if one.metric == metric]
     lines += [_told(found) + " | | | | | |" for found in beside]
+    if sentences := [sentence for group in groups.values() if (sentence := _compared(group, metric))]:
+        lines += ["", *sentences]
     return "\n".join(lines) + "\n"
+
+
+def _compared(group: list[Row], metric: str) -> str | None:
+    """The mean of a recipe's runs beside the best of the means of their baselines, in words."""
+    first = group[0]
+    # a file of records does not say which code is run
+    metrics = () if ":" in first.task else registry.task_type(first.task).metrics
+    reached = [row.scores[metric] for row in group if metric in row.scores]
+    names = [name for name, scores in first.baselines.items() if metric in scores]
+    common = [name for name in names if all(metric in row.baselines.get(name, {}) for row in group)]
+    means = [
+        Baseline(name, {metric: statistics.fmean(row.baselines[name][metric] for row in group)}) for name in common
+    ]
+    if len(reached) < len(group):
+        return None
+    found = compare(metrics, metric, {metric: statistics.fmean(reached)}, means)
+    return None if found is None else f"* `{visible(_label(first))}`: {visible(str(found))}"
 
 
 def _metric(rows: list[Row], figures: list[Figure]) -> str:
@@ -114,8 +138,8 @@ def _metric(rows: list[Row], figures: list[Figure]) -> str:
     return next(iter([*compared, *(row.metric for row in rows if row.metric != "loss")]), "loss")
 
 
-def _beside(groups: list[list[Row]], metric: str) -> list[tuple[str, str]]:
-    """What simpler ways to answer reach by this metric: one line for what all recipes have in common.
+def _baselines(groups: list[list[Row]], metric: str) -> list[tuple[str, str]]:
+    """What baselines reach by this metric: one line for what all recipes have in common.
 
     Where it differs between recipes, each line names those that it is of; where it differs between the seeds of one, it
     is a range.
@@ -124,8 +148,8 @@ def _beside(groups: list[list[Row]], metric: str) -> list[tuple[str, str]]:
     for group in groups:
         values: dict[str, list[float]] = {}
         for row in group:
-            for what, value in _simpler(row, metric).items():
-                values.setdefault(what, []).append(value)
+            for what in (name for name, scores in row.baselines.items() if metric in scores):
+                values.setdefault(what, []).append(row.baselines[what][metric])
         for what, reached in values.items():
             found.setdefault(what, {}).setdefault(_range(reached), []).append(_label(group[0]))
     return [
@@ -133,17 +157,6 @@ def _beside(groups: list[list[Row]], metric: str) -> list[tuple[str, str]]:
         for what, told in sorted(found.items())
         for value, names in told.items()
     ]
-
-
-def _simpler(row: Row, metric: str) -> dict[str, float]:
-    """`baseline` or `baseline_WHAT_METRIC`, and `ngram_METRIC`, of a run's scores, by what they are."""
-    own = [name for name in row.scores if name.startswith("baseline_") and name.endswith(f"_{metric}")]
-    found = {}
-    for name in own or ["baseline"] * ("baseline" in row.scores):
-        what = name.removeprefix("baseline").removesuffix(metric).strip("_").replace("_", " ")
-        found[f"baseline: {what or 'knowing nothing of the input'}"] = row.scores[name]
-    counted = row.scores.get(f"ngram_{metric}")
-    return found if counted is None else found | {"n-gram model of the training tokens": counted}
 
 
 def _range(values: list[float]) -> str:

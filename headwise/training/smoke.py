@@ -20,6 +20,8 @@ _SETTINGS = (
     "training.warmup_share=0",
     "training.validate_every=2",
     "training.validate_every_epochs=0",
+    # those of a model that has hardly begun say nothing
+    "training.baseline_cpu_s=0",
     f"training.valid_limit={EXAMPLES}",
 )
 

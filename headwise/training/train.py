@@ -47,6 +47,7 @@ class Run:
 
     `best` is the step of the model in the folder (the last one of an average); `stopped_because` is max_steps,
     max_epochs, max_cpu_s, max_minutes or patience; `cpu_s` and `minutes` are what it took, earlier parts included.
+    `comparison` says in words how the model compares with the best baseline on the validation data.
     """
 
     folder: Path
@@ -57,6 +58,7 @@ class Run:
     stopped_because: str
     cpu_s: float = field(compare=False)
     minutes: float = field(compare=False)
+    comparison: str | None = None
 
 
 def train(
@@ -164,6 +166,7 @@ def _ended(run: Path, facts: Mapping[str, Any]) -> Run:
         stopped_because=facts["reason"],
         cpu_s=facts["cpu_s"],
         minutes=facts["wall_s"] / 60.0,
+        comparison=facts.get("comparison"),
     )
 
 

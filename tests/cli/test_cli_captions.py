@@ -33,7 +33,7 @@ def test_from_drawn_shapes_to_answers(headwise, folder):
     assert len(json.loads(out)["captions"]) == 2
     code, out, err = headwise("evaluate", "run", "--data", "set/test.csv", "--json")
     assert (code, err) == (0, "")
-    assert {"bleu", "chrf", "exact", "loss", "baseline"} <= set(json.loads(out))
+    assert {"bleu", "chrf", "exact", "loss", "baselines"} <= set(json.loads(out))
     code, out, err = headwise("explain", "run", picture, "--target", "a red square")
     assert (code, err) == (0, "")
     assert (folder / "figures" / "attention.png").read_bytes().startswith(b"\x89PNG")

@@ -37,8 +37,8 @@ def test_series_go_through_every_verb(headwise, folder):
     assert headwise("train", *short, "training.max_epochs=2", "--allow-schedule-change")[0] == 0
     log = (folder / "run" / "log.txt").read_text()
     assert "columns without a name or without numbers, not read: 'remark'" in log
-    assert "test: MSE (standardised) and MAE without a model: last " in log
-    assert ", seasonal 0 and 0, linear " in log
+    assert "test: MSE (standardised) and MAE without a model: last value " in log
+    assert ", season 0 and 0, linear " in log
     code, out, err = headwise("predict", "run", "load.csv", "--steps", 30)
     assert (code, err) == (0, ""), err
     lines = [line.split("\t") for line in out.splitlines()]
@@ -49,8 +49,8 @@ def test_series_go_through_every_verb(headwise, folder):
     assert len(json.loads(out)["forecast"]["load"]) == 12
     code, out, err = headwise("evaluate", "run", "--json")
     found = json.loads(out)
-    assert {"mse", "mae", "mae_load", "mae_day", "baseline_last_mse", "baseline_linear_mae"} < set(found)
-    assert found["baseline_seasonal_mse"] < found["baseline_last_mse"]
+    assert {"mse", "mae", "mae_load", "mae_day", "baselines"} < set(found)
+    assert found["baselines"]["season"]["mse"] < found["baselines"]["last value"]["mse"]
     assert headwise("evaluate", "run", "--data", "load.csv", "--json")[0] == 0
     code, out, err = headwise("explain", "run", "load.csv#a")
     assert (code, err) == (0, ""), err

@@ -37,7 +37,7 @@ def test_a_graph_goes_through_every_verb(headwise, folder):
     code, out, err = headwise("predict", "run", "n44")
     assert (code, err) == (2, "error: unknown node 'n44'; did you mean 'n4'?\n")
     code, out, err = headwise("evaluate", "run", "--data", "nodes.csv", "--json")
-    assert {"accuracy", "macro_f1", "baseline"} < set(json.loads(out))
+    assert {"accuracy", "macro_f1", "baselines"} < set(json.loads(out))
     code, out, err = headwise("explain", "run", "n3", "--layer", -1, "--top", 2)
     assert (code, err) == (0, ""), err
     assert "mixers.1, its only head: what each token looks at\nn3  " in out
@@ -80,7 +80,7 @@ def test_molecules_go_through_every_verb(headwise, folder):
     code, _, err = headwise("predict", "run", "C1CC")
     assert (code, err) == (2, "error: 'C1CC': position 2: ring 1 is not closed\n")
     code, out, err = headwise("evaluate", "run", "--data", "m.csv", "--json")
-    assert {"mae", "rmse", "r2", "baseline_rmse"} < set(json.loads(out))
+    assert {"mae", "rmse", "r2", "baselines"} < set(json.loads(out))
     code, out, err = headwise("explain", "run", "CCO", "--layer", 0)
     assert (code, err) == (0, ""), err
     assert "encoder.mixers.0, mean of 8 heads: what each token looks at" in out

@@ -42,7 +42,7 @@ def test_from_a_folder_to_answers(headwise, folder):
     assert out.split("\t")[0] in ("rows", "columns")
     code, out, err = headwise("evaluate", "run", "--json")
     assert (code, err) == (0, "")
-    assert {"accuracy", "macro_f1", "baseline", "per_class", "confused"} <= set(json.loads(out))
+    assert {"accuracy", "macro_f1", "baselines", "per_class", "confused"} <= set(json.loads(out))
     code, out, err = headwise("evaluate", "run", "--data", "set", "--json")
     assert (code, err) == (0, "")
     assert json.loads(out)["examples"] == 60

@@ -33,7 +33,7 @@ def test_a_log_goes_through_every_verb(headwise, folder):
     code, out, err = headwise("predict", "run", '{"history": ["i1"], "candidates": ["i3"]}', "--json")
     assert list(json.loads(out)["probabilities"]) == ["i3"]
     code, out, err = headwise("evaluate", "run", "--json")
-    assert {"auc", "grouped_auc", "loss", "hit_rate@5", "baseline_auc", "auc_interval"} < set(json.loads(out))
+    assert {"auc", "grouped_auc", "loss", "hit_rate@5", "baselines", "auc_interval"} < set(json.loads(out))
     code, out, err = headwise("evaluate", "run", "--against", "other", "--json")
     assert (code, err) == (0, ""), err
     found = json.loads(out)

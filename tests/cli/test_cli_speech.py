@@ -54,7 +54,7 @@ def test_labels_of_frames_from_a_list_to_labels_again(headwise, folder):
     assert (starts[1:], set(labels) <= {"low", "high"}) == (ends[:-1], True)
     code, out, err = headwise("evaluate", "run", "--data", "timed.csv", "--json")
     assert (code, err) == (0, "")
-    assert json.loads(out).keys() >= {"accuracy", "macro_f1", "baseline"}
+    assert json.loads(out).keys() >= {"accuracy", "macro_f1", "baselines"}
     code, out, err = headwise("explain", "run", "two0.wav")
     assert (code, err) == (0, "")
     assert (folder / "figures" / "attention.png").stat().st_size > 1000

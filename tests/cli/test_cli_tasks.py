@@ -1,6 +1,7 @@
 """Every task goes through the same verbs: train, resume, predict, evaluate; one from outside of the package too."""
 
 import json
+import re
 import textwrap
 
 import pytest
@@ -140,8 +141,8 @@ def folder(tmp_path, monkeypatch):
     [
         ("tag", "the cat sees 7", {"accuracy", "macro_f1"}),
         ("text", "a cat", {"loss", "perplexity", "bits_per_char"}),
-        ("classes", "a good, bad", {"accuracy", "macro_f1", "baseline", "per_class"}),
-        ("numbers", "a good, bad", {"mae", "rmse", "r2", "baseline_rmse"}),
+        ("classes", "a good, bad", {"accuracy", "macro_f1", "baselines", "comparison", "per_class"}),
+        ("numbers", "a good, bad", {"mae", "rmse", "r2", "baselines", "comparison"}),
         ("sums", "1 2", {"mae"}),
     ],
 )
@@ -164,6 +165,25 @@ def test_train_resume_predict_and_evaluate(headwise, folder, name, given, scores
     assert (code, err) == (0, ""), err
     assert scores <= set(json.loads(out))
     assert headwise("predict", run, given, "--beam", 2)[0] == (0 if name == "text" else 2)
+
+
+def test_the_comparison_with_baselines_is_printed_and_in_json(headwise, folder):
+    run, slow = folder / "run", ["training.learning_rate=1e-9", "data.valid_fraction=0.4", "data.test_fraction=0.4"]
+    code, out, err = headwise("train", "classes.toml", *slow, "--run-folder", run)
+    assert code == 0, err
+    assert re.search(r"^against: .*: worse than TF-IDF and logistic regression \(100.0 %\)$", out, re.M)
+    code, out, err = headwise("evaluate", run)
+    assert (code, err) == (0, "")
+    assert "accuracy of TF-IDF and logistic regression │ 1.00" in out
+    sentence = out.splitlines()[-1]
+    assert re.fullmatch(r"warning: accuracy .* %: worse than TF-IDF and logistic regression \(100.0 %\)", sentence)
+    found = json.loads(headwise("evaluate", run, "--json")[1])
+    comparison = found["comparison"]
+    assert (comparison["verdict"], comparison["baseline_value"]) == ("worse", 1.0)
+    assert sentence == f"warning: {comparison['text']}"
+    assert set(found["baselines"]) == {"majority", "TF-IDF and logistic regression"}
+    # two runs are compared with one another
+    assert "baselines" not in json.loads(headwise("evaluate", run, "--against", run, "--json")[1] or "{}")
 
 
 def test_what_a_task_does_not_have_is_said(headwise, folder):

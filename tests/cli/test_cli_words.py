@@ -67,7 +67,7 @@ def test_tests_of_several_kinds_and_a_picture(headwise, run, tmp_path):
         code, out, err = headwise("evaluate", run, "--data", file, "--kind", kind, "--json")
         assert (code, err) == (0, ""), err
         assert name in json.loads(out)
-    assert set(json.loads(headwise("evaluate", run, "--json")[1])) == {"examples", "loss", "baseline_loss"}
+    assert set(json.loads(headwise("evaluate", run, "--json")[1])) == {"examples", "loss", "baselines", "comparison"}
     code, _, err = headwise("evaluate", run, "--kind", "labels")
     assert (code, err) == (2, "error: --kind says what a file holds; name it with --data\n")
     code, out, err = headwise("explain", run, "cat - dog + hay", "--folder", "figures")

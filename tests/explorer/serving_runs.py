@@ -13,6 +13,7 @@ def small(folder, recipe):
     """A run folder, trained for three steps."""
     training = {
         "max_steps": 3,
+        "baseline_cpu_s": 0,
         "batch_tokens": max(64, recipe.get("length", 0)),
         "validate_every_epochs": 0,
         "warmup_steps": 1,

@@ -98,8 +98,13 @@ def test_scores_are_those_counted_by_hand():
     assert scores["macro_f1"] == pytest.approx(2 / 3 / 3)
     # the class that training lacks has no probability
     assert scores["loss"] == pytest.approx((2 * math.log(2) + math.log(4)) / 3)
-    # of fine and good, which are equally frequent, the first
-    assert scores["baseline"] == 0.0
+    # of those scored, good is the most frequent, whatever training has
+    (baseline,) = classifier().baselines(examples)
+    assert (baseline.name, baseline.scores, baseline.count) == (
+        "majority",
+        {"accuracy": 0.5, "macro_f1": pytest.approx(2 / 3 / 3)},
+        4,
+    )
     assert scores["confused"] == "bad as good (1), odd as good (1)"
     assert scores["per_class"].startswith("good precision 0.500 recall 1.000 F1 0.667 (2), bad precision 0.000 recall")
     with pytest.raises(DataError, match="there is nothing to score: no texts"):
@@ -118,10 +123,10 @@ def test_a_number_is_told_on_the_scale_of_the_data():
     assert made.predict(["a", ""]) == made.predict("a") * 2 == [110.0, 110.0]
     assert made.write("a", 110.0, "text") == ["110"]
     assert json.loads(made.write("a", 110.0, "json")[0]) == {"text": "a", "label": 110.0}
-    scores = made.evaluate([Labelled("a", 100.0, 1), Labelled("b", 140.0, 2)])
-    assert scores == pytest.approx(
-        {"mae": 20.0, "rmse": math.sqrt(500), "r2": 1 - 1000 / 800, "baseline_mae": 20.0, "baseline_rmse": 800**0.5}
-    )
+    examples = [Labelled("a", 100.0, 1), Labelled("b", 140.0, 2)]
+    assert made.evaluate(examples) == pytest.approx({"mae": 20.0, "rmse": math.sqrt(500), "r2": 1 - 1000 / 800})
+    (baseline,) = made.baselines(examples)
+    assert baseline.scores == pytest.approx({"mae": 20.0, "rmse": 800**0.5, "r2": 1 - 1600 / 800})
     assert math.isnan(made.evaluate([Labelled("a", 100.1, 1), Labelled("b", 100.1, 2)])["r2"])
     with pytest.raises(DataError, match="there is nothing to score: no texts"):
         made.evaluate([])

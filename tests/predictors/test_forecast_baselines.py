@@ -8,7 +8,7 @@ from headwise.data.series import Series
 from headwise.data.series_parts import Scaling, Span, WindowTable
 from headwise.errors import DataError
 from headwise.predictors import forecast_baselines
-from headwise.predictors.forecast_baselines import Baselines, Linear, error_scores, error_sums, fitted, portions
+from headwise.predictors.forecast_baselines import Linear, SimpleForecasts, error_scores, error_sums, fitted, portions
 
 SCALING = Scaling(("a", "b", "c"), ("c", "a"), (0.0, 0.0, 0.0), (2.0, 3.0, 5.0))
 RNG = np.random.default_rng(7)
@@ -27,14 +27,17 @@ def windows(made):
 
 def test_last_and_season_by_hand():
     history = np.arange(2 * 7 * 3.0).reshape(2, 7, 3)
-    rules = Baselines(Linear(np.zeros((22, 10))), 3, SCALING.told, 5).rules()
-    assert list(rules) == ["last", "seasonal", "linear"]
+    rules = SimpleForecasts(Linear(np.zeros((22, 10))), 3, SCALING.told, 5).by_name()
+    assert list(rules) == ["last value", "season", "linear"]
     for row in range(2):
         for step in range(5):
             for target, column in enumerate((2, 0)):
-                assert rules["last"](history)[row, step, target] == history[row, -1, column]
-                assert rules["seasonal"](history)[row, step, target] == history[row, [4, 5, 6][step % 3], column]
-    assert list(Baselines(Linear(np.zeros((22, 10))), None, SCALING.told, 5).rules()) == ["last", "linear"]
+                assert rules["last value"](history)[row, step, target] == history[row, -1, column]
+                assert rules["season"](history)[row, step, target] == history[row, [4, 5, 6][step % 3], column]
+    assert list(SimpleForecasts(Linear(np.zeros((22, 10))), None, SCALING.told, 5).by_name()) == [
+        "last value",
+        "linear",
+    ]
 
 
 def test_the_linear_rule_is_least_squares():

@@ -109,11 +109,13 @@ def test_scores_name_each_class_and_the_pairs_that_are_confused(monkeypatch):
     said = ["ant", "bee", "bee", "ant", "bee", "bee"]
     gold = ["ant", "ant", "ant", "bee", "bee", "dog"]
     monkeypatch.setattr(predictor, "predict", lambda items, options=None: [{name: 1.0} for name in said])
-    scores = predictor.evaluate([Image("x", np.zeros((6, 4, 1), np.uint8), label) for label in gold])
+    images = [Image("x", np.zeros((6, 4, 1), np.uint8), label) for label in gold]
+    scores = predictor.evaluate(images)
     assert scores["accuracy"] == pytest.approx(2 / 6)
     # ant 2*1/(2+3), bee 2*1/(4+2), dog 0
     assert scores["macro_f1"] == pytest.approx((0.4 + 1 / 3 + 0) / 3)
-    assert scores["baseline"] == pytest.approx(2 / 6)
+    (baseline,) = predictor.baselines(images)
+    assert baseline.scores["accuracy"] == pytest.approx(3 / 6)
     assert scores["per_class"] == "ant 0.4000 (3), bee 0.3333 (2), dog 0.0000 (1)"
     assert scores["confused"] == "ant for bee 2 (66.7%), bee for ant 1 (50.0%), dog for bee 1 (100.0%)"
 

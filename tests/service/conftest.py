@@ -8,7 +8,7 @@ from asking_client import client_of
 import headwise
 from headwise.service.served import served
 
-TRAINING = {"max_steps": 3, "batch_tokens": 64, "validate_every_epochs": 0, "warmup_steps": 1}
+TRAINING = {"max_steps": 3, "baseline_cpu_s": 0, "batch_tokens": 64, "validate_every_epochs": 0, "warmup_steps": 1}
 WORDS = {"kind": "word"}
 RECIPES = {
     "german": {

@@ -1,6 +1,6 @@
 """What the tests of every task do: build it, score it, and follow a run from its recipe to a loaded predictor."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,13 @@ def scores_of(task: Task, model: nn.Module, split: str = "valid", tokens: int = 
         return task.summarise(task.measure(model, source.once()))
 
 
+def baselines_of(task: Task, model: nn.Module, examples: Sequence[Any]) -> dict[str, Mapping[str, float]]:
+    """The scores of every baseline, by its name: those of the files of a run, and those fitted to the training data."""
+    predictor = task.predictor(model)
+    found = [*predictor.baselines(examples), *type(task).baselines(task.config, predictor, examples)]
+    return {one.name: one.scores for one in found}
+
+
 def fitted(task: Task, number: int, limits: Limits = WHOLE, learning_rate: float = 2e-2) -> nn.Module:
     """A model after so many steps of Adam, in evaluation mode."""
     model, source = built_of(task).train(), task.source("train", limits)
@@ -77,7 +84,7 @@ def steps(number: int, **training: Any) -> dict[str, Any]:
     """A table `training` of so many steps, validated in the middle."""
     return {
         "max_steps": number, "max_epochs": 0, "warmup_steps": 2, "validate_every_epochs": 0,
-        "validate_every": number // 2, "batch_tokens": 99,
+        "validate_every": number // 2, "batch_tokens": 99, "baseline_cpu_s": 0,
     } | training  # fmt: skip
 
 

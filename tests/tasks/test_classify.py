@@ -4,7 +4,7 @@ import csv
 
 import pytest
 import torch
-from life import batch_of, built_of, fitted, restored, scores_of, task_of
+from life import baselines_of, batch_of, built_of, fitted, restored, scores_of, task_of
 
 from headwise.data.sources import Limits
 from headwise.errors import CheckpointError, ConfigError, DataError
@@ -196,3 +196,11 @@ def test_context_tells_what_not_turns_round(make, radius):
     task = make({"valid_fraction": 0.3, "test_fraction": 0.0}, model=MODEL | {"radius": radius})
     accuracy = scores_of(task, fitted(task, 60), "valid")["accuracy"]
     assert accuracy == 1.0 if radius else accuracy < 0.9
+
+
+def test_words_and_pairs_of_words_are_a_baseline(make):
+    task = make()
+    found = baselines_of(task, built_of(task), task.assets.data["train"].examples)
+    # "not" turns the sense of the word behind it: a pair of words says so
+    assert found["TF-IDF and logistic regression"]["accuracy"] == 1.0
+    assert found["majority"]["accuracy"] < 0.6

@@ -71,6 +71,15 @@ def run(request, tmp_path_factory):
         os.chdir(before)
 
 
+def test_its_baselines_are_scored_by_the_names_of_its_metrics(run):
+    examples = run.task.examples(run.task.config, "valid")
+    found = [*run.one.baselines(examples), *type(run.task).baselines(run.task.config, run.one, examples)]
+    metrics = {metric.name for metric in run.task.metrics}
+    assert all(one.scores.keys() & metrics for one in found)
+    assert bool(found) == (run.case.task not in ("translate", "dialogue", "transcribe"))
+    assert len({one.name for one in found}) == len(found)
+
+
 def test_every_task_of_the_package_is_here():
     assert {case.task for case in CASES.values()} == set(registry.task_names())
 

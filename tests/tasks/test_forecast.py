@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from life import batch_of, built_of, fitted, restored, scores_of, task_of
+from life import baselines_of, batch_of, built_of, fitted, restored, scores_of, task_of
 
 from headwise.config import build
 from headwise.data.series import Series
@@ -50,7 +50,7 @@ def test_is_found_by_name_and_tells_baselines(make):
     assert "valid: 12 steps in 1 series, 10 windows" in notes
     # four steps further on the slope has risen by a tenth; the history holds the season
     (told,) = (note for note in notes if note.startswith("test: MSE"))
-    assert "seasonal" in told
+    assert "season 0.005953" in told
     assert "last" in told
     assert "the windows of training do not determine the linear baseline; it is held towards zero (ridge)" in notes
 
@@ -92,7 +92,8 @@ def test_loss_and_scores_by_hand(make, model):
     assert found["mae"] == pytest.approx(np.abs(told - gold).mean())
     assert found["mse"] == pytest.approx(np.square((told - gold) / task.scaling.units).mean())
     before = np.stack([values[one.place - 1 : one.place] for one in examples])
-    assert found["baseline_last_mae"] == pytest.approx(np.abs(before - gold).mean())
+    beside = baselines_of(task, built, examples)
+    assert beside["last value"]["mae"] == pytest.approx(np.abs(before - gold).mean())
     assert {name: scores[name] for name in ("mse", "mae")} == pytest.approx(
         {name: found[name] for name in ("mse", "mae")}, rel=1e-4
     )
@@ -160,8 +161,9 @@ def test_more_steps_read_what_was_told(make, model):
 def test_it_learns_what_comes_next(make, model, tmp_path):
     write(tmp_path / "s.csv", [(step % 4, (step % 4) ** 2) for step in range(120)])
     task = make(model)
-    scores = task.predictor(fitted(task, 120, Limits(400), 1e-2)).evaluate(task.examples(task.config, "test"))
-    assert scores["mse"] < 0.02 * scores["baseline_last_mse"]
+    learned, examples = fitted(task, 120, Limits(400), 1e-2), task.examples(task.config, "test")
+    scores = task.predictor(learned).evaluate(examples)
+    assert scores["mse"] < 0.02 * baselines_of(task, learned, examples)["last value"]["mse"]
 
 
 def test_numbers_files_and_names_are_read(make, tmp_path):
@@ -328,3 +330,14 @@ def test_a_file_of_its_own_without_windows_is_named(make, tmp_path):
         DataError, match=r"short.csv: no window of 9 steps, .*its longest series has 8; give more steps"
     ):
         task.examples(task.config.model_copy(update={"data": data}), "test")
+
+
+def test_an_autoregression_is_a_baseline(make):
+    task = make(data={"season": 4})
+    examples = task.examples(task.config, "test")
+    found = baselines_of(task, built_of(task), examples)
+    assert list(found)[:3] == ["last value", "season", "linear"]
+    (name,) = list(found)[3:]
+    # a tenth more than four steps before
+    assert name in ("AR(4)", "AR(5)", "AR(6)")
+    assert found[name]["mse"] < 1e-6

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 import torch
-from life import built_of, fitted, restored, scores_of, task_of
+from life import baselines_of, built_of, fitted, restored, scores_of, task_of
 
-from headwise.data.molecules import compound
+from headwise.data.molecules import atom_counts, compound
 from headwise.data.sources import Limits
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.models.graph_regressor import AttentionPooling, BagPooling
@@ -93,7 +93,8 @@ def test_loss_and_scores(make):
     assert told["mae"] == pytest.approx(np.abs(wrong).mean())
     assert told["rmse"] == pytest.approx(np.sqrt((wrong**2).mean()))
     assert told["r2"] == pytest.approx(1 - (wrong**2).sum() / ((gold - gold.mean()) ** 2).sum())
-    assert told["baseline_rmse"] == pytest.approx(np.sqrt(((gold - task.scale.mean) ** 2).mean()))
+    constant = baselines_of(task, model, examples)["mean of training"]
+    assert constant["rmse"] == pytest.approx(np.sqrt(((gold - task.scale.mean) ** 2).mean()))
     assert {name: scores[name] for name in ("rmse", "mae", "r2")} == pytest.approx(
         {name: told[name] for name in ("rmse", "mae", "r2")}, rel=1e-4
     )
@@ -158,3 +159,13 @@ def test_files_restore_a_predictor(make):
     task = make()
     model = built_of(task).eval()
     assert restored(task, model).predict(["CCO"]) == task.predictor(model).predict(["CCO"])
+
+
+def test_counts_of_atoms_are_a_baseline(make):
+    task = make()
+    examples = task.assets.data["valid"]
+    counts = atom_counts([compound("CCO")])
+    assert counts[0, :3].tolist() == [2.0, 0.0, 1.0]
+    # the number counts atoms, so that little but the penalty is left
+    found = baselines_of(task, built_of(task), examples)
+    assert found["atom counts and ridge regression"]["rmse"] < 0.2 < found["mean of training"]["rmse"]

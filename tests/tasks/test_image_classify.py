@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from life import built_of, fitted, restored, scores_of, steps, task_of
+from life import baselines_of, built_of, fitted, restored, scores_of, steps, task_of
 from pictures import folder_of, idx, npz, stripes
 
 import headwise
@@ -209,3 +209,19 @@ def test_a_run_knows_its_images_wherever_they_lie(files, tmp_path):
     values["training"]["max_steps"] = 4
     with pytest.raises(headwise.DataError, match="the data has changed since this run began: train_target"):
         train(values, tmp_path / "run", resume="must")
+
+
+def test_pixels_are_a_baseline(make):
+    task = make(VIT, {"valid_fraction": 0.3})
+    examples = task.examples(task.config, "valid")
+    predictor = task.predictor(built_of(task))
+    whole = predictor.table(examples[:2], 99)
+    assert whole.shape == (2, np.prod(examples[0].pixels.shape))
+    assert sorted(whole[0]) == pytest.approx(sorted(examples[0].pixels.ravel() / 255))
+    # means over squares of a larger picture
+    small = predictor.table(examples[:2], 4)
+    assert small.shape[1] < whole.shape[1]
+    assert small.mean(1) == pytest.approx(whole.mean(1), abs=1e-3)
+    found = baselines_of(task, built_of(task), examples)
+    assert set(found) == {"majority", "pixels and logistic regression"}
+    assert found["pixels and logistic regression"]["accuracy"] >= found["majority"]["accuracy"]

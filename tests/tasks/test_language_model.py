@@ -18,7 +18,7 @@ from headwise.tasks import language_model, registry
 from headwise.tasks.language_model import LanguageModel, LanguageModelConfig
 from headwise.tasks.task import Assets
 from headwise.training.accounts import account
-from headwise.training.loading import examples, recipe_of, scores
+from headwise.training.loading import beside, examples, recipe_of
 from headwise.training.train import train
 
 TEXT = "".join(f"{'abc' * (1 + line % 3)} has  {line % 7}.\n" for line in range(60))
@@ -181,9 +181,10 @@ def test_the_n_gram_model_stands_beside_the_scores_while_its_text_is_there(value
     recipe = values | {"data": data, "task": "language-model", "ngram": 2, "training": {"max_steps": 1}}
     train(recipe, tmp_path / "run")
     predictor, lines = headwise.load(tmp_path / "run"), examples(tmp_path / "run", "test")
-    found = scores(tmp_path / "run", predictor, lines)
+    own = predictor.evaluate(lines)
+    found = beside(tmp_path / "run", predictor, lines, own)
     Path("other.txt").unlink()
-    assert scores(tmp_path / "run", predictor, lines) == found
+    assert beside(tmp_path / "run", predictor, lines, own) == found
     Path("other.txt").write_text(TEXT)
     config = recipe_of(tmp_path / "run")
     task = LanguageModel(config, LanguageModel.prepare(config))
@@ -195,16 +196,19 @@ def test_the_n_gram_model_stands_beside_the_scores_while_its_text_is_there(value
         "perplexity": math.exp(nll / len(text)),
         "word_perplexity": math.exp(nll / words),
     }
-    assert {name: found[f"ngram_{name}"] for name in wanted} == pytest.approx(wanted)
-    own = predictor.evaluate(lines)
-    assert {name: found[name] for name in own} == own
+    counted = found.scores()["2-gram model"]
+    assert {name: counted[name] for name in wanted} == pytest.approx(wanted)
     assert own["word_perplexity"] == pytest.approx(math.exp(own["loss"] * len(text) / words))
-    assert account(tmp_path / "run").scores["ngram_perplexity"] == found["ngram_perplexity"]
+    assert account(tmp_path / "run").baselines == found.scores()
     # another text than that of the run tells nothing of the run
     Path(path).write_text(TEXT + "more\n", encoding="utf-8")
-    assert scores(tmp_path / "run", predictor, lines) == own
+    lost = beside(tmp_path / "run", predictor, lines, own)
+    assert (lost.scores(), lost.comparison) == ({}, None)
+    assert "left out: it has changed or is not there" in lost.notes[0]
     Path(path).unlink()
-    assert scores(tmp_path / "run", predictor, lines) == own
+    lost = beside(tmp_path / "run", predictor, lines, own)
+    assert (lost.scores(), lost.comparison) == ({}, None)
+    assert "left out: it has changed or is not there" in lost.notes[0]
 
 
 def test_the_unknown_word_of_a_text_is_a_word(make, path):

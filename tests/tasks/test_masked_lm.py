@@ -87,10 +87,12 @@ def test_what_knowing_nothing_reaches_on_the_masked_tokens(make):
     size = task.tokenizer.vocab_size - 4
     best = max(set(train), key=train.count)
     nll = -sum(math.log((train.count(token) + 1) / (len(train) + size)) for token in asked) / len(asked)
-    found = type(task).beside(task.config, filler, ["ab\n"] * 9)
-    assert found == {
-        "baseline_accuracy": pytest.approx(asked.count(best) / len(asked)),
-        "baseline_perplexity": pytest.approx(math.exp(nll)),
+    (found,) = type(task).baselines(task.config, filler, ["ab\n"] * 9)
+    assert (found.name, found.count) == ("frequencies of tokens", len(asked))
+    assert found.scores == {
+        "accuracy": pytest.approx(asked.count(best) / len(asked)),
+        "perplexity": pytest.approx(math.exp(nll)),
+        "loss": pytest.approx(nll),
     }
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from life import built_of, fitted, restored, scores_of, task_of
+from life import baselines_of, built_of, fitted, restored, scores_of, task_of
 
 from headwise.data.sources import Limits
 from headwise.errors import CheckpointError, ConfigError, DataError
@@ -105,7 +105,9 @@ def test_scores_are_those_of_the_labeller(make):
     scores, told = scores_of(task, model, "valid"), labeller.evaluate(task.assets.data["valid"])
     assert scores["accuracy"] == pytest.approx(told["accuracy"])
     assert scores["macro_f1"] == pytest.approx(told["macro_f1"])
-    assert told["baseline"] == pytest.approx(5 / 11)
+    gold = [item.label for item in task.assets.data["valid"]]
+    found = baselines_of(task, model, task.assets.data["valid"])
+    assert found["majority"]["accuracy"] == max(gold.count(label) for label in gold) / 11
     assert list(scores) == [metric.name for metric in task.metrics]
     assert "odd 0.0000 (1)" in told["per_label"]
 
@@ -201,3 +203,11 @@ def test_a_node_without_anybody_is_refused(make, files):
     task = make({"kind": "attention", "d_model": 8, "num_heads": 2}, data={**data(files), "self_loops": False})
     with pytest.raises(ConfigError, match="node 'alone' hears of no node, not even itself"):
         task.predictor(built_of(task)).explain("alone")
+
+
+def test_features_and_neighbourhoods_are_baselines(make):
+    task = make()
+    found = baselines_of(task, built_of(task), task.assets.data["test"])
+    # a node's own features are noise, those around it have the sign of its label
+    assert found["SGC"]["accuracy"] > found["features and logistic regression"]["accuracy"]
+    assert list(found) == ["majority", "features and logistic regression", "SGC"]

@@ -1,10 +1,11 @@
 """Ranking on a toy log: choices and negatives, losses, scores, and that an item equal to the candidate counts most."""
 
 import math
+from collections import Counter
 
 import pytest
 import torch
-from life import batch_of, built_of, fitted, restored, scores_of, task_of
+from life import baselines_of, batch_of, built_of, fitted, restored, scores_of, task_of
 
 from headwise.data.sources import Limits
 from headwise.errors import CheckpointError, ConfigError, DataError
@@ -95,7 +96,8 @@ def test_scores_are_those_of_the_predictor(make):
     assert {name: told[name] for name in scores} == pytest.approx(scores, rel=1e-5)
     assert 0 <= told["hit_rate@1"] <= told["hit_rate@5"] == told["hit_rate@10"] == 1.0
     # one of four candidates is chosen, but one of three in training, where the model learned how rare that is
-    assert told["baseline_loss"] == pytest.approx(-0.25 * math.log(1 / 3) - 0.75 * math.log(2 / 3))
+    constant = baselines_of(task, model, examples)["share of positives"]
+    assert constant == {"loss": pytest.approx(-0.25 * math.log(1 / 3) - 0.75 * math.log(2 / 3))}
     labelled = make().predictor(model).evaluate(make().assets.data["valid"])
     assert "hit_rate@1" not in labelled
     with pytest.raises(DataError, match="nothing to score"):
@@ -164,3 +166,32 @@ def test_any_attention_and_what_an_item_is_told(make, model):
 def test_models_that_cannot_be(make, model, message):
     with pytest.raises(ConfigError, match=message):
         built_of(make(model))
+
+
+def test_what_followed_what_is_a_baseline(make):
+    task = make(label=None)
+    model, train, examples = built_of(task), task.assets.data["train"], task.assets.data["valid"]
+    followed = Counter((before, choice.candidates[0]) for choice in train for before in choice.history)
+    before = Counter(item for choice in train for item in choice.history)
+    chosen = Counter()
+    for name, (count, _) in task.catalogue.items.items():
+        chosen[name] = count
+    batch = task.predictor(model)._table(examples).batch(range(len(examples)))
+    names, pairs = ["", *task.catalogue.names], []
+    for choice, row, labels in zip(examples, batch.candidates.tolist(), batch.labels.tolist(), strict=True):
+        for number, label in zip(row, labels, strict=True):
+            score = sum(followed[item, names[number]] / max(1, before[item]) for item in choice.history)
+            pairs.append((score + 1e-6 * chosen[names[number]] / chosen.total(), label))
+    yes, no = ([score for score, label in pairs if label == wanted] for wanted in (1, 0))
+    wins = sum((one > other) + (one == other) / 2 for one in yes for other in no)
+    found = baselines_of(task, model, examples)
+    assert found["co-occurrence"]["auc"] == pytest.approx(wins / len(yes) / len(no), abs=1e-9)
+    assert list(found) == ["share of positives", "popularity", "co-occurrence"]
+
+
+def test_only_what_was_chosen_follows(make):
+    task = make()
+    (refused, *_) = (choice for choice in task.assets.data["train"] if choice.labels == (False,))
+    one = task.predictor(built_of(task)).co_occurrence([refused], task.assets.data["valid"])
+    popularity = baselines_of(task, built_of(task), task.assets.data["valid"])["popularity"]
+    assert one.scores == pytest.approx(popularity)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from life import built_of, fitted, task_of
+from life import baselines_of, built_of, fitted, task_of
 
 from headwise.data.sources import Limits
 from headwise.errors import CheckpointError, DataError
@@ -73,7 +73,8 @@ def test_scores_are_on_the_scale_of_the_data(task):
     assert {name: scores[name] for name in expected} == pytest.approx(expected, rel=1e-4)
     told = regressor.evaluate(examples)
     assert {name: told[name] for name in expected} == pytest.approx(expected, rel=1e-4)
-    assert told["baseline_mae"] == pytest.approx(sum(abs(b - task.scale.mean) for b in gold) / len(gold))
+    constant = baselines_of(task, model, examples)["mean of training"]
+    assert constant["mae"] == pytest.approx(sum(abs(b - task.scale.mean) for b in gold) / len(gold))
     assert scores["loss"] == pytest.approx(scores["rmse"] ** 2 / task.scale.deviation**2)
 
 
@@ -113,7 +114,14 @@ def test_the_mean_of_letters_is_learned(task):
     model = fitted(task, 50, Limits(999))
     scores = task.predictor(model).evaluate(task.assets.data["valid"].examples)
     assert scores["r2"] > 0.95
-    assert scores["rmse"] < 0.3 * scores["baseline_rmse"]
+    found = baselines_of(task, model, task.assets.data["valid"].examples)
+    assert scores["rmse"] < 0.3 * found["mean of training"]["rmse"]
     assert [line.split(" → ")[0] for line in task.samples(model)] == [
         example.text for example in task.assets.data["valid"].examples[:4]
     ]
+
+
+def test_words_and_pairs_of_words_are_a_baseline(task):
+    found = baselines_of(task, built_of(task), task.assets.data["valid"].examples)
+    # the number is a sum over words, but for the length of the vector of a text
+    assert found["TF-IDF and ridge regression"]["rmse"] < 0.6 * found["mean of training"]["rmse"]

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from life import batch_of, built_of, scores_of, task_of
+from life import baselines_of, batch_of, built_of, scores_of, task_of
 
 from headwise.data.batches import Ragged, fit_lengths
 from headwise.tasks.summarise import Summarise
@@ -91,3 +91,14 @@ def test_without_attention_a_source_speaks_through_its_last_state_alone(make):
     torch.testing.assert_close(one, two, rtol=0, atol=0)
     moved = memory._replace(summary=memory.summary + 1)
     assert not torch.allclose(one, model.decoder(batch.tgt_in, moved, batch.src_lens))
+
+
+def test_the_beginning_of_a_text_is_a_baseline(make):
+    task = make(max_target_len=9)
+    pairs = task.examples(task.config, "valid")
+    found = baselines_of(task, built_of(task), pairs)
+    # summaries have one word, or three; the first word of a text is the first one of its summary
+    (name,) = found
+    assert name == "lead of 1 words"
+    wanted = sum(100 if len(pair.target.split()) == 1 else 50 for pair in pairs) / len(pairs)
+    assert found[name]["rouge1"] == pytest.approx(wanted)

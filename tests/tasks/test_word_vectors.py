@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from life import batch_of, built_of, fitted, scores_of, task_of
+from life import baselines_of, batch_of, built_of, fitted, scores_of, task_of
 
 from headwise.data import grammar
 from headwise.data.sources import Limits
@@ -54,7 +54,8 @@ def test_evaluate_says_what_measure_says_and_reads_tests(make, tmp_path):
     task = make()
     model = built_of(task).eval()
     told = task.predictor(model).evaluate(task.examples(task.config, "valid"))
-    assert told.pop("baseline_loss") == pytest.approx(6 * math.log(2))
+    found = baselines_of(task, model, task.examples(task.config, "valid"))
+    assert found == {"vectors of zeros": {"loss": pytest.approx(6 * math.log(2))}}
     assert told == pytest.approx(scores_of(task, model))
     other = make({"test": str(tmp_path / "labels.tsv"), "test_kind": "labels"})
     assert other.examples(other.config, "test")[0] == WordLabel("cat", "N", 1)

@@ -29,7 +29,14 @@ def trained(tmp_path_factory):
         "tokenizer": {"kind": "char"},
         "model": sizes,
         "length": 5,
-        "training": {"max_steps": 2, "max_epochs": 0, "batch_tokens": 15, "save_every": 1, "validate_every_epochs": 0},
+        "training": {
+            "max_steps": 2,
+            "baseline_cpu_s": 0,
+            "max_epochs": 0,
+            "batch_tokens": 15,
+            "save_every": 1,
+            "validate_every_epochs": 0,
+        },
     }
     train(recipe, folder / "run")
     return recipe, folder / "run"

@@ -22,7 +22,7 @@ RECIPE = {
     "tokenizer": {"kind": "word", "joint": False},
     "model": {"kind": "transformer", "d_model": 8, "d_ff": 16, "num_heads": 2}
     | {"encoder_layers": 1, "decoder_layers": 1},
-    "training": {"max_steps": 1, "batch_tokens": 64, "validate_every_epochs": 0},
+    "training": {"max_steps": 1, "baseline_cpu_s": 0, "batch_tokens": 64, "validate_every_epochs": 0},
 }
 
 

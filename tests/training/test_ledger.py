@@ -20,7 +20,7 @@ def account(name, seed, score, *settings, recipe="odd"):
     day = datetime.date(2026, 11, 22)
     scores = {"accuracy": score, "f1": float("nan"), "loss": 0.1}
     return Account(
-        Path("/somewhere", name), read, scores, "test", 1000, 250, 10.0, 9516, day, "A processor", "0.1", "a1"
+        Path("/somewhere", name), read, scores, {}, "test", 1000, 250, 10.0, 9516, day, "A processor", "0.1", "a1"
     )
 
 

@@ -16,13 +16,26 @@ from headwise.training.results import page as page_of
 from headwise.training.sweep import Swept
 
 
-def account(name, seed, score, *settings, **scores):
+def account(name, seed, score, *settings, baselines=None, **scores):
     recipe = read_recipe(recipes.find("odd"), [f"seed={seed}", *settings])
-    found = {"accuracy": score, "loss": 0.1, "baseline": 0.25} | scores
+    found = {"accuracy": score, "loss": 0.1} | scores
+    baselines = {"majority": {"accuracy": 0.25}} if baselines is None else baselines
     ended = datetime.date(2026, 11, 22)
     spent = 10.0 + 2 * seed
     return Account(
-        Path("/somewhere", name), recipe, found, "test", 1000, 250, spent, 9516, ended, "A processor", "0.1", "a1"
+        Path("/somewhere", name),
+        recipe,
+        found,
+        baselines,
+        "test",
+        1000,
+        250,
+        spent,
+        9516,
+        ended,
+        "A processor",
+        "0.1",
+        "a1",
     )
 
 
@@ -44,7 +57,7 @@ def test_seeds_of_a_recipe_are_a_row_and_other_settings_another():
     text = page(runs, FIGURES, "headwise results odd")
     assert "| `odd` | 0.6000 ± 0.1414 | 0, 1 | 1,000 | 9,516 | 250 | 11 | 2026-11-22, A processor |\n" in text
     assert "| `dot` | 0.4000 | 0 | 1,000 |" in text
-    assert "| baseline: knowing nothing of the input | 0.2500 |" in text
+    assert "| baseline: majority | 0.2500 |" in text
     assert "| theirs: a paper, table 2 | 0.9 |" in text
     assert "another" not in text
     assert "elsewhere" not in text
@@ -53,26 +66,32 @@ def test_seeds_of_a_recipe_are_a_row_and_other_settings_another():
     assert data_of(runs[0].recipe) == "odd"
 
 
-def test_an_n_gram_model_stands_beside_the_runs_by_the_metric_of_the_table():
-    runs = [account("odd", 0, 0.5, ngram_accuracy=0.125, ngram_loss=7.5), account("dot", 0, 0.4, "model.score=dot")]
-    text = page(runs, FIGURES, "headwise results odd")
-    assert "| n-gram model of the training tokens | 0.1250 | | | | | | |\n| theirs" in text
-    assert "7.5" not in text
-
-
 def test_tasks_on_one_data_set_have_tables_of_their_own_and_each_baseline_its_name():
-    one = account("odd", 0, 0.5, baseline_linear_accuracy=0.375, baseline_last_accuracy=0.125, baseline_f1=0.0625)
+    both = {"linear": {"accuracy": 0.375, "loss": 7.5}, "last value": {"accuracy": 0.125}, "mean": {"f1": 0.0625}}
+    one = account("odd", 0, 0.5, baselines=both)
     other = replace(one, recipe=read_recipe(recipes.find("brackets"), ["data.train=odd/train.tsv"]))
     assert data_of(other.recipe) == "odd"
     text = page([one], [], "headwise results odd")
     assert "## odd\n" in text
-    assert "| baseline: last | 0.1250 | | | | | | |\n| baseline: linear | 0.3750 |" in text
-    assert "0.25" not in text
+    assert "| baseline: last value | 0.1250 | | | | | | |\n| baseline: linear | 0.3750 |" in text
     assert "0.0625" not in text
+    assert "7.5000" not in text
+    assert "* `odd`: accuracy 50.0 %: better than the best baseline, linear (37.5 %)\n" in text
     ranked = replace(one, recipe=other.recipe.model_copy(update={"task": "rank"}))
     text = page([one, ranked], [], "headwise results odd")
     assert "## odd: classify\n" in text
     assert "## odd: rank\n" in text
+
+
+def test_the_mean_over_seeds_is_compared_with_the_best_baseline():
+    runs = [account("odd", 0, 0.25, baselines={"SGC": {"accuracy": 0.5}})]
+    runs += [account("odd,seed=1", 1, 0.5, baselines={"SGC": {"accuracy": 0.5}, "other": {"accuracy": 0.9}})]
+    text = page(runs, [], "headwise results odd")
+    # the other is not there for both
+    assert "* `odd`: accuracy 37.5 %: worse than SGC (50.0 %)\n" in text
+    # a task of one's own is not imported to find out which way its metric improves
+    own = [row.model_copy(update={"task": "nowhere.at.all:Task"}) for row in rows_of(runs[:1])]
+    assert "worse" not in page_of(own, [], "headwise results odd")
 
 
 def test_another_split_of_the_data_is_another_run():
@@ -81,15 +100,13 @@ def test_another_split_of_the_data_is_another_run():
 
 
 def test_a_baseline_that_differs_names_its_recipes_or_is_a_range():
-    runs = [account("odd", 0, 0.5), account("odd,seed=1", 1, 0.5, baseline=0.125)]
+    runs = [account("odd", 0, 0.5), account("odd,seed=1", 1, 0.5, baselines={"majority": {"accuracy": 0.125}})]
     runs.append(account("b", 0, 0.5, "model.score=dot"))
     text = page(runs, [], "headwise results")
-    assert "| baseline: knowing nothing of the input (`odd`) | 0.1250 to 0.2500 |" in text
-    assert "| baseline: knowing nothing of the input (`b`) | 0.2500 |" in text
-    runs[2] = replace(runs[2], scores={**runs[2].scores, "ngram_accuracy": 12.345})
-    assert "| n-gram model of the training tokens | 12.35 |" in page(runs, [], "headwise results")
+    assert "| baseline: majority (`odd`) | 0.1250 to 0.2500 |" in text
+    assert "| baseline: majority (`b`) | 0.2500 |" in text
     # one line where all recipes have the same
-    assert page([runs[0], runs[2]], [], "headwise results").count("knowing nothing") == 1
+    assert page([runs[0], runs[2]], [], "headwise results").count("baseline: majority") == 1
 
 
 def test_a_page_of_records_says_so_and_names_parts_that_are_not_the_test():
@@ -103,12 +120,12 @@ def test_a_page_of_records_says_so_and_names_parts_that_are_not_the_test():
 
 
 def test_a_loss_gives_way_to_a_score_with_a_baseline():
-    def judged(scores, monitor="loss"):
+    def judged(scores, baseline=None, monitor="loss"):
         one = account("odd", 0, 0.5, f"training.monitor={monitor}")
-        return replace(one, scores=scores).monitor
+        return replace(one, scores=scores, baselines={"simple": baseline or {}}).monitor
 
-    assert judged({"loss": 1.0, "accuracy": 0.5, "baseline_accuracy": 0.1}) == "accuracy"
-    assert judged({"loss": 1.0, "baseline_loss": 2.0, "auc": 0.5, "baseline_auc": 0.1}) == "loss"
+    assert judged({"loss": 1.0, "accuracy": 0.5}, {"accuracy": 0.1}) == "accuracy"
+    assert judged({"loss": 1.0, "auc": 0.5}, {"loss": 2.0, "auc": 0.1}) == "loss"
     assert judged({"loss": 1.0, "accuracy": 0.5}) == "loss"
     assert judged({"bleu": 1.0, "loss": 0.5}) == "bleu"
     assert judged({"f1": 1.0, "accuracy": 0.5}) == "f1"

@@ -186,6 +186,8 @@ def recipe(training: Mapping[str, Any] | None = None, **fields: Any) -> dict[str
         "learning_rate": 0.05,
         "warmup_steps": 3,
         "log_every": 3,
+        # its predictor is the model itself, and has none
+        "baseline_cpu_s": 0,
     }
     return {"task": "toy", "seed": 3, **fields, "training": {**defaults, **(training or {})}}
 
