@@ -4,6 +4,9 @@ from pydantic import Field
 
 from headwise.config import Config
 
+# seconds in which what lies in a socket is read when a time is over: a process that was stopped has not looked yet
+LOOK_S = 0.25
+
 
 class Limits(Config):
     """The bounds of a service; what is beyond them is refused, never cut."""
