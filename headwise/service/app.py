@@ -230,7 +230,7 @@ async def _predict(service: Service, verb: str, ask: Ask, request: Request) -> R
     check(ask, service.limits, getattr(run.predictor, "decoding", None))
     given = ask.options.model_dump(exclude_none=True)
     options = run.predictor.options(given)
-    items = run.items(ask.texts)
+    items = run.looked_at(ask.texts, service.limits.shown_tokens) if ask.attention else run.items(ask.texts)
     if ask.stream:
         return _streamed(service, run, ask, items, options)
     told = {"model": run.name, "task": run.task}
@@ -266,6 +266,7 @@ def _streamed(service: Service, run: Served, ask: Ask, items: list[Any], options
 async def _trace(service: Service, verb: str, ask: AskTrace, request: Request) -> Response:
     run = service.find(ask.model, verb)
     check_text(ask.text, service.limits)
-    job = service.submit(lambda texts: [run.trace(text, None, ask.layer, ask.head) for text in texts], [ask.text])
+    items = run.looked_at([ask.text], service.limits.shown_tokens)
+    job = service.submit(lambda items: [run.steps(item, None, ask.layer, ask.head) for item in items], items)
     (told,) = await service.answer(job, request)
     return as_steps(told, service.limits, NOT_KEPT)

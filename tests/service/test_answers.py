@@ -314,7 +314,7 @@ def test_looking_ends_between_two_layers_when_nobody_waits(runs, monkeypatch, le
 
     monkeypatch.setattr(Watch, "_after", slow)
     worker = Worker(8, 8)
-    for work in (run.attention, lambda text: run.trace(text, None, None, 0)):
+    for work in (run.attention, lambda text: run.steps(text, None, None, 0)):
         seen.clear()
         job = job_of(lambda items, work=work: [work(items[0])], ["a and g ."])
         worker.submit(job)
