@@ -118,7 +118,7 @@ class _Server(uvicorn.Server):
         kind = self.config.http_protocol_class
         found: asyncio.Protocol = kind(
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
-        )  # type: ignore[operator,call-arg]
+        )  # type: ignore[call-arg]
         return found
 
 
