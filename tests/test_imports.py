@@ -88,6 +88,7 @@ THIRD_PARTY = {
     "transformers": {"adoption"},
     "PIL": {"data.pixels"},
     "fastapi": {"service", "explorer"},
+    "h11": {"service"},
     "uvicorn": {"service"},
     "prometheus_client": {"service"},
     "soundfile": {"data.sound_files"},

@@ -145,7 +145,8 @@ def _looked(explorer: Explorer, run: Served, ask: AskTraced) -> tuple[list[Trace
     """The trace, behind it the one under edits if there are any; and warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        item, key = item_of(run, ask, explorer.examples)
+        item, key = item_of(run, ask, explorer.examples, explorer.service.limits)
+        run.check_target(ask.target or "", explorer.service.limits.shown_tokens)
         # what is edited is kept beside what it is compared with
         kept = explorer.store.get(digest_of(run, item, ask.target, key)) if ask.options.edits else None
         found = [kept or traced(run, item, ask.target, key)]

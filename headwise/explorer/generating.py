@@ -21,7 +21,7 @@ from headwise.explain.places import OnImage
 from headwise.explorer.axes import axis
 from headwise.explorer.explorer import Explorer
 from headwise.explorer.images import thinned
-from headwise.explorer.inputs import AskInput, Examples, check_input, item_of
+from headwise.explorer.inputs import AskInput, check_input, item_of
 from headwise.explorer.store import Store
 from headwise.explorer.traces import traced
 from headwise.predictors.drafting import Draft, Follower, Looked
@@ -73,18 +73,18 @@ async def _generated(explorer: Explorer, service: Service, verb: str, ask: AskGe
     given = ask.given()
     check_search(Options(**given), 1, service.limits, getattr(run.predictor, "decoding", None))
     options = run.predictor.options({**given, "prefix": ask.force} if ask.force else given)
-    reading = service.submit(lambda _: [_read(run, ask, explorer.examples, options)], [None])
+    reading = service.submit(lambda _: [_read(explorer, run, ask, options)], [None])
     (read,) = await service.answer(reading, request)
     read.draft.check(ask.force)
     work = functools.partial(_written, run, explorer.store, ask, options, read)
     return as_lines(streamed(service.submit, work, [read.item], lambda end: {"end": end}))
 
 
-def _read(run: Served, ask: AskGenerated, known: Examples, options: Any) -> Read:
+def _read(explorer: Explorer, run: Served, ask: AskGenerated, options: Any) -> Read:
     """By the worker alone: who catches warnings does so for all threads."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        item, key = item_of(run, ask, known)
+        item, key = item_of(run, ask, explorer.examples, explorer.service.limits)
         draft = run.predictor.draft(item, options)
     return Read(item, key, draft, [str(one.message)[:500] for one in caught])
 

@@ -66,15 +66,16 @@ def _read(run: Served) -> list[Any]:
             return examples(run.folder, "train")[:MOST]
 
 
-def item_of(run: Served, ask: AskInput, known: Examples) -> tuple[Any, str]:
+def item_of(run: Served, ask: AskInput, known: Examples, limits: Limits) -> tuple[Any, str]:
     """An input as the run's predictor reads it, and what tells it from others.
 
     Raises:
+        ConfigError: for a text of more tokens than are looked at.
         Problem: 404 for an example that is not there, 413 for a file that is too large, 422 for what is none.
         HeadwiseError: for an input that cannot be read.
     """
     if ask.text is not None:
-        return run.items([ask.text])[0], f"text {ask.text}"
+        return run.looked_at([ask.text], limits.shown_tokens)[0], f"text {ask.text}"
     if ask.example is not None:
         found = known.of(run)
         if ask.example >= len(found):

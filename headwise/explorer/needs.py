@@ -69,13 +69,13 @@ async def _ablations(service: Service, verb: str, ask: AskAblations, request: Re
         raise Problem(422, f"texts: {len(ask.texts)} is more than {service.limits.shown_texts}")
     for text in ask.texts:
         check_text(text, service.limits)
-    job = service.submit(lambda _: [_begun(run, ask.texts)], [None])
+    job = service.submit(lambda _: [_begun(run, ask.texts, service.limits.shown_tokens)], [None])
     ((given, layers),) = await service.answer(job, request)
     return as_lines(_lines(service, run, given, layers))
 
 
-def _begun(run: Served, texts: list[str]) -> tuple[list[Example], dict[str, int]]:
-    given = examples(run.predictor, run.items(texts))
+def _begun(run: Served, texts: list[str], most: int) -> tuple[list[Example], dict[str, int]]:
+    given = examples(run.predictor, run.looked_at(texts, most))
     return given, heads_of(given[0])
 
 

@@ -15,7 +15,7 @@ from headwise.explain.places import Tokens
 from headwise.labels import visible
 from headwise.predictors import looking
 from headwise.predictors.looking import Attended
-from headwise.predictors.predictor import Form, Predictor
+from headwise.predictors.predictor import Form, Predictor, Unknown
 
 # tokens of a continuation, and of an output that an encoder-decoder writes
 _BEHIND, _WRITTEN = 24, 64
@@ -51,6 +51,10 @@ class Adopted(Predictor[str, str, str]):
         if form == "text":
             return [visible(output)]
         return [json.dumps({"input": item, "output": output}, ensure_ascii=False)]
+
+    def unknown(self, items: Sequence[str]) -> Unknown:
+        """Nothing, of so many tokens: which of them training has not taught is not known."""
+        return Unknown(0, sum(len(self.saved.tokens(text)) for text in items))
 
     def evaluate(self, examples: Sequence[str], *, options: Any = None) -> dict[str, float | str]:
         """Raises: Unsupported: it is looked at here, and not scored."""

@@ -21,7 +21,7 @@ from headwise.service.problems import Problem
 from headwise.service.refusals import refused, refusing
 from headwise.service.served import VERBS, Served
 from headwise.service.streaming import continued, streamed
-from headwise.service.worker import Begins, Expired, Full, Job, Worker
+from headwise.service.worker import Begins, Closed, Expired, Full, Job, Worker
 
 # when a service ends its answers are out, or given up: all that is left is a step of a search
 _CLOSE_S = 2.0
@@ -56,17 +56,19 @@ class Service:
     def submit(
         self, run: Callable[[list[Any]], Sequence[Any]], items: list[Any], key: Any = None, flow: Begins | None = None
     ) -> Job:
-        """Puts work into the queue. Raises: Problem 429."""
+        """Puts work into the queue. Raises: Problem 429, 503."""
         job = Job(run, items, key, time.monotonic() + self.limits.deadline_s, flow)
         try:
             self.worker.submit(job)
         except Full:
             retry = {"Retry-After": str(self.limits.retry_s)}
             raise Problem(429, "too many requests wait", "come back later", retry) from None
+        except Closed:
+            raise Problem(503, "the service ends") from None
         return job
 
     async def answer(self, job: Job, request: Request) -> Sequence[Any]:
-        """What a job comes to. Raises: Problem 503 when its time is over; whatever the work raises."""
+        """What a job comes to. Raises: Problem 503 when its or the service's time is over; whatever the work raises."""
         loop = asyncio.get_running_loop()
         over: asyncio.Future[None] = loop.create_future()
 
@@ -84,6 +86,8 @@ class Service:
                 raise Expired
             return job.answer.result()
         except Expired:
+            if self.worker.closed:
+                raise Problem(503, "the service ends") from None
             retry = {"Retry-After": str(self.limits.retry_s)}
             raise Problem(503, "the request took too long", "ask for less, or later", retry) from None
         finally:
@@ -226,7 +230,7 @@ async def _predict(service: Service, verb: str, ask: Ask, request: Request) -> R
     check(ask, service.limits, getattr(run.predictor, "decoding", None))
     given = ask.options.model_dump(exclude_none=True)
     options = run.predictor.options(given)
-    items = run.items(ask.texts)
+    items = run.looked_at(ask.texts, service.limits.shown_tokens) if ask.attention else run.items(ask.texts)
     if ask.stream:
         return _streamed(service, run, ask, items, options)
     told = {"model": run.name, "task": run.task}
@@ -262,6 +266,7 @@ def _streamed(service: Service, run: Served, ask: Ask, items: list[Any], options
 async def _trace(service: Service, verb: str, ask: AskTrace, request: Request) -> Response:
     run = service.find(ask.model, verb)
     check_text(ask.text, service.limits)
-    job = service.submit(lambda texts: [run.trace(text, None, ask.layer, ask.head) for text in texts], [ask.text])
+    items = run.looked_at([ask.text], service.limits.shown_tokens)
+    job = service.submit(lambda items: [run.steps(item, None, ask.layer, ask.head) for item in items], items)
     (told,) = await service.answer(job, request)
     return as_steps(told, service.limits, NOT_KEPT)

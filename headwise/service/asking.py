@@ -106,7 +106,6 @@ def check(ask: Ask, limits: Limits, decoding: DecodingConfig | None = None) -> N
     check_search(ask.options, len(ask.texts), limits, decoding)
     if ask.attention:
         _at_most("texts with attention", len(ask.texts), limits.shown_texts)
-        _texts(ask.texts, limits.shown_chars)
 
 
 def check_search(options: Options, count: int, limits: Limits, decoding: DecodingConfig | None) -> None:
@@ -121,8 +120,8 @@ def check_search(options: Options, count: int, limits: Limits, decoding: Decodin
 
 
 def check_text(text: str, limits: Limits) -> None:
-    """Raises: Problem 422 for a text that is too long to be looked at."""
-    _texts([text], min(limits.chars, limits.shown_chars))
+    """Raises: Problem 422 for a text that is too long to be read."""
+    _texts([text], limits.chars)
 
 
 def _texts(texts: list[str], chars: int) -> None:

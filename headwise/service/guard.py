@@ -4,11 +4,12 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
+from contextlib import suppress
 from typing import Any
 
 from fastapi import Request, Response
 
-from headwise.service.limits import Limits
+from headwise.service.limits import LOOK_S, Limits
 from headwise.service.problems import MEDIA_TYPE, Problem
 
 Scope = MutableMapping[str, Any]
@@ -102,27 +103,26 @@ class Guard:
             raise Problem(
                 413, f"the body is larger than {self._limits.body_bytes:,} bytes", headers={"Connection": "close"}
             )
-        try:
-            async with asyncio.timeout(self._limits.receive_s):
-                return await self._read(receive)
-        except TimeoutError:
-            raise Problem(408, "the body did not arrive in time", headers={"Connection": "close"}) from None
+        body = bytearray()
+        for seconds in (self._limits.receive_s, LOOK_S):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._read(receive, body)
+                    return bytes(body)
+        raise Problem(408, "the body did not arrive in time", headers={"Connection": "close"})
 
-    async def _read(self, receive: Receive) -> bytes:
-        parts, size = [], 0
+    async def _read(self, receive: Receive, body: bytearray) -> None:
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
                 raise Problem(400, "the client left")
-            part = message.get("body", b"")
-            size += len(part)
-            if size > self._limits.body_bytes:
+            body += message.get("body", b"")
+            if len(body) > self._limits.body_bytes:
                 raise Problem(
                     413, f"the body is larger than {self._limits.body_bytes:,} bytes", headers={"Connection": "close"}
                 )
-            parts.append(part)
             if not message.get("more_body"):
-                return b"".join(parts)
+                return
 
 
 class Straight:

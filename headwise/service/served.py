@@ -57,6 +57,26 @@ class Served:
             raise Unsupported(f"{self.name} reads files, and no path is taken from a request")
         return [self.predictor.parse(text) for text in texts]
 
+    def looked_at(self, texts: Sequence[str], most: int) -> list[Any]:
+        """The inputs, to look at their attention.
+
+        Where a model cannot tell its tokens, each has a character at least.
+
+        Raises: HeadwiseError as `items`, and for a text of more tokens than `most`.
+        """
+        items = self.items(texts)
+        for place, (text, item) in enumerate(zip(texts, items, strict=True)):
+            _at_most(f"texts.{place}", self.predictor.unknown([item]).total or len(text), most)
+        return items
+
+    def check_target(self, target: str, most: int) -> None:
+        """Raises: ConfigError for an output of more tokens than this, whose attention is to be looked at."""
+        try:
+            count = len(self.predictor.writes().encode(target))
+        except Unsupported:
+            count = len(target)
+        _at_most("target", count, most)
+
     def answers(self, items: Sequence[Any], options: Any) -> list[Any]:
         """What `headwise predict --json` prints for each input, as an object."""
         found = self.predictor.predict(items, options)
@@ -87,14 +107,14 @@ class Served:
         }
         return {"source": found.source, "output": found.output, "layers": layers}
 
-    def trace(self, text: str, target: str | None, layer: str | None, head: int) -> str:
-        """Every step of one head while the model answers a text, as JSON."""
-        (item,) = self.items([text])
-        return self.steps(item, target, layer, head)
-
     def steps(self, item: Any, target: str | None, layer: str | None, head: int) -> str:
-        """The same of an input."""
+        """Every step of one head while the model answers an input, as JSON."""
         return formatted(steps(self.predictor, item, target, layer, head), "json")
+
+
+def _at_most(name: str, count: int, most: int) -> None:
+    if count > most:
+        raise ConfigError(f"{name}: has {count:,} tokens; attention is shown of at most {most:,}")
 
 
 def served(folders: Sequence[Path], others: Sequence[Path] = (), *, files: bool = False) -> dict[str, Served]:

@@ -1,16 +1,16 @@
-"""The process that listens: connections that are slow are closed, and a signal lets answers out before the end."""
+"""The process that listens: a signal lets answers out before the end."""
 
 import asyncio
 import socket
 import warnings
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from headwise.errors import MachineError, QuotingWarning
+from headwise.service.connections import Connection, Line
 from headwise.service.guard import in_address
 from headwise.service.limits import Limits
 
@@ -38,10 +38,12 @@ def listen(app: FastAPI, limits: Limits, host: str, port: int, ready: Callable[[
             raise MachineError(
                 f"{host}:{port} cannot be had: {error.strerror}; give another --port or --host"
             ) from None
+        line = Line()
         config = uvicorn.Config(
             app,
-            http=_protocol(limits),
+            http=_protocol(limits, line),
             ws="none",
+            loop="asyncio",
             lifespan="on",
             log_level="warning",
             access_log=False,
@@ -57,15 +59,22 @@ def listen(app: FastAPI, limits: Limits, host: str, port: int, ready: Callable[[
         with warnings.catch_warnings():
             # what people send does not belong in a log
             warnings.simplefilter("ignore", QuotingWarning)
-            _Server(config, ready, address, app.state.give_up).run(sockets=[place])
+            _Server(config, line, address, ready, app.state.give_up).run(sockets=[place])
 
 
 class _Server(uvicorn.Server):
     """Says when it is ready; what is not answered in time after a signal is given up, and told so."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[str], None], address: str, give_up: Callable[[], None]):
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        line: Line,
+        address: str,
+        ready: Callable[[str], None],
+        give_up: Callable[[], None],
+    ):
         super().__init__(config)
-        self._ready, self._address, self._give_up = ready, address, give_up
+        self._line, self._address, self._ready, self._ended = line, address, ready, give_up
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -76,6 +85,7 @@ class _Server(uvicorn.Server):
         drain_s = self.config.timeout_graceful_shutdown or 0
         timer = asyncio.get_running_loop().call_later(max(0.0, drain_s - _TOLD_S), self._give_up)
         try:
+            await self._close_door(sockets or [])
             await super().shutdown(sockets)
         finally:
             timer.cancel()
@@ -84,91 +94,42 @@ class _Server(uvicorn.Server):
             self._give_up()
             await self.lifespan.shutdown()
 
+    def _give_up(self) -> None:
+        self._ended()
+        # each is told that it is too late
+        self._line.empty()
 
-def _protocol(limits: Limits) -> type[H11Protocol]:
-    class Impatient(_Impatient):
-        wait_s = limits.receive_s
-        line = Line()
+    async def _close_door(self, sockets: Sequence[socket.socket]) -> None:
+        """Lets nobody in but those who are connected, and reads what they have sent."""
+        loop = asyncio.get_running_loop()
+        for place in sockets:
+            with suppress(NotImplementedError):
+                loop.remove_reader(place)
+        # those who were let in before have their connection now
+        await asyncio.sleep(0)
+        waiting = [one for place in sockets for one in _waiting(place)]
+        for server in self.servers:
+            server.close()
+        await asyncio.gather(*(loop.connect_accepted_socket(self._connection, one) for one in waiting))
+        for _ in range(3):
+            await asyncio.sleep(0)
 
-    return Impatient
-
-
-class Line:
-    """Does one thing after another, one in each round of the event loop: what comes beside them is not behind."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[Callable[[], None]] = deque()
-
-    def add(self, work: Callable[[], None]) -> None:
-        """Puts work at the end."""
-        self._waiting.append(work)
-        if len(self._waiting) == 1:
-            asyncio.get_running_loop().call_soon(self._next)
-
-    def _next(self) -> None:
-        self._waiting[0]()
-        self._waiting.popleft()
-        if self._waiting:
-            asyncio.get_running_loop().call_soon(self._next)
+    def _connection(self) -> asyncio.Protocol:
+        kind = self.config.http_protocol_class
+        found: asyncio.Protocol = kind(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )  # type: ignore[call-arg]
+        return found
 
 
-class _Impatient(H11Protocol):
-    """Closes a connection whose next request does not arrive, or whose answer is not taken, in time.
+def _protocol(limits: Limits, line: Line) -> type[Connection]:
+    return type("Connection", (Connection,), {"wait_s": limits.receive_s, "line": line})
 
-    The time of the body is the guard's: here are the headers, which no application sees before they are whole.
-    Requests for work stand in line, so that a crowd of them does not keep anybody from asking for the health.
-    """
 
-    wait_s: float
-    line: Line
-    _timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._wait()
-
-    def data_received(self, data: bytes) -> None:
-        if self._timer is None and self._idle():
-            self._wait()
-        if data.startswith(b"POST "):
-            self.transport.pause_reading()
-            self.line.add(lambda: self._received(data))
-        else:
-            self._received(data)
-
-    def _received(self, data: bytes) -> None:
-        if self.transport.is_closing():
-            return
-        self.transport.resume_reading()
-        super().data_received(data)
-        if not self._idle():
-            self._stop()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop()
-        super().connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._stop()
-        self._timer = self.loop.call_later(self.wait_s, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        self._stop()
-        super().resume_writing()
-
-    def _idle(self) -> bool:
-        return self.cycle is None or self.cycle.response_complete
-
-    def _wait(self) -> None:
-        self._timer = self.loop.call_later(self.wait_s, self._late)
-
-    def _stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _late(self) -> None:
-        self._timer = None
-        if self._idle():
-            self.transport.abort()
+def _waiting(place: socket.socket) -> Iterator[socket.socket]:
+    """Those who are connected, but not let in yet."""
+    place.setblocking(False)
+    # nobody more is there, or can be had
+    with suppress(OSError):
+        while True:
+            yield place.accept()[0]

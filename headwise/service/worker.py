@@ -19,6 +19,10 @@ class Full(Exception):
     """As many jobs wait as may."""
 
 
+class Closed(Exception):
+    """No more jobs are taken."""
+
+
 class Expired(Exception):
     """The time of a job is over, or nobody waits for it any more."""
 
@@ -69,7 +73,7 @@ class Worker:
         self._begun: list[Job] = []
         self._waiting, self._together, self._told = waiting, together, told
         self._changed = threading.Condition()
-        self._closing = False
+        self.closed = False
         self._thread = threading.Thread(target=self._work, name="headwise worker", daemon=True)
         self._thread.start()
 
@@ -77,11 +81,13 @@ class Worker:
         return len(self._jobs)
 
     def submit(self, job: Job) -> None:
-        """Puts a job at the end of the queue. Raises: Full."""
+        """Puts a job at the end of the queue. Raises: Full, Closed."""
         with self._changed:
+            if self.closed:
+                raise Closed
             if len(self._jobs) >= self._waiting:
                 self._drop_given_up()
-            if self._closing or len(self._jobs) >= self._waiting:
+            if len(self._jobs) >= self._waiting:
                 raise Full
             self._jobs.append(job)
             self._changed.notify()
@@ -89,7 +95,7 @@ class Worker:
     def close(self, wait_s: float) -> None:
         """Finishes what is begun and what waits, for at most so many seconds; then gives the rest up."""
         with self._changed:
-            self._closing = True
+            self.closed = True
             self._changed.notify()
         self._thread.join(wait_s)
         with self._changed:
@@ -108,7 +114,7 @@ class Worker:
     def _work(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._jobs or self._closing)
+                self._changed.wait_for(lambda: self._jobs or self.closed)
                 if not self._jobs:
                     return
                 self._begun = self._take(self._jobs[0].key, self._together)

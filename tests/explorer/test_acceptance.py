@@ -30,7 +30,7 @@ PAGES = {
     "film": "?m=film-run",
 }
 SENTENCE = "the quick brown fox jumps over the lazy dog "
-# 500 characters, the longest that is looked at
+# 500 characters, nearly as many tokens as are looked at
 LONG = (SENTENCE * 12)[:500].strip()
 SIZES = {"medium": (6, 8), "large": (24, 16)}
 FRAMES = """() => new Promise((done) => { const at = []; const tick = (now) => { at.push(now);

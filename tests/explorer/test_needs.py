@@ -145,7 +145,7 @@ def test_no_path_is_taken_from_a_request(client, runs, monkeypatch):
     [
         ({"texts": []}, 422),
         ({"texts": ["a"] * 9}, 422),
-        ({"texts": ["a" * 501]}, 422),
+        ({"texts": ["a " * 513]}, 422),
         ({"texts": [""]}, 422),
         ({}, 422),
     ],

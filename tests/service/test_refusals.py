@@ -41,9 +41,9 @@ BODIES = {
     b'{"texts": [[[[[[[[[[["a"]]]]]]]]]]]}': 400,
     b"9" * 5000: 400,
     json.dumps({"texts": ["a"] * 65}).encode(): 422,
-    json.dumps({"texts": ["a" * 4001]}).encode(): 422,
+    json.dumps({"texts": ["a" * 4097]}).encode(): 422,
     json.dumps({"texts": ["a"] * 9, "attention": True}).encode(): 422,
-    json.dumps({"texts": ["a" * 501], "attention": True}).encode(): 422,
+    json.dumps({"texts": ["a " * 513], "attention": True}).encode(): 422,
     json.dumps({"texts": ["a"] * 60, "options": {"beam_size": 16, "max_len": 500}}).encode(): 422,
 }
 
@@ -180,3 +180,17 @@ def test_limits_are_those_that_were_set(runs):
         assert client.post("/api/v1/classify", json={"texts": ["good"]}).status_code == 422
         assert client.post("/api/v1/classify", json={"texts": ["a", "b"]}).status_code == 422
         assert client.post("/api/v1/classify", json={"texts": ["bad"]}).status_code == 200
+
+
+def test_what_is_looked_at_is_counted_in_tokens_not_in_characters(ask, runs):
+    long = "zebra-and-more " * 40
+    assert len(long) > 500
+    status, told = ask("translate", texts=[long], attention=True)
+    assert (status, len(told["attention"][0]["layers"])) == (200, 3)
+    assert ask("trace", text=long, model="german")[0] == 200
+    # of characters, each of which is a token here
+    status, told = ask("trace", text="a" * 513, model="text")
+    assert (status, told["detail"]) == (422, "texts.0: has 513 tokens; attention is shown of at most 512")
+    with client_of(runs, shown_tokens=30) as client:
+        answer = client.post("/api/v1/translate", json={"texts": ["a", long], "attention": True})
+        assert answer.json()["detail"] == "texts.1: has 40 tokens; attention is shown of at most 30"

@@ -81,6 +81,37 @@ def answered(held):
     return int(head.split()[1]), body
 
 
+def test_whoever_has_asked_when_a_signal_comes_is_answered_though_nobody_has_looked(folders):
+    with ExitStack() as held:
+        process_, _, port = held.enter_context(process(*folders))
+        early = [held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60)) for _ in range(20)]
+        # all of them wait in sockets, and most for a connection, when the signal is told
+        process_.send_signal(signal.SIGSTOP)
+        late = [held.enter_context(asked(port, "classify", {"texts": ["good"]})) for _ in range(180)]
+        for one in early:
+            one.sendall(HEAD.format("classify", 19).encode() + b'{"texts": ["good"]}')
+        process_.send_signal(signal.SIGTERM)
+        process_.send_signal(signal.SIGCONT)
+        statuses = [answered(one)[0] for one in (*early, *late)]
+        assert process_.wait(60) == 143
+    assert set(statuses) <= {200, 429, 503}
+    assert 200 in statuses
+
+
+def test_a_pause_of_the_service_closes_nobody_who_has_asked(folders):
+    with ExitStack() as held:
+        process_, _, port = held.enter_context(process(folders[1], "--set", "receive_s=1.0"))
+        early = [held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60)) for _ in range(50)]
+        process_.send_signal(signal.SIGSTOP)
+        for one in early:
+            one.sendall(HEAD.format("classify", 19).encode() + b'{"texts": ["good"]}')
+        time.sleep(1.5)
+        process_.send_signal(signal.SIGCONT)
+        for one in early:
+            one.shutdown(socket.SHUT_WR)
+        assert {answered(one)[0] for one in early} <= {200, 429}
+
+
 @pytest.mark.parametrize(
     ("verb", "signals", "codes"),
     [

@@ -136,6 +136,25 @@ def test_nobody_joins_while_other_work_is_next_and_no_more_than_go_together(work
     assert late.answer.result(60) == ["6 told", "7 told"]
 
 
+def test_not_one_item_more_goes_on_than_go_together(worker, gate):
+    flow, going = Steps(), []
+    add = flow.add
+
+    def noted(items):
+        numbers = add(items)
+        going.append(len(flow.left))
+        return numbers
+
+    flow.add = noted
+    # the last fits beside the first; when it is done there is room for one item, and two wait
+    jobs = [flowing(flow, [3, 3, 3]), flowing(flow, [1, 1]), flowing(flow, [2])]
+    for job in jobs:
+        worker.submit(job)
+    gate.set()
+    assert [len(job.answer.result(60)) for job in jobs] == [3, 2, 1]
+    assert going == [4, 2]
+
+
 def test_a_job_that_nobody_waits_for_keeps_nobody_from_joining(worker, gate):
     begun, go_on = threading.Semaphore(0), threading.Semaphore(0)
 

@@ -35,7 +35,6 @@ function bar() {
   const input = h("input", {
     id: "input",
     type: "text",
-    maxlength: 500,
     autocomplete: "off",
     "aria-label": () => t("input"),
     placeholder: () => t(`type_${state.reads() || "text"}`),

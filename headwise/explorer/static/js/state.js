@@ -168,7 +168,7 @@ export function readAddress() {
       else if (name === "te") part.value = Number(value) >= 0.01 && Number(value) <= 100 ? String(Number(value)) : fallback;
       else if (name === "um") part.value = value.split(",").every((one) => MASKS.includes(one)) ? value : fallback;
       else if (name === "v") part.value = VIEWS.includes(value) ? value : fallback;
-      else part.value = value.slice(0, 2000);
+      else part.value = value;
     }
   });
 }

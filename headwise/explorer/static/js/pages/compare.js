@@ -95,7 +95,7 @@ function side(one, other) {
     };
     const count = (/** @type {number} */ length) => Array.from({ length }, (_, place) => /** @type {[any, string]} */ ([place, String(place)]));
     const names = models.map((/** @type {any} */ each) => [each.name, each.name]);
-    const text = h("input", { type: "text", maxlength: 500, "aria-label": `${one.name}: ${t("input")}`, placeholder: other ? t("sameinput") : t("type"), value: other || state.example.value < 0 ? one.text.value : String(state.example.value) });
+    const text = h("input", { type: "text", "aria-label": `${one.name}: ${t("input")}`, placeholder: other ? t("sameinput") : t("type"), value: other || state.example.value < 0 ? one.text.value : String(state.example.value) });
     text.addEventListener("change", () => (other ? (one.text.value = text.value) : state.type(text.value)));
     return [
       h("legend", {}, one.name),

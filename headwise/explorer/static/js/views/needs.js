@@ -17,7 +17,7 @@ const MOST_INPUTS = 64;
 export function mount(place, trace, group, alive) {
   const similar = h("div", {});
   const muted = h("div", {});
-  const texts = h("textarea", { rows: 3, maxlength: 4000, "aria-label": () => t("inputs") });
+  const texts = h("textarea", { rows: 3, "aria-label": () => t("inputs") });
   texts.value = trace.source;
   const given = () => texts.value.split("\n").filter((/** @type {string} */ line) => line.trim());
   const over = h("span", { class: "over-inputs" });
