@@ -107,7 +107,7 @@ def class_colours(classes: Sequence[str]) -> dict[str, str]:
     # matplotlib is imported where something is drawn
     from matplotlib.colors import CSS4_COLORS
 
-    named = {name: CSS4_COLORS.get(name.strip().lower(), "").lower() for name in classes}
+    named = {name: str(CSS4_COLORS.get(name.strip().lower(), "")).lower() for name in classes}
     if all(named.values()):
         return named
     turns = np.arange(max(0, len(classes) - len(PALETTE)))
