@@ -59,7 +59,16 @@ def decimals(value: float, places: int = 2) -> str:
     >>> decimals(0.996), decimals(1e-9), decimals(-0.002), decimals(1.0), decimals(0.5)
     ('>0.99', '<0.01', '>-0.01', '1.00', '0.50')
     """
-    return _beside(value, places, 1)
+    return _beside(value, f"{value:.{places}f}", places, 1)
+
+
+def significant(value: float, digits: int) -> str:
+    """A number with so many significant digits; 1 only for what is 1.
+
+    >>> significant(0.99999, 4), significant(0.25, 4), significant(1.0, 4)
+    ('>0.9999', '0.25', '1')
+    """
+    return _beside(value, f"{value:.{digits}g}", digits, 1)
 
 
 def percent(share: float, places: int = 0) -> str:
@@ -68,7 +77,7 @@ def percent(share: float, places: int = 0) -> str:
     >>> percent(0.0004), percent(0.9999, 1), percent(0.25)
     ('<1%', '>99.9%', '25%')
     """
-    return f"{_beside(100 * share, places, 100)}%"
+    return f"{_beside(100 * share, f'{100 * share:.{places}f}', places, 100)}%"
 
 
 def literal(text: str) -> str:
@@ -80,9 +89,9 @@ def literal(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def _beside(value: float, places: int, bound: int) -> str:
-    text, step = f"{value:.{places}f}", 10.0**-places
-    read = abs(float(text))
+def _beside(value: float, text: str, places: int, bound: int) -> str:
+    """The rounded text; where it reads as 0 or the bound and the value is not, on which side of the last step it is."""
+    step, read = 10.0**-places, abs(float(text))
     below = read == 0 and value != 0
     if not below and not (read == bound and abs(value) < bound * (1 - _NOISE)):
         return text
