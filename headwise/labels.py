@@ -7,6 +7,8 @@ from rich.cells import cell_len, chop_cells
 # categories without a picture of their own: controls, lone surrogates, private use; line and paragraph separators.
 # Bidirectional overrides and invisible marks are of category Cf, where the joiners that emoji and scripts need stay.
 _HIDDEN = {"Cc", "Cs", "Co", "Cn", "Zl", "Zp"}
+# sums of float32 differ from 1 by as much: a number this near to a bound has reached it
+_NOISE = 1e-6
 _SHOWN_FORMATS = {"\u200c", "\u200d"}
 
 
@@ -49,6 +51,35 @@ def padded(text: str, width: int) -> str:
     return text + " " * max(0, width - columns(text))
 
 
+def decimals(value: float, places: int = 2) -> str:
+    """A number with so many decimals; 0 and 1 only for what is 0 and 1.
+
+    What would be rounded to one of them reads as the side of the last step that it is on.
+
+    >>> decimals(0.996), decimals(1e-9), decimals(-0.002), decimals(1.0), decimals(0.5)
+    ('>0.99', '<0.01', '>-0.01', '1.00', '0.50')
+    """
+    return _beside(value, f"{value:.{places}f}", places, 1)
+
+
+def significant(value: float, digits: int) -> str:
+    """A number with so many significant digits; 1 only for what is 1.
+
+    >>> significant(0.99999, 4), significant(0.25, 4), significant(1.0, 4)
+    ('>0.9999', '0.25', '1')
+    """
+    return _beside(value, f"{value:.{digits}g}", digits, 1)
+
+
+def percent(share: float, places: int = 0) -> str:
+    """A share of 1 in percent; 0 % and 100 % only for none and all.
+
+    >>> percent(0.0004), percent(0.9999, 1), percent(0.25)
+    ('<1%', '>99.9%', '25%')
+    """
+    return f"{_beside(100 * share, f'{100 * share:.{places}f}', places, 100)}%"
+
+
 def literal(text: str) -> str:
     r"""The text as matplotlib must get it to draw it as it is: a dollar sign starts no formula.
 
@@ -56,6 +87,16 @@ def literal(text: str) -> str:
     '\\$5 and \\$6'
     """
     return text.replace("$", r"\$")
+
+
+def _beside(value: float, text: str, places: int, bound: int) -> str:
+    """The rounded text; where it reads as 0 or the bound and the value is not, on which side of the last step it is."""
+    step, read = 10.0**-places, abs(float(text))
+    below = read == 0 and value != 0
+    if not below and not (read == bound and abs(value) < bound * (1 - _NOISE)):
+        return text
+    limit = f"{step if below else bound - step:.{places}f}"
+    return f"{'<' if below else '>'}{limit}" if value > 0 else f"{'>' if below else '<'}-{limit}"
 
 
 def _is_hidden(character: str) -> bool:

@@ -1,6 +1,6 @@
 import pytest
 
-from headwise.labels import columns, literal, padded, shorten, visible
+from headwise.labels import columns, decimals, literal, padded, percent, shorten, significant, visible
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,19 @@ def test_padding_counts_columns():
 
 def test_dollar_signs_start_no_formula():
     assert literal(r"$x$ \$") == r"\$x\$ \\$"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.0, "0.00"), (1e-9, "<0.01"), (-1e-9, ">-0.01"), (0.9949, "0.99"), (0.9951, ">0.99"), (-0.9951, "<-0.99"),
+     (1.0, "1.00"), (1 - 1e-7, "1.00"), (1.004, "1.00"), (12.345, "12.35"), (float("nan"), "nan")],
+)  # fmt: skip
+def test_a_rounded_number_is_no_bound_that_it_has_not_reached(value, shown):
+    assert decimals(value) == shown
+
+
+def test_other_roundings_have_the_same_bounds():
+    assert [percent(share) for share in (0, 0.0004, 0.5, 0.9999, 1)] == ["0%", "<1%", "50%", ">99%", "100%"]
+    assert [significant(one, 4) for one in (0.99999, -0.99999, 1, 1e-7, 12.5)] == [
+        ">0.9999", "<-0.9999", "1", "1e-07", "12.5"
+    ]  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headwise.adoption import adopt, transformers_part
+from headwise.adoption import adopt, pieces, transformers_part
 from headwise.errors import CheckpointError, ConfigError, Unsupported
 
 _CONFIG, _TOKENIZER, _WEIGHTS = "config.json", "tokenizer.json", "model.safetensors"
@@ -68,22 +68,16 @@ class Saved:
         return tokens
 
     def labels(self, tokens: Sequence[int]) -> list[str]:
-        """Tokens as people read them, without the mark of a space."""
-        pieces = self.tokenizer.convert_ids_to_tokens(list(tokens))
-        decoder = json.loads(self.tokenizer.backend_tokenizer.to_str()).get("decoder") or {}
-        if "ByteLevel" in json.dumps(decoder):
-            # there a token is bytes, each as a letter
-            texts = [self.tokenizer.decode([token]) for token in tokens]
-            pieces = [piece if "\ufffd" in text else text for piece, text in zip(pieces, texts, strict=True)]
-        return [piece.strip(f" {_SPACE}") or _SPACE for piece in pieces]
+        """Tokens as people read them, without the mark of a space; parts of a character are numbered: "é(1/2)"."""
+        return [text.strip(f" {_SPACE}") or _SPACE for text in pieces.texts(self.tokenizer, tokens)]
 
     def words(self, tokens: Sequence[int]) -> tuple[list[int], list[int]]:
         """Of each token the word that it is a part of, from 0, -1 for a special one; and the places of these."""
-        pieces = self.tokenizer.convert_ids_to_tokens(list(tokens))
+        parts = self.tokenizer.convert_ids_to_tokens(list(tokens))
         decoder = json.dumps(json.loads(self.tokenizer.backend_tokenizer.to_str()).get("decoder") or {})
         special = [place for place, token in enumerate(tokens) if token in self.tokenizer.all_special_ids]
-        found, number = [-1] * len(pieces), -1
-        for place, piece in enumerate(pieces):
+        found, number = [-1] * len(parts), -1
+        for place, piece in enumerate(parts):
             inside = piece.startswith("##") if "WordPiece" in decoder else not piece.startswith((_SPACE, "\u0120"))
             if place in special:
                 continue

@@ -1,5 +1,6 @@
 """`headwise curve`: what runs do with short and long inputs, and how far their attention looked while they trained."""
 
+import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -75,7 +76,10 @@ def heads(
     """Follow what each head does over a training, such as how far it looks, in tokens."""
     rows = _of_checkpoints(run, texts, of, layer or "") if texts else _of_film(run, of, layer or "")
     if not rows:
-        raise ConfigError(f"--layer '{layer}': no layer of attention has that in its name")
+        raise ConfigError(
+            f"--layer '{layer or ''}': no layer of attention has that in its name, or those that have look at another"
+            f" sequence; give a layer of self-attention, or another statistic than {of}"
+        )
     tell(rows, as_json=as_json, output=output)
     if figure is not None:
         names = _shortened([str(row["head"]) for row in rows])
@@ -108,6 +112,7 @@ def _of_checkpoints(run: Path, texts: list[str], of: str, layer: str) -> list[di
             {"head": f"{name}, head {head}", "step": step, of: float(value)}
             for name, values in told.items()
             for head, value in enumerate(values)
+            if math.isfinite(value)
         ]
     return rows
 

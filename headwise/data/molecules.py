@@ -17,12 +17,12 @@ from headwise.data.graph_files import scan_rows
 from headwise.data.smiles import AROMATIC, Molecule, SmilesError, parse_smiles
 from headwise.errors import DataError, unknown
 
-# elements that have a column of their own; all others share one
-_ELEMENTS = ("C", "N", "O", "F", "P", "S", "Cl", "Br", "I", "B", "Si", "H")
+# elements that have a column of their own, in this order; all others share one
+ELEMENTS = ("C", "N", "O", "F", "P", "S", "Cl", "Br", "I", "B", "Si", "H")
 _NEIGHBOURS, _HYDROGENS = 5, 4
 _ORDERS = (1.0, 2.0, 3.0, AROMATIC)
 # columns of the features of an atom
-NUM_FEATURES = len(_ELEMENTS) + 1 + _NEIGHBOURS + 1 + _HYDROGENS + 1 + len(_ORDERS) + 3
+NUM_FEATURES = len(ELEMENTS) + 1 + _NEIGHBOURS + 1 + _HYDROGENS + 1 + len(_ORDERS) + 3
 
 
 class MoleculesConfig(Config):
@@ -106,8 +106,8 @@ def atom_features(molecule: Molecule) -> Float[np.ndarray, "atoms features"]:
     rows = []
     for number, atom in enumerate(molecule.atoms):
         orders = Counter(bonds[number])
-        place = _ELEMENTS.index(atom.element) if atom.element in _ELEMENTS else len(_ELEMENTS)
-        row = _one_of(place, len(_ELEMENTS) + 1)
+        place = ELEMENTS.index(atom.element) if atom.element in ELEMENTS else len(ELEMENTS)
+        row = _one_of(place, len(ELEMENTS) + 1)
         row += _one_of(min(len(bonds[number]), _NEIGHBOURS), _NEIGHBOURS + 1)
         row += _one_of(min(atom.hydrogens, _HYDROGENS), _HYDROGENS + 1)
         row += [float(atom.aromatic), float(number in ringed)]

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 
 from headwise.errors import ShapeError
 from headwise.explain.values import Array, array
-from headwise.labels import columns, padded, shorten, visible
+from headwise.labels import columns, decimals, padded, shorten, visible
 
 BAR = 8  # columns of a bar of weight 1
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -148,7 +148,7 @@ def table(weights: Float[Array, "queries keys"], queries: Sequence[str], keys: S
     lines = []
     for query, row in zip(left, values, strict=True):
         best = np.argsort(-np.abs(row), kind="stable")[:top]
-        cells = [f"{padded(names[key], name_width)} {row[key]:.2f} {padded(bar(row[key]), BAR)}" for key in best]
+        cells = [f"{padded(names[key], name_width)} {decimals(row[key])} {padded(bar(row[key]), BAR)}" for key in best]
         lines.append(f"{padded(query, left_width)}  {'  '.join(cells)}".rstrip())
     return "\n".join(lines)
 

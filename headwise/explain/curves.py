@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 
 from headwise.errors import DataError, ShapeError
 from headwise.explain.canvas import Picture, picture
-from headwise.explain.ramps import HEAD_COLOURS, colormap
+from headwise.explain.ramps import PALETTE, colormap
 from headwise.explain.values import Array, array
 
 LINE_STYLES = ("-", "--", "-.", ":")
@@ -93,9 +93,7 @@ def training_curve(rows: Iterable[Mapping[str, object]], *, title: str = "") -> 
 
 def colour(number: int) -> str:
     """The colour of a line, easily told from those before it; after eight they repeat."""
-    # blue, vermilion, green, purple first: the lighter ones are hard to see as lines
-    order = (4, 5, 2, 6, 0, 1, 7, 3)
-    return HEAD_COLOURS[order[number % len(order)]]
+    return PALETTE[number % len(PALETTE)]
 
 
 def named(axes: Axes, across: str, down: str, title: str) -> None:

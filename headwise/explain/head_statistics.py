@@ -1,5 +1,6 @@
 """What each head of a layer does over some inputs, as numbers that can be followed through a training; odd heads."""
 
+import collections
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -11,6 +12,8 @@ from headwise.explain import heads
 
 # in the order of the rows of `HeadStatistics.values`
 STATISTICS = ("entropy", "distance", "diagonal", "first", "redundancy")
+# those that compare positions of one sequence
+POSITIONAL = ("distance", "diagonal")
 # a head with a larger share of the largest entropy attends to all keys alike
 UNIFORM = 0.98
 # a head that gives one key a larger share of its weight looks at nothing else
@@ -37,8 +40,9 @@ class HeadStatistics:
 
     Args:
         values: `STATISTICS` of each head: entropy as a share of the largest that the allowed keys permit; |query - key|
-            in tokens; the weight of the query's own place and of the first key; how alike it is to the other heads, by
-            the Jensen-Shannon distance, 0 where there is no other.
+            in tokens; the weight of the query's own position and of the first key; how alike it is to the other heads,
+            by the Jensen-Shannon distance, 0 where there is no other. Distance and own position are NaN where the keys
+            are of another sequence.
         one_key: the weight that the key has that is attended to most of all.
         alike: of each two heads how alike they are, from 0 to 1.
         rows: how many rows there are.
@@ -51,12 +55,16 @@ class HeadStatistics:
 
 
 def looked_at(
-    weights: Float[np.ndarray, "heads queries keys"], allowed: Float[np.ndarray, "#heads queries"]
+    weights: Float[np.ndarray, "heads queries keys"],
+    allowed: Float[np.ndarray, "#heads queries"],
+    *,
+    one_sequence: bool = True,
 ) -> HeadStatistics:
     """The statistics of one layer and one input.
 
     Args:
         allowed: how many keys each row may attend to; rows with fewer than two cannot choose, and do not count.
+        one_sequence: row and column i are the same position, as in self-attention.
 
     >>> uniform = looked_at(np.full((1, 3, 4), 0.25), np.full((1, 3), 4.0))
     >>> dict(zip(STATISTICS, uniform.values[:, 0].tolist()))["entropy"], uniform.rows
@@ -68,9 +76,10 @@ def looked_at(
     if not free.any():
         return HeadStatistics(np.zeros((len(STATISTICS), count)), np.zeros(count), np.eye(count), 0)
     most = np.log(counts[:, free]).mean(-1)
-    told = heads.described(weights, free)
+    known = [heads.described(weights, free)] + [heads.positional(weights, free)] * one_sequence
     alike = heads.alike(weights[:, free])
-    values = np.array([[one[name] for one in told] for name in STATISTICS[:-1]])
+    found = [dict(collections.ChainMap(*parts)) for parts in zip(*known, strict=True)]
+    values = np.array([[one.get(name, np.nan) for one in found] for name in STATISTICS[:-1]])
     values[0] = np.minimum(1.0, values[0] / most)
     others = (alike.sum(1) - 1) / (count - 1) if count > 1 else np.zeros(count)
     one_key = weights[:, free].mean(1).max(-1, initial=0.0)

@@ -6,40 +6,61 @@ import numpy as np
 from jaxtyping import Bool, Float, UInt8
 
 Weights = Float[np.ndarray, "heads queries keys"]
+Chosen = Bool[np.ndarray, "queries"] | None
 
 
-def described(weights: Weights, chosen: Bool[np.ndarray, "queries"] | None = None) -> list[dict[str, float]]:
+def described(weights: Weights, chosen: Chosen = None) -> list[dict[str, float]]:
     """Of each head, means over its rows; a row is taken as shares of its sum.
 
-    entropy: in nats; effective: exp(entropy), how many keys it looks at; distance: |query - key|; diagonal, previous,
-    first: the weight of the query's own place, of the one before it, of the first key; largest: the largest weight.
+    entropy: in nats; effective: exp(entropy), how many keys it looks at; first: the weight of the first key; largest:
+    the largest weight.
 
     Args:
         chosen: the rows that count; None: all.
 
-    >>> described(np.eye(3)[None])[0]["diagonal"], described(np.full((1, 2, 4), 0.25))[0]["effective"]
+    >>> described(np.eye(3)[None])[0]["largest"], described(np.full((1, 2, 4), 0.25))[0]["effective"]
     (1.0, 4.0)
     """
-    sums = weights.sum(-1, keepdims=True)
-    rows = np.divide(weights, sums, out=np.zeros_like(weights, dtype=float), where=sums > 0)
-    queries, keys = rows.shape[1:]
+    counted = slice(None) if chosen is None else chosen
+    rows, weights = _shares(weights)[:, counted], weights[:, counted]
     logs = np.log(rows, out=np.zeros_like(rows), where=rows > 0)
     entropy = -(rows * logs).sum(-1)
-    apart = np.abs(np.arange(queries)[:, None] - np.arange(keys))
-    diagonal, before = (_along(rows, off) for off in (0, -1))
-    if chosen is not None:
-        rows, weights, apart = rows[:, chosen], weights[:, chosen], apart[chosen]
-        entropy, diagonal, before = entropy[:, chosen], diagonal[:, chosen], before[:, chosen]
     return [
         {
             "entropy": _mean(entropy[head]),
             "effective": _mean(np.exp(entropy[head])),
-            "distance": _mean((rows[head] * apart).sum(-1)),
-            "diagonal": _mean(diagonal[head]),
-            "previous": _mean(before[head]),
-            "first": _mean(rows[head, :, 0]) if keys else 0.0,
+            "first": _mean(rows[head, :, 0]) if rows.shape[2] else 0.0,
             "largest": float(weights[head].max(initial=0.0)),
         }
+        for head in range(len(rows))
+    ]
+
+
+def one_sequence(kind: str, queries: int, keys: int) -> bool:
+    """Whether row and column i of a layer are the same position, so that positions can be compared."""
+    return kind == "self" and queries == keys
+
+
+def positional(weights: Weights, chosen: Chosen = None) -> list[dict[str, float]]:
+    """Of each head of self-attention, means over its rows; row and column i are the same position of one sequence.
+
+    distance: |query - key|; diagonal: the weight of the query's own position; previous: of the one before it. A mean
+    leaves out the rows that have no such position, as the first row has none before it.
+
+    Args:
+        chosen: the rows that count; None: all.
+
+    >>> positional(np.eye(4)[None, [0, 0, 1, 2]])[0]
+    {'distance': 0.75, 'diagonal': 0.25, 'previous': 1.0}
+    """
+    rows = _shares(weights)
+    queries, keys = rows.shape[1:]
+    counted = np.ones(queries, bool) if chosen is None else chosen
+    apart = np.abs(np.arange(queries)[:, None] - np.arange(keys))
+    distance = (rows * apart).sum(-1)[:, counted]
+    own, before = (_along(rows, offset, counted) for offset in (0, -1))
+    return [
+        {"distance": _mean(distance[head]), "diagonal": _mean(own[head]), "previous": _mean(before[head])}
         for head in range(len(rows))
     ]
 
@@ -71,8 +92,7 @@ def alike(weights: Weights) -> Float[np.ndarray, "heads heads"]:
     >>> alike(np.array([[[1.0, 0.0]], [[0.0, 1.0]], [[1.0, 0.0]]])).tolist()
     [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
     """
-    sums = weights.sum(-1, keepdims=True)
-    rows = np.divide(weights, sums, out=np.zeros_like(weights, dtype=float), where=sums > 0)
+    rows = _shares(weights)
     own = _bits(rows)
     found = np.ones((len(rows), len(rows)))
     for head in range(len(rows)):
@@ -114,13 +134,17 @@ def _bits(rows: np.ndarray) -> np.ndarray:
     return -(rows * logs).sum(-1)
 
 
-def _along(rows: np.ndarray, offset: int) -> np.ndarray:
-    """Of each row the weight of the key so many places behind it; 0 where there is none."""
-    queries, keys = rows.shape[1:]
-    places = np.arange(queries) + offset
-    there = (places >= 0) & (places < keys)
-    found = np.zeros(rows.shape[:2])
-    found[:, there] = rows[:, there, places[there]]
+def _shares(weights: Weights) -> Weights:
+    """Each row as shares of its sum."""
+    sums = weights.sum(-1, keepdims=True)
+    return np.divide(weights, sums, out=np.zeros_like(weights, dtype=float), where=sums > 0)
+
+
+def _along(rows: np.ndarray, offset: int, counted: Bool[np.ndarray, "queries"]) -> np.ndarray:
+    """The weight of the key at this offset, of each counted row that has such a key."""
+    places = np.arange(rows.shape[1]) + offset
+    (there,) = np.nonzero((places >= 0) & (places < rows.shape[2]) & counted)
+    found: np.ndarray = rows[:, there, places[there]]
     return found
 
 

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 
 from headwise.explain import maps
 from headwise.explain.canvas import Picture, picture
-from headwise.explain.ramps import HEAD_COLOURS
+from headwise.explain.ramps import PALETTE
 from headwise.explain.values import Array, array
 
 BAR = 0.3  # inches of a bar
@@ -51,7 +51,7 @@ def history_page(
 
 def _bars(axes: Axes, row: Float[np.ndarray, "items"], name: str, items: Sequence[str]) -> None:
     places = np.arange(len(row))
-    shades = [HEAD_COLOURS[4] if place == int(np.abs(row).argmax()) else "#9ec4e0" for place in places]
+    shades = [PALETTE[0] if place == int(np.abs(row).argmax()) else "#9ec4e0" for place in places]
     frames = [maps.OUTLINE if item == name else shade for item, shade in zip(items, shades, strict=True)]
     axes.bar(places, row, color=shades, width=0.8, edgecolor=frames, linewidth=1.5)
     axes.axhline(0.0, color="#444444", linewidth=0.8)

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float, UInt8
 
 from headwise.explain.values import Drawing
+from headwise.labels import percent
 
 if TYPE_CHECKING:
     from headwise.explain.explanation import Explanation, Heads
@@ -39,7 +40,7 @@ class ImageMap:
         caption = found.caption(name, heads).replace(", ", "\n", 1)
         if self.class_tokens:
             itself = chosen.mean(heads)[0, : self.class_tokens].sum()
-            caption += f", {itself:.0%} of it on the class token itself"
+            caption += f", {percent(itself)} of it on the class token itself"
         return image_page(
             self.pixels,
             self.placed(chosen.mean(heads)[None])[0],

@@ -1,5 +1,6 @@
 """How one matrix is drawn: value scale, token labels, masked cells, numbers in cells, colour bar."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -15,7 +16,7 @@ from matplotlib.image import AxesImage
 from headwise.errors import ConfigError, ShapeError, unknown
 from headwise.explain import fonts
 from headwise.explain.ramps import colormap, oklab
-from headwise.labels import columns, literal, shorten, visible
+from headwise.labels import columns, decimals, literal, shorten, visible
 
 Scale = Literal["linear", "sqrt", "log"]
 
@@ -148,7 +149,7 @@ def number_cells(axes: Axes, weights: np.ndarray, scale: Normalize, keep: np.nda
     colours = colormap("ink light")(scale(np.where(shown, weights, 0.0)))[..., :3]
     lightness = oklab(colours.reshape(-1, 3))[:, 0].reshape(weights.shape)
     for row, column in np.argwhere(shown):
-        text = f"{weights[row, column]:.2f}".removeprefix("0")
+        text = re.sub(r"^(\D*)0\.", r"\1.", decimals(weights[row, column]))
         ink = "#10131c" if lightness[row, column] > 0.65 else "#ffffff"
         axes.text(column, row, text, ha="center", va="center", fontsize=6.5, color=ink)
 

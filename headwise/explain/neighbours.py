@@ -1,6 +1,7 @@
 """Pictures of a node and those it hears of: each edge as wide and dark as its attention."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -8,14 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from headwise.explain.canvas import Picture, picture
-from headwise.explain.ramps import colormap
-from headwise.labels import literal, shorten, visible
+from headwise.explain.ramps import class_colours, colormap
+from headwise.labels import decimals, literal, shorten, visible
 
 if TYPE_CHECKING:
     from headwise.explain.explanation import Explanation, Heads
 
-# colours that are told apart with any kind of sight (Okabe and Ito 2008); the last is that of all further labels
-_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#999999")
 _PANEL = 4.6  # inches of a side
 _LONGEST = 12  # columns of a node's name
 _LEGEND = 24  # columns of a label
@@ -30,11 +29,13 @@ class Neighbourhood:
         node: the name of the query.
         label: what it was found to be.
         labels: of each key; empty for what is no single node.
+        classes: all labels that there are, in the order of the model.
     """
 
     node: str
     label: str
     labels: list[str]
+    classes: Sequence[str]
 
     def __call__(self, found: "Explanation", layer: str | int | None, heads: "Heads") -> Picture:
         """The picture of one layer, or of every layer if None. Raises: ConfigError as `Explanation.save`."""
@@ -43,8 +44,8 @@ class Neighbourhood:
         down = -(-len(names) // across)
         figure = picture(_PANEL * across, (_PANEL + 0.3) * down + 0.9)
         grid = figure.subplots(down, across, squeeze=False).ravel()
-        kinds = list(dict.fromkeys([self.label, *filter(None, self.labels)]))
-        colours = {kind: _COLOURS[min(place, len(_COLOURS) - 1)] for place, kind in enumerate(kinds)}
+        present = {self.label, *self.labels}
+        colours = {kind: colour for kind, colour in class_colours(self.classes).items() if kind in present}
         for axes, name in zip(grid, names, strict=False):
             one = found.layers[name]
             self._panel(axes, one.keys, one.mean(heads)[0].tolist(), colours)
@@ -56,9 +57,9 @@ class Neighbourhood:
             literal(f"{title}\nwhom it attends to: width and number are the weight, colour the label found"),
             fontsize=10,
         )
-        marks = [Line2D([], [], marker="o", ls="", color=colours[kind]) for kind in kinds[: len(_COLOURS)]]
-        texts = [literal(shorten(visible(kind), _LEGEND)) for kind in kinds[: len(_COLOURS)]]
-        figure.legend(marks, texts, loc="outside lower center", ncols=min(4, len(kinds)), frameon=False, fontsize=8)
+        marks = [Line2D([], [], marker="o", ls="", color=colour) for colour in colours.values()]
+        texts = [literal(shorten(visible(kind), _LEGEND)) for kind in colours]
+        figure.legend(marks, texts, loc="outside lower center", ncols=min(4, len(marks)), frameon=False, fontsize=8)
         return figure
 
     def _panel(self, axes: Axes, keys: list[str], weights: list[float], colours: dict[str, str]) -> None:
@@ -77,10 +78,12 @@ class Neighbourhood:
             axes.plot([x], [y], "o", ms=9, color=colour, mec="white", zorder=3)
             name = literal(shorten(visible(keys[place]), _LONGEST))
             side = "left" if x > 0.05 else "right" if x < -0.05 else "center"
-            axes.text(1.1 * x, 1.13 * y, f"{name}\n{weight:.2f}", fontsize=7, ha=side, va="center", linespacing=0.95)
+            axes.text(
+                1.1 * x, 1.13 * y, f"{name}\n{decimals(weight)}", fontsize=7, ha=side, va="center", linespacing=0.95
+            )
         axes.plot([0], [0], "o", ms=16, color=colours[self.label], mec="black", zorder=3)
         own = [weights[place] for place, key in enumerate(keys) if key == self.node]
-        name = literal(shorten(visible(self.node), _LONGEST)) + (f"\nitself {own[0]:.2f}" if own else "")
+        name = literal(shorten(visible(self.node), _LONGEST)) + (f"\nitself {decimals(own[0])}" if own else "")
         box = {"facecolor": "white", "alpha": 0.8, "lw": 0, "pad": 0.6}
         axes.text(0, -0.16, name, fontsize=7.5, ha="center", va="top", zorder=4, bbox=box)
         axes.set(xlim=(-1.5, 1.5), ylim=(-1.4, 1.4), aspect="equal")

@@ -76,12 +76,14 @@ class InGraph:
     Args:
         names: of every node.
         kinds: of every node what it was found to be, or is.
+        classes: all that a node may be, in the order of the model.
         chosen: the node that an explanation shows; None: all of them.
         bonds: (one, other) to how often they are bound, where edges say that.
     """
 
     names: Sequence[str]
     kinds: Sequence[str]
+    classes: Sequence[str]
     chosen: int | None = None
     bonds: dict[tuple[int, int], float] = field(default_factory=dict)
 

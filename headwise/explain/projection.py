@@ -11,7 +11,7 @@ from jaxtyping import Float
 from headwise.errors import ConfigError
 from headwise.explain.alignment import bar
 from headwise.explain.values import Drawing, require_formats
-from headwise.labels import literal, padded, shorten, visible
+from headwise.labels import decimals, literal, padded, percent, shorten, visible
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class Projection:
         _refuse(layer, heads)
         shown = ({self.source: self.answer} if self.answer else {}) | dict(self.groups)
         width = max(len(visible(word)) for word in shown)
-        found = [f"nearest by cosine; the picture shows {self.points()[1]:.0%} of the variance of its words"]
+        found = [f"nearest by cosine; the picture shows {percent(self.points()[1])} of the variance of its words"]
         for word, near in shown.items():
-            cells = [f"{visible(name)} {cosine:.2f} {bar(cosine)}" for name, cosine in list(near.items())[:top]]
+            cells = [f"{visible(name)} {decimals(cosine)} {bar(cosine)}" for name, cosine in list(near.items())[:top]]
             found.append(f"{padded(visible(word), width)}  {'  '.join(cells)}".rstrip())
         return found
 
@@ -75,7 +75,7 @@ class Projection:
             groups={word: list(near) for word, near in self.groups.items()},
             answer=list(self.answer),
             arrows=self.arrows(),
-            title=f"{title}\ntwo principal components: {share:.0%} of the variance",
+            title=f"{title}\ntwo principal components: {percent(share)} of the variance",
         )
 
     def write(

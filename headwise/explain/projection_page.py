@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from headwise.explain.canvas import Picture, picture
-from headwise.explain.ramps import HEAD_COLOURS
+from headwise.explain.ramps import PALETTE
 from headwise.labels import columns, literal, shorten, visible
 
 _WIDTH, _HEIGHT = 8.0, 6.4
@@ -39,7 +39,7 @@ def projection_page(
     axes = figure.subplots()
     place = dict(zip(names, points, strict=True))
     words = list(groups)
-    colours = {word: HEAD_COLOURS[number % len(HEAD_COLOURS)] for number, word in enumerate(words)}
+    colours = {word: PALETTE[number % len(PALETTE)] for number, word in enumerate(words)}
     owner = {name: word for word in reversed(words) for name in groups[word]} | {word: word for word in words}
     for name, (x, y) in place.items():
         colour = colours.get(owner.get(name, ""), "#444444")

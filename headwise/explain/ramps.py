@@ -1,5 +1,9 @@
-"""Colour: sequential and diverging ramps with equal steps in OKLab, and eight colours to tell heads apart."""
+"""Colour: sequential and diverging ramps with equal steps in OKLab, and colours to tell lines, heads and classes apart.
 
+Pages and figures take every colour from here.
+"""
+
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -21,8 +25,10 @@ CONTROLS: dict[str, tuple[str, ...]] = {
     "diverging dark": ("#cfe3ff #8fbcf0 #4a86c8 #2a4f82 #15171d", "#15171d #6b3d12 #b56627 #eda45f #ffe0bd"),
 }
 
-# Okabe and Ito (2008), with a grey for their black; above eight heads position and label must tell them apart
-HEAD_COLOURS = ("#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#666666")
+# Okabe and Ito (2008), with a grey for their black; the lighter ones last, which are hard to see as lines. Above eight
+# heads position and label must tell them apart
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#666666", "#f0e442")
+_GOLDEN = np.pi * (3 - np.sqrt(5))
 
 _LMS_FROM_LINEAR = np.array(
     [
@@ -86,7 +92,32 @@ def hexadecimal(name: str) -> list[str]:
     >>> hexadecimal("ink light")[0], len(hexadecimal("ink dark"))
     ('#f8fafd', 256)
     """
-    return [f"#{bytes(np.rint(colour * 255).astype(np.uint8)).hex()}" for colour in ramp(name)]
+    return _written(ramp(name))
+
+
+def class_colours(classes: Sequence[str]) -> dict[str, str]:
+    """The colour of each class, by its place among all classes of a model; the same in pages and figures.
+
+    Classes that are all named by colours (of CSS) have these. Others have those of `PALETTE`; from the ninth on the
+    hue turns by the golden angle, so that no two classes share a colour.
+
+    >>> class_colours(["cat", "dog"]), class_colours(["Red", "green"])
+    ({'cat': '#0072b2', 'dog': '#d55e00'}, {'Red': '#ff0000', 'green': '#008000'})
+    """
+    # matplotlib is imported where something is drawn
+    from matplotlib.colors import CSS4_COLORS
+
+    named = {name: str(CSS4_COLORS.get(name.strip().lower(), "")).lower() for name in classes}
+    if all(named.values()):
+        return named
+    turns = np.arange(max(0, len(classes) - len(PALETTE)))
+    hues, lightness = _GOLDEN * turns, np.array([0.5, 0.65, 0.8])[turns % 3]
+    more = srgb(np.stack([lightness, 0.1 * np.cos(hues), 0.1 * np.sin(hues)], axis=1))
+    return dict(zip(classes, (*PALETTE, *_written(more)), strict=False))
+
+
+def _written(colours: Float[np.ndarray, "n 3"]) -> list[str]:
+    return [f"#{bytes(np.rint(colour * 255).astype(np.uint8)).hex()}" for colour in colours]
 
 
 def _resampled(controls: list[str], size: int) -> Float[np.ndarray, "size 3"]:

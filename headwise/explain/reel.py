@@ -12,7 +12,8 @@ from jaxtyping import Bool, Float
 
 from headwise.config import Config, build
 from headwise.errors import CheckpointError, ConfigError, unknown
-from headwise.explain.head_statistics import Flag, Odd
+from headwise.explain.head_statistics import POSITIONAL, Flag, Odd
+from headwise.explain.heads import one_sequence
 from headwise.runs.film import Film
 
 # frames that are kept in memory
@@ -127,6 +128,8 @@ class Reel:
     def curves(self, layer: str) -> Float[np.ndarray, "steps statistics heads"]:
         """What the heads of a layer did, means over the probes, from the first frame to the last.
 
+        Statistics that compare positions are NaN where queries and keys are of two sequences.
+
         Raises: ConfigError for a layer that is not there.
         """
         if layer not in self.layers:
@@ -137,7 +140,16 @@ class Reel:
                 self._curves = {name: np.stack([row[f"heads/{name}"] for row in rows]) for name in self.layers}
             except (KeyError, ValueError):
                 raise CheckpointError(f"{self._film.folder}: its frames are not of one model") from None
+            for name in self.layers:
+                self._curves[name][:, self._meaningless(name)] = np.nan
         return self._curves[layer]
+
+    def _meaningless(self, layer: str) -> list[int]:
+        """The statistics that mean nothing for a layer."""
+        known = [one.layers[layer] for one in self._facts(self.steps[-1]).probes if layer in one.layers]
+        if all(one_sequence(one.kind, len(one.queries), len(one.keys)) for one in known):
+            return []
+        return [self.statistics.index(name) for name in POSITIONAL if name in self.statistics]
 
     def _probe(self, step: int, probe: int) -> _Probe:
         if step not in self.steps:
@@ -185,7 +197,7 @@ def _check(tensors: Mapping[str, np.ndarray], facts: _Facts, name: str) -> None:
 
 
 def rows_of(reel: Reel, statistic: str, layer: str = "") -> list[dict[str, Any]]:
-    """One statistic of every head at every step: rows with "head", "step" and the statistic's name.
+    """One statistic of every head that has it at every step: rows with "head", "step" and the statistic's name.
 
     Args:
         layer: only layers whose names contain this.
@@ -203,5 +215,6 @@ def rows_of(reel: Reel, statistic: str, layer: str = "") -> list[dict[str, Any]]
                 rows += [
                     {"head": f"{name}, head {head}", "step": step, statistic: float(value)}
                     for head, value in enumerate(heads)
+                    if np.isfinite(value)
                 ]
     return rows

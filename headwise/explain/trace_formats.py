@@ -10,6 +10,7 @@ import numpy as np
 
 from headwise.errors import ConfigError, unknown
 from headwise.explain.layer_trace import LayerTrace, TracedStep
+from headwise.labels import significant
 
 # rows and columns of a matrix that is shown whole; of a larger one the first and the last
 _WHOLE = 12
@@ -149,7 +150,7 @@ def _number(value: object, *, tex: bool = False) -> str:
     number = float(value)  # type: ignore[arg-type]
     if np.isinf(number):
         return (r"-\infty" if number < 0 else r"\infty") if tex else ("−∞" if number < 0 else "∞")
-    text = f"{number:.{_DIGITS}g}"
+    text = significant(number, _DIGITS)
     if "e" not in text:
         return text
     mantissa, exponent = text.split("e")

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from headwise.labels import columns, padded, shorten, visible
+from headwise.labels import columns, decimals, padded, shorten, visible
 
 
 class Transitions(NamedTuple):
@@ -58,7 +58,7 @@ def transitions_table(
         right = ("end", scores.last[here])
         if place + 1 < len(path):
             right = (tags[place + 1], scores.between[here, path[place + 1]])
-        cells = [f"{names[guess]} {alone[place, guess]:.2f}", f"{tags[place]} {together[place, here]:.2f}"]
+        cells = [f"{names[guess]} {decimals(alone[place, guess])}", f"{tags[place]} {decimals(together[place, here])}"]
         cells += [f"{name} {value:+.2f}" for name, value in (left, right)]
         rows.append([shorten(visible(words[place]), 16), *map(visible, cells)])
     widths = [max(columns(row[place]) for row in rows) for place in range(5)]

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from headwise.errors import Unsupported
 from headwise.explain.places import InGraph
+from headwise.explain.ramps import class_colours
 from headwise.explorer.explorer import KEPT, Explorer, Numbers
 from headwise.explorer.layout import layout
 from headwise.explorer.traces import Group, Traced
@@ -148,7 +149,9 @@ def _drawn(one: Traced, asked: Around) -> str:
         for (first, second), order in one.places.bonds.items()
         if first in number and second in number
     ]
-    told = {"nodes": nodes, "pairs": part.pairs.T.tolist(), "bonds": bonds, "left": part.left}
+    present = {node["kind"] for node in nodes}
+    kinds = [(kind, colour) for kind, colour in class_colours(one.places.classes).items() if kind in present]
+    told = {"nodes": nodes, "kinds": kinds, "pairs": part.pairs.T.tolist(), "bonds": bonds, "left": part.left}
     return json.dumps(told | {"total": len(one.places.names)})
 
 

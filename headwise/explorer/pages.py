@@ -7,7 +7,7 @@ from importlib.resources.abc import Traversable
 
 from fastapi import FastAPI, Request, Response
 
-from headwise.explain.ramps import CONTROLS, HEAD_COLOURS, hexadecimal
+from headwise.explain.ramps import CONTROLS, PALETTE, hexadecimal
 from headwise.service.answers import as_json
 from headwise.service.app import Service
 
@@ -27,8 +27,8 @@ def paged(app: FastAPI, service: Service) -> None:
 
     @app.get("/api/v1/ramps")
     async def ramps() -> Response:
-        """Colours of numbers, 256 from zero to the largest; and those of kinds."""
-        return as_json({name: hexadecimal(name) for name in CONTROLS} | {"kinds": HEAD_COLOURS})
+        """Colours of numbers, 256 from zero to the largest; and those of lines, as "palette"."""
+        return as_json({name: hexadecimal(name) for name in CONTROLS} | {"palette": PALETTE})
 
 
 def _served(name: str, content: bytes) -> Callable[[Request], Awaitable[Response]]:

@@ -128,7 +128,7 @@ def _answers(content: Content) -> dict[str, Any]:
             if (hidden := _hidden(content, group, layer)) is not None:
                 masks[layer] = [_base64(npy(head)) for head in hidden]
         small[group.name] = _small(content, group)
-        if group.rolls and len(group.layers) > 1:
+        if group.one_sequence and len(group.layers) > 1:
             rollouts[group.name] = _base64(npy(heads.rollout(map(content.weights, group.layers))))
     trace = {"trace_id": "inside", "model": "", "source": content.source, "output": content.output, "warnings": []}
     seconds = None if content.sound is None else content.sound.seconds
@@ -157,7 +157,7 @@ def _small(content: Content, group: Group) -> dict[str, Any]:
         weights = content.weights(layer)
         for fold in every:
             seen = folded(weights, sides, content.tokens, fold)
-            told[fold].append(heads.described(seen))
+            told[fold].append(group.described(seen))
             if len(pictures[fold]) < _LAYERS:
                 pictures[fold].append(heads.thumbnails(seen, _SIDE))
     return {

@@ -50,9 +50,16 @@ class Group:
     causal: bool
 
     @property
-    def rolls(self) -> bool:
-        """Whether attention can be followed through its layers: each looks at what the one before it made."""
-        return self.kind == "self" and len(self.queries) == len(self.keys)
+    def one_sequence(self) -> bool:
+        """Whether row and column i are the same position; only then can attention be followed through layers."""
+        return of_heads.one_sequence(self.kind, len(self.queries), len(self.keys))
+
+    def described(self, weights: Float[np.ndarray, "heads rows columns"]) -> list[dict[str, float]]:
+        """What each head of one of its layers does, in a few numbers; of positions only within one sequence."""
+        found = of_heads.described(weights)
+        if not self.one_sequence:
+            return found
+        return [one | place for one, place in zip(found, of_heads.positional(weights), strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +159,7 @@ class Traced:
     def summary(self, group: Group, fold: Fold) -> list[list[dict[str, float]]]:
         """Of each layer and head what it does, in a few numbers."""
         if (group.name, fold) not in self.summaries:
-            found = [of_heads.described(self.folded(group, layer, fold)) for layer in group.layers]
+            found = [group.described(self.folded(group, layer, fold)) for layer in group.layers]
             self.summaries[group.name, fold] = found
         return self.summaries[group.name, fold]
 
@@ -177,7 +184,7 @@ class Traced:
 
     def rollout(self, group: Group) -> Float[np.ndarray, "queries keys"]:
         """Attention through all layers of a group. Raises: Unsupported where that means nothing."""
-        if not group.rolls:
+        if not group.one_sequence:
             raise Unsupported(f"rollout goes through layers of self-attention; {group.name} has none")
         return of_heads.rollout(map(self.weights, group.layers))
 

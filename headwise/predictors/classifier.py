@@ -9,7 +9,7 @@ from typing import Any
 from headwise.data.labelled import Labelled, LabelledConfig, read_texts
 from headwise.errors import DataError
 from headwise.explain.explanation import Explanation
-from headwise.labels import visible
+from headwise.labels import decimals, visible
 from headwise.predictors.baselines import Baseline, majority
 from headwise.predictors.classes import verdict_scores
 from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_tokens
@@ -76,7 +76,7 @@ class Classifier(Predictor[str, Verdict, Labelled]):
         """What the pooling and every attention layer look at, token by token; raises as `Reader.explain`."""
         text = self.parse(item)
         said = self.predict([text])[0]
-        return self.reader.explain(text, f"{said.label} {said.probability:.2f}", target)
+        return self.reader.explain(text, f"{said.label} {decimals(said.probability)}", target)
 
     def text_of(self, example: Labelled) -> str:
         return example.text

@@ -23,7 +23,7 @@ from headwise.data.text import SPACE_MARK
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import ConfigError
 from headwise.explain.explanation import Explanation
-from headwise.labels import visible
+from headwise.labels import decimals, visible
 from headwise.layers.loss import output_loss
 from headwise.models.masked_encoder import MaskedEncoder
 from headwise.predictors import looking
@@ -158,7 +158,7 @@ class Filler(Predictor[str, Filled, str]):
         batch, said = self._batch([row]), self.predict([text], 1)[0]
         names = [MASK if token == MASK_ID else self.tokenizer.shown(token) for token in row]
         # short, since figures cut long labels
-        rows = [f"→ {word.strip(SPACE_MARK)} {share:.2f}" for one in said.choices for word, share in one.items()]
+        rows = [f"→ {word.strip(SPACE_MARK)} {decimals(share)}" for one in said.choices for word, share in one.items()]
         masked = batch.places.cpu().numpy()
         found = looking.attended(self.model, batch.inputs, batch.lens, batch.places)
         layers = {name: one.layer(rows, names, rows=np.eye(len(row))[masked]) for name, one in found.items()}

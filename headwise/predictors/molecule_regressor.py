@@ -13,7 +13,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headwise.attention.masks import Edges, Mask
-from headwise.data.molecules import Compound, MoleculesConfig, atom_features, bond_edges, compound, read_strings
+from headwise.data.molecules import (
+    ELEMENTS,
+    Compound,
+    MoleculesConfig,
+    atom_features,
+    bond_edges,
+    compound,
+    read_strings,
+)
 from headwise.data.smiles import SmilesError
 from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation
@@ -173,7 +181,8 @@ class MoleculeRegressor(Predictor[Compound, float, Compound]):
             layers[name] = one.layer(atoms if one.weights.shape[2] == len(atoms) else ["molecule"], atoms, "self")
         (found,) = self.predict([item])
         bonds = {(bond.first, bond.second): bond.order for bond in item.molecule.bonds}
-        places = InGraph(atoms, [atom.element for atom in item.molecule.atoms], bonds=bonds)
+        elements = [atom.element for atom in item.molecule.atoms]
+        places = InGraph(atoms, elements, [*ELEMENTS, *sorted({*elements} - {*ELEMENTS})], bonds=bonds)
         return Explanation(item.smiles, f"{found:.4g}", layers, places=places)
 
     def _compound(self, item: Compound | str) -> Compound:

@@ -16,7 +16,7 @@ from headwise.data.graphs import Graph, GraphConfig, LabelledNode
 from headwise.errors import ConfigError, DataError, unknown
 from headwise.explain.explanation import Explanation
 from headwise.explain.places import InGraph
-from headwise.labels import visible
+from headwise.labels import decimals, visible
 from headwise.models.graph_encoders import GraphEncoder
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline, majority
@@ -132,9 +132,9 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
         gathered = _gathered(shown, others)
         layers = {name: one.layer([item], [*names, *more], "self", columns=gathered) for name, one in seen.items()}
         (found,) = self.predict([item])
-        output = f"{found.label} ({found.probability:.2f})"
-        draw = Neighbourhood(item, found.label, [*labels, *([""] if more else [])])
-        places = InGraph(self.graph.ids, [self.labels[number] for number in said.tolist()], place)
+        output = f"{found.label} ({decimals(found.probability)})"
+        draw = Neighbourhood(item, found.label, [*labels, *([""] if more else [])], self.labels)
+        places = InGraph(self.graph.ids, [self.labels[number] for number in said.tolist()], self.labels, place)
         return Explanation(item, output, layers, draw, places=places)
 
     def _logits(self) -> Tensor:

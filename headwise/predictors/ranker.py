@@ -18,7 +18,7 @@ from headwise.data.choices import Catalogue, Choice, ChoiceTable, Negatives
 from headwise.data.click_logs import ClicksConfig
 from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation
-from headwise.labels import visible
+from headwise.labels import decimals, visible
 from headwise.models.interest_network import InterestNetwork
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline
@@ -196,7 +196,7 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
             for name, one in looking.attended(self.model, *batch.inputs).items()
         }
         said = ", ".join(
-            f"{name} {value:.2f}" for name, value in self.predict([_with(choice, names)])[0].probabilities.items()
+            f"{name} {decimals(value)}" for name, value in self.predict([_with(choice, names)])[0].probabilities.items()
         )
         return Explanation(" ".join(keys), said, layers, draw=_drawn)
 

@@ -18,7 +18,7 @@ from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation
 from headwise.explain.image_map import ImageMap
 from headwise.explain.places import Grid, OnImage
-from headwise.labels import visible
+from headwise.labels import decimals, visible
 from headwise.models.image_classifier import ImageClassifier
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline, majority
@@ -197,7 +197,7 @@ class Recogniser(Predictor[Image, dict[str, float], Image]):
         draw = ImageMap(read, (rows, columns), encoder.class_tokens)
         chosen = 0 if encoder.class_tokens else None
         places = OnImage(read, [Grid(rows, columns, encoder.class_tokens)], chosen=chosen)
-        return Explanation(Path(image.name).name, f"{label} {probability:.2f}", layers, draw, places=places)
+        return Explanation(Path(image.name).name, f"{label} {decimals(probability)}", layers, draw, places=places)
 
     def _pixels(self, items: Sequence[Image | str]) -> torch.Tensor:
         images = [self.parse(item) if isinstance(item, str) else item for item in items]

@@ -12,7 +12,7 @@ from headwise.data.utterances import SpeechBatch
 from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation
 from headwise.explain.sound_map import SoundMap
-from headwise.labels import visible
+from headwise.labels import decimals, visible
 from headwise.layers.sequence_pooling import AttentionOverSequence
 from headwise.models.speech_models import SpeechClassifier
 from headwise.predictors import looking
@@ -95,7 +95,7 @@ class SpeechLabeller(Predictor[Recording, dict[str, float], Recording]):
             raise ConfigError("the class of a recording cannot be given here; leave the target out")
         one = self.ear.heard(item)
         (label, probability), *_ = self.predict([one])[0].items()
-        said = f"{label} {probability:.2f}"
+        said = f"{label} {decimals(probability)}"
         (batch,) = self.ear.batches([one], self.model.head.weight.device)
         layers = {}
         for name, seen in looking.attended(self.model, batch.frames, batch.lens).items():

@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from headwise.errors import ConfigError, DataError, HeadwiseError, MachineError, Unsupported
@@ -190,7 +191,9 @@ def framed(looks: list[Look], targets: list[str | None], step: int) -> Frame:
             if (keep := allowed(record)) is not None:
                 tensors[f"mask/{number}/{name}"] = torch.from_numpy(keep.astype("uint8"))
     statistics = statistics_of(looks)
-    tensors |= {f"heads/{name}": torch.from_numpy(one.values).float() for name, one in statistics.items()}
+    # a file of tensors holds finite numbers alone; what a layer has no number of, its kind says
+    values = {name: np.nan_to_num(one.values) for name, one in statistics.items()}
+    tensors |= {f"heads/{name}": torch.from_numpy(one).float() for name, one in values.items()}
     flags = _flags(looks, statistics) if step else {}
     facts = {
         "step": step,

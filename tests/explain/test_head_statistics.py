@@ -29,13 +29,34 @@ def test_summaries_equal_loops():
     for head, found in zip(weights, heads.described(weights), strict=True):
         entropy = [-sum(w * np.log(w) for w in row) for row in head]
         assert found["entropy"] == pytest.approx(np.mean(entropy))
+        assert found["first"] == pytest.approx(head[:, 0].mean())
+    for head, found in zip(weights, heads.positional(weights), strict=True):
         apart = [sum(w * abs(i - j) for j, w in enumerate(row)) for i, row in enumerate(head)]
         assert found["distance"] == pytest.approx(np.mean(apart))
         assert found["diagonal"] == pytest.approx(sum(head[i, i] for i in range(4)) / 4)
-        assert found["previous"] == pytest.approx(sum(head[i, i - 1] for i in range(1, 4)) / 4)
+        assert found["previous"] == pytest.approx(sum(head[i, i - 1] for i in range(1, 4)) / 3)
     assert heads.described(np.zeros((1, 0, 0)))[0]["entropy"] == 0
     # a row without a key is no number
-    assert heads.described(np.zeros((1, 2, 3)))[0]["distance"] == 0
+    assert heads.positional(np.zeros((1, 2, 3)))[0]["distance"] == 0
+
+
+def test_a_row_without_a_place_before_does_not_count():
+    before = np.eye(4)[[0, 0, 1, 2]][None]
+    assert heads.positional(before)[0]["previous"] == 1
+    assert heads.positional(before, np.array([True, True, False, True]))[0]["previous"] == 1
+    # a query behind the last key has no key at its own position
+    assert heads.positional(np.eye(4, 2)[None])[0]["diagonal"] == 1
+    assert heads.positional(np.ones((1, 1, 1)))[0]["previous"] == 0
+
+
+def test_positions_of_two_sequences_are_not_compared():
+    weights = drawn(2, 4, 4)
+    across = looked_at(weights, np.full((1, 4), 4.0), one_sequence=False)
+    within = looked_at(weights, np.full((1, 4), 4.0))
+    told = dict(zip(STATISTICS, across.values, strict=True))
+    assert np.isnan([told["distance"], told["diagonal"]]).all()
+    np.testing.assert_array_equal(across.values[[0, 3, 4]], within.values[[0, 3, 4]])
+    assert flagged(across) == flagged(within)
 
 
 def test_rows_without_a_choice_do_not_count():

@@ -1,6 +1,3 @@
-import re
-from importlib.resources import files
-
 import numpy as np
 import pytest
 
@@ -67,7 +64,7 @@ def test_srgb_inverts_oklab():
 
 
 def test_head_colours_can_be_told_apart():
-    colours = np.array([[int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)] for colour in ramps.HEAD_COLOURS])
+    colours = np.array([[int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)] for colour in ramps.PALETTE])
     lab = ramps.oklab(colours)
     distances = np.linalg.norm(lab[:, None] - lab[None], axis=-1) + 9 * np.eye(8)
     assert distances.min() == pytest.approx(0.133, abs=1e-3)
@@ -134,16 +131,25 @@ def rgb(colours):
     return np.array([[int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)] for colour in colours])
 
 
-def of_curves():
-    """The colours of the curves, from the script that draws them."""
-    text = (files("headwise.explorer") / "static/js/views/curves.js").read_text(encoding="utf-8")
-    return re.findall(r"#[0-9a-f]{6}", re.search(r"const COLOURS = \[(.*?)\]", text)[1])
-
-
 @pytest.mark.parametrize("sight", SIGHTS)
-@pytest.mark.parametrize("colours", [ramps.HEAD_COLOURS, of_curves()], ids=["heads", "curves"])
-def test_everybody_can_tell_eight_colours_apart(colours, sight):
-    lab = ramps.oklab(seen(rgb(colours), sight))
+def test_everybody_can_tell_eight_colours_apart(sight):
+    lab = ramps.oklab(seen(rgb(ramps.PALETTE), sight))
     assert len(lab) == 8
     distances = np.linalg.norm(lab[:, None] - lab[None], axis=-1) + 9 * np.eye(8)
     assert distances.min() >= 0.07
+
+
+def test_each_class_has_a_colour_of_its_own():
+    names = [f"class {number}" for number in range(60)]
+    colours = ramps.class_colours(names)
+    assert list(colours) == names
+    assert list(colours.values())[:8] == list(ramps.PALETTE)
+    assert len(set(colours.values())) == 60
+    # by its place among all classes, whichever of them are shown
+    assert ramps.class_colours(names[:3]).items() <= colours.items()
+
+
+def test_classes_that_are_named_by_colours_have_these():
+    assert ramps.class_colours(["red", "Green"]) == {"red": "#ff0000", "Green": "#008000"}
+    assert ramps.class_colours(["red", "cat"]) == dict(zip(["red", "cat"], ramps.PALETTE, strict=False))
+    assert ramps.class_colours([]) == {}

@@ -50,6 +50,14 @@ def test_a_film_tells_what_it_has(client, told, folder):
     assert len(told["colours"]) == 8
 
 
+def test_positions_are_compared_within_one_sequence_alone(client, told):
+    (cross,) = (one["name"] for one in told["layers"] if "cross" in one["name"])
+    for layer in (one["name"] for one in told["layers"]):
+        found = part(client, told, "curves", layer=layer)
+        named = dict(zip(told["statistics"], np.isfinite(found).all(axis=(0, 2)).tolist(), strict=True))
+        assert named == {name: layer != cross or name not in ("distance", "diagonal") for name in named}
+
+
 def test_parts_are_those_of_the_frames(client, told, folder):
     reel = Reel(folder)
     for layer in reel.layers:

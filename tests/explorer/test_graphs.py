@@ -7,6 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 from serving_runs import task_run
 
+from headwise.explain.ramps import PALETTE
 from headwise.explorer import traces
 from headwise.explorer.api import explored
 from headwise.explorer.layout import layout, steps
@@ -65,6 +66,17 @@ def test_edges_have_the_weights_of_the_whole_graph(client, runs):
                 assert [one["heard"] for one in drawn["nodes"]] == [len(row) for row in rows]
 
 
+def test_pages_and_figures_give_a_class_the_same_colour(client, runs):
+    told = traced(client, model="node-classify", text="n5")
+    drawn = part(client, told, "graph", group=told["groups"][0]["name"], hops=3)
+    predictor = runs["node-classify"].predictor
+    assert drawn["kinds"] == [[one, colour] for one, colour in zip(predictor.labels, PALETTE, strict=False)
+                              if one in {node["kind"] for node in drawn["nodes"]}]  # fmt: skip
+    (legend,) = predictor.explain("n5").page().legends
+    found = [(text.get_text(), mark.get_color()) for text, mark in zip(legend.texts, legend.get_lines(), strict=True)]
+    assert set(found) <= {tuple(one) for one in drawn["kinds"]}
+
+
 def test_the_nearest_nodes_are_kept_and_the_others_counted(client):
     told = traced(client, model="node-classify", text="n5")
     asked = {"group": told["groups"][0]["name"], "hops": 3, "most": 4}
@@ -84,6 +96,8 @@ def test_molecules_are_drawn_whole_with_atoms_and_bonds(client):
     drawn = part(client, told, "graph", group=group["name"])
     assert [(one["name"], one["kind"]) for one in drawn["nodes"]] == [("C1", "C"), ("C2", "C"), ("O3", "O")]
     assert drawn["bonds"] == [[0, 1, 2.0], [1, 2, 1.0]]
+    # an element has its colour in whatever molecule
+    assert drawn["kinds"] == [["C", PALETTE[0]], ["O", PALETTE[2]]]
     pooled = next(one for one in told["groups"] if len(one["queries"]) == 1)
     answer = client.get(f"/api/v1/traces/{told['trace_id']}/graph", params={"group": pooled["name"]})
     assert "not attention between the nodes" in answer.json()["detail"]

@@ -130,7 +130,8 @@ def test_hostile_tokens_are_text_and_turn_no_number(page, tmp_path):
         assert saved(page, kind, ".panel.wide")
     page.keyboard.press("v")
     page.keyboard.press("v")
-    assert page.locator("button.token").all_text_contents() == told
+    for side in page.locator(".tokens").all():
+        assert side.locator("button.token").all_text_contents() == told
     # the longest word makes the picture wider than a canvas may be
     (svg, png) = (saved(page, kind, ".panel.wide") for kind in ("SVG", "PNG"))
     assert max(struct.unpack(">II", png[16:24])) == 16384

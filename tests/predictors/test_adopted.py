@@ -13,7 +13,9 @@ from safetensors.torch import load_file, save_file
 transformers = pytest.importorskip("transformers")
 
 from adopted_models import made  # noqa: E402
+from tokenizers import Tokenizer, decoders, models  # noqa: E402
 
+from headwise.adoption import pieces  # noqa: E402
 from headwise.adoption.saved import saved  # noqa: E402
 from headwise.cli.main import main  # noqa: E402
 from headwise.errors import CheckpointError, ConfigError, Unsupported  # noqa: E402
@@ -131,10 +133,31 @@ def test_tokens_know_their_words(folders, name):
     assert said == TEXT.replace("<mask>", "").replace(" ", "")
 
 
-def test_bytes_are_shown_as_letters(tmp_path):
+def test_bytes_are_shown_as_characters(tmp_path):
     one = saved(made(tmp_path / "bytes", "GPT2LMHeadModel", byte_level=True))
     assert one.labels(one.tokens("a b\n")) == ["<s>", "a", "\u2581", "b", "\n", "</s>"]
-    assert one.labels(one.tokens("é")) == ["<s>", "Ã", "©", "</s>"]
+    assert one.labels(one.tokens("é")) == ["<s>", "é(1/2)", "é(2/2)", "</s>"]
+    assert one.labels(one.tokens("你😀")) == [
+        "<s>", *(f"你({part}/3)" for part in (1, 2, 3)), *(f"😀({part}/4)" for part in (1, 2, 3, 4)), "</s>"
+    ]  # fmt: skip
+    # of a character that is cut off there are only bytes
+    assert one.labels(one.tokens("é")[:2]) == ["<s>", "\\xc3"]
+
+
+def test_labels_of_bytes_reach_traces_and_saved_pages(tmp_path):
+    folder = made(tmp_path / "bytes", "GPT2LMHeadModel", byte_level=True)
+    (run,) = served([], [folder]).values()
+    (group,) = (trace := traced(run, "é", None)).groups
+    assert group.queries[:4] == ["<s>", "é(1/2)", "é(2/2)", "</s>"]
+    assert json.loads(trace.steps(group.layers[0], 0))["keys"] == group.keys
+    assert "é(1/2)" in run.predictor.explain("é").table()
+
+
+def test_byte_fallback_is_read_too():
+    backend = Tokenizer(models.BPE({"▁a": 0, "<0xC3>": 1, "<0xA9>": 2}, []))
+    backend.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    words = transformers.PreTrainedTokenizerFast(tokenizer_object=backend)
+    assert pieces.texts(words, [0, 1, 2]) == ["▁a", "é(1/2)", "é(2/2)"]
 
 
 def test_positions_that_begin_late_are_refused(tmp_path):

@@ -80,6 +80,9 @@ function follow() {
     const [model, meta, edits] = [state.model.value, state.meta.value, read(state.edits.value)];
     const given = state.asked();
     if (!given || !meta || !meta.models.length) {
+      // what was asked before may still come
+      turn += 1;
+      if (asked) state.status.value = "";
       asked = "";
       state.trace.value = null;
       return;

@@ -3,7 +3,7 @@
 
 import * as state from "./state.js";
 import { batch } from "./store.js";
-import { lock, locked } from "./views/heat.js";
+import { choose, locked } from "./views/heat.js";
 import { help } from "./views/help.js";
 import { rolled, rolls, seen } from "./views/seen.js";
 import { zoom } from "./views/zooming.js";
@@ -90,7 +90,7 @@ function move(event, group) {
       const at = locked(found);
       const q = within(at.q + far * down, found.group.queries.length);
       const k = within(at.k + far * across, found.group.keys.length);
-      lock(q, k, { ...found, weights: found.marked });
+      choose({ q, k }, { ...found, weights: found.marked });
     },
     (error) => {
       state.status.value = error.message;

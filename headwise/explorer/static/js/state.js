@@ -150,6 +150,9 @@ export function place(group) {
   return { at, layer: group.layers[at], head: within(head.value, group.heads) };
 }
 
+/** Whether row and column i are the same position. @param {Group} group */
+export const oneSequence = (group) => group.kind === "self" && group.queries.length === group.keys.length;
+
 /** Takes the selection from the address; what is out of range becomes the default. */
 export function readAddress() {
   const [path, rest] = location.hash.replace(/^#\/?/, "").split("?");

@@ -4,13 +4,15 @@
 /** @type {Record<string, Uint8ClampedArray>} */
 const ramps = {};
 
+/** Red, green and blue of #rrggbb. @param {string} colour */
+const parts = (colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+
 /** @param {Record<string, string[]>} given names and their 256 colours as #rrggbb */
 export function setRamps(given) {
   for (const [name, colours] of Object.entries(given)) {
     const table = new Uint8ClampedArray(256 * 4);
     colours.forEach((colour, place) => {
-      const number = parseInt(colour.slice(1), 16);
-      table.set([number >> 16, (number >> 8) & 255, number & 255, 255], 4 * place);
+      table.set([...parts(colour), 255], 4 * place);
     });
     ramps[name] = table;
   }
@@ -19,16 +21,19 @@ export function setRamps(given) {
 /** @param {string} name */
 export const ramp = (name) => ramps[name];
 
-/**
- * The colour of letters on a colour of a ramp, black or white, whichever stands out more: 4.5 to 1 at least.
- * @param {string} name @param {number} entry
- */
-export function letters(name, entry) {
-  const parts = Array.from(ramps[name].subarray(4 * entry, 4 * entry + 3), (part) => {
+/** The colour of letters on a colour of a ramp. @param {string} name @param {number} entry */
+export const letters = (name, entry) => legible(Array.from(ramps[name].subarray(4 * entry, 4 * entry + 3)));
+
+/** The colour of letters on #rrggbb. @param {string} colour */
+export const lettersOn = (colour) => legible(parts(colour));
+
+/** Black or white, whichever stands out more: 4.5 to 1 at least. @param {number[]} background */
+function legible(background) {
+  const [red, green, blue] = background.map((part) => {
     const share = part / 255;
     return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
   });
-  const light = 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+  const light = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
   // (light + 0.05) / 0.05 is the contrast with black, 1.05 / (light + 0.05) with white
   return (light + 0.05) ** 2 > 1.05 * 0.05 ? "#000000" : "#ffffff";
 }

@@ -55,8 +55,11 @@ export const splits = ({ words = [] }) => words.some((word, token) => token > 0 
 /** The row or column that holds a token; -1 where none does. @param {number[][]} held @param {number} token */
 export const holding = (held, token) => (token < 0 ? -1 : held.findIndex((part) => part.includes(token)));
 
+/** All parts of a character in their order, as "é(1/2)" and "é(2/2)". */
+const PARTS = /(.)\(1\/([2-4])\)(?:\1\([2-4]\/\2\))+/gu;
+
 /** @param {string[]} labels @param {number[]} part */
-const joined = (labels, part) => (part.length < 2 ? labels[part[0]] : part.map((token, at) => labels[token].replace(at ? /^##/ : /^\u2581/, "")).join(""));
+const joined = (labels, part) => (part.length < 2 ? labels[part[0]] : part.map((token, at) => labels[token].replace(at ? /^##/ : /^\u2581/, "")).join("").replace(PARTS, "$1"));
 
 /** How much of a row is in the columns that are shown. @param {Float32Array} weights @param {number} q @param {number[][]} columns @param {number} length */
 function share(weights, q, columns, length) {

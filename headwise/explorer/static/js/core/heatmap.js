@@ -66,15 +66,14 @@ export function windowed(canvas, cells, entries, { x, y, side }, columns) {
  * @param {import("./zoom.js").Window} window in pixels of the canvas
  */
 export function marked(canvas, { q, k }, { x, y, side }) {
-  if (q < 0) return;
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   const dots = globalThis.devicePixelRatio || 1;
   const [left, top] = [(k - x) * side, (q - y) * side];
   context.strokeStyle = getComputedStyle(canvas).getPropertyValue("--mark").trim() || "#d55e00";
   context.lineWidth = dots;
-  context.strokeRect(0.5, top, canvas.width - 1, side);
-  if (k < 0) return;
-  context.strokeRect(left, 0.5, side, canvas.height - 1);
+  if (q >= 0) context.strokeRect(0.5, top, canvas.width - 1, side);
+  if (k >= 0) context.strokeRect(left, 0.5, side, canvas.height - 1);
+  if (q < 0 || k < 0) return;
   context.lineWidth = 2 * dots;
   context.strokeRect(left, top, side, side);
 }

@@ -6,14 +6,14 @@ export const MOST = 40000;
 /**
  * @param {ArrayLike<number>} weights @param {number} rows @param {number} columns
  * @param {number} mass share of a row's weight that is drawn
- * @param {number} only a query, or -1 for all
+ * @param {{ q: number, k: number }} only the links of a query, else of a key; -1 for all
  * @returns {{ links: { q: number, k: number, weight: number }[], cut: boolean }}
  */
 export function strongest(weights, rows, columns, mass, only) {
   const links = [];
   const order = Array.from({ length: columns }, (_, k) => k);
   for (let q = 0; q < rows; q += 1) {
-    if (only >= 0 && q !== only) continue;
+    if (only.q >= 0 && q !== only.q) continue;
     const at = q * columns;
     let total = 0;
     for (let k = 0; k < columns; k += 1) total += weights[at + k];
@@ -22,9 +22,10 @@ export function strongest(weights, rows, columns, mass, only) {
     for (const k of order) {
       const weight = weights[at + k];
       if (weight <= 0 || held >= mass * total) break;
+      held += weight;
+      if (only.q < 0 && only.k >= 0 && k !== only.k) continue;
       if (links.length >= MOST) return { links, cut: true };
       links.push({ q, k, weight });
-      held += weight;
     }
   }
   return { links, cut: false };

@@ -1,12 +1,35 @@
 // @ts-check
 /** Numbers and tokens as people read them. */
 
-/** Three significant digits. @param {number} value */
+/** Sums of float32 differ from 1 by as much: a number this near to a bound has reached it, as `headwise.labels` has it. */
+const NOISE = 1e-6;
+
+/** Three significant digits; 1 only for what is 1. @param {number} value */
 export function number(value) {
   if (value === -Infinity) return "−∞";
   if (value === 0) return "0";
   const size = Math.abs(value);
-  return size < 1e-3 || size >= 1e5 ? value.toExponential(2) : String(Number(value.toPrecision(3)));
+  if (size < 1e-3 || size >= 1e5) return value.toExponential(2);
+  return beside(value, String(Number(value.toPrecision(3))), 3, 1);
+}
+
+/** So many decimals; 0 and 1 only for what is 0 and 1. @param {number} value @param {number} places */
+export const decimals = (value, places) => beside(value, value.toFixed(places), places, 1);
+
+/** A share of 1 in percent; 0 % and 100 % only for none and all. @param {number} share @param {number} places */
+export const percent = (share, places) => `${beside(100 * share, (100 * share).toFixed(places), places, 100)} %`;
+
+/**
+ * A rounded number; where it reads as 0 or as the bound and is not, on which side of the last step it is, as in ">0.999".
+ * @param {number} value @param {string} text @param {number} places @param {number} bound
+ */
+function beside(value, text, places, bound) {
+  const size = Math.abs(value);
+  const [step, read] = [10 ** -places, Math.abs(Number(text))];
+  const below = read === 0 && size > 0;
+  if (!below && !(read === bound && size < bound * (1 - NOISE))) return text;
+  const limit = (below ? step : bound - step).toFixed(places);
+  return value < 0 ? `${below ? ">" : "<"}-${limit}` : `${below ? "<" : ">"}${limit}`;
 }
 
 /** What has no picture of its own, or turns what stands around it, as `headwise.labels` has it; joiners of emoji stay. */

@@ -13,7 +13,7 @@ import * as nodeLink from "../views/node_link.js";
 import * as spread from "../views/spread.js";
 
 /** @typedef {{ place: number, name: string, kind: string, hop: number, x: number, y: number, heard: number }} Node */
-/** @typedef {{ nodes: Node[], pairs: number[][], bonds: number[][], left: number, total: number }} Part */
+/** @typedef {{ nodes: Node[], kinds: [string, string][], pairs: number[][], bonds: number[][], left: number, total: number }} Part */
 /** @typedef {{ trace: state.Trace, group: state.Group, part: Part, weights: ArrayLike<number>, entropy: ArrayLike<number>, at: number, head: number, title: string }} Seen */
 
 /** @param {HTMLElement} place @returns {() => void} */

@@ -4,11 +4,13 @@
 import { getJson } from "../api.js";
 import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
+import { colour } from "../core/color.js";
 import { number } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 
-const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#666666", "#9966ff"];
+/** Colours of the palette. */
+const COLOURED = 8;
 const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3]];
 const LEAST = 1e-3;
 const EDGE = { left: 58, right: 12, top: 12, bottom: 34 };
@@ -101,8 +103,8 @@ function sample(at) {
 
 /** @param {CanvasRenderingContext2D} context @param {number} at @param {number} dots */
 function styled(context, at, dots) {
-  context.strokeStyle = COLOURS[at % COLOURS.length];
-  context.fillStyle = COLOURS[at % COLOURS.length];
+  context.strokeStyle = colour("palette", at % COLOURED);
+  context.fillStyle = context.strokeStyle;
   context.lineWidth = 2 * dots;
   context.setLineDash(DASHES[Math.floor(at / 2) % DASHES.length].map((part) => part * dots));
 }

@@ -36,20 +36,24 @@ function controls() {
     const group = state.chosen();
     if (group) work(group, state.place(group));
   };
-  const locked = (/** @type {(group: state.Group, at: { layer: string, head: number }) => void} */ work) =>
-    here((group, at) => {
-      if (state.key.peek() < 0) state.status.value = t("lockfirst");
-      else work(group, at);
-    });
+  const hidden = here((group) => {
+    const token = keyOf(group);
+    if (token < 0) state.status.value = t("tokenfirst");
+    else add({ kind: "hide", group: group.name, tokens: [token] });
+  });
+  const set = here((_, { layer, head }) => {
+    if (state.query.peek() < 0 || state.key.peek() < 0) state.status.value = t("lockfirst");
+    else add(forced(layer, head, weight, shares));
+  });
   return h(
     "div",
     { class: "controls" },
     h("button", { onclick: here((_, { layer, head }) => add({ kind: "mute", layer, heads: [head] })) }, () => t("mute")),
-    h("button", { onclick: locked((group) => add({ kind: "hide", group: group.name, tokens: [state.key.peek()] })) }, () => t("hidetoken")),
+    h("button", { onclick: hidden }, () => t("hidetoken")),
     h(
       "span",
       { class: "set" },
-      h("button", { onclick: locked((_, { layer, head }) => add(forced(layer, head, weight, shares))) }, () => t("force")),
+      h("button", { onclick: set }, () => t("force")),
       weight,
       h("label", {}, shares, () => t("renormalized")),
     ),
@@ -64,6 +68,12 @@ function controls() {
     h("button", { onclick: () => (state.edits.value = written(read(state.edits.peek()).slice(0, -1))) }, () => t("undo")),
     h("button", { onclick: () => (state.edits.value = "") }, () => t("clear")),
   );
+}
+
+/** The key that is chosen: that of a cell, or the token itself where queries and keys are the same tokens; else -1. @param {state.Group} group */
+function keyOf(group) {
+  const [query, key] = [state.query.peek(), state.key.peek()];
+  return key < 0 && state.oneSequence(group) ? query : key;
 }
 
 /** @param {string} layer @param {number} head @param {HTMLInputElement} weight @param {HTMLInputElement} shares */

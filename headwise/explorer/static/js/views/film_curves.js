@@ -23,7 +23,9 @@ let end = () => {};
 export function mount(place, shown) {
   const { found, numbers } = shown;
   const heads = numbers.shape[2];
-  const charts = found.statistics.map((name, at) => chart(name, at, shown));
+  // of positions nothing is known where keys are of another sequence
+  const known = (/** @type {number} */ at) => Number.isFinite(cell(shown, found.steps.length - 1, at, 0));
+  const charts = found.statistics.flatMap((name, at) => (known(at) ? [chart(name, at, shown)] : []));
   const legend = Array.from({ length: heads }, (_, head) =>
     h(
       "button",

@@ -3,11 +3,19 @@
 
 import { fill, h } from "../dom.js";
 import { effect, signal } from "../store.js";
-import { number } from "../core/text.js";
+import { decimals } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 
-export const COLUMNS = ["entropy", "effective", "distance", "diagonal", "previous", "first", "largest"];
+const COLUMNS = ["entropy", "effective", "distance", "diagonal", "previous", "first", "largest"];
+/** Decimals of every number, so that a column can be compared. */
+export const PLACES = 3;
+
+/** What there is to show of these heads; of positions only where queries and keys are of one sequence. @param {{ heads: Record<string, number>[][] }} summary */
+export const columnsOf = ({ heads }) => COLUMNS.filter((name) => name in (heads[0][0] || {}));
+
+/** The title of a column, with its unit. @param {string} name */
+export const heading = (name) => (name === "entropy" ? `${t(name)} (${t("nats")})` : t(name));
 
 /**
  * @param {HTMLElement} place @param {state.Group} group @param {{ heads: Record<string, number>[][] }} summary
@@ -16,7 +24,8 @@ export const COLUMNS = ["entropy", "effective", "distance", "diagonal", "previou
 export function mount(place, group, summary) {
   const sorted = signal({ by: "", down: true });
   const rows = summary.heads.flatMap((heads, layer) => heads.map((found, head) => ({ layer, head, found })));
-  const titles = ["layer", "head", ...COLUMNS].map((name) =>
+  const columns = columnsOf(summary);
+  const titles = ["layer", "head", ...columns].map((name) =>
     h(
       "th",
       { scope: "col", "aria-sort": () => (sorted.value.by === name ? (sorted.value.down ? "descending" : "ascending") : "none") },
@@ -28,7 +37,7 @@ export function mount(place, group, summary) {
             sorted.value = { by: name, down: before.by === name ? !before.down : true };
           },
         },
-        () => t(name),
+        () => heading(name),
       ),
     ),
   );
@@ -38,12 +47,12 @@ export function mount(place, group, summary) {
     const { by, down } = sorted.value;
     const value = (/** @type {typeof rows[0]} */ row) => (by === "layer" || by === "head" ? row[by] : row.found[by]);
     const order = by ? [...rows].sort((one, two) => (down ? -1 : 1) * (value(one) - value(two))) : rows;
-    fill(body, order.map((row) => line(row, group)));
+    fill(body, order.map((row) => line(row, group, columns)));
   });
 }
 
-/** @param {{ layer: number, head: number, found: Record<string, number> }} row @param {state.Group} group */
-function line(row, group) {
+/** @param {{ layer: number, head: number, found: Record<string, number> }} row @param {state.Group} group @param {string[]} columns */
+function line(row, group, columns) {
   const choose = () => {
     state.layer.value = row.layer;
     state.head.value = row.head;
@@ -53,6 +62,6 @@ function line(row, group) {
     { class: () => (state.layer.value === row.layer && state.head.value === row.head ? "chosen" : "") },
     h("td", { title: group.layers[row.layer] }, row.layer),
     h("td", {}, h("button", { onclick: choose }, row.head)),
-    COLUMNS.map((name) => h("td", {}, number(row.found[name]))),
+    columns.map((name) => h("td", {}, decimals(row.found[name], PLACES))),
   );
 }

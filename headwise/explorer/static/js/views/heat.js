@@ -87,7 +87,7 @@ export function mount(place, head) {
       cells = painted(found, rows, columns, name);
       if (small) small.put(found, name);
       ramped(name);
-      told.textContent = `0 … ${number(largest)}${weights.includes(-Infinity) ? ` · ▨ ${t("forbidden")}` : ""}`;
+      told.textContent = `${range(weights)}${weights.includes(-Infinity) ? ` · ▨ ${t("forbidden")}` : ""}`;
       canvas.setAttribute("aria-label", summary(weights, group, title));
       again();
     }),
@@ -141,7 +141,7 @@ function pointed(canvas, head, bounds, dragged) {
   });
   canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => {
     const at = dragged() ? null : under(event);
-    if (at) lock(at.q, at.k, head);
+    if (at) choose(at, head);
   });
 }
 
@@ -166,19 +166,23 @@ export const locked = ({ rows, columns }) => ({
 export const lookedAt = (head) => (state.hovered.value ? state.hovered.value.q : locked(head).q);
 
 /**
- * Locks a cell, and says what it holds.
- * @param {number} q @param {number} k @param {Head} head
+ * Locks a cell, a query or a key, and says what it holds; -1 for none.
+ * @param {{ q: number, k: number }} cell @param {Head} head
  */
-export function lock(q, k, { weights, group, rows, columns }) {
+export function choose({ q, k }, { weights, group, rows, columns }) {
   batch(() => {
-    state.query.value = rows ? rows[q][0] : q;
-    state.key.value = columns ? columns[k][0] : k;
+    state.query.value = rows && q >= 0 ? rows[q][0] : q;
+    state.key.value = columns && k >= 0 ? columns[k][0] : k;
   });
   state.status.value = sentence(q, k, weights, group);
 }
 
+/** From zero to the largest number. @param {Float32Array} weights */
+export const range = (weights) => (largestOf(weights) > 0 ? `0 … ${number(largestOf(weights))}` : t("all_zero"));
+
 /** @param {number} q @param {number} k @param {ArrayLike<number>} weights @param {state.Group} group */
 function sentence(q, k, weights, group) {
+  if (q < 0 || k < 0) return q < 0 && k < 0 ? "" : cut(q < 0 ? group.keys[k] : group.queries[q], LETTERS);
   const value = weights[q * group.keys.length + k];
   const told = value === -Infinity ? t("forbidden") : number(value);
   return `${cut(group.queries[q], LETTERS)} → ${cut(group.keys[k], LETTERS)} ${told}`;

@@ -2,7 +2,7 @@
 /** The most likely next tokens as bars; a click forces one. */
 
 import { fill, h } from "../dom.js";
-import { number, shown } from "../core/text.js";
+import { number, percent, shown } from "../core/text.js";
 import { t } from "../strings.js";
 
 /** Numbers below stand for padding, begin, end and unknown, which nothing written holds. */
@@ -36,7 +36,7 @@ export function show(place, tokens, chosen, force) {
         },
         h("span", { class: "name" }, shown(text)),
         h("span", { class: "track" }, bar),
-        h("span", { class: "share" }, `${(100 * share).toFixed(1)} %`),
+        h("span", { class: "share" }, percent(share, 1)),
       ),
     );
   });

@@ -1,11 +1,11 @@
 // @ts-check
-/** Queries on the left, keys on the right, a line for each strong weight; the looked-at query alone while there is one. */
+/** Queries on the left, keys on the right, a line for each strong weight; those of the looked-at token while there is one. */
 
 import { h } from "../dom.js";
 import { effect } from "../store.js";
 import { MOST, strongest } from "../core/links.js";
-import { shown } from "../core/text.js";
-import { lock, lookedAt } from "./heat.js";
+import * as ends from "./ends.js";
+import { locked } from "./heat.js";
 import * as state from "../state.js";
 
 export const STEP = 24;
@@ -17,34 +17,17 @@ export function mount(place, head) {
   const [rows, columns] = [group.queries.length, group.keys.length];
   const canvas = h("canvas", { class: "lines", "aria-hidden": "true" });
   const height = STEP * Math.max(rows, columns);
-  const left = group.queries.map((token, q) =>
-    h(
-      "button",
-      {
-        class: () => (lookedAt(head) === q ? "token chosen" : "token"),
-        onclick: () => lock(q, 0, head),
-        onpointerenter: () => {
-          state.hovered.value = { q, k: -1 };
-        },
-        onpointerleave: () => {
-          state.hovered.value = null;
-        },
-      },
-      shown(token),
-    ),
-  );
-  const right = group.keys.map((token) => h("span", { class: "token" }, shown(token)));
+  const { queries, keys } = ends.mount(head);
   const note = h("p", { class: "legend" });
   place.append(
-    h("div", { class: "linked" }, h("div", { class: "ends" }, left), canvas, h("div", { class: "ends" }, right)),
+    h("div", { class: "linked" }, h("div", { class: "ends" }, queries), canvas, h("div", { class: "ends" }, keys)),
     note,
   );
   canvas.style.height = `${height}px`;
   return effect(() => {
     // the colour of lines is that of the page
     void state.dark.value;
-    const only = lookedAt(head);
-    const { links, cut } = strongest(weights, rows, columns, MASS, only);
+    const { links, cut } = strongest(weights, rows, columns, MASS, state.hovered.value || locked(head));
     draw(canvas, links);
     note.textContent = cut ? `${MOST} …` : "";
   });

@@ -1,7 +1,7 @@
 // @ts-check
 /** A drawing of nodes and edges, each line as wide as its weight; and a table of what one node attends to. */
 
-import { colour, letters } from "../core/color.js";
+import { lettersOn } from "../core/color.js";
 import { cut, number } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
@@ -11,15 +11,9 @@ import { swatch } from "./swatch.js";
 
 /** @typedef {import("../pages/graph.js").Seen} Seen */
 
-const KINDS = 8;
 const ROWS = 14;
 /** Letters that a node has room for. */
 const SHORT = 4;
-
-/** Numbers of kinds in the order in which they come; all from the eighth on are one colour. @param {Seen} seen */
-function kindsOf(seen) {
-  return [...new Set(seen.part.nodes.map((one) => one.kind))];
-}
 
 /** The node that is looked at, -1 for none. @param {Seen} seen */
 function focus(seen) {
@@ -30,13 +24,12 @@ function focus(seen) {
 /** @param {HTMLElement} place @param {Seen} seen @returns {() => void} */
 export function mount(place, seen) {
   const { part } = seen;
-  const kinds = kindsOf(seen);
   const canvas = h("canvas", { class: "edges", "aria-hidden": "true" });
   const molecule = seen.trace.places.chosen === null;
-  const nodes = part.nodes.map((_, number) => dot(seen, number, kinds, molecule));
+  const nodes = part.nodes.map((_, number) => dot(seen, number, molecule));
   const field = h("div", { class: "field", role: "group", "aria-label": t("graph") }, canvas, nodes);
   const left = part.left ? ` · ${part.left.toLocaleString("en")} ${t("left_out")}` : "";
-  const legend = kinds.slice(0, KINDS).map((kind, at) => h("span", { class: "kind" }, swatch(colour("kinds", at)), kind));
+  const legend = part.kinds.map(([kind, colour]) => h("span", { class: "kind" }, swatch(colour), kind));
   place.append(
     h("h2", {}, seen.title),
     field,
@@ -59,10 +52,9 @@ export function mount(place, seen) {
   };
 }
 
-/** A node as a button. @param {Seen} seen @param {number} number @param {string[]} kinds @param {boolean} molecule */
-function dot(seen, number, kinds, molecule) {
+/** A node as a button. @param {Seen} seen @param {number} number @param {boolean} molecule */
+function dot(seen, number, molecule) {
   const one = seen.part.nodes[number];
-  const at = Math.min(kinds.indexOf(one.kind), KINDS - 1);
   const button = h(
     "button",
     {
@@ -83,8 +75,9 @@ function dot(seen, number, kinds, molecule) {
   );
   button.style.left = `${5 + 90 * one.x}%`;
   button.style.top = `${6 + 88 * one.y}%`;
-  button.style.backgroundColor = colour("kinds", at);
-  button.style.color = letters("kinds", at);
+  const [, colour] = /** @type {[string, string]} */ (seen.part.kinds.find(([kind]) => kind === one.kind));
+  button.style.backgroundColor = colour;
+  button.style.color = lettersOn(colour);
   if (one.hop === 0 && !molecule) button.classList.add("middle");
   return button;
 }
@@ -117,24 +110,24 @@ function draw(canvas, seen, now) {
     return q !== k && (now < 0 || q === now);
   });
   const most = Math.max(1e-9, ...shown.map(([, weight]) => weight));
-  const line = (/** @type {number} */ q, /** @type {number} */ k, /** @type {number} */ wide, /** @type {string} */ ink, /** @type {number} */ alpha) => {
+  const line = (/** @type {number} */ q, /** @type {number} */ k, /** @type {number} */ wide, /** @type {string} */ ink, /** @type {number} */ alpha, length = 1) => {
+    const [[x, y], [right, down]] = [spot(q), spot(k)];
     context.strokeStyle = ink;
     context.globalAlpha = alpha;
     context.lineWidth = wide * dots;
     context.beginPath();
-    context.moveTo(...spot(q));
-    context.lineTo(...spot(k));
+    context.moveTo(x, y);
+    context.lineTo(x + length * (right - x), y + length * (down - y));
     context.stroke();
   };
   context.lineCap = "round";
   for (const [q, k] of seen.part.pairs) if (q < k) line(q, k, 1, faint, 1);
   for (const [first, second, order] of seen.part.bonds) if (order > 1) line(first, second, 3 * order, faint, 0.7);
-  // the larger of both directions is drawn last
-  shown.sort((one, two) => one[1] - two[1]);
   for (const [pair, weight] of shown) {
     const [q, k] = pair.split(",").map(Number);
     const share = Math.max(0, weight / most);
-    line(q, k, 0.75 + 6 * share, strong, 0.2 + 0.75 * share);
+    // the two directions between two nodes share a line: each half is as wide as what the node at its end gives
+    line(q, k, 0.75 + 6 * share, strong, 0.2 + 0.75 * share, now < 0 ? 0.5 : 1);
   }
   context.globalAlpha = 1;
 }

@@ -5,11 +5,11 @@ import { SCALES, entries, letters, ramp } from "../core/color.js";
 import { painted } from "../core/heatmap.js";
 import { strongest } from "../core/links.js";
 import { MOST_CELLS, SIZE, wide } from "../core/picture.js";
-import { cut, number, shown } from "../core/text.js";
+import { cut, decimals, shown } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
-import { COLUMNS } from "./head_table.js";
-import { LABELLED, largestOf, locked, sideOf } from "./heat.js";
+import { PLACES, columnsOf, heading } from "./head_table.js";
+import { LABELLED, largestOf, locked, range, sideOf } from "./heat.js";
 import { MASS, STEP } from "./links.js";
 
 /** @typedef {import("../core/picture.js").Picture} Picture */
@@ -93,7 +93,7 @@ export function heat({ weights, group, title }) {
   for (let at = 0; at < 64; at += 1) {
     marks.push({ kind: "rect", x: x + at * 2, y: bottom, width: 2, height: 8, fill: colour(Math.round((at * 255) / 63)) });
   }
-  marks.push(words(`0 … ${number(largestOf(weights))}, ${t("scale")}: ${state.scale.peek()}`, x + 136, bottom + 8, ink));
+  marks.push(words(`${range(weights)}, ${t("scale")}: ${state.scale.peek()}`, x + 136, bottom + 8, ink));
   const width = x + Math.max(columns * step, 136 + 180) - EDGE;
   return framed(title, width, bottom - EDGE, marks, [t("from"), t("to")]);
 }
@@ -108,7 +108,7 @@ export function links(head) {
   const y = EDGE + 36;
   const at = (/** @type {number} */ place) => y + (place + 0.5) * STEP;
   /** @type {Marks} */
-  const marks = strongest(weights, rows, columns, MASS, locked(head).q).links.map(({ q, k, weight }) => {
+  const marks = strongest(weights, rows, columns, MASS, locked(head)).links.map(({ q, k, weight }) => {
     const share = Math.min(1, weight);
     return { kind: "line", from: [left + GAP, at(q)], to: [right - GAP, at(k)], stroke: link, width: 0.5 + 4 * share, opacity: 0.15 + 0.85 * share };
   });
@@ -146,9 +146,10 @@ export function text(head) {
 /** @param {state.Group} group @param {{ heads: Record<string, number>[][] }} summary @returns {Picture} */
 export function table(group, summary) {
   const { ink, soft } = colours();
-  const titles = ["layer", "head", ...COLUMNS].map(t);
+  const columns = columnsOf(summary);
+  const titles = [t("layer"), t("head"), ...columns.map(heading)];
   const rows = summary.heads.flatMap((heads, layer) =>
-    heads.map((found, head) => [`${layer}`, `${head}`, ...COLUMNS.map((name) => number(found[name]))]),
+    heads.map((found, head) => [`${layer}`, `${head}`, ...columns.map((name) => decimals(found[name], PLACES))]),
   );
   const widths = titles.map((title, at) => Math.max(wide(title), ...rows.map((row) => wide(row[at]))) + 16);
   /** @type {Marks} */

@@ -1,6 +1,7 @@
 // @ts-check
 /** What the pixels of a picture are said to be, beside what they are; a legend of the classes and their shares. */
 
+import { percent } from "../core/text.js";
 import { h } from "../dom.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
@@ -25,7 +26,7 @@ export function mount(place, classes, labels) {
     return h("figure", {}, h("figcaption", {}, t(name)), canvas);
   });
   const present = classes.map((one, at) => ({ one, at })).filter(({ at }) => maps.some((map) => map.includes(at)));
-  const legend = present.map(({ one, at }) => h("span", { class: "kind" }, swatch(one[1]), `${one[0]} ${maps.map((map) => percent(map, at)).join(" / ")}`));
+  const legend = present.map(({ one, at }) => h("span", { class: "kind" }, swatch(one[1]), `${one[0]} ${maps.map((map) => share(map, at)).join(" / ")}`));
   place.append(h("h2", {}, t("labels")), h("div", { class: "labelled" }, figures), told, h("div", { class: "kinds legend" }, legend));
   if (count < 2) place.append(h("p", { class: "note" }, t("labels_unknown")));
 }
@@ -53,17 +54,14 @@ function summary([said, known]) {
     all += 1;
     right += Number(said[at] === label);
   });
-  return `${t("labels_right")}: ${all ? ((100 * right) / all).toFixed(1) : "–"} % (${right.toLocaleString("en")} / ${all.toLocaleString("en")})`;
+  return `${t("labels_right")}: ${all ? percent(right / all, 1) : "– %"} (${right.toLocaleString("en")} / ${all.toLocaleString("en")})`;
 }
 
-/** @param {Uint8Array} map @param {number} label */
-function percent(map, label) {
-  const count = map.reduce((sum, one) => sum + Number(one === label), 0);
-  return `${((100 * count) / map.length).toFixed(1)} %`;
-}
+/** The part of the pixels that have a label. @param {Uint8Array} map @param {number} label */
+const share = (map, label) => percent(map.reduce((sum, one) => sum + Number(one === label), 0) / map.length, 1);
 
 /** @param {Uint8Array} map @param {[string, string][]} classes */
-const shares = (map, classes) => classes.map(([name], at) => [name, percent(map, at)]).filter(([, share]) => share !== "0.0 %");
+const shares = (map, classes) => classes.flatMap(([name], at) => (map.includes(at) ? [[name, share(map, at)]] : []));
 
 /** The classes of the pixel under the pointer. @param {PointerEvent} event @param {HTMLCanvasElement} canvas @param {Uint8Array[]} maps @param {[string, string][]} classes */
 function under(event, canvas, maps, classes) {

@@ -16,7 +16,7 @@ import { weightsOf } from "./marked.js";
  */
 
 /** Whether a layer looks at what the one before it made, so that attention can be followed through them. @param {state.Group} group */
-export const rolls = (group) => group.kind === "self" && group.layers.length > 1 && group.queries.length === group.keys.length;
+export const rolls = (group) => state.oneSequence(group) && group.layers.length > 1;
 
 /** Whether rollout is looked at in place of a head. @param {state.Group} group */
 export const rolled = (group) => state.head.value < 0 && rolls(group);

@@ -4,8 +4,9 @@
 import { h } from "../dom.js";
 import { effect } from "../store.js";
 import { SCALES, letters, ramp } from "../core/color.js";
-import { number, shown } from "../core/text.js";
-import { lock, lookedAt } from "./heat.js";
+import { number } from "../core/text.js";
+import * as ends from "./ends.js";
+import { lookedAt } from "./heat.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 
@@ -13,23 +14,7 @@ import { t } from "../strings.js";
 export function mount(place, head) {
   const { weights, group } = head;
   const columns = group.keys.length;
-  const queries = group.queries.map((token, q) =>
-    h(
-      "button",
-      {
-        class: () => (lookedAt(head) === q ? "token chosen" : "token"),
-        onclick: () => lock(q, strongest(weights, q, columns), head),
-        onpointerenter: () => {
-          state.hovered.value = { q, k: strongest(weights, q, columns) };
-        },
-        onpointerleave: () => {
-          state.hovered.value = null;
-        },
-      },
-      shown(token),
-    ),
-  );
-  const keys = group.keys.map((token) => h("span", { class: "token" }, shown(token)));
+  const { queries, keys } = ends.mount(head);
   place.append(
     h("p", { class: "side" }, t("from")),
     h("div", { class: "tokens" }, queries),
@@ -52,11 +37,4 @@ export function tint(node, weight) {
   const entry = Math.round(255 * turn(Math.min(1, Math.max(0, weight))));
   node.style.backgroundColor = `rgb(${ramp(name).subarray(4 * entry, 4 * entry + 3).join(", ")})`;
   node.style.color = letters(name, entry);
-}
-
-/** @param {Float32Array} weights @param {number} q @param {number} columns */
-function strongest(weights, q, columns) {
-  let found = 0;
-  for (let k = 1; k < columns; k += 1) if (weights[q * columns + k] > weights[q * columns + found]) found = k;
-  return found;
 }

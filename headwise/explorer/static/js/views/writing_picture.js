@@ -3,7 +3,7 @@
 
 import { drawn, gridded, picture } from "../core/overlay.js";
 import { lookOf } from "../core/search.js";
-import { shown } from "../core/text.js";
+import { percent, shown } from "../core/text.js";
 import { h } from "../dom.js";
 import * as state from "../state.js";
 import { effect } from "../store.js";
@@ -68,5 +68,5 @@ function painted(canvas, side, it, image, weights, lines) {
 function told(it, look, token) {
   if (!look) return shown(token);
   const order = Array.from(look, (value, place) => ({ value, place })).sort((one, two) => two.value - one.value).slice(0, 3);
-  return `${shown(token)}: ${order.map(({ value, place }) => `${it.first[place]} ${(100 * value).toFixed(0)} %`).join("; ")}`;
+  return `${shown(token)}: ${order.map(({ value, place }) => `${it.first[place]} ${percent(value, 0)}`).join("; ")}`;
 }

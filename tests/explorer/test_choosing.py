@@ -1,0 +1,155 @@
+"""Choosing tokens, nodes and inputs in a browser: what is chosen is what is edited, drawn and told of."""
+
+import io
+import re
+
+import numpy as np
+import pytest
+from browsing import IN_BROWSER, explored_at
+from serving_runs import TEXT, folder_of, task_run, writer_of
+
+pytestmark = IN_BROWSER
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    place = tmp_path_factory.mktemp("choosing")
+    with explored_at([folder_of(place), writer_of(place), task_run(place, "node-classify")]) as found:
+        yield found
+
+
+def opened(page, site, path):
+    page.set_default_timeout(10_000)
+    page.goto(site + path)
+    page.wait_for_selector("html[data-ready]")
+    page.wait_for_timeout(100)
+
+
+def hide(page):
+    page.get_by_role("button", name="Hide token").click()
+
+
+@pytest.mark.parametrize("view", ["links", "text"])
+def test_a_token_that_is_hidden_is_the_one_that_was_chosen(page, site, view):
+    opened(page, site, f"#/attend?m=text&x=a1+b1&v={view}")
+    side = ".ends" if view == "links" else ".tokens"
+    token = page.locator(side).first.locator("button.token").nth(1)
+    token.click()
+    assert re.search("q=1(&|$)", page.url)
+    assert "&k=" not in page.url
+    assert page.locator("p.status").inner_text() == token.inner_text()
+    hide(page)
+    page.wait_for_selector("ol.edits li")
+    assert "tokens" not in page.locator("p.status").inner_text()
+    assert re.search(r"e=hide~[^&]*~1(&|$)", page.url.replace("%7E", "~"))
+
+
+def test_a_query_of_another_sequence_hides_nothing(page, site):
+    opened(page, site, f"#/attend?m=run&x={TEXT.replace(' ', '+')}&g=decoder+cross&v=links")
+    queries, keys = page.locator(".ends").first, page.locator(".ends").last
+    queries.locator("button").nth(1).click()
+    hide(page)
+    page.wait_for_selector("p.status:has-text('Choose a key first')")
+    assert page.locator("ol.edits li").count() == 0
+    # a key behind a query makes a pair
+    keys.locator("button").nth(2).click()
+    assert {"q=1", "k=2"} <= set(re.split("[&?]", page.url))
+    # a query begins anew, a second click takes it back
+    queries.locator("button").nth(0).click()
+    assert "q=0" in page.url
+    assert "&k=" not in page.url
+    queries.locator("button").nth(0).click()
+    assert "&q=" not in page.url
+    keys.locator("button").nth(2).click()
+    assert page.locator(".ends button[aria-pressed=true]").count() == 1
+    hide(page)
+    page.wait_for_selector("ol.edits li")
+    assert re.search(r"~2(&|$)", page.url.replace("%7E", "~"))
+
+
+def test_positions_of_two_sequences_are_no_columns(page, site):
+    titles = {}
+    for group in ("encoder+self", "decoder+cross"):
+        opened(page, site, f"#/attend?m=run&x={TEXT.replace(' ', '+')}&g={group}&v=table")
+        page.wait_for_selector("table.heads")
+        titles[group] = page.locator("table.heads th").all_inner_texts()
+        numbers = page.locator("table.heads tbody td:nth-child(n+3)").all_inner_texts()
+        assert all(re.fullmatch(r"[<>]?\d+\.\d{3}", one) for one in numbers)
+    assert len(titles["encoder+self"]) == 9
+    assert titles["decoder+cross"] == [
+        "layer", "head", "entropy (nats)", "keys looked at", "first key", "largest"
+    ]  # fmt: skip
+
+
+# each line that is drawn: where from, where to, how wide, at the last time that the canvas was painted
+LINES = """(() => { const kind = CanvasRenderingContext2D.prototype, { stroke, moveTo, lineTo } = kind;
+    kind.moveTo = function (x, y) { this.from = [x, y]; return moveTo.call(this, x, y); };
+    kind.lineTo = function (x, y) { this.to = [x, y]; return lineTo.call(this, x, y); };
+    kind.stroke = function () { const all = this.canvas.lines = this.canvas.lines || [];
+        all.push([...this.from, ...this.to, this.lineWidth / devicePixelRatio]); return stroke.call(this); };
+    const size = Object.getOwnPropertyDescriptor(HTMLCanvasElement.prototype, 'height');
+    Object.defineProperty(HTMLCanvasElement.prototype, 'height', { ...size,
+        set(value) { this.lines = []; size.set.call(this, value); } }); })()"""
+DRAWN = "canvas => ({ size: [canvas.width, canvas.height], lines: canvas.lines })"
+
+
+def widths(page, drawn):
+    """How wide the line of each pair (query, key) is, and whether it goes all the way."""
+    found = page.locator("canvas.edges").evaluate(DRAWN)
+    (width, height), nodes = found["size"], drawn["nodes"]
+    spots = [((0.05 + 0.9 * one["x"]) * width, (0.06 + 0.88 * one["y"]) * height) for one in nodes]
+    lines = {}
+    for q, k in drawn["pairs"]:
+        for length in (0.5, 1):
+            end = [start + length * (stop - start) for start, stop in zip(spots[q], spots[k], strict=True)]
+            near = [line[4] for line in found["lines"] if line[:4] == pytest.approx([*spots[q], *end], abs=0.5)]
+            if q != k and near:
+                lines[q, k, length] = near[-1]
+    return lines
+
+
+def test_a_line_is_as_wide_as_the_weight_of_the_node_at_its_end(page, site):
+    page.add_init_script(LINES)
+    opened(page, site, "#/graph?m=node-classify&hp=2")
+    told = page.request.post(f"{site}api/v1/traces", data={"model": "node-classify", "example": 0}).json()
+    asked, at = {"group": "mixers self", "hops": 2}, f"{site}api/v1/traces/{told['trace_id']}"
+    drawn = page.request.get(f"{at}/graph", params=asked).json()
+    edges = np.load(io.BytesIO(page.request.get(f"{at}/edges", params=asked).body()))[0, 0].astype(float)
+    weights = {tuple(pair): edges[number] for number, pair in enumerate(drawn["pairs"]) if pair[0] != pair[1]}
+    most, lines = max(weights.values()), widths(page, drawn)
+    for (q, k), weight in weights.items():
+        assert lines[q, k, 0.5] == pytest.approx(0.75 + 6 * weight / most, rel=1e-2)
+    page.locator("button.node").first.click()
+    page.wait_for_timeout(100)
+    mine = {pair: weight for pair, weight in weights.items() if pair[0] == 0}
+    lines = {(q, k): wide for (q, k, length), wide in widths(page, drawn).items() if length == 1 and q == 0}
+    for (q, k), weight in mine.items():
+        assert lines[q, k] == pytest.approx(0.75 + 6 * weight / max(mine.values()), rel=1e-2)
+
+
+def test_classes_have_the_colours_of_the_model(page, site):
+    opened(page, site, "#/graph?m=node-classify&hp=2")
+    told = page.request.post(f"{site}api/v1/traces", data={"model": "node-classify", "example": 0}).json()
+    asked = {"group": "mixers self", "hops": 2}
+    drawn = page.request.get(f"{site}api/v1/traces/{told['trace_id']}/graph", params=asked).json()
+    colours = dict(drawn["kinds"])
+    legend = page.locator("p.kinds .kind").all_inner_texts()
+    assert legend == list(colours)
+    for node, one in zip(page.locator("button.node").all(), drawn["nodes"], strict=True):
+        red, green, blue = (int(colours[one["kind"]][at : at + 2], 16) for at in (1, 3, 5))
+        assert node.evaluate("one => one.style.backgroundColor") == f"rgb({red}, {green}, {blue})"
+
+
+def test_an_answer_does_not_stay_beside_an_empty_input(page, site):
+    opened(page, site, f"#/attend?m=run&x={TEXT.replace(' ', '+')}")
+    page.wait_for_selector("p.status:has-text('answer')")
+    page.fill("#input", "")
+    page.press("#input", "Enter")
+    page.wait_for_selector("p:has-text('Give an input first')")
+    assert page.locator("p.status").inner_text() == ""
+
+
+def test_a_muted_head_says_why_its_map_is_blank(page, site):
+    opened(page, site, f"#/attend?m=run&x={TEXT.replace(' ', '+')}&g=encoder+self")
+    page.get_by_role("button", name="Mute head").click()
+    page.wait_for_selector(".legend:has-text('every weight is 0')")
