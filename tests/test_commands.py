@@ -70,7 +70,9 @@ def words(line):
 def understood(arguments):
     """The parser takes the verb, its options and their values."""
     command = typer.main.get_command(app)
-    context = command.make_context("headwise", list(arguments))
+    # it stands anywhere
+    arguments = [argument for argument in arguments if argument != "--trust"]
+    context = command.make_context("headwise", arguments)
     while hasattr(command, "commands"):
         name, command, arguments = command.resolve_command(context, arguments)
         context = command.make_context(name, list(arguments), parent=context)

@@ -9,6 +9,7 @@ CODES = {
     "ConfigError": 2,
     "ShapeError": 2,
     "Unsupported": 2,
+    "Untrusted": 2,
     "DataError": 3,
     "CheckpointError": 4,
     "MachineError": 5,

@@ -99,7 +99,7 @@ THIRD_PARTY = {
 
 # asked for by name, with the extra to install in the message
 EXTRAS = {"tensorboard", "wandb", "mlflow", "trackio", "transformers", "PIL", "soundfile"}
-EXTRAS |= {"fastapi", "uvicorn", "prometheus_client"}
+EXTRAS |= {"fastapi", "uvicorn", "h11", "prometheus_client"}
 
 
 def module_of(path: Path) -> str:

@@ -129,7 +129,7 @@ def test_positions_are_written_out_for_tiles_where_they_do_not_learn():
     relative = Relative(-511, scalar=slopes)
     call = Call(*tensors(512, 512, grad=True), relative=relative)
     assert planner.plan(call).kernel == "fused"
-    assert f"a bias, {4 * 512 * 512 * 4:,} bytes" in planner.plan(call).materialises
+    assert f"mask and bias, {4 * 512 * 512 * 4:,} bytes" in planner.plan(call).materialises
     learned = replace(call, relative=Relative(-511, scalar=slopes.clone().requires_grad_()))
     assert planner.plan(learned).refusals["fused"] == "its relative positions learn"
     with torch.no_grad():

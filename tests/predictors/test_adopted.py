@@ -84,7 +84,7 @@ def test_weights_are_those_of_the_model_itself(folders, name):
     assert len(exact) == len(layers)
     for layer, weights in zip(layers, exact, strict=True):
         np.testing.assert_allclose(trace.weights(layer), weights[0].numpy(), atol=1e-5)
-        assert run.trace(TEXT, target, layer, 0)
+        assert run.steps(run.items([TEXT])[0], target, layer, 0)
 
 
 def test_what_a_model_says(folders, tmp_path):
