@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwise.cli import make, tokenize
+from headwise.cli.options import Columns
 from headwise.cli.output import json_line
 from headwise.errors import ConfigError, unknown
 
@@ -31,7 +32,7 @@ def report(
     kind: Annotated[str, typer.Option(help="Kind of data: auto, or one of those that an unknown one lists.")] = "auto",
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
     held_out: Annotated[Path | None, typer.Option(help="Held-out pairs; reports what they share with these.")] = None,
-    columns: Annotated[tuple[int, int] | None, typer.Option(help="Source and target or label column, from 0.")] = None,
+    columns: Columns = None,
     source_key: Annotated[str | None, typer.Option(help="Source field, or language, of JSON lines.")] = None,
     target_key: Annotated[str | None, typer.Option(help="Target field, or language, of JSON lines.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first examples.")] = None,

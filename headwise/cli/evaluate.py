@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headwise.cli.options import Columns
 from headwise.cli.output import json_line
 from headwise.errors import ConfigError
 from headwise.processes import Processes, joined, sharing, together
@@ -22,7 +23,7 @@ def evaluate(
     split: Annotated[str, typer.Option(help="Which part of the run's own data: test, valid or train.")] = "test",
     data: Annotated[Path | None, typer.Option(help="A file of examples, instead of the run's own data.")] = None,
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
-    columns: Annotated[tuple[int, int] | None, typer.Option(help="Source and target or label column, from 0.")] = None,
+    columns: Columns = None,
     kind: Annotated[str | None, typer.Option(help="What --data holds, where a model has several scores.")] = None,
     source_key: Annotated[str | None, typer.Option(help="Source field, or language, of JSON lines.")] = None,
     target_key: Annotated[str | None, typer.Option(help="Target field, or language, of JSON lines.")] = None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headwise.cli.options import Columns
 from headwise.cli.output import opened
 from headwise.errors import ConfigError
 from headwise.trust import trusting
@@ -30,7 +31,7 @@ def init(
         Path | None, typer.Option(help="File to validate on; default: a part of --data is held out.")
     ] = None,
     test: Annotated[Path | None, typer.Option(help="File to test on; default: a part of --data is held out.")] = None,
-    columns: Annotated[tuple[int, int] | None, typer.Option(help="Source and target or label column, from 0.")] = None,
+    columns: Columns = None,
     source_key: Annotated[str | None, typer.Option(help="Source field, or language, of JSON lines.")] = None,
     target_key: Annotated[str | None, typer.Option(help="Target field, or language, of JSON lines.")] = None,
     minutes: Annotated[
@@ -106,7 +107,7 @@ def fitted(
     else:
         runtime.apply()
         values = fitted_to(suggestion, settings, minutes, lambda told: typer.echo(told, err=True))
-        heading += f", and to {minutes:g} minutes on the machine it was written on"
+        heading += f", and to {_counted(minutes, 'minute')} on the machine it was written on"
     return heading, read_recipe(values), values
 
 
@@ -183,6 +184,16 @@ def _summary(recipe: "Recipe") -> str:
         wide = f", {model['d_model']} wide" if "d_model" in model else ""
         count = f" of {'+'.join(layers)} layers" if layers else ""
         parts.append(f"{model.get('kind', 'model')}{count}{wide}")
-    limits = {"passes": training.max_epochs, "steps": training.max_steps, "minutes": training.max_minutes}
-    parts.append("at most " + ", ".join(f"{limit:,g} {name}" for name, limit in limits.items() if limit))
+    limits = {"pass": training.max_epochs, "step": training.max_steps, "minute": training.max_minutes}
+    parts.append("at most " + ", ".join(_counted(limit, name) for name, limit in limits.items() if limit))
     return "; ".join(parts)
+
+
+def _counted(number: float, name: str) -> str:
+    """A number of things.
+
+    >>> _counted(1, "minute"), _counted(0.5, "minute"), _counted(2000, "pass")
+    ('1 minute', '0.5 minutes', '2,000 passes')
+    """
+    plural = f"{name}es" if name.endswith("s") else f"{name}s"
+    return f"{number:,g} {name if number == 1 else plural}"
