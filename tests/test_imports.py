@@ -86,7 +86,7 @@ THIRD_PARTY = {
     "mlflow": {"runs.trackers"},
     "trackio": {"runs.trackers"},
     "transformers": {"adoption"},
-    "PIL": {"data.pixels"},
+    "PIL": {"data.picture_files"},
     "fastapi": {"service", "explorer"},
     "h11": {"service"},
     "uvicorn": {"service"},

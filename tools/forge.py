@@ -1,4 +1,4 @@
-"""Forged files of films, measurements, arrays, tokens and checkpoints: each is read, or refused with its name.
+"""Forged films, measurements, arrays, tokens and checkpoints, and bombs: each is read, or refused with its name.
 
 python tools/forge.py --count 2000
 
@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from bombs import bombs
 from fuzz import PAIRS, RECIPE, Readers, Tally, command, mutated, tried
 
 from headwise.data.images import ImagesConfig, scan_images
@@ -57,7 +58,10 @@ class Forged:
             "recordings": self.recordings,
             "tokens": self.tokens,
             "parts": self.parts,
+            "bombs": self.bomb,
         }
+        self.bombs = bombs()
+        self.unread = iter(self.bombs)
         with contextlib.chdir(folder), contextlib.redirect_stderr(io.StringIO()):
             Path("pairs.tsv").write_text(PAIRS * 3, encoding="utf-8")
             Path("recipe.toml").write_text(RECIPE, encoding="utf-8")
@@ -115,6 +119,17 @@ class Forged:
                 saved = read_folder(self.folder / "parts", every_part=every)
                 for name in saved.tensors:
                     saved.file(name)
+
+    def bomb(self, rng: random.Random) -> None:
+        """One bomb after another, then any of them."""
+        name = next(self.unread, None) or rng.choice(list(self.bombs))
+        write, read = self.bombs[name]
+        path = self.folder / name
+        write(path)
+        try:
+            read(path)
+        finally:
+            path.unlink()
 
     @contextlib.contextmanager
     def changed(self, name: str, rng: random.Random) -> Any:

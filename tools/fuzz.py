@@ -1,4 +1,4 @@
-"""Random and damaged inputs of every kind: each must be read, or refused in one short line, within a few seconds.
+"""Random and damaged inputs: each must be read, or refused in one short line, within limits of time and memory.
 
 python tools/fuzz.py --count 100000
 """
@@ -15,6 +15,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 import traceback
 import unicodedata
 import warnings
@@ -41,6 +42,8 @@ from headwise.training.train import train
 
 Readers = dict[str, Callable[[random.Random], Any]]
 LIMIT_S, MEMORY_BYTES = 60.0, 32 << 30
+# of one input, beside what is in memory already
+MOST_CPU_S, MOST_MIB = 10.0, 512
 _LONGEST = 2500
 
 PAIRS = "Go.\tVa !\nI am home.\tJe suis chez moi.\nhi\tsalut\n"
@@ -257,6 +260,7 @@ def tried(readers: Readers, count: int, seed: int, only: str | None, check: Call
     tally, kinds = Tally(), [only] if only else list(readers)
     for number in range(count):
         kind = kinds[number % len(kinds)]
+        told = spending()
         try:
             with limited(LIMIT_S):
                 readers[kind](random.Random(f"{seed} {kind} {number}"))
@@ -273,7 +277,31 @@ def tried(readers: Readers, count: int, seed: int, only: str | None, check: Call
         except BaseException as error:
             place = "".join(traceback.format_tb(error.__traceback__)[-3:])
             tally.problems.append(f"{seed} {kind} {number}: {type(error).__name__}: {str(error)[:300]}\n{place}")
+        tally.problems += [f"{seed} {kind} {number}: {much}" for much in told()]
     return tally
+
+
+def spending() -> Callable[[], list[str]]:
+    """Says, when it is called later, what was spent since beyond the limits of one input."""
+    resets = Path("/proc/self/clear_refs")
+    if resets.exists():
+        # what was used at its height is counted from now
+        resets.write_text("5")
+    resident, cpu = _mib("VmRSS"), time.process_time()
+
+    def told() -> list[str]:
+        seconds, mib = time.process_time() - cpu, _mib("VmHWM") - resident
+        much = [f"took {seconds:.1f} CPU s, more than {MOST_CPU_S:g}"] if seconds > MOST_CPU_S else []
+        return much + ([f"took {mib:,} MiB, more than {MOST_MIB}"] if mib > MOST_MIB else [])
+
+    return told
+
+
+def _mib(key: str) -> int:
+    """A line of the state of this process; 0 where the system keeps none."""
+    state = Path("/proc/self/status")
+    lines = state.read_text().splitlines() if state.exists() else []
+    return next((int(line.split()[1]) >> 10 for line in lines if line.startswith(key)), 0)
 
 
 def command(about: str, count: int, work: Callable[[int, int, Path, str | None], Tally]) -> int:
@@ -292,7 +320,6 @@ def command(about: str, count: int, work: Callable[[int, int, Path, str | None],
         tally = work(options.count, options.seed, Path(folder), options.only)
     print(*(f"{kind:<24} {number:,}" for kind, number in sorted(tally.done.items())), *tally.problems, sep="\n")
     print(f"{tally.done.total():,} inputs read or refused, {len(tally.problems)} problems")
-    print(f"memory at its height: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB")
     return 1 if tally.problems else 0
 
 

@@ -17,7 +17,8 @@ from headwise.data.idx import parse_npz
 from headwise.data.image_sets import ImageSet, Loaded, Scan, load_parts, measured, seen_before
 from headwise.data.images import PICTURES, Bytes, Scanned, as_images, caught
 from headwise.data.labelled import text_cell
-from headwise.data.pixels import Image, PicturesConfig, decode
+from headwise.data.picture_files import decode
+from headwise.data.pixels import Image, PicturesConfig
 from headwise.data.suggestions import Suggestion
 from headwise.data.tables import Row, Table, scan_rows
 from headwise.data.text import Normalize, clean
@@ -84,7 +85,7 @@ def scan_captions(
     Raises:
         DataError: `file: ...`, the file cannot be read any further.
     """
-    read = Bytes() if read is None else read
+    read = Bytes(config.max_bytes) if read is None else read
     if not captioned and path.suffix.lower() in PICTURES:
         yield caught(lambda: decode(read.read(path), str(path), config.max_pixels))
     elif config.format == "npz" or (config.format == "auto" and path.suffix.lower() == ".npz"):
@@ -144,8 +145,8 @@ def _picture(path: Path, line: int, name: str, captions: list[str], config: Capt
 
 
 def _npz(path: Path, config: CaptionsConfig, normalize: Normalize, read: Bytes, captioned: bool) -> Scanned:
-    found = parse_npz(read.read(path), str(path), (config.images_key, config.captions_key))
-    images = as_images(found[config.images_key], path, config.max_pixels)
+    found = parse_npz(read.read(path), str(path), (config.images_key, config.captions_key), max_bytes=config.max_bytes)
+    images = as_images(found[config.images_key], path, config)
     texts = found.get(config.captions_key) if captioned else None
     if captioned and texts is None:
         raise DataError(f"{path}: has no array '{config.captions_key}'; add it, or set data.captions_key")

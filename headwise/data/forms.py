@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from headwise.data.graph_archives import unpacked
+from headwise.data.idx import parse_npz
 from headwise.errors import DataError
 
 HEAD_LINES = 100
@@ -35,7 +35,7 @@ def content_digest(path: Path) -> str:
 
 def _arrays_digest(path: Path) -> str:
     digest = hashlib.sha256()
-    for name, array in sorted(unpacked(path).items()):
+    for name, array in sorted(parse_npz(path, str(path)).items()):
         digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()

@@ -1,82 +1,52 @@
 """Graphs in NumPy archives (.npz): features dense or sparse, edges, labels and splits as arrays, each checked."""
 
-import zipfile
-import zlib
 from collections.abc import Mapping
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int
-from numpy.lib.format import read_array
 
+from headwise.data.files import require_file
 from headwise.data.graph_files import SPLITS, NodeTable, SparseTable
+from headwise.data.idx import EACH_BYTES, MAX_BYTES, check_size, parse_npz
 from headwise.errors import DataError
 
-# an archive that unpacks to more than this is refused
-_MAX_BYTES = 1 << 33
-# of a damaged archive zipfile raises RuntimeError where it takes it for encrypted, or for packed by other methods
-DAMAGE = (OSError, EOFError, MemoryError, OverflowError, RuntimeError, ValueError, zlib.error, zipfile.BadZipFile)
+# a number of the graph, wherever it is from: as it is read, and as a graph has it
+_NUMBER_BYTES = 16
 _SPLIT_KEYS = {"train": ("train",), "valid": ("val", "valid"), "test": ("test",)}
 _LARGEST = float(np.finfo(np.float32).max)
 
 Arrays = Mapping[str, np.ndarray]
 
 
-def read_archive(path: Path) -> NodeTable:
+def read_archive(path: Path, max_bytes: int = MAX_BYTES) -> NodeTable:
     """The graph of an archive; nodes are named by their numbers, from 0.
 
     `x` (nodes, features), or its entries as `x_indptr`, `x_indices`, `x_shape` and perhaps `x_values` (all 1 without);
     `edges` (edges, 2), or `edge_index` (2, edges): source and target; `y` (nodes), -1 for a node without a label;
     perhaps `train_idx`, `val_idx` and `test_idx`, numbers of nodes, or `train_mask`, ... (nodes) of bool.
 
-    Raises: DataError naming the array.
+    Raises: DataError naming the array; for a graph that takes more than `max_bytes`, before it is unpacked.
     """
-    arrays = _arrays(path)
+    if path.is_dir():
+        raise DataError(f"{path}: is a folder; name a file in it")
+    require_file(path)
+    arrays = parse_npz(path, str(path), max_bytes=max_bytes, least=_NUMBER_BYTES)
     labels = _whole(path, arrays, "y")
     nodes = len(labels)
     if labels.ndim != 1 or not nodes:
         raise DataError(f"{path}: y {labels.shape} must be one class for each node, -1 where there is none")
+    check_size(nodes * EACH_BYTES, f"{path}: y has {nodes:,} nodes", max_bytes)
     texts = ["" if label < 0 else str(label) for label in labels.tolist()]
+    features = _features(path, arrays, nodes)
+    check_size(features.width * EACH_BYTES, f"{path}: x has {features.width:,} columns", max_bytes)
     return NodeTable(
         [str(node) for node in range(nodes)],
-        _features(path, arrays, nodes),
+        features,
         texts,
         _splits(path, arrays, nodes),
         _edges(path, arrays, nodes),
     )
-
-
-def unpacked(source: Path | BytesIO) -> dict[str, np.ndarray]:
-    """The arrays of an archive by name; nothing in it is run.
-
-    Raises: what zipfile and NumPy do for damaged archives, see `DAMAGE`; DataError, it unpacks to too much.
-    """
-    with zipfile.ZipFile(source) as archive:
-        size = sum(item.file_size for item in archive.infolist())
-        if size > _MAX_BYTES:
-            raise DataError(f"{source}: unpacks to {size:,} bytes, more than {_MAX_BYTES:,}; is it a graph?")
-        found = {}
-        for name in archive.namelist():
-            with archive.open(name) as stream:
-                found[name.removesuffix(".npy")] = read_array(stream, allow_pickle=False)
-        return found
-
-
-def _arrays(path: Path) -> dict[str, np.ndarray]:
-    try:
-        return unpacked(path)
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
-    except IsADirectoryError:
-        raise DataError(f"{path}: is a folder; name a file in it") from None
-    except zipfile.BadZipFile:
-        raise DataError(f"{path}: no archive of NumPy, or a damaged one; write it with numpy.savez") from None
-    except ValueError as error:
-        why = "pickled objects" if "allow_pickle" in str(error) else "an array that cannot be read"
-        raise DataError(f"{path}: holds {why}; save plain numbers with numpy.savez") from None
-    except DAMAGE as error:
-        raise DataError(f"{path}: cannot be read: {error}; write it again with numpy.savez") from None
 
 
 def _features(path: Path, arrays: Arrays, nodes: int) -> SparseTable:
@@ -84,7 +54,6 @@ def _features(path: Path, arrays: Arrays, nodes: int) -> SparseTable:
         dense = arrays["x"]
         if dense.ndim != 2 or len(dense) != nodes or dense.dtype.kind not in "fiub":
             raise DataError(f"{path}: x {dense.shape} {dense.dtype} must be numbers (nodes, features); y has {nodes:,}")
-        dense = dense.astype(np.float64)
         _check_values(path, "x", dense)
         return SparseTable.of(dense)
     if "x_indptr" not in arrays:
@@ -153,5 +122,6 @@ def _whole(path: Path, arrays: Arrays, name: str) -> np.ndarray:
 
 
 def _check_values(path: Path, name: str, values: np.ndarray) -> None:
-    if values.size and not np.abs(values.astype(np.float64)).max() <= _LARGEST:
+    # NaN is no bound of anything
+    if values.size and not -_LARGEST <= float(values.min()) <= float(values.max()) <= _LARGEST:
         raise DataError(f"{path}: {name} has NaN, infinite or huge numbers; replace them")

@@ -3,7 +3,7 @@
 import csv
 import math
 from array import array
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,15 +34,38 @@ class SparseTable:
     @classmethod
     def of(cls, dense: Float[np.ndarray, "rows columns"]) -> "SparseTable":
         """The table of a dense array."""
-        row, column = np.nonzero(dense)
-        start = np.searchsorted(row, np.arange(len(dense) + 1))
-        return cls(start, column, dense[row, column].astype(np.float32), dense.shape[1])
+        step = _rows_at_once(dense.shape[1])
+        return cls.joined([dense[:0], *(dense[at : at + step] for at in range(0, len(dense), step))])
+
+    @classmethod
+    def joined(cls, parts: Iterable[Float[np.ndarray, "rows columns"]]) -> "SparseTable":
+        """The table of dense arrays one below another, one of which is in memory at a time."""
+        counts, columns, values, width = [np.zeros(1, np.int64)], [], [], 0
+        for part in parts:
+            row, column = np.nonzero(part)
+            counts.append(np.bincount(row, minlength=len(part)))
+            columns.append(column)
+            values.append(part[row, column].astype(np.float32))
+            width = part.shape[1]
+        return cls(np.cumsum(np.concatenate(counts)), np.concatenate(columns), np.concatenate(values), width)
+
+    def parts(self) -> Iterator[Float[np.ndarray, "rows columns"]]:
+        """Some rows after another, with their zeros."""
+        rows, step = len(self.start) - 1, _rows_at_once(self.width)
+        for at in range(0, rows, step):
+            start = self.start[at : min(rows, at + step) + 1]
+            own = slice(start[0], start[-1])
+            found = np.zeros((len(start) - 1, self.width), np.float32)
+            found[np.repeat(np.arange(len(found)), np.diff(start)), self.column[own]] = self.value[own]
+            yield found
 
     def dense(self) -> Float[np.ndarray, "rows columns"]:
         """The table with its zeros."""
-        found = np.zeros((len(self.start) - 1, self.width), np.float32)
-        found[np.repeat(np.arange(len(self.start) - 1), np.diff(self.start)), self.column] = self.value
-        return found
+        return np.concatenate([np.zeros((0, self.width), np.float32), *self.parts()])
+
+
+def _rows_at_once(width: int) -> int:
+    return max(1, (1 << 20) // max(1, width))
 
 
 @dataclass(frozen=True)

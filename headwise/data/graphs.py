@@ -15,8 +15,9 @@ from pydantic import Field
 from headwise.config import Config, DataFile
 from headwise.data.corpus import resolve
 from headwise.data.files import MAX_LINE_BYTES, digested, require_file
-from headwise.data.graph_archives import DAMAGE, read_archive, unpacked
+from headwise.data.graph_archives import read_archive
 from headwise.data.graph_files import SPLITS, Columns, NodeTable, SparseTable, read_edges, read_labels, read_table
+from headwise.data.idx import MAX_BYTES, parse_npz
 from headwise.data.splits import split_by
 from headwise.errors import DataError
 
@@ -46,6 +47,7 @@ class GraphConfig(Config):
     test_fraction: float = Field(0.2, ge=0, lt=1, description="part of the labelled nodes held out to test")
     split_seed: int = Field(0, description="another seed gives another split, where the files give none")
     max_line_bytes: int = Field(MAX_LINE_BYTES, ge=1, description="longer lines are refused")
+    max_bytes: int = Field(MAX_BYTES, ge=1, description="an .npz that takes more in memory is refused")
 
     def columns(self) -> Columns:
         """What the columns of a table are."""
@@ -95,11 +97,12 @@ class Graph:
         """The graph of such files. Raises: DataError if they are not of one graph."""
         try:
             ids = json.loads(nodes)
-            found = unpacked(io.BytesIO(graph))
+            # written without compression: it cannot unpack to more than it has
+            found = parse_npz(graph, "graph", max_bytes=len(graph))
             width, edges = int(found["width"]), found["edges"].astype(np.int64)
             start, column = (found[key].astype(np.int64) for key in ("start", "column"))
             table = SparseTable(start, column, found["value"].astype(np.float32), width)
-        except (*DAMAGE, KeyError, TypeError):
+        except (DataError, ValueError, OverflowError, KeyError, TypeError):
             raise DataError("not the files of a graph") from None
         made = cls(ids, table, edges)
         if not made._whole():
@@ -186,18 +189,28 @@ def scaled(table: SparseTable, scale: str) -> SparseTable:
         total = np.bincount(row, np.abs(table.value), len(table.start) - 1)
         return SparseTable(table.start, table.column, (table.value / total[row]).astype(np.float32), table.width)
     if scale == "columns" and table.width:
-        dense = table.dense().astype(np.float64)
-        deviation = dense.std(0)
-        constant = deviation < 1e-12 * np.maximum(1.0, np.abs(dense).max(0))
-        return SparseTable.of((dense - dense.mean(0)) / np.where(constant, 1.0, deviation) * ~constant)
+        return _of_one_deviation(table)
     return table
+
+
+def _of_one_deviation(table: SparseTable) -> SparseTable:
+    """Each column with mean 0 and deviation 1."""
+    rows, column, value = len(table.start) - 1, table.column, table.value.astype(np.float64)
+    mean = np.bincount(column, value, table.width) / rows
+    zeros = rows - np.bincount(column, minlength=table.width)
+    squares = np.bincount(column, np.square(value - mean[column]), table.width) + zeros * np.square(mean)
+    deviation, largest = np.sqrt(squares / rows), np.ones(table.width)
+    np.maximum.at(largest, column, np.abs(value))
+    constant = deviation < 1e-12 * largest
+    deviation[constant] = 1.0
+    return SparseTable.joined((part - mean) / deviation * ~constant for part in table.parts())
 
 
 def _table(nodes: Path, edges: Path | None, config: GraphConfig) -> tuple[NodeTable, list[str]]:
     if nodes.suffix == ".npz":
         if edges is not None:
             raise DataError(f"{nodes}: an archive has edges of its own; leave data.edges out")
-        return read_archive(nodes), []
+        return read_archive(nodes, config.max_bytes), []
     table = read_table(nodes, config.columns(), config.max_line_bytes)
     if edges is None:
         raise DataError(f"{nodes}: a table of nodes has no edges; name their file in data.edges")

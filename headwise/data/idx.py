@@ -1,4 +1,4 @@
-"""Arrays of bytes in single files: IDX, the format of MNIST, and the arrays of an .npz file; headers are distrusted."""
+"""Arrays in single files: IDX, the format of MNIST, and the arrays of an .npz file; headers are distrusted."""
 
 import gzip
 import io
@@ -7,14 +7,18 @@ import math
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import UInt8
 
 from headwise.errors import DataError
 
-MAX_BYTES = 1 << 32
+# of a file, and of what it unpacks to, where a recipe says nothing else
+MAX_BYTES = 1 << 28
+# what one of many things takes at least: an object of Python, its name, its places in lists
+EACH_BYTES = 512
 
 # so many bytes or fewer
 Read = Callable[[int], bytes]
@@ -22,6 +26,8 @@ Read = Callable[[int], bytes]
 _GZIP = b"\x1f\x8b"
 _TYPES = {8: "unsigned bytes", 9: "signed bytes", 11: "shorts", 12: "integers", 13: "floats", 14: "doubles"}
 _CHUNK = 1 << 20
+# the header of an array is shorter
+_HEADER = 1 << 16
 # what the readers of archives raise for bytes that are none
 _DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, ValueError, RuntimeError)
 
@@ -36,11 +42,12 @@ def is_idx(data: bytes) -> bool:
     return len(data) >= 4 and data[:2] == b"\0\0" and data[2] in _TYPES and data[3] > 0
 
 
-def parse_idx(data: bytes, name: str) -> UInt8[np.ndarray, "..."]:
+def parse_idx(data: bytes, name: str, max_bytes: int = MAX_BYTES) -> UInt8[np.ndarray, "..."]:
     """The array of an IDX file of unsigned bytes, plain or gzip. Memory: what the file really has.
 
     Raises:
-        DataError: `name: ...` for another format or type, sizes that are not those of the content, damaged gzip data.
+        DataError: `name: ...` for another format or type, sizes that are not those of the content or take more than
+            `max_bytes`, damaged gzip data.
 
     >>> parse_idx(bytes([0, 0, 8, 2, 0, 0, 0, 1, 0, 0, 0, 3, 7, 8, 9]), "example").tolist()
     [[7, 8, 9]]
@@ -49,6 +56,7 @@ def parse_idx(data: bytes, name: str) -> UInt8[np.ndarray, "..."]:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) if data.startswith(_GZIP) else io.BytesIO(data) as stream:
             sizes = _sizes(stream.read, name)
             wanted = math.prod(sizes)
+            check_size(wanted, f"{name}: the header says {' x '.join(map(str, sizes))} bytes", max_bytes)
             body = _read(stream.read, wanted + 1)
     except EOFError:
         raise DataError(f"{name}: the gzip data ends early: the file is truncated; fetch it again") from None
@@ -62,19 +70,37 @@ def parse_idx(data: bytes, name: str) -> UInt8[np.ndarray, "..."]:
     return np.frombuffer(body, np.uint8).reshape(sizes)
 
 
-def parse_npz(data: bytes, name: str, keys: tuple[str, ...], setting: str = "data.images_key") -> dict[str, np.ndarray]:
+def parse_npz(
+    source: bytes | Path,
+    name: str,
+    keys: Sequence[str] = (),
+    setting: str = "data.images_key",
+    *,
+    max_bytes: int = MAX_BYTES,
+    least: int = 1,
+) -> dict[str, np.ndarray]:
     """The arrays of these names in an .npz file; those that it lacks are left out.
 
     Args:
+        source: the content of the file, or where it is.
+        keys: which arrays; none: all.
         setting: the key of a recipe that names the first of them, for the error.
+        max_bytes: that all of them take; a header that says more is refused before anything is unpacked.
+        least: bytes that a number takes in use, if more than in the file.
 
     Raises:
         DataError: `name: ...` for damaged content, objects in place of numbers or texts, false sizes.
     """
+    found: dict[str, np.ndarray] = {}
+    left = max_bytes
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        with zipfile.ZipFile(source if isinstance(source, Path) else io.BytesIO(source)) as archive:
             inside = {member.filename.removesuffix(".npy"): member.filename for member in archive.infolist()}
-            found = {key: _member(archive, inside[key], f"{name}: {key}") for key in keys if key in inside}
+            for key in [key for key in keys if key in inside] if keys else inside:
+                found[key] = _member(archive, inside[key], f"{name}: {key}", left, least)
+                left -= max(found[key].nbytes, found[key].size * least)
+    except FileNotFoundError:
+        raise DataError(f"{name}: no such file") from None
     except _DAMAGED as error:
         raise DataError(f"{name}: is damaged or no .npz file ({error}); fetch or write it again") from None
     if keys and keys[0] not in found:
@@ -83,20 +109,29 @@ def parse_npz(data: bytes, name: str, keys: tuple[str, ...], setting: str = "dat
     return found
 
 
-def _member(archive: zipfile.ZipFile, member: str, place: str) -> np.ndarray:
+def check_size(size: int, said: str, max_bytes: int) -> None:
+    """Refuses what would take more bytes than are allowed. Raises: DataError, which begins with what is said of it."""
+    if size > max_bytes:
+        raise DataError(f"{said}, more than {max_bytes:,} in memory; make it smaller, or raise data.max_bytes")
+
+
+def _member(archive: zipfile.ZipFile, member: str, place: str, max_bytes: int, least: int) -> np.ndarray:
     with archive.open(member) as stream:
-        content = io.BytesIO(_read(stream.read, MAX_BYTES + 1))
-    try:
-        version = np.lib.format.read_magic(content)
-        header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, fortran, kind = header(content)
-    except Exception as error:  # a header is read as a piece of Python, which fails in many ways
-        raise DataError(f"{place}: is no array of numpy ({str(error)[:80]}); write it with numpy.savez") from None
-    if kind.hasobject:
-        raise DataError(f"{place}: holds Python objects, which may be code; write numbers or texts of fixed width")
-    body = content.getbuffer()[content.tell() :]
-    if not kind.itemsize or min(shape, default=0) < 0 or math.prod(shape) * kind.itemsize != len(body):
-        raise DataError(f"{place}: the header says {shape} of {kind}, but {len(body):,} bytes follow; write it again")
+        start = io.BytesIO(stream.read(_HEADER))
+        try:
+            version = np.lib.format.read_magic(start)
+            header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, fortran, kind = header(start)
+        except Exception as error:  # a header is read as a piece of Python, which fails in many ways
+            raise DataError(f"{place}: is no array of numpy ({str(error)[:80]}); write it with numpy.savez") from None
+        if kind.hasobject:
+            raise DataError(f"{place}: holds Python objects, which may be code; write numbers or texts of fixed width")
+        count, said = math.prod(shape), f"{place}: the header says {shape} of {kind}"
+        check_size(count * max(kind.itemsize, least), said, max_bytes)
+        body = bytearray(start.read())
+        body += _read(stream.read, max(0, count * kind.itemsize + 1 - len(body)))
+    if not kind.itemsize or min(shape, default=0) < 0 or count * kind.itemsize != len(body):
+        raise DataError(f"{said}, but {len(body):,} bytes follow; write it again")
     return np.frombuffer(body, kind).reshape(shape, order="F" if fortran else "C")
 
 
@@ -114,15 +149,12 @@ def _sizes(read: Read, name: str) -> tuple[int, ...]:
     if len(axes) < 4 * start[3]:
         raise DataError(f"{name}: the header ends early: the file is truncated; fetch it again")
     sizes = struct.unpack(f">{start[3]}I", axes)
-    if math.prod(sizes) > MAX_BYTES:
-        raise DataError(f"{name}: the header says {' x '.join(map(str, sizes))} bytes, more than {MAX_BYTES:,}")
     return sizes
 
 
-def _read(read: Read, most: int) -> bytes:
+def _read(read: Read, most: int) -> bytearray:
     """So many bytes or what there is; a false size takes no memory."""
-    parts, left = [], most
-    while left and (part := read(min(left, _CHUNK))):
-        parts.append(part)
-        left -= len(part)
-    return b"".join(parts)
+    body = bytearray()
+    while len(body) < most and (part := read(min(most - len(body), _CHUNK))):
+        body += part
+    return body

@@ -121,7 +121,7 @@ def load_parts(config: PicturesConfig, scan: Scan) -> Loaded:
 def images_of(config: PicturesConfig, scan: Scan, part: str) -> Iterator[Image]:
     """The images of a part that has files of its own, as they are. Raises: DataError, as `load_parts`."""
     count, bad = 0, Unreadable(config.bad_images, "image", "data.bad_images")
-    for image in bad.good(scan(part, Bytes())):
+    for image in bad.good(scan(part, Bytes(config.max_bytes))):
         count += 1
         yield image
     if not count:
@@ -148,7 +148,7 @@ def _read(
 ) -> tuple[ImageSet, Shape]:
     """The images of one part, made those of the shape; without one, it follows from the first and the recipe."""
     path = resolve(getattr(config, part))
-    read, bad = Bytes(), Unreadable(config.bad_images, "image", "data.bad_images")
+    read, bad = Bytes(config.max_bytes), Unreadable(config.bad_images, "image", "data.bad_images")
     pixels, labels, names, masks, changed = [], [], [], [], 0
     for image in bad.good(scan(part, read)):
         shape = _shape(config, image) if shape is None else shape

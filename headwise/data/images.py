@@ -15,13 +15,13 @@ from pydantic import Field, model_validator
 
 from headwise.config import DataFile
 from headwise.data.files import decode_lines, is_hidden, listed, require_file
-from headwise.data.idx import is_idx, parse_idx, parse_npz
-from headwise.data.pixels import MAX_CHANNELS, Image, PicturesConfig, decode
+from headwise.data.idx import EACH_BYTES, MAX_BYTES, check_size, is_idx, parse_idx, parse_npz
+from headwise.data.picture_files import decode
+from headwise.data.pixels import MAX_CHANNELS, Image, PicturesConfig
 from headwise.errors import DataError
 
 ImageFormat = Literal["auto", "folder", "csv", "idx", "npz"]
 
-MAX_FILE_BYTES = 1 << 32
 PICTURES = (".png", ".jpg", ".jpeg")
 _PARTS = {"train", "test", "val", "valid", "validation"}
 _LEFT_BY_SYSTEMS = ("thumbs.db", "desktop.ini")
@@ -56,9 +56,10 @@ class ImagesConfig(PicturesConfig):
 
 
 class Bytes:
-    """Files read whole, and the SHA-256 of what was read by what it is to a recipe's key."""
+    """Files of at most so many bytes read whole, and the SHA-256 of what was read by what it is to a recipe's key."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MAX_BYTES) -> None:
+        self._most = most
         self._read: dict[str, dict[str, str]] = {}
 
     def read(self, path: Path, role: str = "", shown: str = "") -> bytes:
@@ -73,8 +74,10 @@ class Bytes:
             if not stat.S_ISREG(facts.st_mode):
                 what = "is a folder; name a file" if stat.S_ISDIR(facts.st_mode) else "is a pipe or a device, no file"
                 raise DataError(f"{path}: {what}")
-            if facts.st_size > MAX_FILE_BYTES:
-                raise DataError(f"{path}: has more than {MAX_FILE_BYTES:,} bytes; split it into several files")
+            if facts.st_size > self._most:
+                raise DataError(
+                    f"{path}: has {facts.st_size:,} bytes, more than {self._most:,}; split it, or raise data.max_bytes"
+                )
             data = path.read_bytes()
         except FileNotFoundError:
             raise DataError(f"{path}: no such file") from None
@@ -106,7 +109,7 @@ def scan_images(
     Raises:
         DataError: `file: ...`, the folder or file cannot be read any further.
     """
-    read = Bytes() if read is None else read
+    read = Bytes(config.max_bytes) if read is None else read
     if config.format == "folder" or (config.format == "auto" and path.is_dir()):
         yield from _folder(path, config, read)
         return
@@ -212,7 +215,7 @@ def _cells(number: int, text: str, path: Path) -> list[str]:
 
 
 def _idx(path: Path, data: bytes, config: ImagesConfig, read: Bytes, labelled: bool, target: Path | None) -> Scanned:
-    images = parse_idx(data, str(path))
+    images = parse_idx(data, str(path), config.max_bytes)
     if images.ndim == 1:
         raise DataError(f"{path}: holds labels, not images; name the file of the images, and these as its target")
     target = labels_beside(path) if target is None else target
@@ -220,14 +223,14 @@ def _idx(path: Path, data: bytes, config: ImagesConfig, read: Bytes, labelled: b
         raise DataError(f"{path}: where are its labels? name their file: data.train_target (valid_target, test_target)")
     labels = None
     if target is not None and labelled:
-        labels = parse_idx(read.read(target, "_target"), str(target))
+        labels = parse_idx(read.read(target, "_target"), str(target), config.max_bytes)
         if labels.ndim != 1:
             raise DataError(f"{target}: has {labels.ndim} axes; labels have one")
     yield from _rows(path, images, labels, config)
 
 
 def _npz(path: Path, data: bytes, config: ImagesConfig, read: Bytes, labelled: bool) -> Scanned:
-    found = parse_npz(data, str(path), (config.images_key, config.labels_key))
+    found = parse_npz(data, str(path), (config.images_key, config.labels_key), max_bytes=config.max_bytes)
     labels = found.get(config.labels_key) if labelled else None
     if labels is None and labelled:
         raise DataError(f"{path}: has no array '{config.labels_key}'; add it, or set data.labels_key")
@@ -238,31 +241,37 @@ def _npz(path: Path, data: bytes, config: ImagesConfig, read: Bytes, labelled: b
     yield from _rows(path, found[config.images_key], labels, config)
 
 
-def as_images(images: np.ndarray, path: Path, max_pixels: int) -> UInt8[np.ndarray, "images height width channels"]:
+def as_images(
+    images: np.ndarray, path: Path, config: PicturesConfig
+) -> UInt8[np.ndarray, "images height width channels"]:
     """An array of images as numbers from 0 to 255, with channels last. Raises: DataError `path: ...`."""
-    images = _bytes(images[..., None] if images.ndim == 3 else images, path)
+    images = images[..., None] if images.ndim == 3 else images
     if images.ndim != 4 or not all(images.shape[1:]) or images.shape[3] > MAX_CHANNELS:
         shape = " x ".join(map(str, images.shape))
         raise DataError(f"{path}: images of shape {shape}; give (images, height, width) or channels last")
-    if images.shape[1] * images.shape[2] > max_pixels:
-        raise DataError(f"{path}: images of more than {max_pixels:,} pixels; make them smaller")
-    return images
+    if images.shape[1] * images.shape[2] > config.max_pixels:
+        raise DataError(f"{path}: images of more than {config.max_pixels:,} pixels; make them smaller")
+    check_size(len(images) * EACH_BYTES, f"{path}: has {len(images):,} images", config.max_bytes)
+    return _bytes(images, path)
 
 
 def _bytes(images: np.ndarray, path: Path) -> np.ndarray:
     if images.dtype == np.uint8:
         return images
-    if images.dtype == np.uint16:
-        return (images >> 8).astype(np.uint8)
-    if images.dtype.kind == "f" and images.size and images.min() >= 0 and images.max() <= 1:
-        return np.rint(images * 255.0).astype(np.uint8)
-    raise DataError(
-        f"{path}: images are {images.dtype}; give bytes from 0 to 255 (uint8), uint16, or fractions from 0 to 1"
-    )
+    fractions = images.dtype.kind == "f" and images.size and images.min() >= 0 and images.max() <= 1
+    if images.dtype != np.uint16 and not fractions:
+        raise DataError(
+            f"{path}: images are {images.dtype}; give bytes from 0 to 255 (uint8), uint16, or fractions from 0 to 1"
+        )
+    found = np.empty(images.shape, np.uint8)
+    # one at a time, so that what is in between takes little memory
+    for to, image in zip(found, images, strict=True):
+        to[:] = np.rint(image * 255.0) if fractions else image >> 8
+    return found
 
 
 def _rows(path: Path, images: np.ndarray, labels: np.ndarray | None, config: ImagesConfig) -> Scanned:
-    images = as_images(images, path, config.max_pixels)
+    images = as_images(images, path, config)
     if labels is not None and len(labels) != len(images):
         raise DataError(f"{path}: {len(images):,} images but {len(labels):,} labels; give each image its label")
     for number, pixels in enumerate(images):

@@ -12,6 +12,8 @@ WINDOW_S, HOP_S = 0.025, 0.010
 # what is added to energies before the logarithm, samples being from -1 to 1: about the noise of 16 bits
 FLOOR = 1e-6
 LOWEST_HZ = 20.0
+# numbers of spectra that are in memory
+_AT_ONCE = 1 << 19
 
 
 def frame_count(samples: int, rate: int) -> int:
@@ -48,10 +50,14 @@ def log_mel(samples: Float[Tensor, "samples"], rate: int, bands: int) -> Float[T
     before = (window - hop) // 2
     count = frame_count(len(samples), rate)
     framed = F.pad(samples, (before, max(0, (count - 1) * hop + window - before - len(samples))))
-    frames = framed.unfold(0, window, hop)[:count] * torch.hann_window(window, dtype=samples.dtype)
-    size = 1 << (window - 1).bit_length()
-    power = torch.fft.rfft(frames, size).abs().square()
-    return torch.log(power @ torch.from_numpy(_triangles(rate, size, bands)).to(samples.dtype) + FLOOR)
+    size, hann = 1 << (window - 1).bit_length(), torch.hann_window(window, dtype=samples.dtype)
+    triangles = torch.from_numpy(_triangles(rate, size, bands)).to(samples.dtype)
+    # some frames after another: the spectra of all take a hundred times the memory of the samples
+    spectra = (
+        torch.fft.rfft(frames * hann, size).abs().square() @ triangles
+        for frames in framed.unfold(0, window, hop)[:count].split(max(1, _AT_ONCE // size))
+    )
+    return torch.log(torch.cat(list(spectra)) + FLOOR)
 
 
 def constants(sums: Float[Tensor, "2 bands"], frames: int) -> tuple[list[float], list[float]]:

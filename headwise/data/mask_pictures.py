@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int16, Shaped, UInt8
 
-from headwise.data.pixels import MAX_PIXELS, Colour, Fit, Shape, decoded, place
+from headwise.data.picture_files import decoded, strips
+from headwise.data.pixels import MAX_PIXELS, Colour, Fit, Shape, place
 from headwise.errors import DataError
 
 # what a pixel has that counts nowhere
@@ -140,17 +141,21 @@ def _size(labels: np.ndarray) -> Shape:
 
 
 def _labels(picture: Any, name: str, legend: Legend) -> Int16[np.ndarray, "height width"]:
-    if legend.colours:
-        return _of_colours(np.asarray(picture.convert("RGB")).astype(np.int64), name, legend)
-    if picture.mode not in ("1", "L", "P") and not picture.mode.startswith("I"):
+    if not legend.colours and picture.mode not in ("1", "L", "P") and not picture.mode.startswith("I"):
         raise DataError(
             f"{name}: is a mask in colours ({picture.mode}); name them in data.colours, or save label numbers as grey"
         )
-    values = np.asarray(picture)
-    return as_labels(values if values.dtype.kind in "iub" else values.astype(np.int64), name, legend)
+    width, height = picture.size
+    labels = np.empty((height, width), np.int16)
+    for rows, part in strips(picture):
+        if legend.colours:
+            labels[rows] = _of_colours(np.asarray(part.convert("RGB")).astype(np.int64), name, legend, rows.start)
+        else:
+            labels[rows] = as_labels(np.asarray(part), name, legend)
+    return labels
 
 
-def _of_colours(pixels: np.ndarray, name: str, legend: Legend) -> np.ndarray:
+def _of_colours(pixels: np.ndarray, name: str, legend: Legend, top: int) -> np.ndarray:
     codes = pixels @ (1 << 16, 1 << 8, 1)
     known = np.array(legend.colours, np.int64) @ (1 << 16, 1 << 8, 1)
     order = np.argsort(known)
@@ -160,7 +165,7 @@ def _of_colours(pixels: np.ndarray, name: str, legend: Legend) -> np.ndarray:
         row, column = wrong[0].tolist()
         colour = written(tuple(pixels[row, column].tolist()))
         raise DataError(
-            f"{name}: colour {colour} at row {row}, column {column} is not among data.colours; name every colour, and"
-            " save masks without smoothing"
+            f"{name}: colour {colour} at row {top + row}, column {column} is not among data.colours; name every colour,"
+            " and save masks without smoothing"
         )
     return as_labels(found, name, legend)

@@ -20,7 +20,8 @@ from headwise.data.image_sets import ImageSet, Loaded, Scan, load_parts, seen_be
 from headwise.data.images import PICTURES, Bytes, Scanned, as_images, caught
 from headwise.data.labelled import text_cell
 from headwise.data.mask_pictures import LABELS, NOWHERE, Legend, as_labels, decode_mask
-from headwise.data.pixels import Colour, Image, PicturesConfig, decode
+from headwise.data.picture_files import decode
+from headwise.data.pixels import Colour, Image, PicturesConfig
 from headwise.data.tables import Row, Table, scan_rows
 from headwise.errors import DataError
 
@@ -102,7 +103,7 @@ def scan_masks(
     Raises:
         DataError: `file: ...`, the file or folder cannot be read any further.
     """
-    read = Bytes() if read is None else read
+    read = Bytes(config.max_bytes) if read is None else read
     if config.format == "folder" or (config.format == "auto" and path.is_dir()):
         yield from _folder(path, target, config, read)
     elif target is not None:
@@ -110,7 +111,7 @@ def scan_masks(
             f"{target}: a folder of masks goes with a folder of pictures, but {path} is a file; leave it out"
         )
     elif not masked and path.suffix.lower() in PICTURES:
-        yield caught(lambda: decode(read.read(path), str(path), config.max_pixels))
+        yield caught(lambda: decode(read.read(path), str(path), config.max_pixels, whole=True))
     elif config.format == "npz" or (config.format == "auto" and path.suffix.lower() == ".npz"):
         yield from _npz(path, config, read, masked)
     else:
@@ -119,7 +120,7 @@ def scan_masks(
 
 def picture_with_mask(image: str, mask: str, config: MasksConfig, read: Bytes, folder: Path = Path()) -> Image:
     """A picture and its mask by their paths, as seen from a folder. Raises: DataError for one that cannot be read."""
-    found = decode(read.read(folder / image, ".images", image), str(folder / image), config.max_pixels)
+    found = decode(read.read(folder / image, ".images", image), str(folder / image), config.max_pixels, whole=True)
     return _joined(found, read.read(folder / mask, ".masks", mask), str(folder / mask), config)
 
 
@@ -150,7 +151,7 @@ def _row(path: Path, row: Row, wanted: list[str], config: MasksConfig, read: Byt
         if len(names) > 1:
             return picture_with_mask(names[0], names[1], config, read, path.parent)
         file = path.parent / names[0]
-        return decode(read.read(file, ".images", names[0]), str(file), config.max_pixels)
+        return decode(read.read(file, ".images", names[0]), str(file), config.max_pixels, whole=True)
     except DataError as error:
         raise DataError(f"{path}:{row.line}: {error.message}") from None
 
@@ -171,7 +172,7 @@ def _folder(path: Path, target: Path | None, config: MasksConfig, read: Bytes) -
 
 
 def _pair(picture: Path, mask: Path, config: MasksConfig, read: Bytes) -> Image:
-    found = decode(read.read(picture, "", picture.name), str(picture), config.max_pixels)
+    found = decode(read.read(picture, "", picture.name), str(picture), config.max_pixels, whole=True)
     return _joined(found, read.read(mask, "_target", mask.name), str(mask), config)
 
 
@@ -197,8 +198,8 @@ def _files(folder: Path, read: Bytes, role: str) -> dict[str, Path]:
 
 
 def _npz(path: Path, config: MasksConfig, read: Bytes, masked: bool) -> Scanned:
-    found = parse_npz(read.read(path), str(path), (config.images_key, config.masks_key))
-    images = as_images(found[config.images_key], path, config.max_pixels)
+    found = parse_npz(read.read(path), str(path), (config.images_key, config.masks_key), max_bytes=config.max_bytes)
+    images = as_images(found[config.images_key], path, config)
     masks = found.get(config.masks_key) if masked else None
     if masked and masks is None:
         raise DataError(f"{path}: has no array '{config.masks_key}'; add it, or set data.masks_key")

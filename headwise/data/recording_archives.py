@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float32
 
-from headwise.data.idx import parse_npz
+from headwise.data.idx import EACH_BYTES, check_size, parse_npz
 from headwise.data.log_mel import frame_count, frame_seconds
 from headwise.data.marks import Mark, runs
-from headwise.data.recordings import Recording, RecordingsConfig, Scanned, marked, named
+from headwise.data.recordings import Recording, RecordingsConfig, Scanned, check_length, marked, named
 from headwise.errors import DataError
 
 _RATE = "sample_rate"
@@ -26,10 +26,12 @@ def scan_archive(path: Path, data: bytes, config: RecordingsConfig, labelled: bo
     in_time = marking.key if marking is not None else None
     of_all = [*([config.label_key] if labelled and in_time is None else []), *filter(None, [config.group_key])]
     needed = [config.offsets_key, _RATE, *([in_time or config.label_key] if labelled else [])]
-    found = parse_npz(data, str(path), (config.audio_key, *dict.fromkeys([*needed, *of_all])), "data.audio_key")
+    keys = (config.audio_key, *dict.fromkeys([*needed, *of_all]))
+    found = parse_npz(data, str(path), keys, "data.audio_key", max_bytes=config.max_bytes)
     if missing := next((key for key in needed if key not in found), None):
         raise DataError(f"{path}: has no array '{missing}'; add it, or say with the keys of data what yours is called")
-    samples, offsets = _samples(found[config.audio_key], path), _offsets(found, path, config)
+    audio, offsets = _audio(found[config.audio_key], path), _offsets(found, path, config)
+    check_size(len(offsets) * EACH_BYTES, f"{path}: has {len(offsets):,} offsets", config.max_bytes)
     rate = _rate(found[_RATE], path)
     for key in of_all if labelled else []:
         if key in found and (found[key].shape != (len(offsets) - 1,) or found[key].dtype.kind not in "iuU"):
@@ -38,8 +40,9 @@ def scan_archive(path: Path, data: bytes, config: RecordingsConfig, labelled: bo
     for number, (start, end) in enumerate(itertools.pairwise(offsets)):
         name = f"{path}[{number}]"
         group = str(found[config.group_key][number]) if config.group_key in found and labelled else ""
-        one = Recording(name, samples[start:end], rate, None, group)
         try:
+            check_length(end - start, rate, name, config)
+            one = Recording(name, _samples(audio[start:end]), rate, None, group)
             if track is not None:
                 one = marked(one, track.marks(number, name, config))
             elif labelled:
@@ -78,15 +81,21 @@ def _rate(rate: np.ndarray, path: Path) -> int:
     return int(rate.item())
 
 
-def _samples(audio: np.ndarray, path: Path) -> Float32[np.ndarray, "samples"]:
+def _audio(audio: np.ndarray, path: Path) -> np.ndarray:
+    """The samples as they are stored, checked."""
     if audio.ndim == 1 and audio.dtype == np.int16:
-        return audio.astype(np.float32) / 32768
-    if audio.ndim == 1 and audio.dtype.kind == "f" and np.isfinite(audio).all() and np.abs(audio).max(initial=0) <= 1:
-        return audio.astype(np.float32)
+        return audio
+    # NaN is no bound of anything
+    if audio.ndim == 1 and audio.dtype.kind == "f" and -1 <= audio.min(initial=0) <= audio.max(initial=0) <= 1:
+        return audio
     raise DataError(
         f"{path}: audio is {audio.dtype} of {audio.ndim} axes; join all samples in one array of int16, or of floats"
         " from -1 to 1"
     )
+
+
+def _samples(audio: np.ndarray) -> Float32[np.ndarray, "samples"]:
+    return audio.astype(np.float32) / 32768 if audio.dtype == np.int16 else audio.astype(np.float32)
 
 
 def _offsets(found: dict[str, np.ndarray], path: Path, config: RecordingsConfig) -> np.ndarray:

@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from headwise.data.bad_lines import BadLine
+from headwise.data.idx import check_size
 from headwise.data.images import Bytes
 from headwise.data.marks import Mark, Marking, checked, parse_marks, within
 from headwise.data.recording_archives import scan_archive
-from headwise.data.recordings import Recording, RecordingsConfig, Scanned, marked, named
+from headwise.data.recordings import Recording, RecordingsConfig, Scanned, check_length, marked, named
 from headwise.data.sound_files import FLAC, parse_sound
 from headwise.data.tables import Row, Table, scan_rows
 from headwise.errors import DataError
@@ -30,7 +31,7 @@ def scan_recordings(
     Raises:
         DataError: `file: ...`, the file cannot be read any further.
     """
-    read = Bytes() if read is None else read
+    read = Bytes(config.max_bytes) if read is None else read
     data = read.read(path)
     if not data:
         raise DataError(f"{path}: is empty (0 bytes); restore it or name another file")
@@ -39,32 +40,24 @@ def scan_recordings(
     elif config.format == "auto" and (data.startswith((b"RIFF", FLAC)) or path.suffix.lower() in _SOUNDS):
         if labelled:
             raise DataError(f"{path}: is one recording without a label; name a list of recordings or an .npz file")
-        found = iter([_heard(path, data, config)])
+        found = iter([recording_of(data, str(path), config)])
     else:
         found = _Listed(path, config, read, labelled).scanned()
-    for one in found:
-        yield _too_long(one, config) or one if isinstance(one, Recording) else one
+    yield from found
 
 
 def recording_of(data: bytes, name: str, config: RecordingsConfig) -> Recording:
     """The recording in the bytes of a sound file. Raises: DataError, as `parse_sound`, and for one that is too long."""
-    one = Recording(name, *parse_sound(data, name, config.channels))
-    if (error := _too_long(one, config)) is not None:
-        raise error
-    return one
+
+    def allowed(samples: int, rate: int) -> None:
+        check_length(samples, rate, name, config)
+        _check_bytes(samples, name, config)
+
+    return Recording(name, *parse_sound(data, name, config.channels, allowed))
 
 
-def _too_long(one: Recording, config: RecordingsConfig) -> DataError | None:
-    """A header may say that a sample lasts a second, and memory is by seconds."""
-    if one.seconds <= config.max_seconds:
-        return None
-    return DataError(
-        f"{one.name}: is {one.seconds:.1f} s long, more than {config.max_seconds:g}; cut it, or set data.max_seconds"
-    )
-
-
-def _heard(path: Path, data: bytes, config: RecordingsConfig) -> Recording:
-    return Recording(str(path), *parse_sound(data, str(path), config.channels))
+def _check_bytes(samples: int, name: str, config: RecordingsConfig) -> None:
+    check_size(4 * samples, f"{name}: has {samples:,} samples", config.max_bytes)
 
 
 class _Listed:
@@ -101,6 +94,7 @@ class _Listed:
         whole = self._whole(cells[config.path_key], place)
         start, end = _times(cells, whole, place, config)
         group = cells.get(config.group_key, "") if config.group_key else ""
+        check_length(round((end - start) * whole.rate), whole.rate, place, config)
         one = Recording(place, _cut(whole, start, end, place), whole.rate, None, group)
         if self.marking is not None and self.marking.key is not None:
             return marked(one, within(self._marks(cells[self.marking.key], whole, self.marking, place), start, end))
@@ -113,13 +107,20 @@ class _Listed:
         if self._file is None or self._file[0] != name:
             file = self.path.parent / name
             try:
-                self._file = name, _heard(file, self.read.read(file, ".recordings", name), self.config)
+                self._file = name, self._heard(file, self.read.read(file, ".recordings", name))
             except DataError as error:
                 self._file = name, error
         found = self._file[1]
         if isinstance(found, DataError):
             raise DataError(f"{place}: {found.message}")
         return found
+
+    def _heard(self, file: Path, data: bytes) -> Recording:
+        """A file of which parts may be cut: it is as long as memory allows."""
+        name, config = str(file), self.config
+        return Recording(
+            name, *parse_sound(data, name, config.channels, lambda samples, _: _check_bytes(samples, name, config))
+        )
 
     def _marks(self, name: str, whole: Recording, marking: Marking, place: str) -> tuple[Mark, ...]:
         """The labels in time of a whole file."""

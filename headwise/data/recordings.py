@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from headwise.config import Config, DataFile
 from headwise.data.bad_lines import BadRule
+from headwise.data.idx import MAX_BYTES
 from headwise.data.marks import Mark, Marking
 from headwise.data.waves import Channels, Sound, resampled
 from headwise.errors import DataError
@@ -42,6 +43,7 @@ class RecordingsConfig(Config):
     )
     channels: Channels = Field("mix", description="several channels: mix averages them, refuse does not read them")
     max_seconds: float = Field(60.0, gt=0, description="longer recordings are refused")
+    max_bytes: int = Field(MAX_BYTES, ge=1, description="larger files, and those that take more in memory, are refused")
     bad_lines: BadRule = Field("stop", description="a recording that cannot be read: stop, or skip it")
     limit: int | None = Field(None, ge=1, description="use only so many recordings of train, drawn by split_seed")
     valid_fraction: float = Field(0.1, ge=0, lt=1, description="part of train held out to validate, without groups")
@@ -87,6 +89,17 @@ class Recording:
 
 # a recording, or why there is none
 Scanned = Iterator[Recording | DataError]
+
+
+def check_length(samples: int, rate: int, name: str, config: RecordingsConfig) -> None:
+    """Refuses a recording that is too long: a header may say that a sample lasts a second, and memory is by seconds.
+
+    Raises: DataError `name: ...`.
+    """
+    if samples > config.max_seconds * rate:
+        raise DataError(
+            f"{name}: is {samples / rate:.1f} s long, more than {config.max_seconds:g}; cut it, or set data.max_seconds"
+        )
 
 
 def at_rate(one: Recording, rate: int) -> Recording:

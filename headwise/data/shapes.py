@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import UInt8
 
-from headwise.data.pixels import encode, encode_labels
+from headwise.data.picture_files import encode, encode_labels
 from headwise.errors import ConfigError, DataError
 from headwise.files import replacing
 

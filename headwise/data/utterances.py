@@ -76,7 +76,7 @@ def load_recordings(config: RecordingsConfig) -> Recordings:
     rate = config.sample_rate
     for part in PARTS:
         if getattr(config, part) is not None:
-            found, bad = Bytes(), Unreadable(config.bad_lines, "recording", "data.bad_lines")
+            found, bad = Bytes(config.max_bytes), Unreadable(config.bad_lines, "recording", "data.bad_lines")
             path = resolve(getattr(config, part))
             read[part] = list(bad.good(scan_recordings(path, config, found)))
             if not read[part]:

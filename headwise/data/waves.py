@@ -2,6 +2,7 @@
 
 import math
 import struct
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -19,6 +20,11 @@ _OTHERS = {b"OggS": "an Ogg file", b"ID3": "an MP3 file", b"\xff\xfb": "an MP3 f
 _OTHERS |= {b"FORM": "an AIFF file", b"RIFX": "a WAV file of big-endian numbers", b"RF64": "a WAV file of 64 bits"}
 # zero crossings of the windowed sinc on each side, and the part of the lower rate's band that passes
 _CROSSINGS, _ROLLOFF = 16, 0.95
+# numbers that are converted or filtered at once, so that what is in between takes little memory
+_AT_ONCE = 1 << 20
+
+# told the samples of a channel and how many are a second
+Allowed = Callable[[int, int], None]
 
 
 class Sound(NamedTuple):
@@ -35,12 +41,13 @@ class _Format(NamedTuple):
     bits: int
 
 
-def parse_wave(data: bytes, name: str, channels: Channels = "mix") -> Sound:
+def parse_wave(data: bytes, name: str, channels: Channels = "mix", allowed: Allowed | None = None) -> Sound:
     """The samples of a WAV file: PCM of 8, 16, 24 or 32 bits, or floats of 32 or 64.
 
     Args:
         name: of the file, for errors.
         channels: several channels are averaged ("mix") or refused.
+        allowed: told the samples of a channel and their rate before any is converted; raises where they are too many.
 
     Raises:
         DataError: `name: ...` for other formats, headers that do not fit the content, no samples, and as
@@ -57,17 +64,25 @@ def parse_wave(data: bytes, name: str, channels: Channels = "mix") -> Sound:
         raise DataError(f"{name}: has no samples; record it again or leave it out")
     if len(body) % size:
         raise DataError(f"{name}: its {len(body):,} bytes of samples are no multiple of {size}; write it again")
-    return Sound(one_channel(_numbers(body, form).reshape(-1, form.channels), name, channels), form.rate)
+    count, step = len(body) // size, max(1, _AT_ONCE // form.channels)
+    if allowed is not None:
+        allowed(count, form.rate)
+    samples = np.empty(count, np.float32)
+    for at in range(0, count, step):
+        part = _numbers(body[at * size : (at + step) * size], form).reshape(-1, form.channels)
+        samples[at : at + step] = one_channel(part, name, channels, at)
+    return Sound(samples, form.rate)
 
 
 def one_channel(
-    samples: Shaped[np.ndarray, "samples channels"], name: str, channels: Channels
+    samples: Shaped[np.ndarray, "samples channels"], name: str, channels: Channels, first: int = 0
 ) -> Float32[np.ndarray, "samples"]:
     """Samples of several channels as those of one.
 
     Args:
         name: of the file, for errors.
         channels: as in `parse_wave`.
+        first: the number of the first of these samples in its file.
 
     Raises:
         DataError: `name: ...` for channels that are refused, and for samples that are no numbers from -1 to 1: how
@@ -79,10 +94,10 @@ def one_channel(
         at = int((~peaks).argmax())
         value = samples[at][np.abs(samples[at]).argmax()]
         if not np.isfinite(samples[at]).all():
-            raise DataError(f"{name}: sample {at:,} is no finite number; write it again")
+            raise DataError(f"{name}: sample {first + at:,} is no finite number; write it again")
         raise DataError(
-            f"{name}: sample {at:,} is {value:g}, and floats go from -1 to 1; divide all recordings by the same number,"
-            " or write them as whole numbers of 16 bits"
+            f"{name}: sample {first + at:,} is {value:g}, and floats go from -1 to 1; divide all recordings by the same"
+            " number, or write them as whole numbers of 16 bits"
         )
     mixed: np.ndarray = samples.mean(axis=1, dtype=np.float64).astype(np.float32)
     return mixed
@@ -105,20 +120,23 @@ def resampled(sound: Sound, rate: int) -> Sound:
     cutoff = min(old, new) * _ROLLOFF
     width = math.ceil(_CROSSINGS * old / cutoff)
     length = math.ceil(new * len(sound.samples) / old)
-    # one filter for each of the `new` places that new samples take between two old ones, as far as they occur
-    begins = torch.arange(min(new, length)) * old
     taps = torch.arange(-width, width + 2, dtype=torch.float64)
-    times = (taps - (begins % new).double()[:, None] / new) * (cutoff / old)
-    hann = torch.cos(times.clamp(-_CROSSINGS, _CROSSINGS) * math.pi / _CROSSINGS / 2) ** 2
-    filters = torch.sinc(times) * hann * (cutoff / old)
-    framed = F.pad(torch.from_numpy(sound.samples).double(), (width, width + 1)).unfold(0, len(taps), 1)
-    made = torch.empty(length, dtype=torch.float64)
-    for place, begin in enumerate((begins // new).tolist()):
-        made[place::new] = framed[begin::old][: len(made[place::new])] @ filters[place]
-    return Sound(made.float().numpy(), rate)
+    framed = F.pad(torch.from_numpy(sound.samples), (width, width + 1)).unfold(0, len(taps), 1)
+    made, step = torch.empty(length), max(1, _AT_ONCE // len(taps))
+    # one filter for each of the `new` places that new samples take between two old ones, as far as they occur
+    for some in (torch.arange(min(new, length)) * old).split(step):
+        times = (taps - (some % new).double()[:, None] / new) * (cutoff / old)
+        hann = torch.cos(times.clamp(-_CROSSINGS, _CROSSINGS) * math.pi / _CROSSINGS / 2) ** 2
+        filters = torch.sinc(times) * hann * (cutoff / old)
+        for place, begin, kernel in zip((some // old).tolist(), (some // new).tolist(), filters, strict=True):
+            to = made[place::new]
+            for at in range(0, len(to), step):
+                rows = slice(begin + at * old, begin + (at + step) * old, old)
+                to[at : at + step] = framed[rows][: len(to) - at].double() @ kernel
+    return Sound(made.numpy(), rate)
 
 
-def _chunks(data: bytes, name: str) -> tuple[_Format, bytes]:
+def _chunks(data: bytes, name: str) -> tuple[_Format, memoryview]:
     """The format and the bytes of the samples."""
     if not data:
         raise DataError(f"{name}: is empty (0 bytes); restore it or leave it out")
@@ -128,7 +146,7 @@ def _chunks(data: bytes, name: str) -> tuple[_Format, bytes]:
     form, place = None, 12
     while place + 8 <= len(data):
         kind, size = struct.unpack_from("<4sI", data, place)
-        found = data[place + 8 : place + 8 + size]
+        found = memoryview(data)[place + 8 : place + 8 + size]
         if kind in (b"fmt ", b"data") and len(found) < size:
             raise DataError(
                 f"{name}: its header says {size:,} bytes of {kind.decode().strip()}, but only {len(found):,} follow: it"
@@ -166,7 +184,7 @@ def _are_chunks(rest: bytes) -> bool:
     return place >= end
 
 
-def _format(found: bytes, name: str) -> _Format:
+def _format(found: memoryview, name: str) -> _Format:
     if len(found) < 16:
         raise DataError(f"{name}: its format has {len(found)} bytes, not 16 or more: it is damaged; write it again")
     code, channels, rate, _, block, bits = struct.unpack_from("<HHIIHH", found)
@@ -184,7 +202,7 @@ def _format(found: bytes, name: str) -> _Format:
     return _Format(code, channels, rate, bits)
 
 
-def _numbers(body: bytes, form: _Format) -> np.ndarray:
+def _numbers(body: memoryview, form: _Format) -> np.ndarray:
     """All samples from -1 to 1."""
     if form.code == _FLOAT:
         return np.frombuffer(body, f"<f{form.bits // 8}")

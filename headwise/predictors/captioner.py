@@ -17,7 +17,8 @@ from headwise.data.batches import PairBatch, Ragged, padded
 from headwise.data.captions import CaptionsConfig, captions_of, scan_captions
 from headwise.data.image_sets import as_batch, checked
 from headwise.data.images import Bytes
-from headwise.data.pixels import Image, Shape, adapted, decode
+from headwise.data.picture_files import decode
+from headwise.data.pixels import MAX_PIXELS, Image, Shape, adapted
 from headwise.data.tokenizers import Tokenizer
 from headwise.decoding.options import asked
 from headwise.decoding.search import DecodingConfig
@@ -33,7 +34,7 @@ from headwise.predictors.baselines import Baseline
 from headwise.predictors.bleu import BleuConfig
 from headwise.predictors.drafting import Draft
 from headwise.predictors.forced import likelihood, likelihood_scores
-from headwise.predictors.predictor import MOST_PIXELS, Form, Predictor
+from headwise.predictors.predictor import Form, Predictor
 from headwise.predictors.writing import Asked, Translation, Writing, text_of
 from headwise.processes import divided
 
@@ -96,7 +97,7 @@ class Captioner(Predictor[Image, list[Translation], Image]):
         return decode(Bytes().read(Path(text)), text, self.data.max_pixels)
 
     def opened(self, data: bytes, name: str) -> Image:
-        return decode(data, name, min(self.data.max_pixels, MOST_PIXELS))
+        return decode(data, name, min(self.data.max_pixels, MAX_PIXELS))
 
     def read(self, path: Path) -> Iterator[Image]:
         """A picture, or those of a table or an .npz file; captions are not needed."""

@@ -63,7 +63,7 @@ class Ear:
 
     def parse(self, text: str) -> Recording:
         """The sound file at a path. Raises: DataError if it cannot be read, or is longer than `max_seconds`."""
-        return recording_of(Bytes().read(Path(text)), text, self.data)
+        return recording_of(Bytes(self.data.max_bytes).read(Path(text)), text, self.data)
 
     def read(self, path: Path) -> Iterator[Recording]:
         """A sound file, or those of a list or an .npz file; labels are not needed."""

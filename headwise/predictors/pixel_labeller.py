@@ -16,7 +16,8 @@ from headwise.data.image_sets import as_batch
 from headwise.data.images import Bytes
 from headwise.data.mask_pictures import LABELS, Legend, fitted, restored
 from headwise.data.masks import NO_CLASS, MasksConfig, classes_of, picture_with_mask, scan_masks
-from headwise.data.pixels import Image, Shape, adapted, decode, encode_labels
+from headwise.data.picture_files import decode, encode_labels
+from headwise.data.pixels import MAX_PIXELS, Image, Shape, adapted
 from headwise.errors import ConfigError, DataError, ShapeError
 from headwise.explain.explanation import Explained, Explanation, Layer
 from headwise.explain.label_map import Labelled, LabelMap
@@ -29,10 +30,10 @@ from headwise.predictors.baselines import Baseline
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.pixel_classes import PixelClasses
 from headwise.predictors.pixel_scores import confusion, majority_of_pixels, told
-from headwise.predictors.predictor import MOST_PIXELS, Form, Predictor
+from headwise.predictors.predictor import Form, Predictor
 from headwise.processes import divided
 
-# pixels that are read together, but for a larger picture
+# pixels that are read together, but for a larger picture; and most of one from elsewhere that keeps its size
 PREDICTION_PIXELS = 1 << 18
 # classes that an explanation names; what those that training lacks are called together
 _NAMED = 3
@@ -77,7 +78,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
     def parse(self, text: str) -> Image:
         """The picture at a path, or `{"path": ..., "mask": ...}` with its mask. Raises: DataError for what is none."""
         if not text.lstrip().startswith("{"):
-            return decode(Bytes().read(Path(text)), text, self.data.max_pixels)
+            return decode(Bytes().read(Path(text)), text, self.data.max_pixels, whole=True)
         keys = self.data.path_key, self.data.mask_key
         try:
             found = json.loads(text)
@@ -89,9 +90,8 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
         return picture_with_mask(names[0], names[1], self.data, Bytes()) if len(names) > 1 else self.parse(names[0])
 
     def opened(self, data: bytes, name: str) -> Image:
-        # a picture that keeps its size is read by as many places
-        most = PREDICTION_PIXELS if self.data.size is None else MOST_PIXELS
-        return decode(data, name, min(self.data.max_pixels, most))
+        most = PREDICTION_PIXELS if self.data.size is None else MAX_PIXELS
+        return decode(data, name, min(self.data.max_pixels, most), whole=True)
 
     def read(self, path: Path) -> Iterator[Image]:
         """A picture, or those of a table or an .npz file; masks are not needed."""

@@ -23,8 +23,6 @@ Told_O = TypeVar("Told_O", covariant=True)
 Form = Literal["text", "json"]
 Given = Literal["text", "image", "sound", "series", "node", "molecule"]
 
-# pixels of a picture that comes from elsewhere
-MOST_PIXELS = 1 << 24
 _NAMED = 5  # unknown words that a message names
 
 
@@ -182,7 +180,7 @@ class Predictor(ABC, Generic[I, O, E]):
             raise Unsupported("the data of this model gives no single inputs; type one") from None
 
     def opened(self, data: bytes, name: str) -> I:
-        """The input in the content of a file, where `parse` opens one; of at most `MOST_PIXELS`, if it has pixels.
+        """The input in the content of a file, where `parse` opens one; of at most `MAX_PIXELS`, if it has pixels.
 
         Raises: Unsupported where a file is not read whole.
         """

@@ -13,7 +13,8 @@ from torch.nn import functional as F
 from headwise import metrics
 from headwise.data.image_sets import as_batch, checked
 from headwise.data.images import Bytes, ImagesConfig, scan_images
-from headwise.data.pixels import Image, Shape, adapted, decode
+from headwise.data.picture_files import decode
+from headwise.data.pixels import MAX_PIXELS, Image, Shape, adapted
 from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation
 from headwise.explain.image_map import ImageMap
@@ -22,7 +23,7 @@ from headwise.labels import decimals, visible
 from headwise.models.image_classifier import ImageClassifier
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline, majority
-from headwise.predictors.predictor import MOST_PIXELS, Form, Predictor
+from headwise.predictors.predictor import Form, Predictor
 from headwise.processes import divided
 
 # images that are read together
@@ -78,7 +79,7 @@ class Recogniser(Predictor[Image, dict[str, float], Image]):
         return decode(Bytes().read(Path(text)), text, self.data.max_pixels)
 
     def opened(self, data: bytes, name: str) -> Image:
-        return decode(data, name, min(self.data.max_pixels, MOST_PIXELS))
+        return decode(data, name, min(self.data.max_pixels, MAX_PIXELS))
 
     def read(self, path: Path) -> Iterator[Image]:
         """A picture, or those of an IDX, .npz or CSV file; labels are not needed."""

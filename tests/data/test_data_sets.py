@@ -13,7 +13,7 @@ import pytest
 from headwise.data import data_sets
 from headwise.data.data_sets import DataSet, File, fetch, state
 from headwise.data.forms import FORMS, content_digest, recordings
-from headwise.data.graph_archives import unpacked
+from headwise.data.idx import parse_npz
 from headwise.errors import ConfigError, DataError
 from headwise.training import recipes
 
@@ -146,7 +146,7 @@ def test_recordings_become_arrays(tmp_path):
     for name, samples in (("1_theo_0", [5]), ("0_theo_10", [1, -2]), ("0_theo_9", [7, 8, 9]), ("0_ann_0", [])):
         (folder / f"{name}.wav").write_bytes(wav(samples))
     recordings(tmp_path, tmp_path / "all.npz")
-    arrays = unpacked(tmp_path / "all.npz")
+    arrays = parse_npz(tmp_path / "all.npz", "all.npz")
     assert arrays["audio"].tolist() == [7, 8, 9, 1, -2, 5]
     assert arrays["offsets"].tolist() == [0, 0, 3, 5, 6]
     assert (arrays["labels"].tolist(), arrays["take"].tolist()) == ([0, 0, 0, 1], [0, 9, 10, 0])
@@ -183,5 +183,5 @@ def test_recordings_that_are_none(name, data, message, tmp_path):
 )
 def test_contents_that_cannot_be_read(name, data, tmp_path):
     (tmp_path / name).write_bytes(data)
-    with pytest.raises(DataError, match=f"{name}: cannot be read .*fetch it again"):
+    with pytest.raises(DataError, match=f"{name}: (cannot be read|is damaged) .*fetch (it|or write it) again"):
         content_digest(tmp_path / name)

@@ -168,7 +168,7 @@ def test_an_archive_holds_a_whole_graph(tmp_path):
         ({"y": np.array([0.5, 1, 2])}, "y is float64; give whole numbers"),
         ({"y": np.ones((3, 2), int)}, r"y \(3, 2\) must be one class for each node"),
         ({"y": np.array([], int)}, r"y \(0,\) must be one class"),
-        ({"y": np.array([1, object()], object)}, "holds pickled objects; save plain numbers with numpy.savez"),
+        ({"y": np.array([1, object()], object)}, "graph.npz: y: holds Python objects, which may be code"),
         ({"edges": np.array([[0, 3]])}, "edges name nodes 0 to 3, but y has nodes 0 to 2"),
         ({"edges": np.array([[0, -1]])}, "edges name nodes -1 to 0"),
         ({"edges": np.array([[0, 1, 2]])}, r"edges \(1, 3\) must be \(edges, 2\): source and target"),
@@ -197,17 +197,17 @@ def test_bad_archives_are_refused_by_array(tmp_path, changed, message):
 def test_what_is_no_archive_is_refused(tmp_path):
     good = archive(tmp_path, **GOOD).read_bytes()
     for content in (b"", b"id,label\n", good[:200], good[:-40]):
-        with pytest.raises(DataError, match="no archive of NumPy, or a damaged one"):
+        with pytest.raises(DataError, match=r"graph.npz: is damaged or no .npz file"):
             read_archive(written(tmp_path, content, "graph.npz"))
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as file:
         file.writestr("y.npy", b"\x93NUMPY not so")
-    with pytest.raises(DataError, match=r"cannot be read"):
+    with pytest.raises(DataError, match=r"graph.npz: y: is no array of numpy"):
         read_archive(written(tmp_path, stream.getvalue(), "graph.npz"))
     # the first entry says that it is encrypted
     flags = good.index(b"PK\x01\x02") + 8
     encrypted = written(tmp_path, good[:flags] + b"\x01" + good[flags + 1 :], "graph.npz")
-    with pytest.raises(DataError, match=r"cannot be read: .* is encrypted"):
+    with pytest.raises(DataError, match=r"graph.npz: is damaged or no .npz file \(.* is encrypted"):
         read_archive(encrypted)
     with pytest.raises(DataError, match="no such file"):
         read_archive(tmp_path / "none.npz")
@@ -215,14 +215,32 @@ def test_what_is_no_archive_is_refused(tmp_path):
         read_archive(tmp_path)
 
 
-def test_a_bomb_is_not_unpacked(tmp_path, monkeypatch):
-    monkeypatch.setattr("headwise.data.graph_archives._MAX_BYTES", 100)
-    with pytest.raises(DataError, match=r"unpacks to [\d,]+ bytes, more than 100; is it a graph\?"):
-        read_archive(archive(tmp_path, **GOOD))
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            {"edges": np.zeros((200, 2), np.int8)},
+            r"edges: the header says \(200, 2\) of int8, more than [\d,]+ in memory",
+        ),
+        (
+            {"y": np.zeros(13, np.int8)},
+            "y has 13 nodes, more than 6,000 in memory; make it smaller, or raise data.max_b",
+        ),
+        ({"x_shape": np.array([3, 12])}, "x has 12 columns, more than 6,000 in memory"),
+    ],
+)
+def test_a_bomb_is_not_unpacked(tmp_path, changed, message):
+    with pytest.raises(DataError, match=message):
+        read_archive(archive(tmp_path, **{**GOOD, **changed}), 6000)
 
 
-def test_a_sparse_table_is_its_dense_one():
+def test_a_sparse_table_is_its_dense_one(monkeypatch):
     dense = np.array([[0, 0, 0], [1.5, 0, -2], [0, 0, 0], [0, 3, 0]])
     found = SparseTable.of(dense)
     assert found.start.tolist() == [0, 0, 2, 2, 3]
     assert found.dense().tolist() == dense.tolist()
+    monkeypatch.setattr("headwise.data.graph_files._rows_at_once", lambda width: 3)
+    parted = SparseTable.of(dense)
+    assert (parted.start.tolist(), parted.column.tolist()) == (found.start.tolist(), found.column.tolist())
+    assert parted.dense().tolist() == dense.tolist()
+    assert SparseTable.of(dense[:0]).dense().shape == (0, 3)

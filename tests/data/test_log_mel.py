@@ -59,6 +59,13 @@ def test_a_second_has_a_hundred_frames(seconds, frames, rate):
         assert log_mel(torch.zeros(round(seconds * rate)), rate, 7).shape == (frames, 7)
 
 
+def test_frames_are_transformed_some_at_a_time(monkeypatch):
+    samples = torch.randn(4000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    whole = log_mel(samples, 8000, 10)
+    monkeypatch.setattr("headwise.data.log_mel._AT_ONCE", 256 * 7)
+    torch.testing.assert_close(log_mel(samples, 8000, 10), whole)
+
+
 def test_constants_are_mean_and_deviation():
     values = torch.tensor([[1.0, 5.0], [3.0, 5.0]])
     assert constants(torch.stack([values.sum(0), values.square().sum(0)]), 2) == ([2.0, 5.0], [1.0, 1.0])

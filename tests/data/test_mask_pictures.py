@@ -6,7 +6,8 @@ from pictures import encoded, grey
 from PIL import Image as Pillow
 
 from headwise.data.mask_pictures import Legend, as_labels, decode_mask, fitted, nearest, restored
-from headwise.data.pixels import Shape, encode_labels
+from headwise.data.picture_files import encode_labels
+from headwise.data.pixels import Shape
 from headwise.errors import DataError
 
 COLOURS = Legend(("sky", "sea", "land"), ((0, 0, 255), (0, 255, 255), (0, 99, 0)))

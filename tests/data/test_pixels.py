@@ -10,7 +10,8 @@ import pytest
 from pictures import encoded, grey
 from PIL import Image as Pillow
 
-from headwise.data.pixels import Image, Shape, adapted, decode
+from headwise.data.picture_files import decode
+from headwise.data.pixels import Image, Shape, adapted
 from headwise.errors import ConfigError, DataError
 
 RED = np.zeros((2, 3, 3), np.uint8)
@@ -88,10 +89,10 @@ HOSTILE = {
     "cut jpeg": (encoded(RED.repeat(40, 0).repeat(40, 1), "JPEG")[:400], "x.png: is damaged or cut off"),
     "header alone": (WHOLE[:8], "x.png: is "),
     "damaged": (WHOLE[:60] + b"\xff" * 40 + WHOLE[100:], "x.png: is damaged or cut off"),
-    "bomb": (bomb(60_000, 60_000), "x.png: has more than 67,108,864 pixels; make it smaller"),
+    "bomb": (bomb(60_000, 60_000), "x.png: has more than 16,777,216 pixels; make it smaller"),
     "large": (
         bomb(9000, 9000),
-        "x.png: has 9,000 x 9,000 pixels, more than 67,108,864; make it smaller or raise max_p",
+        "x.png: has 9,000 x 9,000 pixels, more than 16,777,216; make it smaller or raise max_p",
     ),
     "no pixels": (bomb(0, 5), "x.png: is "),
     "animation": (animated(), "x.png: is an animation of 2 frames; save one frame as PNG, or remove it"),
@@ -117,6 +118,52 @@ def test_a_limit_of_pixels_is_met_before_anything_is_decoded():
     assert decode(grey(size=(3, 5)), "a", max_pixels=15).shape == (3, 5, 1)
     with pytest.raises(DataError, match="a: has 3 x 5 pixels, more than 14; make it smaller or raise max_pixels"):
         decode(grey(size=(3, 5)), "a", max_pixels=14)
+
+
+def jpeg(height, width, **how):
+    return encoded(np.arange(height * width * 3, dtype=np.uint8).reshape(height, width, 3), "JPEG", **how)
+
+
+def test_a_larger_jpeg_is_decoded_at_part_of_its_size_unless_all_of_it_is_wanted():
+    data = jpeg(40, 60)
+    assert decode(data, "a", max_pixels=2399).shape == (20, 30, 3)
+    assert decode(data, "a", max_pixels=150).shape == (10, 15, 3)
+    for kept, given in [
+        ({"max_pixels": 149}, data),
+        ({"max_pixels": 2399, "whole": True}, data),
+        # a decoder keeps all of such a file in memory
+        ({"max_pixels": 2399}, jpeg(40, 60, progressive=True)),
+    ]:
+        with pytest.raises(DataError, match="a: has 40 x 60 pixels, more than"):
+            decode(given, "a", **kept)
+
+
+def test_a_jpeg_that_is_too_short_for_its_pixels_is_refused():
+    data = jpeg(40, 60)
+    start = data.index(b"\xff\xc0") + 5
+    huge = data[:start] + struct.pack(">HH", 4000, 4000) + data[start + 4 :]
+    with pytest.raises(
+        DataError, match=r"a: is damaged or cut off: [\d,]+ bytes cannot hold 4,000 x 4,000 pixels; copy"
+    ):
+        decode(huge, "a")
+
+
+@pytest.mark.parametrize("mode", ["L", "LA", "P", "RGB", "RGBA", "CMYK", "I;16", "1"])
+def test_pictures_are_converted_some_rows_at_a_time(mode, monkeypatch):
+    rng = np.random.default_rng(1)
+    whole = Pillow.fromarray(rng.integers(0, 256, (9, 7, 4), dtype=np.uint8), "RGBA")
+    made = (
+        Pillow.fromarray(rng.integers(0, 1 << 16, (9, 7), dtype=np.uint16)) if mode == "I;16" else whole.convert(mode)
+    )
+    data = encoded(made, "JPEG" if mode == "CMYK" else "PNG")
+    shape = Shape(5, 4, 3)
+    at_once = decode(data, "a")
+    adapted_at_once = adapted(at_once, shape, "resize")
+    for module in ("picture_files", "pixels"):
+        monkeypatch.setattr(f"headwise.data.{module}._AT_ONCE", 14)
+    found = decode(data, "a")
+    np.testing.assert_array_equal(found.pixels, at_once.pixels)
+    np.testing.assert_array_equal(adapted(found, shape, "resize"), adapted_at_once)
 
 
 def test_without_pillow_the_extra_is_named(monkeypatch):

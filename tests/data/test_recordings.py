@@ -49,7 +49,7 @@ def test_start_and_end_cut(folder):
 def test_parts_of_a_file_read_it_once_and_do_not_keep_it(folder, monkeypatch):
     read = []
     monkeypatch.setattr(
-        recording_files, "parse_sound", lambda data, name, how: read.append(name) or parse_sound(data, name)
+        recording_files, "parse_sound", lambda data, name, *how: read.append(name) or parse_sound(data, name, *how)
     )
     row = '{{"path": "3.wav", "label": "x", "start": {}, "end": {}}}\n'
     (folder / "cut.jsonl").write_text("".join(row.format(at / 100, at / 100 + 0.01) for at in range(3)))
@@ -162,7 +162,7 @@ def test_what_cannot_be_read_is_skipped_and_counted_where_asked(folder):
 
 def test_a_broken_file_of_many_parts_is_read_once(folder, monkeypatch):
     read = []
-    monkeypatch.setattr(recording_files, "parse_sound", lambda data, name, how: read.append(name) or _broken(name))
+    monkeypatch.setattr(recording_files, "parse_sound", lambda data, name, *how: read.append(name) or _broken(name))
     (folder / "cut.csv").write_text("path,label,start,end\n" + "".join(f"0.wav,a,0,0.0{n}\n" for n in range(1, 5)))
     found = list(scan_recordings(folder / "cut.csv", config()))
     assert [str(fault) for fault in found] == [f"{folder / 'cut.csv'}:{line}: broken" for line in range(2, 6)]

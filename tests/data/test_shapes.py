@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from headwise.data.mask_pictures import Legend, decode_mask
-from headwise.data.pixels import decode
+from headwise.data.picture_files import decode
 from headwise.data.shapes import COLOURS, FORMS, draw, make
 from headwise.errors import ConfigError, DataError
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sounds import RATE, wave
 
-from headwise.data.recording_files import scan_recordings
+from headwise.data.recording_files import recording_of, scan_recordings
 from headwise.data.recordings import RecordingsConfig
 from headwise.data.sound_files import parse_sound
 from headwise.errors import ConfigError, DataError
@@ -82,11 +82,22 @@ def test_damaged_flac_is_refused_by_name(library, file, message):
         parse_sound(b"fLaC...", "a.flac")
 
 
-def test_too_long_a_file_is_refused_before_memory_is_full(library, monkeypatch):
-    monkeypatch.setattr("headwise.data.sound_files.MAX_SAMPLES", 8)
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"max_seconds": 0.005}, "is 0.0 s long, more than 0.005; cut it, or set data.max_seconds"),
+        ({"max_bytes": 35}, "has 9 samples, more than 35 in memory; make it smaller, or raise data.max_bytes"),
+    ],
+)
+def test_too_long_a_file_is_refused_before_it_is_converted(library, monkeypatch, limits, message):
+    config = RecordingsConfig(train="list.csv", **limits)
     library(Flac(SAMPLES))
-    with pytest.raises(DataError, match=r"a.flac: has more than 8 samples; cut it"):
-        parse_sound(b"fLaC...", "a.flac")
+    for name in ("one_channel", "_blocks"):
+        monkeypatch.setattr(f"headwise.data.sound_files.{name}", None)
+    monkeypatch.setattr("headwise.data.waves._numbers", None)
+    for data in (b"fLaC...", wave(SAMPLES)):
+        with pytest.raises(DataError, match=message):
+            recording_of(data, "a", config)
 
 
 def test_without_the_library_the_extra_is_named(monkeypatch, tmp_path):

@@ -111,3 +111,17 @@ def test_what_the_lower_rate_cannot_hold_is_left_out():
     assert np.abs(high[200:-200]).max() < 0.05
     sound = Sound(VALUES.astype(np.float32), 8000)
     assert resampled(sound, 8000) is sound
+
+
+def test_samples_are_converted_and_filtered_some_at_a_time(monkeypatch):
+    stereo = wave(np.tile(VALUES, 20), 8000, channels=2)
+    whole = parse_wave(stereo, "a.wav")
+    made = resampled(whole, 11025).samples
+    monkeypatch.setattr("headwise.data.waves._AT_ONCE", 6)
+    found = parse_wave(stereo, "a.wav")
+    np.testing.assert_array_equal(found.samples, whole.samples)
+    np.testing.assert_allclose(resampled(found, 11025).samples, made, rtol=0, atol=1e-7)
+    # what is wrong is named by its place in the file
+    loud = wave(np.append(np.tile(VALUES, 20), 2.0), 8000, bits=32, code=3)
+    with pytest.raises(DataError, match=f"a.wav: sample {20 * len(VALUES)} is 2, and floats go from -1 to 1"):
+        parse_wave(loud, "a.wav")

@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 from serving_runs import task_run
 
-from headwise.data.pixels import decode, encode
+from headwise.data.picture_files import decode, encode
 from headwise.explain.heads import rollout
 from headwise.explorer.api import explored
 from headwise.explorer.inputs import BODY_BYTES

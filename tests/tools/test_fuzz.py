@@ -76,6 +76,14 @@ def test_what_takes_too_long_is_stopped(tool):
         time.sleep(10)
 
 
+def test_what_takes_too_much_is_a_problem(tool, monkeypatch):
+    monkeypatch.setattr(tool, "MOST_MIB", 16)
+    monkeypatch.setattr(tool, "MOST_CPU_S", 0)
+    (time_, memory) = tool.tried({"any": lambda rng: b"x" * (1 << 26)}, 1, 0, None, str).problems
+    assert "CPU s, more than 0" in time_
+    assert "MiB, more than 16" in memory
+
+
 def test_changes_follow_from_the_seed(tool):
     data = tool.RECIPE.encode()
     changed = [tool.mutated(data, random.Random(seed)) for seed in (1, 1, 2)]

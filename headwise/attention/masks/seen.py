@@ -1,6 +1,6 @@
 """Which keys some query may see, from the table of a mask: a few rows of it at a time, or its listed pairs."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool
@@ -14,6 +14,7 @@ from headwise.attention.masks.pairs import Pairs
 _PAIRS, _ROWS = 1 << 20, 16
 
 
+@runtime_checkable
 class Tabled(Protocol):
     """What is needed of a mask."""
 

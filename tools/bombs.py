@@ -1,0 +1,153 @@
+"""Small files that claim, or unpack to, much: pictures, arrays, sounds and graphs, written, and read as a task does."""
+
+import gzip
+import struct
+import zipfile
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.lib import format as npy
+from PIL import Image as pillow
+
+from headwise.data.graphs import GraphConfig, read_graph
+from headwise.data.images import ImagesConfig, scan_images
+from headwise.data.log_mel import log_mel
+from headwise.data.pixels import Shape, adapted
+from headwise.data.recording_files import scan_recordings
+from headwise.data.recordings import RecordingsConfig, at_rate
+from headwise.errors import HeadwiseError
+
+Write = Callable[[Path], None]
+Sizes = tuple[tuple[int, ...], type]
+
+_BLOCK = 1 << 20
+
+
+def bombs(size: int = 1 << 30, largest: int = 1 << 24) -> dict[str, tuple[Write, Callable[[Path], None]]]:
+    """What writes each file, by its name, and what reads it.
+
+    Args:
+        size: bytes that are claimed where a file is to be refused.
+        largest: pixels of pictures, samples of sounds and numbers of arrays that are about as many as allowed.
+    """
+    side, huge = int(largest**0.5), int((size // 16) ** 0.5)
+    nodes: dict[str, Sizes] = {"y": ((9,), np.int8), "edges": ((1, 2), np.int8)}
+    of_graphs: dict[str, dict[str, Sizes]] = {
+        "nodes": {**nodes, "y": ((size,), np.int8)},
+        "edges": {**nodes, "edges": ((size // 2, 2), np.int8)},
+        "largest-edges": {**nodes, "edges": ((largest // 4, 2), np.int8)},
+        "wide": {**nodes, "x": ((9, largest // 16), np.int8)},
+        "ones": {**nodes, "y": ((largest >> 13,), np.int8), "x": ((largest >> 13, 1 << 12), np.int8)},
+    }
+    of_images: dict[str, dict[str, Sizes]] = {
+        "many": {"images": ((size >> 12, 64, 64), np.uint8)},
+        "tiny": {"images": ((largest, 1, 1), np.uint8)},
+        "floats": {"images": ((largest >> 11, 32, 64), np.float64)},
+    }
+    sounds: dict[str, Sizes] = {"audio": ((size // 2,), np.int16), "offsets": ((2,), np.int64)}
+    return {
+        "huge.png": (partial(picture, side=huge, mode="RGBA"), read_images),
+        "short.jpg": (partial(picture, side=64, claimed=huge), read_images),
+        "huge.jpg": (partial(picture, side=huge), read_images),
+        "progressive.jpg": (partial(picture, side=side, progressive=True, subsampling=0), read_images),
+        "turned.jpg": (partial(picture, side=side, mode="CMYK", turned=True, subsampling=0), read_images),
+        **{
+            f"{mode}.png": (partial(picture, side=side, mode=mode), read_images) for mode in ("RGBA", "LA", "I;16", "P")
+        },
+        "many-idx3.gz": (partial(idx, shape=(size >> 12, 64, 64)), read_images),
+        "tiny-idx3.gz": (partial(idx, shape=(largest, 1, 1)), read_images),
+        **{f"{name}.npz": (partial(arrays, sizes=sizes), read_images) for name, sizes in of_images.items()},
+        "header.npz": (partial(long_header, size=size), read_images),
+        "fast.wav": (partial(wave, samples=largest, rate=384_000), read_sounds),
+        "long.wav": (partial(wave, samples=largest, rate=8000), read_sounds),
+        "sound.npz": (partial(arrays, sizes=sounds), read_sounds),
+        **{
+            f"graph-{name}.npz": (partial(arrays, sizes=sizes, fill=int(name == "ones")), read_nodes)
+            for name, sizes in of_graphs.items()
+        },
+    }
+
+
+def picture(path: Path, side: int, mode: str = "RGB", *, claimed: int = 0, turned: bool = False, **how: Any) -> None:
+    """A picture of one colour; a JPEG file may claim more pixels than it has, and be turned by its EXIF data."""
+    drawn, exif = pillow.new(mode, (side, side)), pillow.Exif()
+    if turned:
+        exif[0x0112] = 6
+    drawn.save(path, exif=exif, **how)
+    if claimed:
+        data = bytearray(path.read_bytes())
+        struct.pack_into(">HH", data, data.index(b"\xff\xc0") + 5, claimed, claimed)
+        path.write_bytes(data)
+
+
+def idx(path: Path, shape: tuple[int, ...]) -> None:
+    """Zeros as a packed IDX file."""
+    with gzip.open(path, "wb", 1) as out:
+        out.write(bytes([0, 0, 8, len(shape)]) + struct.pack(f">{len(shape)}I", *shape))
+        out.writelines(_filled(int(np.prod(shape))))
+
+
+def arrays(path: Path, sizes: dict[str, Sizes], fill: int = 0) -> None:
+    """An .npz file of such arrays."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, (shape, kind) in sizes.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as out:
+                about = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": shape}
+                npy.write_array_header_1_0(out, about)
+                for block in _filled(int(np.prod(shape)) * np.dtype(kind).itemsize, fill):
+                    out.write(block)
+        with archive.open("sample_rate.npy", "w") as out:
+            npy.write_array(out, np.array(8000))
+
+
+def long_header(path: Path, size: int) -> None:
+    """An .npz file whose array begins with a header that does not end."""
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+        archive.open("images.npy", "w", force_zip64=True) as out,
+    ):
+        out.write(b"\x93NUMPY\x02\x00" + struct.pack("<I", size))
+        for block in _filled(size):
+            out.write(block)
+
+
+def wave(path: Path, samples: int, rate: int) -> None:
+    """A WAV file of 8 bits."""
+    form = struct.pack("<HHIIHH", 1, 1, rate, rate, 1, 8)
+    head = struct.pack("<4sI4s4sI", b"RIFF", 36 + samples, b"WAVE", b"fmt ", 16) + form
+    path.write_bytes(head + struct.pack("<4sI", b"data", samples) + bytes(samples))
+
+
+def read_images(path: Path) -> None:
+    """As training and prediction do."""
+    for image in scan_images(path, None, ImagesConfig(train=str(path)), labelled=False):
+        adapted(_whole(image), Shape(32, 32, 3), "resize")
+
+
+def read_sounds(path: Path) -> None:
+    """As training and prediction do."""
+    for found in scan_recordings(path, RecordingsConfig(train=str(path)), labelled=False):
+        one = _whole(found)
+        for heard in (at_rate(one, 16_000), one):
+            log_mel(torch.from_numpy(heard.samples), heard.rate, 80)
+
+
+def read_nodes(path: Path) -> None:
+    """As training does."""
+    read_graph(GraphConfig(train=str(path), scale="columns"))
+
+
+def _whole(found: Any) -> Any:
+    if isinstance(found, HeadwiseError):
+        raise found
+    return found
+
+
+def _filled(size: int, fill: int = 0) -> Iterable[bytes]:
+    block = bytes([fill]) * _BLOCK
+    for at in range(0, size, _BLOCK):
+        yield block[: min(_BLOCK, size - at)]
