@@ -117,6 +117,15 @@ def adapted(image: Image, shape: Shape, fit: Fit) -> UInt8[np.ndarray, "height w
     return whole
 
 
+def in_shape(image: Image, shape: Shape, fit: Fit) -> Image:
+    """The image with its pixels in another shape, see `adapted`; its mask is left out.
+
+    >>> in_shape(Image("dot", np.full((1, 1, 1), 7, np.uint8)), Shape(2, 2, 3), "pad").shape
+    Shape(height=2, width=2, channels=3)
+    """
+    return Image(image.name, adapted(image, shape, fit), image.label)
+
+
 def place(image: Shape, shape: Shape, fit: Fit) -> tuple[slice, slice]:
     """The rows and columns that an image takes in another shape; all of them unless it is padded.
 

@@ -18,7 +18,7 @@ from headwise.data.captions import CaptionsConfig, captions_of, scan_captions
 from headwise.data.image_sets import as_batch, checked
 from headwise.data.images import Bytes
 from headwise.data.picture_files import decode
-from headwise.data.pixels import MAX_PIXELS, Image, Shape, adapted
+from headwise.data.pixels import MAX_PIXELS, Image, Shape, adapted, in_shape
 from headwise.data.tokenizers import Tokenizer
 from headwise.decoding.options import asked
 from headwise.decoding.search import DecodingConfig
@@ -94,10 +94,14 @@ class Captioner(Predictor[Image, list[Translation], Image]):
 
     def parse(self, text: str) -> Image:
         """The picture at a path. Raises: DataError if it cannot be read."""
-        return decode(Bytes().read(Path(text)), text, self.data.max_pixels)
+        return self._small(decode(Bytes().read(Path(text)), text, self.data.max_pixels))
 
     def opened(self, data: bytes, name: str) -> Image:
-        return decode(data, name, min(self.data.max_pixels, MAX_PIXELS))
+        return self._small(decode(data, name, min(self.data.max_pixels, MAX_PIXELS)))
+
+    def _small(self, image: Image) -> Image:
+        """As the model reads it: many may wait, each as large as pictures may be."""
+        return in_shape(image, self.seen.shape, self.data.fit)
 
     def read(self, path: Path) -> Iterator[Image]:
         """A picture, or those of a table or an .npz file; captions are not needed."""
@@ -105,7 +109,7 @@ class Captioner(Predictor[Image, list[Translation], Image]):
         for image in scan_captions(path, config, captioned=False):
             if isinstance(image, DataError):
                 raise image
-            yield image
+            yield self._small(image)
 
     def predict(
         self, items: Sequence[Image | str] | Image | str, options: Asked | None = None

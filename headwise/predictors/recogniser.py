@@ -14,7 +14,7 @@ from headwise import metrics
 from headwise.data.image_sets import as_batch, checked
 from headwise.data.images import Bytes, ImagesConfig, scan_images
 from headwise.data.picture_files import decode
-from headwise.data.pixels import MAX_PIXELS, Image, Shape, adapted
+from headwise.data.pixels import MAX_PIXELS, Image, Shape, adapted, in_shape
 from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation
 from headwise.explain.image_map import ImageMap
@@ -76,10 +76,14 @@ class Recogniser(Predictor[Image, dict[str, float], Image]):
 
     def parse(self, text: str) -> Image:
         """The picture at a path. Raises: DataError if it cannot be read."""
-        return decode(Bytes().read(Path(text)), text, self.data.max_pixels)
+        return self._small(decode(Bytes().read(Path(text)), text, self.data.max_pixels))
 
     def opened(self, data: bytes, name: str) -> Image:
-        return decode(data, name, min(self.data.max_pixels, MAX_PIXELS))
+        return self._small(decode(data, name, min(self.data.max_pixels, MAX_PIXELS)))
+
+    def _small(self, image: Image) -> Image:
+        """As the model reads it: many may wait, each as large as pictures may be."""
+        return in_shape(image, self.known.shape, self.data.fit)
 
     def read(self, path: Path) -> Iterator[Image]:
         """A picture, or those of an IDX, .npz or CSV file; labels are not needed."""
@@ -87,7 +91,7 @@ class Recogniser(Predictor[Image, dict[str, float], Image]):
         for image in scan_images(path, None, config, labelled=False):
             if isinstance(image, DataError):
                 raise image
-            yield image
+            yield self._small(image)
 
     @torch.inference_mode()
     def predict(self, items: Sequence[Image | str] | str, options: Any = None) -> list[dict[str, float]]:

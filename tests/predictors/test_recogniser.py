@@ -62,6 +62,12 @@ def test_a_picture_is_named_by_its_path_and_fitted(tmp_path):
     assert predictor.predict(str(path)) == [pytest.approx(direct)]
     assert predictor.predict([str(path)]) == [pytest.approx(direct)]
     assert predictor.predict([predictor.parse(str(path))]) == [pytest.approx(direct)]
+    # what waits takes the memory of what the model reads
+    sizes = {
+        one.shape
+        for one in (predictor.parse(str(path)), predictor.opened(path.read_bytes(), "a"), *predictor.read(path))
+    }
+    assert sizes == {predictor.known.shape}
     (read,) = predictor.read(path)
     assert predictor.predict([read]) == [pytest.approx(direct)]
     with pytest.raises(DataError, match=r"gone\.png: no such file"):
