@@ -41,7 +41,7 @@ def for_inference(model: M, precision: Precision = "fp32") -> M:
 
 
 def is_current(twin: nn.Module, model: nn.Module) -> bool:
-    """Whether a copy made by `for_inference` still shows the parameters of its model; reads all large ones."""
+    """Whether a copy made by `for_inference` still shows the parameters of its model, see `CopiedLinear.is_current`."""
     if {id(parameter) for parameter in twin.parameters()} != {id(parameter) for parameter in model.parameters()}:
         return False
     return all(module.is_current() for module in twin.modules() if isinstance(module, CopiedLinear))

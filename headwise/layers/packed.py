@@ -21,7 +21,8 @@ class CopiedLinear(nn.Module, ABC):
         super().__init__()
         self.linear = linear
         self.in_features, self.out_features = linear.in_features, linear.out_features
-        self._copy = self._copied(linear.weight)
+        self._copy, self._state = self._copied(linear.weight), _state(linear.weight)
+        self._sample = linear.weight.detach().diagonal().clone()
 
     @abstractmethod
     def forward(self, x: Float[Tensor, "*batch in_features"]) -> Float[Tensor, "*batch out_features"]:
@@ -38,9 +39,13 @@ class CopiedLinear(nn.Module, ABC):
         return self.linear.bias
 
     def is_current(self) -> bool:
-        """Whether the copy still shows the weight of the layer; reads all of it."""
-        now = self._copied(self.linear.weight)
-        return now.dtype == self._copy.dtype and torch.equal(self._copy, now)
+        """Whether the copy still shows the weight of the layer.
+
+        What PyTorch changes in place is counted by the weight itself. Fused optimizers and `weight.data` count nothing:
+        they are noticed where they change the diagonal, as a step of training does.
+        """
+        weight = self.linear.weight
+        return self._state == _state(weight) and torch.equal(self._sample, weight.detach().diagonal())
 
     @staticmethod
     @abstractmethod
@@ -84,6 +89,11 @@ class RoundedLinear(CopiedLinear):
     @staticmethod
     def _copied(weight: Tensor) -> Tensor:
         return weight.detach().bfloat16()
+
+
+def _state(weight: Tensor) -> tuple[object, ...]:
+    """Where a weight is, its type, and how often it was changed in place."""
+    return weight.data_ptr(), weight.dtype, None if weight.is_inference() else weight._version
 
 
 def gains(linear: nn.Module) -> bool:

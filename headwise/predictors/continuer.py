@@ -22,12 +22,12 @@ from headwise.decoding.search import DecodingConfig, search
 from headwise.errors import ConfigError, QuotingWarning
 from headwise.explain.explanation import Explanation
 from headwise.labels import visible
-from headwise.layers.decoding import for_inference
 from headwise.layers.loss import output_loss, real_rows
 from headwise.models.decoder_only import DecoderOnly
 from headwise.predictors import looking
 from headwise.predictors.drafting import Draft
 from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_tokens
+from headwise.predictors.twins import Twin
 from headwise.processes import divided
 
 # tokens of prompts and continuations that are decoded together
@@ -82,6 +82,7 @@ class Continuer(Predictor[str, list[Continuation], str]):
         self.model, self.tokenizer, self.decoding = model, tokenizer, decoding
         self.length, self.places = length, places
         self.draws = Draws()
+        self._twin = Twin[DecoderOnly]()
 
     def parse(self, text: str) -> str:
         return text
@@ -106,7 +107,7 @@ class Continuer(Predictor[str, list[Continuation], str]):
         for place, prompt in enumerate(prompts):
             groups[len(prompt)].append(place)
         found: dict[int, list[Continuation]] = {}
-        writer = for_inference(self.model, config.precision)
+        writer = self._twin.of(self.model, config.precision)
         batches: list[list[int]] = []
         for length, places in groups.items():
             size = max(1, DECODING_TOKENS // (length + config.max_len))

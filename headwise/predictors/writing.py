@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.caches import Cache
 from headwise.data.batches import PairBatch
 from headwise.data.tokenizers import Tokenizer
@@ -18,10 +16,10 @@ from headwise.decoding.hypotheses import Hypothesis
 from headwise.decoding.sampling import Draws
 from headwise.decoding.search import DecodingConfig, search
 from headwise.explain.places import Places
-from headwise.layers.decoding import Precision, for_inference, is_current
+from headwise.layers.decoding import Precision
 from headwise.models.protocols import Memory, Seq2Seq
 from headwise.predictors.drafting import Draft
-from headwise.records.watching import watched
+from headwise.predictors.twins import Twin
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +60,7 @@ class Writing:
     def __init__(self, model: Seq2Seq, tokenizer: Tokenizer, least: int = 1):
         self.model, self.tokenizer, self.least = model, tokenizer, least
         self.draws = Draws()
-        self._twin: tuple[Precision, Seq2Seq] | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        # the twin holds weights of this model, so a copy makes its own
-        return {**self.__dict__, "_twin": None}
+        self._twin = Twin[Seq2Seq]()
 
     @torch.inference_mode()
     def found(self, batch: PairBatch, config: DecodingConfig, prefix: Sequence[int] = ()) -> list[list[Translation]]:
@@ -114,11 +108,7 @@ class Writing:
 
     def decoding_model(self, precision: Precision) -> Seq2Seq:
         """What searches: the model's inference twin; the model itself while it is watched."""
-        if any(watched(module) for module in self.model.modules() if isinstance(module, Mechanism)):
-            return self.model
-        if self._twin is None or self._twin[0] != precision or not is_current(self._twin[1], self.model):
-            self._twin = (precision, for_inference(self.model, precision))
-        return self._twin[1]
+        return self._twin.of(self.model, precision)
 
     def _rules(self, lens: Tensor, config: DecodingConfig, prefix: Sequence[int]) -> Constraints:
         ids, lengths = self.tokenizer, lens.tolist()

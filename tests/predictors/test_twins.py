@@ -1,0 +1,68 @@
+"""The copy of a model that decodes: made once, and anew when there is another model, weight or precision."""
+
+import copy
+
+import pytest
+import torch
+from devices import on_the_host
+from test_continuer import continuer
+from torch import nn
+
+from headwise.layers import packed
+from headwise.predictors.twins import Twin
+from headwise.records import record
+
+
+@pytest.fixture
+def copies(monkeypatch):
+    """How many weights were copied so far."""
+    made, copied = [], packed.PackedLinear._copied
+    monkeypatch.setattr(packed, "SMALLEST", 1)
+    monkeypatch.setattr(packed.PackedLinear, "_copied", staticmethod(lambda weight: made.append(1) or copied(weight)))
+    return made
+
+
+@on_the_host("layers are packed for a processor")
+def test_a_language_model_copies_its_weights_once(copies):
+    writer = continuer()
+    writer.model.float()
+    first = writer.predict("the cat")
+    count = len(copies)
+    assert count
+    assert writer.predict("the cat") == first
+    assert len(copies) == count
+
+
+@on_the_host("layers are packed for a processor")
+@pytest.mark.parametrize("change", ["in place", "data", "pointer", "replaced", "optimizer", "precision", "copied"])
+def test_what_changes_is_copied_anew(copies, change):
+    model, twin = continuer().model.float(), Twin()
+    first = twin.of(model, "fp32")
+    assert twin.of(model, "fp32") is first
+    weight, precision = model.output.weight, "fp32"
+    if change == "in place":
+        with torch.no_grad():
+            weight[0, 1] += 1
+    elif change == "data":
+        weight.data.mul_(2)
+    elif change == "pointer":
+        weight.data = weight.data.clone()
+    elif change == "replaced":
+        model.output.weight = nn.Parameter(weight.detach().clone())
+    elif change == "optimizer":
+        weight.grad = torch.ones_like(weight)
+        torch.optim.AdamW([weight], fused=True).step()
+    elif change == "precision":
+        precision = "bf16"
+    else:
+        twin = copy.deepcopy(twin)
+    found = twin.of(model, precision)
+    assert found is not first
+    assert twin.of(model, precision) is found
+
+
+def test_a_model_that_is_watched_decodes_itself():
+    model, twin = continuer().model, Twin()
+    with record(model):
+        assert twin.of(model, "fp32") is model
+    assert twin.of(model, "fp32") is not model
