@@ -72,8 +72,9 @@ wheel-check: .venv/.ready  ## the wheel, installed alone and without node, serve
 mutants: .venv/.ready  ## show that the tests notice every fault of a long list
 	$(BIN)/python tools/mutants.py
 
-config-docs: .venv/.ready  ## docs/config.md from the code
+config-docs: .venv/.ready  ## docs/config.md, and what `headwise list` prints, from the code
 	$(BIN)/python -m tools.config_docs
+	$(BIN)/python -m tools.catalogue
 
 clean:  ## remove what the other targets made
 	rm -rf .venv build dist runs figures .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -17,6 +17,11 @@ def modules_after(code):
     return set(output.rpartition("modules:")[2].split())
 
 
+def test_attention_does_not_import_the_compiler():
+    # which takes as long as PyTorch itself
+    assert "torch._dynamo" not in modules_after("import headwise.attention, headwise.training.train")
+
+
 def test_all_is_alphabetical_and_importable():
     assert headwise.__all__ == sorted(headwise.__all__)
     for name in headwise.__all__:

@@ -82,10 +82,13 @@ def _takes_onednn(call: Call) -> bool:
     return call.shape[2] * call.shape[3] * call.query.shape[-1] > 16**3
 
 
-@torch.compiler.assume_constant_result
 def _products() -> tuple[str, bool]:
     """How a CPU multiplies matrices here: its vector instructions, and whether oneDNN takes those of float32."""
     return torch.backends.cpu.get_cpu_capability(), _mkldnn.matmul.fp32_precision not in ("none", "ieee")
+
+
+# what `torch.compiler.assume_constant_result` does, and that imports the compiler, which takes as long as PyTorch
+_products._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _is_cached_badly(call: Call) -> bool:

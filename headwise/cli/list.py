@@ -1,6 +1,7 @@
 """`headwise list`: the names that recipes and options may use, each with one line; mechanisms with what is known."""
 
-from importlib import import_module
+import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -8,18 +9,11 @@ import typer
 from headwise.cli.output import json_line
 from headwise.errors import ConfigError, unknown
 
-# each of these modules offers `catalogue() -> {name: first line of its documentation}`, and those that know more
-# `details() -> {name: [(what, value)]}`
-FAMILIES = {
-    "mechanisms": "headwise.attention.mechanisms",
-    "scores": "headwise.attention.scores",
-    "normalizers": "headwise.attention.normalizers",
-    "masks": "headwise.attention.masks",
-    "positions": "headwise.positions",
-    "kernels": "headwise.attention.kernels",
-    "tasks": "headwise.tasks.registry",
-    "recipes": "headwise.training.recipes",
-}
+# what is there: made from the code by `make config-docs`, since the code takes seconds to be imported
+CATALOGUE = Path(__file__).with_name("list.json")
+# what is written after a name; the rest of what is known stands below, where a family is asked for
+LINE = "line"
+FAMILIES = ("mechanisms", "scores", "normalizers", "masks", "positions", "kernels", "tasks", "recipes")
 
 
 def show(
@@ -29,27 +23,16 @@ def show(
     """List mechanisms, scores, normalizers, masks, positions, kernels, tasks and recipes; with a family, in detail."""
     if family is not None and family not in FAMILIES:
         raise ConfigError(unknown("family", family, FAMILIES))
-    chosen = [family] if family else list(FAMILIES)
-    found = {name: _entries(name, in_full=family is not None or as_json) for name in chosen}
+    known: dict[str, dict[str, dict[str, str]]] = json.loads(CATALOGUE.read_text(encoding="utf-8"))
+    found = {name: known[name] for name in ([family] if family else FAMILIES)}
     if as_json:
-        values = {
-            name: {entry: {"line": line, **dict(details)} for entry, (line, details) in entries.items()}
-            for name, entries in found.items()
-        }
-        typer.echo(json_line(values))
+        typer.echo(json_line(found))
         return
     for name, entries in found.items():
         width = max(map(len, entries), default=0)
         typer.echo(name)
-        for entry, (line, details) in entries.items():
-            typer.echo(f"  {entry:<{width}}  {line}".rstrip())
-            for what, value in details:
-                typer.echo(f"  {'':<{width}}    {what:<8} {value}")
-
-
-def _entries(family: str, in_full: bool) -> dict[str, tuple[str, list[tuple[str, str]]]]:
-    """The names of a family, each with its line and, if asked and known, more about it."""
-    module = import_module(FAMILIES[family])
-    lines: dict[str, str] = module.catalogue()
-    details: dict[str, list[tuple[str, str]]] = module.details() if in_full and hasattr(module, "details") else {}
-    return {name: (line, details.get(name, [])) for name, line in lines.items()}
+        for entry, facts in entries.items():
+            typer.echo(f"  {entry:<{width}}  {facts[LINE]}".rstrip())
+            for what, value in facts.items() if family else ():
+                if what != LINE:
+                    typer.echo(f"  {'':<{width}}    {what:<8} {value}")

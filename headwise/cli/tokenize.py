@@ -1,6 +1,5 @@
 """`headwise data tokenize`: the text of a recipe as token files."""
 
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -29,6 +28,7 @@ def tokenize(
     from headwise.data import tokenizing
     from headwise.data.corpus import data_cache
     from headwise.data.plain import TextConfig
+    from headwise.data.threads import cores
     from headwise.training import recipes
 
     made = recipes.read(recipe, overrides or [])
@@ -36,7 +36,7 @@ def tokenize(
     if type(data) is not TextConfig:
         raise ConfigError(f"{recipe}: token files are for recipes that learn from windows of plain text")
     folder = output or data_cache() / "tokenized" / Path(recipe).stem
-    count = workers or os.cpu_count() or 1
+    count = workers or cores()
     tell = _progress if sys.stderr.isatty() else _silent
     index = tokenizing.tokenize(data, made.tokenizer, folder, count, tell)  # type: ignore[attr-defined]
     if as_json:

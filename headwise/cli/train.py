@@ -79,8 +79,8 @@ def _tell(done: "Run") -> None:
     typer.echo(f"trained: {done.folder} (step {done.best}{': ' if scores else ''}{scores})")
     if done.comparison is not None:
         typer.echo(f"against: {done.comparison}")
-    typer.echo(f"took:    {done.steps:,} steps, {done.cpu_s:,.0f} CPU s, {done.minutes:,.1f} minutes")
-    for verb, rest in (("predict", ' "..."'), ("evaluate", ""), ("explain", ' "..."')):
+    typer.echo(f"took:    {done.steps:,} steps, {done.cpu_s:,.0f} CPU s, {done.minutes:,.1f} minutes of training")
+    for verb, rest in (("predict", " INPUT"), ("evaluate", ""), ("explain", " INPUT")):
         typer.echo(f"next:    headwise {verb} {done.folder}{rest}")
 
 

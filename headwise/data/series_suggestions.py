@@ -1,5 +1,6 @@
 """A recipe fitted to series of numbers, for the first one written for them."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,8 @@ from headwise.errors import DataError
 # steps of a history and of a forecast where nothing says otherwise; the shares of a series that they take at most
 _LENGTH, _HORIZON = 48, 12
 _OF_LENGTH, _OF_HORIZON = 5, 20
+# windows of a step of training; passes over them at least, and steps, of which short series have few in a pass
+_BATCH, _PASSES, _STEPS = 64, 20, 1000
 
 
 def suggest_for_series(data: Mapping[str, Any]) -> Suggestion:
@@ -44,8 +47,8 @@ def suggest_for_series(data: Mapping[str, Any]) -> Suggestion:
             "learning_rate": 1e-3,
             "schedule": "budget",
             "warmup_share": 0.05,
-            "batch_sentences": 64,
-            "max_epochs": 20,
+            "batch_sentences": _BATCH,
+            "max_epochs": max(_PASSES, math.ceil(_STEPS / math.ceil(max(1, steps - length - horizon) / _BATCH))),
             "monitor": "mse",
         },
     }

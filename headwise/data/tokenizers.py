@@ -17,6 +17,7 @@ from headwise.config import Config
 from headwise.data.cutting import NUM_SPECIALS, cutter, specials
 from headwise.data.spacing import Spacing
 from headwise.data.text import SPACE_MARK, Normalize, clean, normalized
+from headwise.data.threads import threads_for
 from headwise.data.unigram import train_unigram
 from headwise.errors import DataError
 
@@ -255,7 +256,8 @@ def _train(backend: Any, texts: list[str], config: TokenizerConfig) -> None:
         # the most frequent characters, so that a large script cannot exceed the size
         options |= {"initial_alphabet": [SPACE_MARK], "limit_alphabet": size}
     made = trainers.BpeTrainer if config.kind == "bpe" else trainers.WordLevelTrainer
-    backend.train_from_iterator(texts, made(**options))
+    with threads_for(len(texts)):
+        backend.train_from_iterator(texts, made(**options))
 
 
 def _refuse_other(described: Any, config: TokenizerConfig) -> None:

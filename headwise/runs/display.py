@@ -60,7 +60,7 @@ class Display:
         return self._alive and time.monotonic() - self._shown >= self._every_s
 
     def progress(self, facts: Mapping[str, Any]) -> None:
-        """Shows how far training is. Facts: step, epoch, loss, lr, tokens_per_s, skipped, share, eta_s."""
+        """Shows how far training is. Facts: step, epoch, loss, lr, tokens_per_s, unit, skipped, share, eta_s."""
         self._shown = time.monotonic()
         if not self._alive:
             return
@@ -106,7 +106,8 @@ class Display:
 def described(facts: Mapping[str, Any]) -> str:
     """One line of progress.
 
-    >>> described({"step": 1200, "epoch": 3.25, "loss": 2.5, "lr": 7e-4, "tokens_per_s": 13800.4, "eta_s": 75.0})
+    >>> facts = {"step": 1200, "epoch": 3.25, "loss": 2.5, "lr": 7e-4, "eta_s": 75.0}
+    >>> described({**facts, "tokens_per_s": 13800.4, "unit": "tokens"})
     'step 1200  loss 2.5000  1:15 left  13,800 tokens/s  lr 0.0007  epoch 3.25'
     """
     # the most wanted first: a narrow terminal cuts the end
@@ -115,7 +116,7 @@ def described(facts: Mapping[str, Any]) -> str:
         parts.append(f"loss {facts['loss']:.4f}")
     if facts.get("eta_s") is not None:
         parts.append(f"{clock(facts['eta_s'])} left")
-    parts += [f"{facts['tokens_per_s']:,.0f} tokens/s", f"lr {facts['lr']:.3g}", f"epoch {facts['epoch']:.2f}"]
+    parts += [f"{facts['tokens_per_s']:,.0f} {facts['unit']}/s", f"lr {facts['lr']:.3g}", f"epoch {facts['epoch']:.2f}"]
     if facts.get("skipped"):
         parts.append(f"{facts['skipped']} skipped")
     return "  ".join(parts)

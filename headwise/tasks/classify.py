@@ -41,6 +41,7 @@ class Classify(Labelling[dict[str, Texts]]):
     """Classification of whole texts, each of which has one class."""
 
     name: ClassVar[str] = "classify"
+    unit: ClassVar[str] = "texts"
     config_type: ClassVar[type[Config]] = ClassifyConfig
     config: ClassifyConfig
 

@@ -101,6 +101,7 @@ class Forecast(Task[Tables]):
     """Forecasts of series of real vectors."""
 
     name: ClassVar[str] = "forecast"
+    unit: ClassVar[str] = "numbers"
     config_type: ClassVar[type[Config]] = ForecastConfig
     metrics: ClassVar[tuple[Metric, ...]] = (Metric("loss", "low"), Metric("mse", "low"), Metric("mae", "low"))
     config: ForecastConfig

@@ -53,6 +53,7 @@ class GraphRegress(Task[Splits]):
     """A number for each molecule, which is given as SMILES."""
 
     name: ClassVar[str] = "graph-regress"
+    unit: ClassVar[str] = "molecules"
     config_type: ClassVar[type[Config]] = GraphRegressConfig
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric("loss", "low"),

@@ -52,6 +52,7 @@ class ImageClassify(ImageTask):
     """
 
     name: ClassVar[str] = "image-classify"
+    unit: ClassVar[str] = "images"
     config_type: ClassVar[type[Config]] = ImageClassifyConfig
     batch_images: ClassVar[int] = 128
     config: ImageClassifyConfig

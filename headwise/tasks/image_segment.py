@@ -47,6 +47,7 @@ class ImageSegment(ImageTask):
     """
 
     name: ClassVar[str] = "image-segment"
+    unit: ClassVar[str] = "pixels"
     config_type: ClassVar[type[Config]] = ImageSegmentConfig
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric("loss", "low"),

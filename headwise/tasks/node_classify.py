@@ -73,6 +73,7 @@ class NodeClassify(Labelling[Splits]):
     """Labels for the nodes of one graph, some of which are known."""
 
     name: ClassVar[str] = "node-classify"
+    unit: ClassVar[str] = "nodes"
     config_type: ClassVar[type[Config]] = NodeClassifyConfig
     config: NodeClassifyConfig
 

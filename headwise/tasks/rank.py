@@ -52,6 +52,7 @@ class Rank(Task[dict[str, list[Choice]]]):
     """Ranking of items by how likely they are chosen after a history."""
 
     name: ClassVar[str] = "rank"
+    unit: ClassVar[str] = "candidates"
     config_type: ClassVar[type[Config]] = RankConfig
     metrics: ClassVar[tuple[Metric, ...]] = (Metric("loss", "low"), Metric("auc", "high"))
     config: RankConfig

@@ -38,6 +38,7 @@ class Regress(Task[dict[str, Texts]]):
     """
 
     name: ClassVar[str] = "regress"
+    unit: ClassVar[str] = "texts"
     config_type: ClassVar[type[Config]] = RegressConfig
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric("loss", "low"),

@@ -45,6 +45,7 @@ class SpeechClassify(_speech.SpeechLabels):
     """Telling recordings apart, each of which has one class; `training.batch_tokens` counts frames of 10 ms."""
 
     name: ClassVar[str] = "speech-classify"
+    unit: ClassVar[str] = "recordings"
     config_type: ClassVar[type[Config]] = SpeechClassifyConfig
     config: SpeechClassifyConfig
 

@@ -43,6 +43,7 @@ class SpeechTag(_speech.SpeechLabels):
     """A label for every frame of 10 ms; `training.batch_tokens` counts frames, losses are divided by labelled ones."""
 
     name: ClassVar[str] = "speech-tag"
+    unit: ClassVar[str] = "frames"
     config_type: ClassVar[type[Config]] = SpeechTagConfig
     config: SpeechTagConfig
 

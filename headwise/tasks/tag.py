@@ -78,6 +78,7 @@ class Tag(Task[dict[str, Sentences]]):
     """Tagging of words, each of which has one tag."""
 
     name: ClassVar[str] = "tag"
+    unit: ClassVar[str] = "words"
     config_type: ClassVar[type[Config]] = TagConfig
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric("loss", "low"),

@@ -109,6 +109,8 @@ class Task(ABC, Generic[D]):
     name: ClassVar[str]
     config_type: ClassVar[type[Config]]
     metrics: ClassVar[tuple[Metric, ...]]
+    # what `num_tokens` of a batch counts
+    unit: ClassVar[str] = "tokens"
 
     def __init__(self, config: Any, assets: Assets[D]) -> None:
         self.config = config

@@ -68,6 +68,7 @@ class WordVectorsTask(Task[dict[str, Text]]):
     """A vector for each word of a text, such that words in like contexts have like vectors."""
 
     name: ClassVar[str] = "word-vectors"
+    unit: ClassVar[str] = "pairs"
     config_type: ClassVar[type[Config]] = WordVectorsTaskConfig
     metrics: ClassVar[tuple[Metric, ...]] = (Metric("loss", "low"),)
     config: WordVectorsTaskConfig

@@ -1,5 +1,6 @@
 """A suggested recipe fitted to a limit of minutes: size, precision, dropout, warm-up, validations, by trials here."""
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,6 +10,7 @@ import torch
 from headwise import runtime
 from headwise.config import override
 from headwise.data.suggestions import Suggestion
+from headwise.errors import ConfigError
 from headwise.tasks import registry
 from headwise.tasks.task import Task
 from headwise.training.randomness import isolated
@@ -20,6 +22,8 @@ TRIAL_S = 2.0
 # what validations and the end of a run take of its time
 _VALIDATION_SHARE = 0.07
 _VALIDATIONS = 5
+# fewer are warned of; and the part of a core that the steps of a quiet machine have at least
+_FEW_STEPS, _BUSY = 100, 0.7
 _DROPOUT = "model.dropout"
 
 Settings = dict[str, Any]
@@ -38,7 +42,8 @@ def fitted(
         note: told what was tried.
         attempt: what tries a recipe; real steps on the data if None.
 
-    Raises: ConfigError for settings that do not fit; DataError for the data.
+    Raises: ConfigError for settings that do not fit, or minutes in which there is time for no step; DataError for the
+        data.
     """
     began = time.monotonic()
     limits = {"training.max_minutes": minutes, "training.schedule": "budget", "training.warmup_share": 0.05}
@@ -48,6 +53,7 @@ def fitted(
     first = _recipe(values, suggestion.sizes[0].settings, settings)
     with isolated(first.seed):
         kind = registry.task_type(first.task)
+        note("preparing the data")
         assets = kind.prepare(first)
         prepare_s = time.monotonic() - began
         attempt = attempt or (lambda recipe, task: try_recipe(recipe, task, TRIAL_S))
@@ -61,9 +67,28 @@ def fitted(
             note(f"{_told(size.settings)}: about {steps:,.0f} steps, {passes:,.1f} passes over the data ({precision})")
             if chosen is not None and steps < size.steps:
                 break
-            chosen = merged(tried, _schedule(suggestion, steps, passes, precision))
+            chosen, last = merged(tried, _schedule(suggestion, steps, passes, precision)), (steps, trial)
     assert chosen is not None, "a suggestion has at least one size"
+    _judge(*last, minutes, prepare_s, note)
     return override(chosen, settings)
+
+
+def _judge(steps: float, trial: Trial, minutes: float, prepare_s: float, note: Callable[[str], None]) -> None:
+    """Says what is odd about the steps that there is time for. Raises: ConfigError if there is time for none."""
+    # as many as a running mean and a schedule mean anything for
+    enough = math.ceil((prepare_s + _FEW_STEPS * trial.step_s / (1 - _VALIDATION_SHARE)) / 6) / 10
+    took = f"preparing the data took {prepare_s:.0f} s, and a step takes {trial.step_s:.2g} s"
+    if steps < 1:
+        raise ConfigError(
+            f"--minutes {minutes:g} leaves no time for a step: {took}; give at least {enough:g} minutes, or less data"
+        )
+    if steps < _FEW_STEPS and minutes < enough:
+        note(f"warning: about {steps:,.0f} steps teach little: {took}; {enough:g} minutes give {_FEW_STEPS}")
+    if trial.step_cpu_s < _BUSY * trial.step_s and not torch.accelerator.is_available():
+        note(
+            f"warning: a step had {trial.step_cpu_s:.2g} CPU s in {trial.step_s:.2g} s: this machine is busy, and does"
+            " more steps when it is not"
+        )
 
 
 def merged(values: Mapping[str, Any], settings: Mapping[str, Any]) -> Settings:

@@ -59,7 +59,7 @@ def preview(recipe: Recipe, run: Path) -> Iterator[str]:
         yield f"  weights, gradients and optimizer: {trial.weights_bytes / _MIB:,.0f} MiB"
         yield f"  what a batch keeps for its gradient: {trial.activation_bytes / _MIB:,.0f} MiB"
         yield "time, estimated from a few steps"
-        yield from (f"  {line}" for line in _times(recipe.training, trial, prepare_s))
+        yield from (f"  {line}" for line in _times(recipe.training, trial, prepare_s, task.unit))
     yield f"nothing was written; without --dry-run the run goes to {run}"
 
 
@@ -74,8 +74,8 @@ def _splits(session: Session) -> Iterator[str]:
         yield f"{split}: {count}" if examples is None else f"{split}: {examples:,} examples in {count}"
 
 
-def _times(config: TrainingConfig, trial: Trial, prepare_s: float) -> Iterator[str]:
-    speed = f"{trial.step_s:.3g} s a step, {trial.tokens / trial.step_s:,.0f} target tokens a second"
+def _times(config: TrainingConfig, trial: Trial, prepare_s: float, unit: str) -> Iterator[str]:
+    speed = f"{trial.step_s:.3g} s a step, {trial.tokens / trial.step_s:,.0f} {unit} a second"
     yield f"{prepare_s:.0f} s of preparation; {speed}"
     steps = trial.steps(config, prepare_s)
     passes = steps / trial.pass_steps

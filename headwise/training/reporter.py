@@ -88,6 +88,7 @@ class Reporter:
             "loss": progress.window_loss / progress.window_tokens if progress.window_tokens else self._loss,
             "lr": self._rate(),
             "tokens_per_s": self._tokens_per_s(),
+            "unit": self._session.task.unit,
             "skipped": progress.skipped,
             "share": min(1.0, max(now.shares.values())),
             "eta_s": ahead.seconds if ahead is not None else None,

@@ -1,8 +1,10 @@
+import importlib.util
 import json
+from pathlib import Path
 
 import pytest
 
-from headwise.cli.list import FAMILIES
+from headwise.cli.list import CATALOGUE, FAMILIES
 
 
 @pytest.mark.parametrize(
@@ -47,3 +49,11 @@ def test_json_has_every_name_and_what_is_known_of_it(headwise):
     assert list(found) == list(FAMILIES)
     assert set(found["mechanisms"]["scored"]) >= {"line", "formula", "paper"}
     assert list(json.loads(headwise("list", "tasks", "--json")[1])) == ["tasks"]
+
+
+def test_the_file_is_what_the_code_says():
+    path = Path(__file__).parents[2] / "tools" / "catalogue.py"
+    spec = importlib.util.spec_from_file_location("catalogue", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert CATALOGUE.read_text(encoding="utf-8") == module.catalogue(), "run `make config-docs`"

@@ -36,7 +36,7 @@ def test_help_names_every_verb_and_imports_nothing_heavy():
     code = (
         "import sys\n"
         "from headwise.cli.main import main\n"
-        "assert main(['--help']) == 0\n"
+        "assert main(['--help']) == main(['list', 'mechanisms']) == 0\n"
         "heavy = {'torch', 'numpy', 'pydantic', 'matplotlib', 'tokenizers', 'sacrebleu'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
@@ -102,8 +102,8 @@ def test_every_fault_is_one_line_with_its_exit_code(headwise, monkeypatch, error
     def fail(*args, **kwargs):
         raise error
 
-    monkeypatch.setattr("headwise.cli.list.import_module", fail)
-    result = headwise("list", "scores")
+    monkeypatch.setattr("headwise.cli.list.unknown", fail)
+    result = headwise("list", "nothing")
     # the argument parser says nothing more about an interrupt
     assert result[2] == ("" if code == 130 else f"error: {message}\n")
     assert result[0] == code
@@ -122,16 +122,14 @@ def test_what_follows_two_dashes_is_text():
 
 
 def test_warnings_are_one_line(headwise, monkeypatch):
-    class Family:
-        @staticmethod
-        def catalogue():
-            warnings.warn("the best model\x1b[2J is damaged", stacklevel=2)
-            return {}
+    def line(value):
+        warnings.warn("the best model\x1b[2J is damaged", stacklevel=2)
+        return "{}"
 
-    monkeypatch.setattr("headwise.cli.list.import_module", lambda name: Family)
+    monkeypatch.setattr("headwise.cli.list.json_line", line)
     with warnings.catch_warnings():
         warnings.simplefilter("default")
-        assert headwise("list", "scores") == (0, "scores\n", "warning: the best model\\x1b[2J is damaged\n")
+        assert headwise("list", "--json") == (0, "{}\n", "warning: the best model\\x1b[2J is damaged\n")
 
 
 def test_a_closed_pipe_is_quiet():

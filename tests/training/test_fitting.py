@@ -16,24 +16,25 @@ VALUES = {"task": "toy", "training": {"warmup_steps": 7, "learning_rate": 0.5, "
 SIZES = (Size({"width": 3}, 0), Size({"width": 5, "training.learning_rate": 0.25}, 400), Size({"width": 7}, 4000))
 
 
-def attempt(step_s):
+def attempt(step_s, busy=1.0):
     """A trial of this many seconds a step, by precision, slower for wider models; a pass has 10 steps."""
 
     def try_(recipe, task):
         assert task.config.width == recipe.width
         seconds = step_s[recipe.training.precision] * recipe.width
-        return Trial(seconds, seconds, float(VOCABULARY), 10, 1, 1)
+        return Trial(seconds, seconds / busy, float(VOCABULARY), 10, 1, 1)
 
     return try_
 
 
-def chosen(monkeypatch, step_s, rates=(1.0, 1.0), settings=(), **fields):
+def chosen(monkeypatch, step_s, rates=(1.0, 1.0), settings=(), busy=1.0, **fields):
     """What is written for ten minutes, and what was told."""
     monkeypatch.setattr(fitting.runtime, "gigaflops", lambda dtype: rates[str(dtype) == "torch.bfloat16"])
     monkeypatch.setattr(fitting, "time", SimpleNamespace(monotonic=lambda: 0.0))
     told = []
-    made = fitted(Suggestion(VALUES, "Toy", SIZES, **fields), list(settings), 10.0, told.append, attempt(step_s))
-    return made, told
+    made = fitted(Suggestion(VALUES, "Toy", SIZES, **fields), list(settings), 10.0, told.append, attempt(step_s, busy))
+    assert told[0] == "preparing the data"
+    return made, told[1:]
 
 
 @pytest.mark.parametrize(
@@ -84,6 +85,23 @@ def test_dropout_follows_the_passes_and_settings_come_last(monkeypatch):
     assert chosen(monkeypatch, {"fp32": 0.1}, dropouts=dropouts)[0]["dropout"] == 0.3
     made, _ = chosen(monkeypatch, {"fp32": 0.2}, dropouts=dropouts, settings=["dropout=0.4", "width=2"])
     assert (made["dropout"], made["width"]) == (0.4, 2)
+
+
+def test_too_little_time_is_refused_or_warned_of(monkeypatch):
+    with pytest.raises(ConfigError, match=r"--minutes 10 leaves no time for a step: .* a step takes 6e\+02 s; give at"):
+        chosen(monkeypatch, {"fp32": 200.0})
+    _, told = chosen(monkeypatch, {"fp32": 2.0})
+    assert told[-1].startswith(
+        "warning: about 93 steps teach little: preparing the data took 0 s, and a step takes 6 s;"
+    )
+    assert not any("warning" in line for line in chosen(monkeypatch, {"fp32": 1.0})[1])
+
+
+def test_a_busy_machine_is_noticed(monkeypatch):
+    monkeypatch.setattr(fitting.torch.accelerator, "is_available", lambda: False)
+    _, told = chosen(monkeypatch, {"fp32": 0.01}, busy=2.0)
+    assert told[-1].startswith("warning: a step had 0.035 CPU s in 0.07 s: this machine is busy")
+    assert not any("busy" in line for line in chosen(monkeypatch, {"fp32": 0.01}, busy=1.2)[1])
 
 
 def test_settings_that_do_not_fit_are_refused(monkeypatch):

@@ -20,11 +20,12 @@ FACTS = {
     "loss": 2.0,
     "lr": 1e-3,
     "tokens_per_s": 12345.6,
+    "unit": "images",
     "skipped": 1,
     "share": 0.5,
     "eta_s": 75.0,
 }
-SHOWN = "step 3  loss 2.0000  1:15 left  12,346 tokens/s  lr 0.001  epoch 0.50  1 skipped"
+SHOWN = "step 3  loss 2.0000  1:15 left  12,346 images/s  lr 0.001  epoch 0.50  1 skipped"
 
 
 class Terminal(io.StringIO):
