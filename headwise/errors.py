@@ -1,7 +1,8 @@
 """The errors a user can meet. Each says what is wrong and what to do, and carries the exit code of the command line."""
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
 from typing import Literal, TypeVar
 
 Syntax = Literal["python", "recipe", "shell"]
@@ -10,6 +11,8 @@ E = TypeVar("E", bound="HeadwiseError")
 _LONGEST_NAME = 100
 # known names that an error lists: every mechanism, not every node of a graph
 _MOST_NAMES = 80
+# those among which the nearest one is looked for: a table may have 100,000 columns
+_MOST_COMPARED = 10_000
 
 
 class HeadwiseError(Exception):
@@ -117,9 +120,21 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     >>> unknown("kernel", "fuzed", ["plain", "fused"])
     "unknown kernel 'fuzed'; did you mean 'fused'?"
     """
-    names = sorted(known)
-    name = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
-    nearest = difflib.get_close_matches(name, names, n=1)
-    more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
-    advice = f"did you mean '{nearest[0]}'?" if nearest else f"known: {', '.join(names[:_MOST_NAMES])}{more}"
+    names, name = sorted(known), _short(name)
+    nearest = difflib.get_close_matches(name, names[:_MOST_COMPARED], n=1)
+    advice = f"did you mean '{nearest[0]}'?" if nearest else f"known: {listing(names)}"
     return f"unknown {kind} '{name}'; {advice}"
+
+
+def listing(names: Collection[str]) -> str:
+    """The names of a user's file in a message: long ones are cut, and of very many the first are named.
+
+    >>> listing(["x", "y"])
+    'x, y'
+    """
+    more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(map(_short, islice(names, _MOST_NAMES))) + more
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."

@@ -8,7 +8,7 @@ from headwise.data.bad_lines import BadLine
 from headwise.data.choices import Choice
 from headwise.data.files import MAX_LINE_BYTES, read_lines
 from headwise.data.jsonl import kind_name, parse_object, texts
-from headwise.errors import DataError, unknown
+from headwise.errors import DataError, listing, unknown
 
 _FIELDS = ("history", "candidates", "times", "time", "user")
 
@@ -80,8 +80,8 @@ def _user(values: Any, users: Sequence[str]) -> tuple[str, ...]:
         raise DataError(f"the field 'user' must be an object, got {kind_name(values)}")
     for key, value in values.items():
         if key not in users:
-            known = ", ".join(users) or "nothing"
-            raise DataError(f"the field 'user' has '{key}', but the model knows of a user: {known}")
+            known = listing(users) or "nothing"
+            raise DataError(f"the field 'user' has '{key[:40]}', but the model knows of a user: {known}")
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise DataError(f"'{key}' of 'user' must be text or a whole number, got {kind_name(value)}")
     return tuple(str(values.get(key, "")) for key in users)

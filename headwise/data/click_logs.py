@@ -1,6 +1,7 @@
 """Logs of clicks from CSV, TSV or JSON lines: who chose what, in which order, with features; errors by line."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -60,7 +61,7 @@ class ClicksConfig(Config):
     @model_validator(mode="after")
     def _told(self) -> "ClicksConfig":
         columns = [self.session, self.item, *self.features, *self.user_features]
-        if twice := sorted({name for name in columns if columns.count(name) > 1}):
+        if twice := sorted(name for name, count in Counter(columns).items() if count > 1):
             raise ConfigError(f"the column '{twice[0]}' has two uses; name each column once")
         if self.split == "session":
             return self

@@ -9,7 +9,7 @@ from jaxtyping import Int
 from headwise.data.files import require_file
 from headwise.data.graph_files import SPLITS, NodeTable, SparseTable
 from headwise.data.idx import EACH_BYTES, MAX_BYTES, check_size, parse_npz
-from headwise.errors import DataError
+from headwise.errors import DataError, listing
 
 # a number of the graph, wherever it is from: as it is read, and as a graph has it
 _NUMBER_BYTES = 16
@@ -114,7 +114,7 @@ def _places(path: Path, arrays: Arrays, key: str, nodes: int) -> np.ndarray:
 def _whole(path: Path, arrays: Arrays, name: str) -> np.ndarray:
     """An array of whole numbers."""
     if name not in arrays:
-        raise DataError(f"{path}: no array '{name}'; it has: {', '.join(sorted(arrays)) or 'none'}")
+        raise DataError(f"{path}: no array '{name}'; it has: {listing(sorted(arrays)) or 'none'}")
     found = arrays[name]
     if found.dtype.kind not in "iu":
         raise DataError(f"{path}: {name} is {found.dtype}; give whole numbers")

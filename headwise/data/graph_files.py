@@ -3,6 +3,7 @@
 import csv
 import math
 from array import array
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -225,14 +226,15 @@ def read_edges(
 def _check_heading(at: str, heading: list[str], columns: Columns) -> None:
     if not heading:
         raise DataError(f"{at.rpartition(':')[0]}: the file is empty; write a heading and a line for each node")
-    for name in heading:
-        if heading.count(name) > 1:
-            raise DataError(f"{at}: two columns are named '{name}'; give each a name of its own")
+    counts = Counter(heading)
+    name, count = counts.most_common(1)[0]
+    if count > 1:
+        raise DataError(f"{at}: two columns are named '{name[:100]}'; give each a name of its own")
     for key, name in (("id_column", columns.node), ("label_column", columns.label)):
-        if name not in heading:
+        if name not in counts:
             raise DataError(f"{at}: {unknown('column', name, heading)}; set data.{key}")
     for name in columns.ignored:
-        if name not in heading:
+        if name not in counts:
             raise DataError(f"{at}: {unknown('column', name, heading)}; mend data.ignore")
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import UInt8
 
-from headwise.errors import DataError
+from headwise.errors import DataError, listing
 
 # of a file, and of what it unpacks to, where a recipe says nothing else
 MAX_BYTES = 1 << 28
@@ -104,7 +104,7 @@ def parse_npz(
     except _DAMAGED as error:
         raise DataError(f"{name}: is damaged or no .npz file ({error}); fetch or write it again") from None
     if keys and keys[0] not in found:
-        listed = ", ".join(sorted(inside)) or "none"
+        listed = listing(sorted(inside)) or "none"
         raise DataError(f"{name}: has no array '{keys[0]}'; it has: {listed}; set {setting} to one of them")
     return found
 

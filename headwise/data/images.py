@@ -18,7 +18,7 @@ from headwise.data.files import decode_lines, is_hidden, listed, require_file
 from headwise.data.idx import EACH_BYTES, MAX_BYTES, check_size, is_idx, parse_idx, parse_npz
 from headwise.data.picture_files import decode
 from headwise.data.pixels import MAX_CHANNELS, Image, PicturesConfig
-from headwise.errors import DataError
+from headwise.errors import DataError, listing
 
 ImageFormat = Literal["auto", "folder", "csv", "idx", "npz"]
 
@@ -186,7 +186,7 @@ def _csv(path: Path, data: bytes, config: ImagesConfig, read: Bytes, labelled: b
     needed = [config.path_key, config.label_key] if labelled else [config.path_key]
     for key, setting in zip(needed, ("path_key", "label_key"), strict=False):
         if header.count(key) != 1:
-            listed = ", ".join(header) or "nothing"
+            listed = listing(header) or "nothing"
             raise DataError(f"{path}:1: needs one column '{key}', has: {listed}; mend the first line or data.{setting}")
     places = [header.index(key) for key in needed]
     for number, text in lines:

@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -54,8 +55,8 @@ class SeriesConfig(Config):
 
     def model_post_init(self, context: object) -> None:
         for key in ("columns", "targets"):
-            names = getattr(self, key)
-            if again := next((name for name in names if names.count(name) > 1), None):
+            again, count = next(iter(Counter(getattr(self, key)).most_common(1)), ("", 0))
+            if count > 1:
                 raise ConfigError(f"{key} name '{again}' twice; leave one out")
         if self.columns:
             check_targets(self.targets, self.columns)
@@ -79,8 +80,9 @@ class SeriesConfig(Config):
 
 def check_targets(targets: Sequence[str], columns: Sequence[str]) -> None:
     """Raises: ConfigError for a target that is not read."""
+    known = set(columns)
     for target in targets:
-        if target not in columns:
+        if target not in known:
             raise ConfigError(f"data.targets: {unknown('column', target, columns)}")
 
 
@@ -123,12 +125,13 @@ class Series:
 
     def of(self, columns: Sequence[str]) -> Float64[np.ndarray, "steps chosen"]:
         """The numbers of these columns. Raises: DataError for one that it has not."""
+        where = {column: place for place, column in enumerate(self.columns)}
         for column in columns:
-            if column not in self.columns:
+            if column not in where:
                 raise DataError(f"{self.called}: {unknown('column', column, self.columns)}; the model reads it")
         if tuple(columns) == self.columns:
             return self.values
-        return self.values[:, [self.columns.index(column) for column in columns]]
+        return self.values[:, [where[column] for column in columns]]
 
     def even(self) -> bool:
         """Whether times rise by the same everywhere, within rounding."""
@@ -181,7 +184,8 @@ def numeric_columns(path: str | os.PathLike[str], config: SeriesConfig) -> tuple
             f"{path}: no column of it holds numbers, with digits and a point such as -0.5; write a heading, and a row"
             " for each step"
         )
-    return found, [name for name in names if name not in found and name not in (config.series, config.time)]
+    known = {*found, config.series, config.time}
+    return found, [name for name in names if name not in known]
 
 
 def scan_steps(path: str | os.PathLike[str], config: SeriesConfig, columns: Sequence[str]) -> Iterator[Step | BadLine]:

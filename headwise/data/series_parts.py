@@ -59,7 +59,8 @@ class Scaling:
     @property
     def told(self) -> list[int]:
         """The places of the targets among the columns."""
-        return [self.columns.index(target) for target in self.targets]
+        where = {column: place for place, column in enumerate(self.columns)}
+        return [where[target] for target in self.targets]
 
     @property
     def units(self) -> Float64[np.ndarray, "targets"]:

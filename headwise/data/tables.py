@@ -2,6 +2,7 @@
 
 import csv
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -231,6 +232,8 @@ class _Endless(Exception):
 def _chosen(place: str, first: list[str], how: Table, wanted: Sequence[Key], optional: Sequence[Key]) -> dict[Key, int]:
     """Where the columns stand, by what the first line says. Raises: DataError at `place`."""
     names = [cell.strip() for cell in first]
+    # of columns with one name the first
+    where, counts = {name: place for place, name in reversed([*enumerate(names)])}, Counter(names)
     found: dict[Key, int] = {}
     for key in [*wanted, *optional]:
         if isinstance(key, int):
@@ -242,10 +245,10 @@ def _chosen(place: str, first: list[str], how: Table, wanted: Sequence[Key], opt
                 )
         elif not key:
             raise DataError(f"{place}: a column without a name is asked for; name it in the file, and here")
-        elif names.count(key) > 1:
-            raise DataError(f"{place}: two columns are named '{key}'; give each a name of its own")
-        elif key in names:
-            found[key] = names.index(key)
+        elif counts[key] > 1:
+            raise DataError(f"{place}: two columns are named '{key[:100]}'; give each a name of its own")
+        elif key in where:
+            found[key] = where[key]
         elif key in wanted:
             raise _missing(place, key, names, how)
     return found

@@ -148,7 +148,7 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
 
     def _place(self, name: str) -> int:
         if name not in self.number:
-            raise ConfigError(unknown("node", name, self.graph.ids[:10_000]))
+            raise ConfigError(unknown("node", name, self.graph.ids))
         return self.number[name]
 
 
