@@ -20,6 +20,7 @@ _BY_HAND = "try again, or fetch it by other means"
 # a server that is silent for so long is given up
 SILENCE_S = 30.0
 LIMIT_S = 3600.0
+_LONGEST_LENGTH = 20
 
 
 @runtime_checkable
@@ -61,7 +62,7 @@ def download(
     path.parent.mkdir(parents=True, exist_ok=True)
     seen = hashlib.new(digest[0] if digest else "sha256")
     with replacing(path) as temporary, temporary.open("xb") as out, closing(_answer(url)) as answer:
-        total = _announced(answer)
+        total = _announced(answer, url)
         if total is not None and total > max_bytes:
             raise DataError(f"{url}: {total:,} bytes are announced, more than the {max_bytes:,} that are allowed")
         ends, done = time.monotonic() + limit_s, 0
@@ -105,7 +106,12 @@ def _block(answer: Answer, url: str) -> bytes:
         raise DataError(f"{url}: broke off ({error or type(error).__name__}); {_BY_HAND}") from None
 
 
-def _announced(answer: Answer) -> int | None:
+def _announced(answer: Answer, url: str) -> int | None:
     headers = getattr(answer, "headers", None)
     length = None if headers is None else headers.get("Content-Length")
-    return int(length) if length is not None and length.isdecimal() else None
+    if length is None or not length.isdecimal():
+        return None
+    # Python reads no number of more digits than some thousands
+    if len(length) > _LONGEST_LENGTH:
+        raise DataError(f"{url}: announces a length of {len(length):,} digits; {_BY_HAND}")
+    return int(length)

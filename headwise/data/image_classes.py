@@ -58,7 +58,8 @@ def class_names(labels: list[str], named: list[str], noun: str = "images") -> li
     if len(found) < 2:
         raise DataError(f"all {noun} are of one class, '{min(found)}'; there is nothing to tell apart")
     if all(label.isascii() and label.isdigit() for label in found):
-        return sorted(found, key=lambda label: (int(label), label))
+        # as numbers are sorted, of any number of digits
+        return sorted(found, key=lambda label: (len(label.lstrip("0")), label.lstrip("0"), label))
     return sorted(found)
 
 

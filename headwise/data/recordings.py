@@ -111,9 +111,11 @@ def named(label: str, place: str, config: RecordingsConfig) -> str:
     """The class that a label means. Raises: DataError `place: ...` for a number that is none of the classes."""
     if not config.classes or label in config.classes:
         return label
-    if not label.isascii() or not label.isdigit() or int(label) >= len(config.classes):
+    # as many digits as the classes have at most: Python reads no number of some thousands
+    number = label.lstrip("0") or label[:1]
+    if not label.isascii() or not label.isdigit() or len(number) > 9 or int(number) >= len(config.classes):
         raise DataError(f"{place}: label '{label[:40]}', but data.classes names {len(config.classes)}, from 0; name it")
-    return config.classes[int(label)]
+    return config.classes[int(number)]
 
 
 def marked(one: Recording, marks: tuple[Mark, ...] | None = None) -> Recording:

@@ -20,6 +20,7 @@ PAGES = {
     "/broken": (500, {}, b""),
     "/chunks": (200, {"Transfer-Encoding": "chunked"}, b"zz\r\n"),
     "/huge": (200, {"Content-Length": str(1 << 40)}, b""),
+    "/digits": (200, {"Content-Length": "9" * 5000}, b""),
     "/nothing": (200, {"Content-Length": "0"}, b""),
 }
 
@@ -56,6 +57,7 @@ def test_a_file_of_this_machine(tmp_path):
         ("to-a-file", "answers 302 .*not allowed"),
         ("chunks", "broke off"),
         ("huge", "1,099,511,627,776 bytes are announced, more than the 1,000 that are allowed"),
+        ("digits", "announces a length of 5,000 digits; try again"),
         ("nothing", "its sha256 is e3b0c44.*nothing was kept"),
     ],
 )

@@ -117,6 +117,7 @@ def test_bad_images_stop_or_are_skipped_and_counted(tmp_path):
 
 def test_classes_are_in_a_fixed_order():
     assert class_names(["10", "9", "2"], []) == ["2", "9", "10"]
+    assert class_names(["1" * 5000, "02", "2", "0"], []) == ["0", "02", "2", "1" * 5000]
     assert class_names(["10", "b", "2"], []) == ["10", "2", "b"]
     assert class_names(["b", "a"], ["b", "c", "a"]) == ["b", "c", "a"]
     with pytest.raises(DataError, match=r"label 'z' is not among data.classes; name every class, or leave the list"):

@@ -8,7 +8,7 @@ from headwise.config import build
 from headwise.data import recording_files
 from headwise.data.bad_lines import strict
 from headwise.data.recording_files import scan_recordings
-from headwise.data.recordings import RecordingsConfig
+from headwise.data.recordings import RecordingsConfig, named
 from headwise.data.sound_files import parse_sound
 from headwise.data.utterances import load_recordings, read_recordings
 from headwise.errors import ConfigError, DataError
@@ -138,6 +138,12 @@ def test_long_ones_and_strange_labels_are_refused(folder):
         list(scan_recordings(folder / "0.wav", config()))
     (one,) = scan_recordings(folder / "0.wav", config(), labelled=False)
     assert one.label is None
+
+
+def test_a_number_of_very_many_digits_is_no_class():
+    assert named("0" * 5000 + "1", "x", config(classes=["zero", "one"])) == "one"
+    with pytest.raises(DataError, match=r"x: label '1+', but data.classes names 2, from 0"):
+        named("1" * 5000, "x", config(classes=["zero", "one"]))
 
 
 def test_what_cannot_be_read_is_skipped_and_counted_where_asked(folder):
