@@ -4,6 +4,7 @@ import json
 from typing import Any, NoReturn
 
 from headwise.data.spans import Span
+from headwise.data.text import refuse_surrogates
 from headwise.errors import DataError, unknown
 
 
@@ -33,6 +34,9 @@ def parse_object(text: str) -> dict[str, Any]:
     """
     try:
         value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+        # of a file, only an escape can be half of a surrogate pair
+        if "\\u" in text:
+            _refuse_surrogates(value)
     except json.JSONDecodeError as error:
         raise DataError(f"not valid JSON: {error.msg} at column {error.colno}") from None
     except RecursionError:
@@ -93,6 +97,14 @@ def _unique(items: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise DataError(f"the key {twice!r} stands twice in one object")
     return record
+
+
+def _refuse_surrogates(value: Any) -> None:
+    if isinstance(value, str):
+        refuse_surrogates(value)
+    elif isinstance(value, list | dict):
+        for part in [*value, *value.values()] if isinstance(value, dict) else value:
+            _refuse_surrogates(part)
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -44,7 +44,7 @@ def normalized(text: str, normalize: Normalize = "nfc") -> str:
     """
     if text.isascii():
         return text
-    _refuse_surrogates(text)
+    refuse_surrogates(text)
     # normalising sorts each run of combining marks in quadratic time
     if len(text) > _MAX_COMBINING_RUN:
         _refuse_long_runs(text)
@@ -86,7 +86,8 @@ def hidden(character: str) -> str | None:
     return f"U+{ord(character):04X} {unicodedata.name(character, 'control or unassigned character')}"
 
 
-def _refuse_surrogates(text: str) -> None:
+def refuse_surrogates(text: str) -> None:
+    """Raises: DataError for half of a surrogate pair, which no file can hold."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:

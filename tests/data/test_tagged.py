@@ -128,6 +128,7 @@ def test_the_keys_of_json_lines_are_chosen(write):
         ('{"words": [" "], "tags": ["X"]}', "a word is empty; write the word or remove it"),
         ('{"words": ["\\u0000"], "tags": ["X"]}', "the field 'words' contains the NUL character"),
         ('{"words": ["\\ud800"], "tags": ["X"]}', r"lone surrogate U\+D800"),
+        ('{"words": ["a"], "tags": ["\\uDC80"]}', r"lone surrogate U\+DC80"),
         ('{"words": ["a"]}', "missing field 'tags'"),
         ('{"words"', "not valid JSON"),
         ("[1]", "expected a JSON object, got an array"),
