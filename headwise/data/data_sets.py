@@ -15,7 +15,7 @@ from headwise.data.forms import FORMS, content_digest, copied
 from headwise.errors import ConfigError, DataError, unknown
 from headwise.files import replacing
 
-# room for what wraps a file: headers of an archive, another release
+# room for what wraps a file (headers of an archive, another release), and for what compressed text unpacks to
 _SPARE = 4
 _LEAST_BYTES = 64 << 20
 
@@ -49,6 +49,11 @@ class DataSet(Config):
     def size_bytes(self) -> int:
         """Size of all its files."""
         return sum(file.size_bytes for file in self.files)
+
+    @property
+    def limit_bytes(self) -> int:
+        """The most that is downloaded from an address, and the most that is unpacked for a file."""
+        return _SPARE * (self.download_bytes or self.size_bytes) + _LEAST_BYTES
 
 
 def folder() -> Path:
@@ -120,9 +125,8 @@ def _source(data: DataSet, url: str, work: Path, given: Path | None, progress: P
     name = Path(urllib.parse.unquote(urllib.parse.urlsplit(url).path)).name
     if given is not None and (given / name).is_file():
         return given / name
-    limit = _SPARE * (data.download_bytes or data.size_bytes) + _LEAST_BYTES
     try:
-        download(url, work / name, max_bytes=limit, progress=progress)
+        download(url, work / name, max_bytes=data.limit_bytes, progress=progress)
     except DataError as error:
         raise DataError(f"{error}; --from FOLDER takes {name} from a folder") from None
     return work / name
@@ -133,14 +137,14 @@ def _put(file: File, data: DataSet, source: Path, place: Path, work: Path) -> No
         wanted = file.member
         inside = Path(tempfile.mkdtemp(dir=work))
         # the outermost folder of an archive of a repository is named after a commit
-        found = unpack(source, inside, wanted=lambda name: _is_in(wanted, name))
+        found = unpack(source, inside, wanted=lambda name: _is_in(wanted, name), max_bytes=data.limit_bytes)
         if not found:
             raise DataError(f"{file.url}: no '{wanted}' in it; the archive has changed; see {data.home}")
         source = inside if wanted.endswith("/") else found[0]
-    place.mkdir(parents=True, exist_ok=True)
     made = work / f"made-{file.name}"
     FORMS[file.form](source, made)
     _check(made, file, data.moving, f"the original may have changed: see {data.home}")
+    place.mkdir(parents=True, exist_ok=True)
     with replacing(place / file.name) as temporary:
         copied(made, temporary)
 

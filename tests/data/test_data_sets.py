@@ -120,6 +120,21 @@ def test_another_content_is_refused_and_nothing_is_replaced(tmp_path):
     assert [what for _, what in fetch(made(file, moving=True), place)] == ["fetched"]
 
 
+@pytest.mark.parametrize("form", ["copied", "head"])
+def test_an_archive_unpacks_to_no_more_than_the_catalogue_allows(form, tmp_path, monkeypatch):
+    monkeypatch.setattr(data_sets, "_LEAST_BYTES", 1000)
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_BZIP2) as out:
+        out.writestr("a", bytes(2**20))
+    file = File(name="a", size_bytes=5, sha256="0", url=(tmp_path / "bomb.zip").as_uri(), member="a", form=form)
+    with pytest.raises(DataError, match=r"'a': unpacks to more than 1,020 bytes; not unpacked"):
+        list(fetch(made(file), tmp_path / "data" / "set"))
+    # no part of it, and no folder for it
+    assert list((tmp_path / "data").iterdir()) == []
+    with pytest.raises(DataError, match="content has SHA-256"):
+        list(fetch(made(file, download_bytes=2**20), tmp_path / "data" / "set"))
+    assert list((tmp_path / "data").iterdir()) == []
+
+
 def test_what_cannot_be_fetched_says_what_to_do(tmp_path):
     with pytest.raises(DataError, match=r"set/a: is not there, and cannot be fetched: ask the authors"):
         list(fetch(made(File(name="a", size_bytes=1, sha256="0"), by_hand="ask the authors"), tmp_path / "set"))
