@@ -110,7 +110,8 @@ def test_another_content_is_refused_and_nothing_is_replaced(tmp_path):
     file = File(name="a", size_bytes=3, sha256=sha256(b"old"), url=(tmp_path / "source").as_uri())
     with pytest.raises(DataError, match=rf"content has SHA-256 {sha256(b'new')}, expected .*see https://home"):
         list(fetch(made(file), place))
-    assert not (place / "a").exists()
+    assert not place.exists()
+    place.mkdir()
     (place / "a").write_bytes(b"mine")
     with pytest.raises(DataError, match=r"a: its content has SHA-256 .*; remove it to fetch it again"):
         list(fetch(made(file), place))
