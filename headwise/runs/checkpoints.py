@@ -108,7 +108,7 @@ class Checkpoints:
             files = {**files, TABLE: written.table.model_dump_json().encode()}
         draft.commit(files, {"format": FORMAT, "kind": "checkpoint", "step": step}, entries)
         self._verified.add(draft.final)
-        self._retire(protected, note)
+        self.retire(protected, note)
         return draft.final
 
     def read(self, entry: Entry) -> Saved:
@@ -196,9 +196,11 @@ class Checkpoints:
             raise CheckpointError(f"{problems[0]}; no other checkpoint in {self.folder} is good")
         return None
 
-    def _retire(self, protected: Collection[int], note: Callable[[str], None]) -> None:
+    def retire(self, protected: Collection[int], note: Callable[[str], None]) -> None:
         """Keeps the newest verified checkpoints and one of each protected step; what cannot be moved stays."""
         try:
+            # what an earlier removal could not take away
+            sweep(self.folder, ".*.removed.tmp")
             self._retire_others(protected, note)
         except OSError as error:
             note(f"old checkpoints stay: {error}")

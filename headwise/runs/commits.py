@@ -155,9 +155,9 @@ def remove_folder(path: Path) -> None:
     shutil.rmtree(hidden, ignore_errors=True)
 
 
-def sweep(folder: Path) -> list[str]:
-    """Removes what an interrupted write left in `folder`; returns the names."""
-    left = list(folder.glob(".*.tmp")) if folder.is_dir() else []
+def sweep(folder: Path, pattern: str = ".*.tmp") -> list[str]:
+    """Removes what an interrupted write or removal left in `folder`; returns the names."""
+    left = list(folder.glob(pattern)) if folder.is_dir() else []
     for path in left:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)

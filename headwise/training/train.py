@@ -230,9 +230,13 @@ def _log(run: Path, recipe: Recipe, processes: Processes, notes: list[str], on_e
 
 
 def _published(session: Session, checkpoints: Checkpoints, log: RunLog, stop: StopSignal) -> Progress:
-    """The counters of a run that goes on, the best model in its folder."""
+    """The counters of a run that goes on, the best model in its folder, no checkpoint that should have been retired."""
     publish_best(session, checkpoints, log, stop.breakable)
-    return session.progress
+    progress = session.progress
+    # as before a save: on the way to diverging nothing is pushed out
+    if not progress.skipped_in_row:
+        checkpoints.retire({progress.step, progress.best_step, *progress.recent_steps}, log.note)
+    return progress
 
 
 def _begin(session: Session, log: RunLog, stop: StopSignal) -> None:

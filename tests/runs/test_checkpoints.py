@@ -49,6 +49,15 @@ def test_the_newest_two_and_the_protected_stay(tmp_path):
         checkpoints.at(15)
 
 
+def test_the_next_save_clears_what_a_removal_left(tmp_path):
+    checkpoints = _made(tmp_path, [5, 10])
+    (tmp_path / "state" / ".step-00000001.removed.tmp" / "folder").mkdir(parents=True)
+    (tmp_path / "state" / ".step-00000020.0a1b2c3d.tmp").mkdir()
+    checkpoints.save(15, _files(15))
+    # the draft may be that of another writer
+    assert _names(tmp_path) == [".step-00000020.0a1b2c3d.tmp", "step-00000010", "step-00000015"]
+
+
 def test_order_is_by_step_whatever_the_clock_says(tmp_path):
     checkpoints = _made(tmp_path, [99_999_999, 100_000_000])
     os.utime(tmp_path / "state" / "step-100000000", (0, 0))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 from dataclasses import replace
 
@@ -280,6 +281,19 @@ def test_counters_of_another_program_cost_only_time(tmp_path, reference):
     train(_recipe(), folder)
     assert "trainer.json: " in (folder / "log.txt").read_text()
     assert final_digest(folder) == reference[0]
+
+
+def test_a_checkpoint_that_was_not_retired_goes_at_the_next_start(tmp_path):
+    folder, state = tmp_path / "run", tmp_path / "run" / "state"
+    options = {"keep_last": 1, "validate_every": 0, "validate_every_epochs": 0}
+    train(recipe({"max_steps": 2, **options}), folder)
+    shutil.copytree(state / "step-00000002", tmp_path / "old")
+    train(recipe({"max_steps": 3, **options}), folder)
+    # as if the last process had been killed right after its last checkpoint: it retired nothing, and did not end
+    shutil.move(tmp_path / "old", state / "step-00000002")
+    (state / "finished.json").unlink()
+    train(recipe({"max_steps": 3, **options}), folder)
+    assert sorted(path.name for path in state.glob("step-*")) == ["step-00000003"]
 
 
 @pytest.mark.parametrize(("resume", "message"), [("never", "is not empty; choose another folder, or resume the run")])
