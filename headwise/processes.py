@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 I = TypeVar("I")  # noqa: E741
 
-# waited for one that falls silent (one that ends is known at once): more than the first needs alone, as for checkpoints
-_SILENCE = timedelta(minutes=30)
+# waited for one that falls silent: inside a step, where all do the same, and where one works alone, as for checkpoints
+_SILENCE, _ALONE = timedelta(minutes=10), timedelta(minutes=30)
 _ROLL_CALL_S = 3.0
 # so long the first waits for the last to start
 _START = timedelta(minutes=5)
@@ -95,7 +95,7 @@ class Group(Processes):
 
     Args:
         control: a group over gloo, for what is told; tensors of a model go over the default group.
-        store: where all can leave notes, which outlives any of them under torchrun.
+        store: where all can leave notes, which outlives any of them under torchrun; None where others connected them.
     """
 
     def __init__(self, rank: int, world: int, local: int, control: "ProcessGroup", store: "Store | None" = None):
@@ -115,7 +115,8 @@ class Group(Processes):
 
         own = torch.tensor(values, dtype=torch.float64, device="cpu")
         found = [torch.empty_like(own) for _ in range(self.world)]
-        distributed.all_gather(found, own, group=self.control)
+        # the default group, where it is this package's own, gives up earlier
+        distributed.all_gather(found, own, group=self.control if self._store is None else None)
         return [one.tolist() for one in found]
 
     def once(self, work: Callable[[], T]) -> T:
@@ -136,8 +137,7 @@ class Group(Processes):
         done, found = outcome[0]
         if not done:
             raise found.told_by(False)
-        result: T = found
-        return result
+        return cast(T, found)
 
     def gone(self, error: BaseException) -> str | None:
         import torch.distributed as distributed
@@ -203,7 +203,7 @@ def joined(device: str = "auto", *, alone_too: bool = False) -> Iterator[Process
     own = not torch.distributed.is_initialized()
     store = _connected(rank, world, on_gpu) if own else None
     try:
-        group = Group(rank, world, local, torch.distributed.new_group(backend="gloo", timeout=_SILENCE), store)
+        group = Group(rank, world, local, torch.distributed.new_group(backend="gloo", timeout=_ALONE), store)
         try:
             yield group
         except RuntimeError as error:
@@ -225,8 +225,8 @@ def _connected(rank: int, world: int, on_gpu: bool) -> "Store":
         part = distributed.PrefixStore(f"headwise {next(_JOINED)}", store)
         distributed.init_process_group(backend, store=part, rank=rank, world_size=world, timeout=_SILENCE)
     except (RuntimeError, ValueError) as error:
-        told = f"process {rank + 1} of {world} does not reach the others: {str(error).partition(chr(10))[0]}"
-        raise MachineError(told) from None
+        why = str(error).partition("\n")[0]
+        raise MachineError(f"process {rank + 1} of {world} does not reach the others: {why}") from None
     return part
 
 

@@ -16,7 +16,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from headwise.errors import CheckpointError, ConfigError, DataError, Diverged, HeadwiseError, MachineError, RunBusy
-from headwise.processes import Alone, Group, launched, together
+from headwise.processes import Alone, Group, joined, launched, together
 from headwise.runs.checkpoints import Checkpoints
 from headwise.training.parallel import check, kind_of
 from headwise.training.recipe import TrainingConfig
@@ -158,6 +158,22 @@ def test_who_does_not_answer_may_be_the_one_that_is_gone(monkeypatch, here, told
     group = Group(0, 3, 0, None, store)
     assert group.gone(RuntimeError("gloo: Connection closed by peer")).startswith(told)
     assert group.gone(RuntimeError("size mismatch")) is None
+
+
+def test_inside_a_step_a_silent_process_is_waited_for_less_long(monkeypatch):
+    waits = []
+    store = torch.distributed.HashStore()
+    monkeypatch.setattr(torch.distributed, "all_gather", lambda found, own, group: waits.append(group))
+    monkeypatch.setattr(torch.distributed, "all_gather_object", lambda found, value, group: waits.append(group))
+    # the default group of another program may be for GPUs alone
+    for group in (Group(0, 2, 0, "patient", store), Group(0, 2, 0, "patient")):
+        group.numbers(1.0)
+        group.gather("a")
+    assert waits == [None, "patient", "patient", "patient"]
+    with joined("cpu", alone_too=True) as processes:
+        groups = torch.distributed.group.WORLD, processes.control
+        minutes = [group._get_backend(torch.device("cpu")).options._timeout.total_seconds() / 60 for group in groups]
+    assert minutes == [10, 30]
 
 
 @pytest.mark.parametrize("kind", [ConfigError, DataError, MachineError, CheckpointError, Diverged, RunBusy])
