@@ -10,6 +10,7 @@ import os
 import site
 import sys
 import sysconfig
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,8 +20,11 @@ from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
 
-from headwise.errors import ConfigError, Untrusted
+from headwise.errors import Untrusted
 from headwise.files import replacing
+
+# what folders of installed packages are called
+_INSTALLED = ("site-packages", "dist-packages")
 
 _trusting: ContextVar[bool] = ContextVar("trusting", default=False)
 
@@ -125,7 +129,9 @@ def _check(module: str, path: str, content: bytes) -> None:
         with replacing(entry) as temporary:
             temporary.write_text(f"{os.path.abspath(path)}\n", encoding="utf-8", errors="surrogateescape")
     except OSError as error:
-        raise ConfigError(f"{entry.parent}: what you trust cannot be remembered there: {error.strerror}") from None
+        # it is trusted this time all the same
+        told = f"{entry.parent}: what you trust cannot be remembered there ({error.strerror}): --trust is needed again"
+        warnings.warn(told, stacklevel=2)
 
 
 def _shown(path: str) -> str:
@@ -144,5 +150,7 @@ def _installed_folders() -> tuple[Path, ...]:
     """The folders of the standard library and of installed packages."""
     names = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     names |= {*site.getsitepackages(), site.getusersitepackages()}
-    names |= {entry for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")}
+    # the current folder may have any name
+    here, others = Path.cwd().resolve(), (entry for entry in sys.path if entry and Path(entry).name in _INSTALLED)
+    names |= {entry for entry in others if Path(entry).resolve() != here}
     return tuple(place for name in names if name for place in (Path(os.path.abspath(name)), Path(name).resolve()))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headwise.attention.mechanisms import mechanism_type
-from headwise.errors import ConfigError, Untrusted
+from headwise.errors import Untrusted
 from headwise.folders import imported
 from headwise.tasks import registry
 from headwise.trust import import_trusted, trust_folder, trusting
@@ -168,9 +168,19 @@ def test_installed_packages_and_what_this_program_imported_need_no_trust(ran, mo
     assert ran == ["own.part"]
 
 
-def test_where_trust_cannot_be_remembered_nothing_runs(ran, tmp_path):
+def test_where_trust_cannot_be_remembered_it_holds_this_once(ran, tmp_path):
     write("mine.py")
     (tmp_path / "config").write_text("a file, not a folder")
-    with trusting(), pytest.raises(ConfigError, match="cannot be remembered there"):
-        imported("mine:x")
+    with trusting(), pytest.warns(UserWarning, match="cannot be remembered there .* --trust is needed again"):
+        imported("mine:sys")
+    assert ran == ["mine"]
+
+
+@pytest.mark.parametrize("name", ["site-packages", "dist-packages"])
+def test_the_name_of_the_current_folder_makes_nothing_installed(ran, monkeypatch, name):
+    Path(name).mkdir()
+    monkeypatch.chdir(name)
+    write("evil.py")
+    with pytest.raises(Untrusted):
+        import_trusted("evil")
     assert ran == []

@@ -1,6 +1,7 @@
 """Small files that claim, or unpack to, much: pictures, arrays, sounds and graphs, written, and read as a task does."""
 
 import gzip
+import os
 import struct
 import zipfile
 from collections.abc import Callable, Iterable
@@ -46,11 +47,17 @@ def bombs(size: int = 1 << 30, largest: int = 1 << 24) -> dict[str, tuple[Write,
     of_images: dict[str, dict[str, Sizes]] = {
         "many": {"images": ((size >> 12, 64, 64), np.uint8)},
         "tiny": {"images": ((largest, 1, 1), np.uint8)},
+        "deep": {"images": ((1, 1 << 12, largest >> 12), np.uint16)},
+        "full": {"images": ((3, 1 << 12, largest >> 12), np.uint8)},
+        "channels": {"images": ((1, 1 << 12, largest >> 12, 15), np.uint8)},
         "floats": {"images": ((largest >> 11, 32, 64), np.float64)},
     }
     sounds: dict[str, Sizes] = {"audio": ((size // 2,), np.int16), "offsets": ((2,), np.int64)}
     return {
         "huge.png": (partial(picture, side=huge, mode="RGBA"), read_images),
+        "thin.png": (partial(picture, side=(1, largest), mode="RGBA"), read_images),
+        "flat.png": (partial(picture, side=(largest, 1), mode="RGBA"), read_images),
+        "padded.png": (partial(picture, side=side, mode="RGBA", padded=4 * size // 16), read_images),
         "short.jpg": (partial(picture, side=64, claimed=huge), read_images),
         "huge.jpg": (partial(picture, side=huge), read_images),
         "progressive.jpg": (partial(picture, side=side, progressive=True, subsampling=0), read_images),
@@ -62,9 +69,12 @@ def bombs(size: int = 1 << 30, largest: int = 1 << 24) -> dict[str, tuple[Write,
         "tiny-idx3.gz": (partial(idx, shape=(largest, 1, 1)), read_images),
         **{f"{name}.npz": (partial(arrays, sizes=sizes), read_images) for name, sizes in of_images.items()},
         "header.npz": (partial(long_header, size=size), read_images),
-        "fast.wav": (partial(wave, samples=largest, rate=384_000), read_sounds),
+        "fast.wav": (partial(wave, samples=largest * 15 // 16, rate=384_000), read_sounds),
+        "chunks.wav": (partial(chunks, size=largest), read_sounds),
+        "double.wav": (partial(wave, samples=largest, rate=384_000, bits=64), read_sounds),
         "long.wav": (partial(wave, samples=largest, rate=8000), read_sounds),
         "sound.npz": (partial(arrays, sizes=sounds), read_sounds),
+        "graph-diagonal.npz": (partial(diagonal, nodes=largest >> 9), read_nodes),
         **{
             f"graph-{name}.npz": (partial(arrays, sizes=sizes, fill=int(name == "ones")), read_nodes)
             for name, sizes in of_graphs.items()
@@ -72,9 +82,26 @@ def bombs(size: int = 1 << 30, largest: int = 1 << 24) -> dict[str, tuple[Write,
     }
 
 
-def picture(path: Path, side: int, mode: str = "RGB", *, claimed: int = 0, turned: bool = False, **how: Any) -> None:
-    """A picture of one colour; a JPEG file may claim more pixels than it has, and be turned by its EXIF data."""
-    drawn, exif = pillow.new(mode, (side, side)), pillow.Exif()
+def picture(
+    path: Path,
+    side: int | tuple[int, int],
+    mode: str = "RGB",
+    *,
+    claimed: int = 0,
+    padded: int = 0,
+    turned: bool = False,
+    **how: Any,
+) -> None:
+    """A picture of one colour.
+
+    Args:
+        side: or height and width.
+        claimed: the side that a JPEG file claims in place of its own.
+        padded: bytes that the file is made, by zeros that take no space on a disk.
+        turned: by its EXIF data.
+    """
+    height, width = side if isinstance(side, tuple) else (side, side)
+    drawn, exif = pillow.new(mode, (width, height)), pillow.Exif()
     if turned:
         exif[0x0112] = 6
     drawn.save(path, exif=exif, **how)
@@ -82,6 +109,8 @@ def picture(path: Path, side: int, mode: str = "RGB", *, claimed: int = 0, turne
         data = bytearray(path.read_bytes())
         struct.pack_into(">HH", data, data.index(b"\xff\xc0") + 5, claimed, claimed)
         path.write_bytes(data)
+    if padded:
+        os.truncate(path, padded)
 
 
 def idx(path: Path, shape: tuple[int, ...]) -> None:
@@ -115,11 +144,25 @@ def long_header(path: Path, size: int) -> None:
             out.write(block)
 
 
-def wave(path: Path, samples: int, rate: int) -> None:
-    """A WAV file of 8 bits."""
-    form = struct.pack("<HHIIHH", 1, 1, rate, rate, 1, 8)
-    head = struct.pack("<4sI4s4sI", b"RIFF", 36 + samples, b"WAVE", b"fmt ", 16) + form
-    path.write_bytes(head + struct.pack("<4sI", b"data", samples) + bytes(samples))
+def wave(path: Path, samples: int, rate: int, bits: int = 8) -> None:
+    """A WAV file of silence: whole numbers of 8 bits, or floats of 64."""
+    size = samples * bits // 8
+    form = struct.pack("<HHIIHH", 1 if bits == 8 else 3, 1, rate, rate * bits // 8, bits // 8, bits)
+    head = struct.pack("<4sI4s4sI", b"RIFF", 36 + size, b"WAVE", b"fmt ", 16) + form
+    path.write_bytes(head + struct.pack("<4sI", b"data", size))
+    os.truncate(path, len(head) + 8 + size)
+
+
+def chunks(path: Path, size: int) -> None:
+    """A WAV file of empty chunks."""
+    path.write_bytes(struct.pack("<4sI4s", b"RIFF", size, b"WAVE") + struct.pack("<4sI", b"junk", 0) * (size // 8))
+
+
+def diagonal(path: Path, nodes: int) -> None:
+    """A graph with a feature for each node, of which it has one."""
+    each, none = np.arange(nodes), np.zeros((1, 2), int)
+    sparse = {"x_indptr": np.arange(nodes + 1), "x_indices": each, "x_shape": np.array([nodes, nodes])}
+    np.savez_compressed(path, y=each % 2, edges=none, **sparse)
 
 
 def read_images(path: Path) -> None:

@@ -15,7 +15,7 @@ from headwise.data.corpus import resolve
 from headwise.data.files import MAX_LINE_BYTES, digested
 from headwise.data.idx import parse_npz
 from headwise.data.image_sets import ImageSet, Loaded, Scan, load_parts, measured, seen_before
-from headwise.data.images import PICTURES, Bytes, Scanned, as_images, caught
+from headwise.data.images import PICTURES, Bytes, Scanned, as_bytes, as_images, caught
 from headwise.data.labelled import text_cell
 from headwise.data.picture_files import decode
 from headwise.data.pixels import Image, PicturesConfig
@@ -167,7 +167,7 @@ def _row(name: str, pixels: np.ndarray, captions: list[str], normalize: Normaliz
         raise DataError(f"{name}: {error.message}") from None
     if captioned and not found:
         raise DataError(f"{name}: has no caption; write one or leave the image out")
-    return Image(name, pixels, _label(found))
+    return Image(name, as_bytes(pixels), _label(found))
 
 
 def _label(captions: list[str]) -> str | None:

@@ -17,9 +17,12 @@ from headwise.data.corpus import resolve
 from headwise.data.files import MAX_LINE_BYTES, digested, require_file
 from headwise.data.graph_archives import read_archive
 from headwise.data.graph_files import SPLITS, Columns, NodeTable, SparseTable, read_edges, read_labels, read_table
-from headwise.data.idx import MAX_BYTES, parse_npz
+from headwise.data.idx import MAX_BYTES, check_size, parse_npz
 from headwise.data.splits import split_by
 from headwise.errors import DataError
+
+# of a feature that is not zero, while it is scaled
+_SCALED_BYTES = 24
 
 Edges = Int[np.ndarray, "two edges"]
 
@@ -97,8 +100,8 @@ class Graph:
         """The graph of such files. Raises: DataError if they are not of one graph."""
         try:
             ids = json.loads(nodes)
-            # written without compression: it cannot unpack to more than it has
-            found = parse_npz(graph, "graph", max_bytes=len(graph))
+            # written without compression: the arrays take what the file has
+            found = parse_npz(graph, "graph", max_bytes=2 * len(graph))
             width, edges = int(found["width"]), found["edges"].astype(np.int64)
             start, column = (found[key].astype(np.int64) for key in ("start", "column"))
             table = SparseTable(start, column, found["value"].astype(np.float32), width)
@@ -148,6 +151,11 @@ def read_graph(config: GraphConfig) -> GraphData:
         given = {key: labelled(files[key], config) for key in SPLITS[1:] if key in files}
     assert table.edges is not None
     edges, told = cleaned(table.edges, config.undirected, config.self_loops)
+    if config.scale == "columns":
+        # zeros become numbers too
+        size = _SCALED_BYTES * len(table.ids) * table.features.width
+        said = f"{files['train']}: {len(table.ids):,} nodes of {table.features.width:,} features, scaled by columns"
+        check_size(size, said, config.max_bytes)
     graph = Graph(table.ids, scaled(table.features, config.scale), edges)
     splits, of_splits = _split(table, given, config, files)
     if not splits["train"]:

@@ -56,7 +56,7 @@ def parse_idx(data: bytes, name: str, max_bytes: int = MAX_BYTES) -> UInt8[np.nd
         with gzip.GzipFile(fileobj=io.BytesIO(data)) if data.startswith(_GZIP) else io.BytesIO(data) as stream:
             sizes = _sizes(stream.read, name)
             wanted = math.prod(sizes)
-            check_size(wanted, f"{name}: the header says {' x '.join(map(str, sizes))} bytes", max_bytes)
+            check_size(wanted + len(data), f"{name}: the header says {' x '.join(map(str, sizes))} bytes", max_bytes)
             body = _read(stream.read, wanted + 1)
     except EOFError:
         raise DataError(f"{name}: the gzip data ends early: the file is truncated; fetch it again") from None
@@ -85,14 +85,14 @@ def parse_npz(
         source: the content of the file, or where it is.
         keys: which arrays; none: all.
         setting: the key of a recipe that names the first of them, for the error.
-        max_bytes: that all of them take; a header that says more is refused before anything is unpacked.
+        max_bytes: that all of them take, and the content; a header that says more is refused before it is unpacked.
         least: bytes that a number takes in use, if more than in the file.
 
     Raises:
         DataError: `name: ...` for damaged content, objects in place of numbers or texts, false sizes.
     """
     found: dict[str, np.ndarray] = {}
-    left = max_bytes
+    left = max_bytes - (0 if isinstance(source, Path) else len(source))
     try:
         with zipfile.ZipFile(source if isinstance(source, Path) else io.BytesIO(source)) as archive:
             inside = {member.filename.removesuffix(".npy"): member.filename for member in archive.infolist()}
@@ -128,8 +128,7 @@ def _member(archive: zipfile.ZipFile, member: str, place: str, max_bytes: int, l
             raise DataError(f"{place}: holds Python objects, which may be code; write numbers or texts of fixed width")
         count, said = math.prod(shape), f"{place}: the header says {shape} of {kind}"
         check_size(count * max(kind.itemsize, least), said, max_bytes)
-        body = bytearray(start.read())
-        body += _read(stream.read, max(0, count * kind.itemsize + 1 - len(body)))
+        body = _read(stream.read, count * kind.itemsize + 1, start.read())
     if not kind.itemsize or min(shape, default=0) < 0 or count * kind.itemsize != len(body):
         raise DataError(f"{said}, but {len(body):,} bytes follow; write it again")
     return np.frombuffer(body, kind).reshape(shape, order="F" if fortran else "C")
@@ -152,9 +151,9 @@ def _sizes(read: Read, name: str) -> tuple[int, ...]:
     return sizes
 
 
-def _read(read: Read, most: int) -> bytearray:
-    """So many bytes or what there is; a false size takes no memory."""
-    body = bytearray()
+def _read(read: Read, most: int, begun: bytes = b"") -> bytearray:
+    """So many bytes or what there is, with those that have been read; a false size takes no memory."""
+    body = bytearray(begun)
     while len(body) < most and (part := read(min(most - len(body), _CHUNK))):
         body += part
     return body

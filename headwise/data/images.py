@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Shaped, UInt8
 from pydantic import Field, model_validator
 
 from headwise.config import DataFile
@@ -243,38 +243,38 @@ def _npz(path: Path, data: bytes, config: ImagesConfig, read: Bytes, labelled: b
 
 def as_images(
     images: np.ndarray, path: Path, config: PicturesConfig
-) -> UInt8[np.ndarray, "images height width channels"]:
-    """An array of images as numbers from 0 to 255, with channels last. Raises: DataError `path: ...`."""
+) -> Shaped[np.ndarray, "images height width channels"]:
+    """An array of images with channels last, each of which `as_bytes` takes. Raises: DataError `path: ...`."""
     images = images[..., None] if images.ndim == 3 else images
     if images.ndim != 4 or not all(images.shape[1:]) or images.shape[3] > MAX_CHANNELS:
         shape = " x ".join(map(str, images.shape))
         raise DataError(f"{path}: images of shape {shape}; give (images, height, width) or channels last")
     if images.shape[1] * images.shape[2] > config.max_pixels:
         raise DataError(f"{path}: images of more than {config.max_pixels:,} pixels; make them smaller")
-    check_size(len(images) * EACH_BYTES, f"{path}: has {len(images):,} images", config.max_bytes)
-    return _bytes(images, path)
-
-
-def _bytes(images: np.ndarray, path: Path) -> np.ndarray:
-    if images.dtype == np.uint8:
-        return images
+    # all of them as they are, and one while it is made the size that the model reads
+    size = images.nbytes + len(images) * EACH_BYTES + 12 * images.shape[1] * images.shape[2]
+    check_size(size, f"{path}: has {len(images):,} images", config.max_bytes)
     fractions = images.dtype.kind == "f" and images.size and images.min() >= 0 and images.max() <= 1
-    if images.dtype != np.uint16 and not fractions:
+    if images.dtype not in (np.uint8, np.uint16) and not fractions:
         raise DataError(
             f"{path}: images are {images.dtype}; give bytes from 0 to 255 (uint8), uint16, or fractions from 0 to 1"
         )
-    found = np.empty(images.shape, np.uint8)
-    # one at a time, so that what is in between takes little memory
-    for to, image in zip(found, images, strict=True):
-        to[:] = np.rint(image * 255.0) if fractions else image >> 8
-    return found
+    return images
+
+
+def as_bytes(image: np.ndarray) -> UInt8[np.ndarray, "height width channels"]:
+    """One of `as_images` as numbers from 0 to 255: one at a time, so that they do not take memory twice."""
+    if image.dtype == np.uint8:
+        return image
+    found = image >> 8 if image.dtype == np.uint16 else np.rint(image * 255.0)
+    return found.astype(np.uint8)
 
 
 def _rows(path: Path, images: np.ndarray, labels: np.ndarray | None, config: ImagesConfig) -> Scanned:
     images = as_images(images, path, config)
     if labels is not None and len(labels) != len(images):
         raise DataError(f"{path}: {len(images):,} images but {len(labels):,} labels; give each image its label")
-    for number, pixels in enumerate(images):
+    for number, pixels in enumerate(map(as_bytes, images)):
         name = f"{path}[{number}]"
         if labels is None:
             yield Image(name, pixels)

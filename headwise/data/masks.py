@@ -17,7 +17,7 @@ from headwise.data.corpus import resolve
 from headwise.data.files import MAX_LINE_BYTES, digested, is_hidden
 from headwise.data.idx import parse_npz
 from headwise.data.image_sets import ImageSet, Loaded, Scan, load_parts, seen_before
-from headwise.data.images import PICTURES, Bytes, Scanned, as_images, caught
+from headwise.data.images import PICTURES, Bytes, Scanned, as_bytes, as_images, caught
 from headwise.data.labelled import text_cell
 from headwise.data.mask_pictures import LABELS, NOWHERE, Legend, as_labels, decode_mask
 from headwise.data.picture_files import decode
@@ -208,7 +208,7 @@ def _npz(path: Path, config: MasksConfig, read: Bytes, masked: bool) -> Scanned:
             f"{path}: masks of shape {masks.shape} for images of {images.shape[:3]}; give each pixel a label"
         )
     legend = config.legend()
-    for number, pixels in enumerate(images):
+    for number, pixels in enumerate(map(as_bytes, images)):
         name = f"{path}[{number}]"
         if masks is None:
             yield Image(name, pixels)

@@ -10,13 +10,15 @@ from typing import Any, TypeVar
 import numpy as np
 from jaxtyping import UInt8
 
-from headwise.data.pixels import MAX_PIXELS, Colour, Image
+from headwise.data.pixels import MAX_PIXELS, MAX_SIDE, Colour, Image
 from headwise.errors import ConfigError, DataError
 
 T = TypeVar("T")
 
 # pixels that are converted at once
 _AT_ONCE = 1 << 20
+# bytes of a file besides its pixels: thumbnails, profiles of colours, EXIF data
+_HEADERS = 1 << 20
 
 _OWN = (b"\x89PNG", b"\xff\xd8")
 _OTHERS = {
@@ -90,6 +92,11 @@ def _check(picture: Any, data: bytes, name: str, max_pixels: int, whole: bool) -
         raise DataError(
             f"{name}: has {height:,} x {width:,} pixels, more than {max_pixels:,}; make it smaller or raise max_pixels"
         )
+    if max(width, height) > MAX_SIDE:
+        raise DataError(f"{name}: has {height:,} x {width:,} pixels; a side has {MAX_SIDE:,} at most; cut it")
+    # what a decoder is given and what it makes are in memory together
+    if len(data) > 4 * max_pixels + _HEADERS:
+        raise DataError(f"{name}: has {len(data):,} bytes for {height:,} x {width:,} pixels; save it anew")
     if picture.format == "PNG" and getattr(picture, "n_frames", 1) > 1:
         raise DataError(f"{name}: is an animation of {picture.n_frames} frames; save one frame as PNG, or remove it")
 

@@ -20,6 +20,8 @@ Colour = tuple[int, int, int]
 
 # decoded, a pixel takes 12 bytes at the most until it has the size that the model reads
 MAX_PIXELS = 1 << 24
+# a resize costs time and memory for each pixel of a side; JPEG has no longer ones
+MAX_SIDE = (1 << 16) - 1
 MAX_CHANNELS = 16
 
 _LUMA = np.array([0.299, 0.587, 0.114])

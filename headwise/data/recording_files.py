@@ -51,13 +51,14 @@ def recording_of(data: bytes, name: str, config: RecordingsConfig) -> Recording:
 
     def allowed(samples: int, rate: int) -> None:
         check_length(samples, rate, name, config)
-        _check_bytes(samples, name, config)
+        # as they are, with zeros around them, at another rate, and as frames
+        _check_bytes(len(data) + 16 * samples, samples, name, config)
 
     return Recording(name, *parse_sound(data, name, config.channels, allowed))
 
 
-def _check_bytes(samples: int, name: str, config: RecordingsConfig) -> None:
-    check_size(4 * samples, f"{name}: has {samples:,} samples", config.max_bytes)
+def _check_bytes(size: int, samples: int, name: str, config: RecordingsConfig) -> None:
+    check_size(size, f"{name}: has {samples:,} samples", config.max_bytes)
 
 
 class _Listed:
@@ -118,9 +119,11 @@ class _Listed:
     def _heard(self, file: Path, data: bytes) -> Recording:
         """A file of which parts may be cut: it is as long as memory allows."""
         name, config = str(file), self.config
-        return Recording(
-            name, *parse_sound(data, name, config.channels, lambda samples, _: _check_bytes(samples, name, config))
-        )
+
+        def allowed(samples: int, rate: int) -> None:
+            _check_bytes(len(data) + 4 * samples, samples, name, config)
+
+        return Recording(name, *parse_sound(data, name, config.channels, allowed))
 
     def _marks(self, name: str, whole: Recording, marking: Marking, place: str) -> tuple[Mark, ...]:
         """The labels in time of a whole file."""

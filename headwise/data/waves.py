@@ -22,6 +22,8 @@ _OTHERS |= {b"FORM": "an AIFF file", b"RIFX": "a WAV file of big-endian numbers"
 _CROSSINGS, _ROLLOFF = 16, 0.95
 # numbers that are converted or filtered at once, so that what is in between takes little memory
 _AT_ONCE = 1 << 20
+# a file has a few; so many take a second
+_MOST_CHUNKS = 1 << 20
 
 # told the samples of a channel and how many are a second
 Allowed = Callable[[int, int], None]
@@ -143,8 +145,8 @@ def _chunks(data: bytes, name: str) -> tuple[_Format, memoryview]:
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
         what = next((told for magic, told in _OTHERS.items() if data.startswith(magic)), "no WAV file")
         raise DataError(f"{name}: is {what}; convert it to WAV or FLAC, for example with ffmpeg")
-    form, place = None, 12
-    while place + 8 <= len(data):
+    form, place, count = None, 12, 0
+    while place + 8 <= len(data) and (count := count + 1) <= _MOST_CHUNKS:
         kind, size = struct.unpack_from("<4sI", data, place)
         found = memoryview(data)[place + 8 : place + 8 + size]
         if kind in (b"fmt ", b"data") and len(found) < size:
@@ -167,6 +169,8 @@ def _chunks(data: bytes, name: str) -> tuple[_Format, memoryview]:
             return form, found
         # chunks begin at even places
         place += 8 + size + size % 2
+    if count > _MOST_CHUNKS:
+        raise DataError(f"{name}: more than {_MOST_CHUNKS:,} chunks come before its samples; write it again")
     missing = "format" if form is None else "samples"
     raise DataError(f"{name}: ends before its {missing}: it is truncated or damaged; fetch it again")
 
@@ -174,8 +178,8 @@ def _chunks(data: bytes, name: str) -> tuple[_Format, memoryview]:
 def _are_chunks(rest: bytes) -> bool:
     """Whether bytes are chunks with their sizes; what fills a file up is zeros."""
     # looked for once: there may be a million chunks
-    place, end = 0, len(rest.rstrip(b"\0"))
-    while place + 8 <= len(rest) and place < end:
+    place, end, count = 0, len(rest.rstrip(b"\0")), 0
+    while place + 8 <= len(rest) and place < end and (count := count + 1) <= _MOST_CHUNKS:
         (size,) = struct.unpack_from("<I", rest, place + 4)
         place += 8 + size
         if place > len(rest):

@@ -84,6 +84,14 @@ def test_features_are_scaled():
     assert scaled(SparseTable.of(np.zeros((2, 1))), "rows").dense().tolist() == [[0], [0]]
 
 
+def test_scaling_by_columns_is_refused_where_its_numbers_do_not_fit(make):
+    with pytest.raises(
+        DataError, match=r"nodes\.csv: 6 nodes of 2 features, scaled by columns, more than 287 in memory"
+    ):
+        read_graph(make(scale="columns", max_bytes=287))
+    assert read_graph(make(scale="columns", max_bytes=288)).graph.features.width == 2
+
+
 def test_parts_in_files_of_their_own_leave_training(make, tmp_path):
     (tmp_path / "held.csv").write_text("id,label\nb,y\nf,q\n")
     found = read_graph(make(test=str(tmp_path / "held.csv")))

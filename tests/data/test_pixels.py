@@ -206,3 +206,10 @@ def test_a_size_is_stretched_or_padded():
     assert adapted(Image("a", np.full((1, 1, 1), 9, np.uint8)), Shape(3, 2, 1), "resize").tolist() == [[[9], [9]]] * 3
     # one side may become less than a pixel: it keeps one
     assert adapted(Image("a", np.full((1, 300, 1), 9, np.uint8)), Shape(4, 4, 1), "pad").max() == 9
+
+
+def test_sides_and_files_beyond_what_pixels_take_are_refused():
+    with pytest.raises(DataError, match="a: has 1 x 65,536 pixels; a side has 65,535 at most; cut it"):
+        decode(grey(size=(1, 65_536)), "a")
+    with pytest.raises(DataError, match="a: has 1,048,677 bytes for 3 x 5 pixels; save it anew"):
+        decode(grey(size=(3, 5)).ljust((1 << 20) + 101, b"\0"), "a", max_pixels=15)

@@ -113,6 +113,13 @@ def test_what_the_lower_rate_cannot_hold_is_left_out():
     assert resampled(sound, 8000) is sound
 
 
+def test_a_file_of_chunks_alone_is_given_up(monkeypatch):
+    monkeypatch.setattr("headwise.data.waves._MOST_CHUNKS", 20)
+    many = GOOD[:12] + b"junk\0\0\0\0" * 21
+    with pytest.raises(DataError, match=r"a\.wav: more than 20 chunks come before its samples; write it again"):
+        parse_wave(many + GOOD[12:], "a.wav")
+
+
 def test_samples_are_converted_and_filtered_some_at_a_time(monkeypatch):
     stereo = wave(np.tile(VALUES, 20), 8000, channels=2)
     whole = parse_wave(stereo, "a.wav")

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
 from headwise.attention import mechanisms
 from headwise.testing import certify
@@ -85,8 +84,7 @@ def test_it_is_held_to_its_promises(folder, untyped):
 
 
 def test_in_the_folder_of_mechanisms_it_is_named_by_its_file(folder, monkeypatch):
-    from headwise.cli.main import app
-
     monkeypatch.setattr(mechanisms, "__path__", [*mechanisms.__path__, str(folder)])
-    assert f"formula  {FORMULA}" in CliRunner().invoke(app, ["list", "mechanisms"]).stdout
+    assert mechanisms.catalogue()["forgetful"].startswith("softmax(q k^T")
+    assert ("formula", FORMULA) in mechanisms.details()["forgetful"]
     assert mechanisms.mechanism_type("forgetful").facts.formula == FORMULA

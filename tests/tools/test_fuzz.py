@@ -79,7 +79,9 @@ def test_what_takes_too_long_is_stopped(tool):
 def test_what_takes_too_much_is_a_problem(tool, monkeypatch):
     monkeypatch.setattr(tool, "MOST_MIB", 16)
     monkeypatch.setattr(tool, "MOST_CPU_S", 0)
-    (time_, memory) = tool.tried({"any": lambda rng: b"x" * (1 << 26)}, 1, 0, None, str).problems
+    problems = tool.tried({"any": lambda rng: b"x" * (1 << 28)}, 1, 0, None, str).problems
+    assert len(problems) == 2, problems
+    time_, memory = problems
     assert "CPU s, more than 0" in time_
     assert "MiB, more than 16" in memory
 

@@ -270,7 +270,7 @@ def test_two_processes_answer_as_one(tmp_path, monkeypatch):
     assert found[1][1] == ""
     with redirect_stdout(StringIO()) as own:
         assert [main(line.split()) for line in asked] == [0, 0]
-    assert own.getvalue() == found[0][1].partition(f'headwise explain {run} "..."\n')[2]
+    assert own.getvalue() == found[0][1].partition(f"headwise explain {run} INPUT\n")[2]
     assert own.getvalue().count("\n") == 91
 
 
