@@ -55,7 +55,7 @@ def _weights(run):
 
 @pytest.mark.parametrize(
     ("world", "kind"),
-    [(2, "ddp"), pytest.param(3, "ddp", marks=SLOW), (2, "fsdp"), pytest.param(3, "fsdp", marks=SLOW)],
+    [(2, "ddp"), *(pytest.param(*given, marks=SLOW) for given in ((3, "ddp"), (2, "fsdp"), (3, "fsdp")))],
 )
 def test_many_processes_learn_what_one_does(tmp_path, alone, world, kind):
     names = ["plain", "gathered", "few tokens", "again"] if kind == "ddp" else ["gathered", "again"]
@@ -73,7 +73,8 @@ def test_many_processes_learn_what_one_does(tmp_path, alone, world, kind):
     assert all(err == "" for _, _, err in found[1:])
 
 
-@pytest.mark.parametrize("kind", ["ddp", pytest.param("fsdp", marks=SLOW)])
+@SLOW
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
 def test_the_same_processes_go_on_with_the_same_bits_and_others_with_the_same_sums(tmp_path, alone, kind):
     found = ended(started(2, SCRIPT, "resumed", kind, tmp_path))
     assert [code for code, _, _ in found] == [0, 0], found
@@ -94,7 +95,8 @@ def _bits(run):
     return {path.name: path.read_bytes() for path in saved.glob("*.safetensors")}
 
 
-@pytest.mark.parametrize("victim", [pytest.param(0, marks=SLOW), 2])
+@SLOW
+@pytest.mark.parametrize("victim", [0, 2])
 def test_a_process_that_dies_ends_the_others_with_a_clear_line(tmp_path, victim):
     processes = started(3, SCRIPT, "long", "ddp", tmp_path / "run")
     _until(lambda: Checkpoints(tmp_path / "run").entries(), processes)
@@ -212,7 +214,7 @@ def test_wrong_starts_are_refused_once(tmp_path):
     ("files", "codes", "told"),
     [
         (("a", "a"), [3, 3], ["a", ""]),
-        (("a", "b"), [3, 3], ["a", "b"]),
+        pytest.param(("a", "b"), [3, 3], ["a", "b"], marks=SLOW),
         pytest.param(("-", "b", "b"), [5, 3, 3], ["", "b", ""], marks=SLOW),
     ],
 )
@@ -222,6 +224,7 @@ def test_an_error_of_data_is_said_once(tmp_path, files, codes, told):
     assert [err for _, _, err in found] == [f"error: {name}: there is no such file\n" if name else "" for name in told]
 
 
+@SLOW
 def test_what_diverges_is_said_by_the_first(tmp_path):
     found = ended(started(2, SCRIPT, "diverges", "ddp", tmp_path / "run"))
     assert [code for code, _, _ in found] == [6, 6], found
@@ -274,7 +277,8 @@ def test_two_processes_answer_as_one(tmp_path, monkeypatch):
     assert own.getvalue().count("\n") == 91
 
 
-@pytest.mark.parametrize("kind", ["ddp", pytest.param("fsdp", marks=SLOW)])
+@SLOW
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
 def test_a_checkpoint_that_the_disk_refuses_half_way_holds_nobody_up(tmp_path, alone, kind):
     found = ended(started(2, SCRIPT, "refused", kind, tmp_path / "run"))
     assert [code for code, _, _ in found] == [0, 0], found
@@ -299,6 +303,7 @@ def test_a_disk_that_takes_no_more_of_one_process_ends_all(tmp_path, kind, rank)
     assert Checkpoints(run).newest(pytest.fail).facts["step"] == 12
 
 
+@SLOW
 def test_each_process_keeps_its_part(tmp_path):
     found = ended(started(3, SCRIPT, "parts", "fsdp"))
     assert [code for code, _, _ in found] == [0, 0, 0], found
