@@ -124,7 +124,7 @@ class Forged:
         """One bomb after another, then any of them."""
         name = next(self.unread, None) or rng.choice(list(self.bombs))
         write, read = self.bombs[name]
-        path = self.folder / name
+        path = self.folder / f"bomb-{name}"
         write(path)
         try:
             read(path)
