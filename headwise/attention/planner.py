@@ -70,11 +70,11 @@ def _most_pairs_untiled(call: Call) -> float:
     if call.query.element_size() == 2:
         if vectors == "AVX2" and (call.learns or call.shape[2] == 1):
             return math.inf
-        return _SHORT if call.learns else 0
+        return _SHORT if call.learns else 0.0
     if through_onednn and call.query.dtype == torch.float32 and _takes_onednn(call):
         return 4 * _SHORT if call.learns else _SHORT
     # a gain for each row, against the dozen operators of the definition
-    return _FEW if call.learns and math.prod(call.shape) >= 2 * _SHORT else 0
+    return _FEW if call.learns and math.prod(call.shape) >= 2 * _SHORT else 0.0
 
 
 def _takes_onednn(call: Call) -> bool:
@@ -102,7 +102,7 @@ def _is_long(call: Call) -> bool:
     return math.prod(call.shape) * width >= (_LONG if call.learns else _LONG // 2)
 
 
-_FEW, _SHORT, _CACHED, _LONG = 32 * 32, 128 * 128, 1 << 22, 1 << 24
+_FEW, _SHORT, _CACHED, _LONG = 32.0 * 32, 128.0 * 128, 1 << 22, 1 << 24
 
 
 TABLE: tuple[Rule, ...] = (
