@@ -23,9 +23,6 @@ from types import CodeType, ModuleType
 from headwise.errors import Untrusted
 from headwise.files import replacing
 
-# what folders of installed packages are called
-_INSTALLED = ("site-packages", "dist-packages")
-
 _trusting: ContextVar[bool] = ContextVar("trusting", default=False)
 
 
@@ -136,8 +133,7 @@ def _check(module: str, path: str, content: bytes) -> None:
 
 def _shown(path: str) -> str:
     """The path from the current folder, where it lies below it."""
-    place, here = Path(path), Path.cwd()
-    return str(place.relative_to(here) if place.is_relative_to(here) else place)
+    return path.removeprefix(f"{os.getcwd()}{os.sep}")
 
 
 def _is_installed(origin: str) -> bool:
@@ -150,7 +146,4 @@ def _installed_folders() -> tuple[Path, ...]:
     """The folders of the standard library and of installed packages."""
     names = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     names |= {*site.getsitepackages(), site.getusersitepackages()}
-    # the current folder may have any name
-    here, others = Path.cwd().resolve(), (entry for entry in sys.path if entry and Path(entry).name in _INSTALLED)
-    names |= {entry for entry in others if Path(entry).resolve() != here}
     return tuple(place for name in names if name for place in (Path(os.path.abspath(name)), Path(name).resolve()))

@@ -177,10 +177,14 @@ def test_where_trust_cannot_be_remembered_it_holds_this_once(ran, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["site-packages", "dist-packages"])
-def test_the_name_of_the_current_folder_makes_nothing_installed(ran, monkeypatch, name):
+def test_the_name_of_a_folder_makes_nothing_installed(ran, monkeypatch, name):
     Path(name).mkdir()
     monkeypatch.chdir(name)
     write("evil.py")
+    with pytest.raises(Untrusted):
+        import_trusted("evil")
+    monkeypatch.syspath_prepend(Path.cwd())
+    monkeypatch.chdir("..")
     with pytest.raises(Untrusted):
         import_trusted("evil")
     assert ran == []

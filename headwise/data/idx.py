@@ -112,7 +112,9 @@ def parse_npz(
 def check_size(size: int, said: str, max_bytes: int) -> None:
     """Refuses what would take more bytes than are allowed. Raises: DataError, which begins with what is said of it."""
     if size > max_bytes:
-        raise DataError(f"{said}, more than {max_bytes:,} in memory; make it smaller, or raise data.max_bytes")
+        raise DataError(
+            f"{said}, {size:,} bytes in memory, more than {max_bytes:,}; make it smaller, or raise data.max_bytes"
+        )
 
 
 def _member(archive: zipfile.ZipFile, member: str, place: str, max_bytes: int, least: int) -> np.ndarray:

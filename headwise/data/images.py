@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from headwise.config import DataFile
 from headwise.data.files import decode_lines, is_hidden, listed, require_file
-from headwise.data.idx import EACH_BYTES, MAX_BYTES, check_size, is_idx, parse_idx, parse_npz
+from headwise.data.idx import EACH_BYTES, check_size, is_idx, parse_idx, parse_npz
 from headwise.data.picture_files import decode
 from headwise.data.pixels import MAX_CHANNELS, Image, PicturesConfig
 from headwise.errors import DataError, listing
@@ -58,7 +58,7 @@ class ImagesConfig(PicturesConfig):
 class Bytes:
     """Files of at most so many bytes read whole, and the SHA-256 of what was read by what it is to a recipe's key."""
 
-    def __init__(self, most: int = MAX_BYTES) -> None:
+    def __init__(self, most: int) -> None:
         self._most = most
         self._read: dict[str, dict[str, str]] = {}
 

@@ -43,8 +43,9 @@ def decode(
     Palettes and CMYK become RGB; of samples of 16 bits the upper eight are kept; transparency becomes a fourth channel.
 
     Args:
-        max_pixels: more are refused before they are decoded. A JPEG file of up to 16 times as many, written in one
-            pass, is decoded at half or a quarter of its height and width, which takes no more memory.
+        max_pixels: more are refused before they are decoded. A JPEG file of up to 16 times as many, and of the 178
+            million that Pillow opens, is decoded at half or a quarter of its height and width where it was written in
+            one pass: that takes no more memory.
         whole: larger JPEG files are refused too.
 
     Raises:
@@ -90,7 +91,8 @@ def _check(picture: Any, data: bytes, name: str, max_pixels: int, whole: bool) -
     width, height = picture.size
     if width * height > max_pixels:
         raise DataError(
-            f"{name}: has {height:,} x {width:,} pixels, more than {max_pixels:,}; make it smaller or raise max_pixels"
+            f"{name}: has {height:,} x {width:,} pixels, more than {max_pixels:,}; make it smaller, or raise"
+            " data.max_pixels"
         )
     if max(width, height) > MAX_SIDE:
         raise DataError(f"{name}: has {height:,} x {width:,} pixels; a side has {MAX_SIDE:,} at most; cut it")

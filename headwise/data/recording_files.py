@@ -36,14 +36,13 @@ def scan_recordings(
     if not data:
         raise DataError(f"{path}: is empty (0 bytes); restore it or name another file")
     if config.format == "npz" or (config.format == "auto" and path.suffix.lower() == ".npz"):
-        found = scan_archive(path, data, config, labelled)
+        yield from scan_archive(path, data, config, labelled)
     elif config.format == "auto" and (data.startswith((b"RIFF", FLAC)) or path.suffix.lower() in _SOUNDS):
         if labelled:
             raise DataError(f"{path}: is one recording without a label; name a list of recordings or an .npz file")
-        found = iter([recording_of(data, str(path), config)])
+        yield recording_of(data, str(path), config)
     else:
-        found = _Listed(path, config, read, labelled).scanned()
-    yield from found
+        yield from _Listed(path, config, read, labelled).scanned()
 
 
 def recording_of(data: bytes, name: str, config: RecordingsConfig) -> Recording:

@@ -98,7 +98,7 @@ def check_length(samples: int, rate: int, name: str, config: RecordingsConfig) -
     """
     if samples > config.max_seconds * rate:
         raise DataError(
-            f"{name}: is {samples / rate:.1f} s long, more than {config.max_seconds:g}; cut it, or set data.max_seconds"
+            f"{name}: is {samples / rate:.4g} s long, more than {config.max_seconds:g}; cut it, or set data.max_seconds"
         )
 
 

@@ -18,7 +18,8 @@ def cores() -> int:
 def threads_for(texts: int) -> Iterator[None]:
     """Inside, the library starts threads only for many texts on several cores.
 
-    It wakes a thread for each text: on one core, or a busy one, every text waits for its turn.
+    It wakes a thread for each text: on one core, or a busy one, every text waits for its turn. The environment is the
+    one thing that it asks, at each call; where it is set already, it stays.
     """
     before = os.environ.get(_THREADED)
     if before is not None or (texts >= _MANY and cores() > 1):
@@ -28,4 +29,4 @@ def threads_for(texts: int) -> Iterator[None]:
     try:
         yield
     finally:
-        del os.environ[_THREADED]
+        os.environ.pop(_THREADED, None)

@@ -124,7 +124,7 @@ def resampled(sound: Sound, rate: int) -> Sound:
     length = math.ceil(new * len(sound.samples) / old)
     taps = torch.arange(-width, width + 2, dtype=torch.float64)
     framed = F.pad(torch.from_numpy(sound.samples), (width, width + 1)).unfold(0, len(taps), 1)
-    made, step = torch.empty(length), max(1, _AT_ONCE // len(taps))
+    made, step = torch.empty(length, dtype=torch.float32), max(1, _AT_ONCE // len(taps))
     # one filter for each of the `new` places that new samples take between two old ones, as far as they occur
     for some in (torch.arange(min(new, length)) * old).split(step):
         times = (taps - (some % new).double()[:, None] / new) * (cutoff / old)

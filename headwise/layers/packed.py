@@ -22,7 +22,9 @@ class CopiedLinear(nn.Module, ABC):
         self.linear = linear
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self._copy, self._state = self._copied(linear.weight), _state(linear.weight)
-        self._sample = linear.weight.detach().diagonal().clone()
+        numbers = torch.arange(max(linear.weight.shape))
+        self._places = numbers % linear.weight.shape[0], numbers % linear.weight.shape[1]
+        self._sample = linear.weight.detach()[self._places]
 
     @abstractmethod
     def forward(self, x: Float[Tensor, "*batch in_features"]) -> Float[Tensor, "*batch out_features"]:
@@ -41,11 +43,14 @@ class CopiedLinear(nn.Module, ABC):
     def is_current(self) -> bool:
         """Whether the copy still shows the weight of the layer.
 
-        What PyTorch changes in place is counted by the weight itself. Fused optimizers and `weight.data` count nothing:
-        they are noticed where they change the diagonal, as a step of training does.
+        What PyTorch changes in place is counted by the weight itself. Fused optimizers, `weight.data` and NumPy count
+        nothing: they are noticed by one number of each row and of each column, which a step of training changes. A
+        weight made in inference mode counts nothing at all, and is compared whole.
         """
         weight = self.linear.weight
-        return self._state == _state(weight) and torch.equal(self._sample, weight.detach().diagonal())
+        if weight.is_inference():
+            return torch.equal(self._copied(weight), self._copy)
+        return self._state == _state(weight) and torch.equal(self._sample, weight.detach()[self._places])
 
     @staticmethod
     @abstractmethod
@@ -93,7 +98,7 @@ class RoundedLinear(CopiedLinear):
 
 def _state(weight: Tensor) -> tuple[object, ...]:
     """Where a weight is, its type, and how often it was changed in place."""
-    return weight.data_ptr(), weight.dtype, None if weight.is_inference() else weight._version
+    return weight.data_ptr(), weight.dtype, 0 if weight.is_inference() else weight._version
 
 
 def gains(linear: nn.Module) -> bool:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from headwise import metrics
 from headwise.config import build
+from headwise.data.bad_lines import strict
 from headwise.data.batches import PairBatch, Ragged, padded
 from headwise.data.captions import CaptionsConfig, captions_of, scan_captions
 from headwise.data.image_sets import as_batch, checked
@@ -94,7 +95,7 @@ class Captioner(Predictor[Image, list[Translation], Image]):
 
     def parse(self, text: str) -> Image:
         """The picture at a path. Raises: DataError if it cannot be read."""
-        return self._small(decode(Bytes().read(Path(text)), text, self.data.max_pixels))
+        return self._small(decode(Bytes(self.data.max_bytes).read(Path(text)), text, self.data.max_pixels))
 
     def opened(self, data: bytes, name: str) -> Image:
         return self._small(decode(data, name, min(self.data.max_pixels, MAX_PIXELS)))
@@ -106,10 +107,7 @@ class Captioner(Predictor[Image, list[Translation], Image]):
     def read(self, path: Path) -> Iterator[Image]:
         """A picture, or those of a table or an .npz file; captions are not needed."""
         config = self.data.model_copy(update={"format": "auto"})
-        for image in scan_captions(path, config, captioned=False):
-            if isinstance(image, DataError):
-                raise image
-            yield self._small(image)
+        return map(self._small, strict(scan_captions(path, config, captioned=False)))
 
     def predict(
         self, items: Sequence[Image | str] | Image | str, options: Asked | None = None

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
+from headwise.data.bad_lines import strict
 from headwise.data.image_sets import as_batch
 from headwise.data.images import Bytes
 from headwise.data.mask_pictures import LABELS, Legend, fitted, restored
@@ -77,8 +78,9 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
 
     def parse(self, text: str) -> Image:
         """The picture at a path, or `{"path": ..., "mask": ...}` with its mask. Raises: DataError for what is none."""
+        files = Bytes(self.data.max_bytes)
         if not text.lstrip().startswith("{"):
-            return decode(Bytes().read(Path(text)), text, self.data.max_pixels, whole=True)
+            return decode(files.read(Path(text)), text, self.data.max_pixels, whole=True)
         keys = self.data.path_key, self.data.mask_key
         try:
             found = json.loads(text)
@@ -87,7 +89,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
             names = []
         if not names or keys[0] not in found or not all(isinstance(name, str) for name in names):
             raise DataError(f'{text[:60]}: give a path, or JSON such as {{"{keys[0]}": "a.png", "{keys[1]}": "b.png"}}')
-        return picture_with_mask(names[0], names[1], self.data, Bytes()) if len(names) > 1 else self.parse(names[0])
+        return picture_with_mask(names[0], names[1], self.data, files) if len(names) > 1 else self.parse(names[0])
 
     def opened(self, data: bytes, name: str) -> Image:
         most = PREDICTION_PIXELS if self.data.size is None else MAX_PIXELS
@@ -95,10 +97,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
 
     def read(self, path: Path) -> Iterator[Image]:
         """A picture, or those of a table or an .npz file; masks are not needed."""
-        for image in scan_masks(path, None, self.data.model_copy(update={"format": "auto"}), masked=False):
-            if isinstance(image, DataError):
-                raise image
-            yield image
+        return strict(scan_masks(path, None, self.data.model_copy(update={"format": "auto"}), masked=False))
 
     @torch.inference_mode()
     def predict(self, items: Sequence[Image | str] | Image | str, options: Any = None) -> list[Painted]:

@@ -11,6 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from headwise import metrics
+from headwise.data.bad_lines import strict
 from headwise.data.image_sets import as_batch, checked
 from headwise.data.images import Bytes, ImagesConfig, scan_images
 from headwise.data.picture_files import decode
@@ -76,7 +77,7 @@ class Recogniser(Predictor[Image, dict[str, float], Image]):
 
     def parse(self, text: str) -> Image:
         """The picture at a path. Raises: DataError if it cannot be read."""
-        return self._small(decode(Bytes().read(Path(text)), text, self.data.max_pixels))
+        return self._small(decode(Bytes(self.data.max_bytes).read(Path(text)), text, self.data.max_pixels))
 
     def opened(self, data: bytes, name: str) -> Image:
         return self._small(decode(data, name, min(self.data.max_pixels, MAX_PIXELS)))
@@ -88,10 +89,7 @@ class Recogniser(Predictor[Image, dict[str, float], Image]):
     def read(self, path: Path) -> Iterator[Image]:
         """A picture, or those of an IDX, .npz or CSV file; labels are not needed."""
         config = self.data.model_copy(update={"format": "auto"})
-        for image in scan_images(path, None, config, labelled=False):
-            if isinstance(image, DataError):
-                raise image
-            yield self._small(image)
+        return map(self._small, strict(scan_images(path, None, config, labelled=False)))
 
     @torch.inference_mode()
     def predict(self, items: Sequence[Image | str] | str, options: Any = None) -> list[dict[str, float]]:

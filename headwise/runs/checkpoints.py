@@ -197,10 +197,12 @@ class Checkpoints:
         return None
 
     def retire(self, protected: Collection[int], note: Callable[[str], None]) -> None:
-        """Keeps the newest verified checkpoints and one of each protected step; what cannot be moved stays."""
+        """Keeps the newest verified checkpoints and one of each protected step; what cannot be moved stays.
+
+        What an earlier removal left is removed too.
+        """
         try:
-            # what an earlier removal could not take away
-            sweep(self.folder, ".*.removed.tmp")
+            sweep(self.folder, removed=True)
             self._retire_others(protected, note)
         except OSError as error:
             note(f"old checkpoints stay: {error}")

@@ -18,6 +18,8 @@ MANIFEST = "manifest.json"
 _FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 # what file systems and the small files of a checkpoint need besides the tensors
 _SLACK_BYTES = 256 * 1024
+# after the name of what is being removed
+_REMOVED = ".removed.tmp"
 
 
 class Sink:
@@ -148,16 +150,16 @@ def remove_folder(path: Path) -> None:
     if path.is_symlink():
         path.unlink(missing_ok=True)
         return
-    hidden = path.with_name(f".{path.name}.removed.tmp")
+    hidden = path.with_name(f".{path.name}{_REMOVED}")
     shutil.rmtree(hidden, ignore_errors=True)
     with contextlib.suppress(FileNotFoundError):
         os.rename(path, hidden)
     shutil.rmtree(hidden, ignore_errors=True)
 
 
-def sweep(folder: Path, pattern: str = ".*.tmp") -> list[str]:
-    """Removes what an interrupted write or removal left in `folder`; returns the names."""
-    left = list(folder.glob(pattern)) if folder.is_dir() else []
+def sweep(folder: Path, *, removed: bool = False) -> list[str]:
+    """Removes what an interrupted write or removal left in `folder`, or a removal alone; returns the names."""
+    left = list(folder.glob(f".*{_REMOVED if removed else '.tmp'}")) if folder.is_dir() else []
     for path in left:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)

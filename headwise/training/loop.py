@@ -98,10 +98,7 @@ class Loop:
             return True
         self._budget.clock.tell(progress)
         self._log.sync()
-        kept = {progress.best_step, *progress.recent_steps}
-        if progress.skipped_in_row:
-            # perhaps on the way to diverging: what was saved in better times must not be pushed out
-            kept |= {entry.step for entry in self._checkpoints.entries()}
+        kept = progress.protected(entry.step for entry in self._checkpoints.entries())
         files = self.session.files()
         try:
             path = save_checkpoint(self._processes, self._checkpoints, progress.step, files, kept, self._log.note)

@@ -1,6 +1,7 @@
 """What a run has done so far, as plain numbers that go into every checkpoint."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -55,6 +56,13 @@ class Progress:
         """Counts a step whose numbers were not finite."""
         self.skipped += 1
         self.skipped_in_row += 1
+
+    def protected(self, saved: Iterable[int]) -> set[int]:
+        """Of the steps with a checkpoint, those that stay however old they are: the best, and those to average.
+
+        While steps are skipped all stay: perhaps the run diverges, and what was saved in better times is needed.
+        """
+        return {self.best_step, *self.recent_steps, *(saved if self.skipped_in_row else ())}
 
     def replace_best(self, step: int, value: float | None, metrics: dict[str, float]) -> None:
         """Another model takes the place of a best one that is lost."""

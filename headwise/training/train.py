@@ -233,9 +233,8 @@ def _published(session: Session, checkpoints: Checkpoints, log: RunLog, stop: St
     """The counters of a run that goes on, the best model in its folder, no checkpoint that should have been retired."""
     publish_best(session, checkpoints, log, stop.breakable)
     progress = session.progress
-    # as before a save: on the way to diverging nothing is pushed out
-    if not progress.skipped_in_row:
-        checkpoints.retire({progress.step, progress.best_step, *progress.recent_steps}, log.note)
+    kept = progress.protected(entry.step for entry in checkpoints.entries())
+    checkpoints.retire({progress.step, *kept}, log.note)
     return progress
 
 

@@ -202,3 +202,7 @@ def test_a_kernel_that_is_asked_for_must_be_able_and_known():
 def test_every_kernel_of_the_table_is_one_and_the_definition_comes_last():
     assert {rule.kernel for rule in (*planner.TABLE, *planner.EXPORTED)} <= set(kernels.KERNELS)
     assert planner.TABLE[-1].kernel == planner.EXPORTED[-1].kernel == "plain"
+
+
+def test_the_compiler_takes_the_products_as_constant_as_its_own_decorator_does():
+    assert vars(planner._products) == vars(torch.compiler.assume_constant_result(lambda: 0))

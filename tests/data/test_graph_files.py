@@ -220,13 +220,13 @@ def test_what_is_no_archive_is_refused(tmp_path):
     [
         (
             {"edges": np.zeros((200, 2), np.int8)},
-            r"edges: the header says \(200, 2\) of int8, more than [\d,]+ in memory",
+            r"edges: the header says \(200, 2\) of int8, [^ ]+ bytes in memory, more than [\d,]+",
         ),
         (
             {"y": np.zeros(13, np.int8)},
-            "y has 13 nodes, more than 6,000 in memory; make it smaller, or raise data.max_b",
+            "y has 13 nodes, [^ ]+ bytes in memory, more than 6,000; make it smaller, or raise data.max_b",
         ),
-        ({"x_shape": np.array([3, 12])}, "x has 12 columns, more than 6,000 in memory"),
+        ({"x_shape": np.array([3, 12])}, "x has 12 columns, [^ ]+ bytes in memory, more than 6,000"),
     ],
 )
 def test_a_bomb_is_not_unpacked(tmp_path, changed, message):

@@ -231,7 +231,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
 
 def test_a_file_is_known_by_its_bytes_and_a_folder_by_all_of_its_own(tmp_path):
     def digest(path):
-        read = Bytes()
+        read = Bytes(1 << 20)
         list(scan_images(path, None, config(), read))
         (found,) = read.digests("train").values()
         assert found == on_disk(path)
@@ -258,7 +258,7 @@ def test_a_file_is_known_by_its_bytes_and_a_folder_by_all_of_its_own(tmp_path):
 
 def test_a_list_is_known_by_itself_and_by_its_pictures(tmp_path):
     def digests():
-        read = Bytes()
+        read = Bytes(1 << 20)
         list(scan_images(listed(tmp_path, "path,label\nc.png,x\n"), None, config(), read))
         return read.digests("test")
 
@@ -268,7 +268,7 @@ def test_a_list_is_known_by_itself_and_by_its_pictures(tmp_path):
     (tmp_path / "list.csv").unlink()
     assert digests() == before
     (tmp_path / "c.png").write_bytes(grey(3))
-    read = Bytes()
+    read = Bytes(1 << 20)
     list(scan_images(tmp_path / "list.csv", None, config(), read))
     assert read.digests("test")["test.images"] != before["test.images"]
 

@@ -39,7 +39,7 @@ def config(files, name="all.csv", **data):
 
 
 def found_of(config):
-    return list(scan_of(config)("train", Bytes()))
+    return list(scan_of(config)("train", Bytes(config.max_bytes)))
 
 
 def test_every_form_gives_the_same(files):

@@ -92,7 +92,7 @@ HOSTILE = {
     "bomb": (bomb(60_000, 60_000), "x.png: has more than 16,777,216 pixels; make it smaller"),
     "large": (
         bomb(9000, 9000),
-        "x.png: has 9,000 x 9,000 pixels, more than 16,777,216; make it smaller or raise max_p",
+        "x.png: has 9,000 x 9,000 pixels, more than 16,777,216; make it smaller, or raise data",
     ),
     "no pixels": (bomb(0, 5), "x.png: is "),
     "animation": (animated(), "x.png: is an animation of 2 frames; save one frame as PNG, or remove it"),
@@ -116,7 +116,9 @@ def test_hostile_pictures_are_refused_with_what_to_do(name):
 
 def test_a_limit_of_pixels_is_met_before_anything_is_decoded():
     assert decode(grey(size=(3, 5)), "a", max_pixels=15).shape == (3, 5, 1)
-    with pytest.raises(DataError, match="a: has 3 x 5 pixels, more than 14; make it smaller or raise max_pixels"):
+    with pytest.raises(
+        DataError, match=r"a: has 3 x 5 pixels, more than 14; make it smaller, or raise data.max_pixels"
+    ):
         decode(grey(size=(3, 5)), "a", max_pixels=14)
 
 
@@ -136,6 +138,11 @@ def test_a_larger_jpeg_is_decoded_at_part_of_its_size_unless_all_of_it_is_wanted
     ]:
         with pytest.raises(DataError, match="a: has 40 x 60 pixels, more than"):
             decode(given, "a", **kept)
+
+
+def test_more_pixels_than_pillow_opens_are_refused_whatever_the_limit():
+    with pytest.raises(DataError, match="a: has more than 178,956,970 pixels; make it smaller or remove it"):
+        decode(bomb(60_000, 60_000), "a", max_pixels=1 << 40)
 
 
 def test_a_jpeg_that_is_too_short_for_its_pixels_is_refused():

@@ -127,7 +127,7 @@ def test_hostile_archives_are_refused(folder, others, message):
 
 
 def test_long_ones_and_strange_labels_are_refused(folder):
-    with pytest.raises(DataError, match=r"list.csv:3: is 0.1 s long, more than 0.11; cut it, or set data.max_seconds"):
+    with pytest.raises(DataError, match=r"list.csv:3: is 0.13 s long, more than 0.11; cut it, or set data.max_seconds"):
         list(strict(scan_recordings(folder / "list.csv", config(max_seconds=0.11))))
     with pytest.raises(DataError, match=r"npz\[0\]: label 'low', but data.classes names 1, from 0"):
         list(strict(scan_recordings(folder / "tones.npz", config(classes=["one"]))))

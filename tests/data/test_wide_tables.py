@@ -15,7 +15,7 @@ from headwise.data.molecules import MoleculesConfig, read_compounds
 from headwise.data.series import SeriesConfig, read_file
 from headwise.errors import HeadwiseError
 
-NAMES = [f"c{number}" for number in range(20_000)]
+NAMES = [f"c{number}" for number in range(40_000)]
 SERIES = SeriesConfig(train="x")
 
 
@@ -46,8 +46,8 @@ def objects(tmp_path):
 def test_no_time_grows_with_the_square_of_the_columns(read, tmp_path):
     began = time.process_time()
     read(tmp_path)
-    # 20,000 names compared with each other take 3 s and more
-    assert time.process_time() - began < 1.5
+    # processor time, a tenth of it or less; 40,000 names compared with each other take twice as much and more
+    assert time.process_time() - began < 6
 
 
 def packed():

@@ -51,6 +51,23 @@ def test_tells_when_the_weight_has_changed(kind):
     assert not copy.is_current()
 
 
+@pytest.mark.parametrize("change", [(300, slice(None)), (slice(None), 96)], ids=["row", "column"])
+def test_what_counts_no_version_is_noticed_in_any_row_and_column(change):
+    plain = linear()
+    copy = PackedLinear(plain)
+    plain.weight.data[change] += 1.0
+    assert not copy.is_current()
+
+
+def test_a_weight_of_inference_mode_is_compared_whole():
+    with torch.inference_mode():
+        plain = linear()
+        copy = PackedLinear(plain)
+        assert copy.is_current()
+        plain.weight[300, 3] += 1.0
+        assert not copy.is_current()
+
+
 class Adapted(nn.Linear):
     pass
 

@@ -70,6 +70,9 @@ def test_a_picture_is_named_by_its_path_and_fitted(tmp_path):
     assert sizes == {predictor.known.shape}
     (read,) = predictor.read(path)
     assert predictor.predict([read]) == [pytest.approx(direct)]
+    predictor.data = predictor.data.model_copy(update={"max_bytes": 9})
+    with pytest.raises(DataError, match=r"a\.png: has [\d,]+ bytes, more than 9; split it, or raise data.max_bytes"):
+        predictor.parse(str(path))
     with pytest.raises(DataError, match=r"gone\.png: no such file"):
         predictor.parse(str(tmp_path / "gone.png"))
     with pytest.raises(DataError, match="x: 6 channels, the model reads 1"):
