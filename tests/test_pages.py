@@ -74,9 +74,11 @@ def test_the_task_of_the_page_trains_and_predicts(capsys):
         assert main(shlex.split(line.replace("sums:Sums", "sums_of_page:Sums"))[1:]) == 0, capsys.readouterr().err
         told.append(capsys.readouterr().out)
     assert "hidden = 16  (whole number, at least 1)" in told[0]
-    assert "step 80" in told[2]
-    assert [0 < float(line) < 14 for line in told[3].splitlines()] == [True, True]
-    assert '"mae"' in told[4]
+    assert told[1] == "train: 35 examples\n\nvalid: 35 examples\n\ntest: 35 examples\n"
+    assert "step 80" in told[3]
+    assert [0 < float(line) < 14 for line in told[4].splitlines()] == [True, True]
+    assert all(line.isdecimal() for line in told[5].splitlines())
+    assert '"mae"' in told[6]
 
 
 class Curves(trackers.Tracker):

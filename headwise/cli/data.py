@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,7 @@ from headwise.cli.output import json_line
 from headwise.errors import ConfigError, unknown
 
 if TYPE_CHECKING:
-    from headwise.config import Config
+    from headwise.data.inspection import Inspection
 
 app = typer.Typer(help="Inspect, make and fetch data files.")
 app.command("make")(make.make)
@@ -43,14 +44,13 @@ def report(
     Bad lines cannot be read: wrong columns or fields, empty sides, bytes that are not UTF-8. Odd ones can be read but
     look wrong: stray quotation marks, unusual length, an unusual length ratio.
     """
-    from headwise.data.inspection import inspect
     from headwise.labels import visible
 
     given: dict[str, Any] = {"columns": columns, "source_key": source_key, "target_key": target_key, "limit": limit}
     if target_data is not None:
         given["train_target"] = os.fspath(target_data)
     given = {name: value for name, value in given.items() if value is not None}
-    found = inspect(_data(file, overrides or [], kind, given), None if held_out is None else os.fspath(held_out))
+    found = _inspected(file, overrides or [], kind, given, None if held_out is None else os.fspath(held_out))
     if as_json:
         typer.echo(json_line({"files": [part.values() for part in found]}))
         return
@@ -111,10 +111,13 @@ def _progress(done: int, total: int | None) -> None:
     typer.echo(f"\r{done / 2**20:.1f}{whole} MiB{end}", nl=False, err=True)
 
 
-def _data(file: str, overrides: list[str], kind: str, given: dict[str, Any]) -> "Config":
-    """The `[data]` section of a recipe, or one that reads a single file."""
+def _inspected(
+    file: str, overrides: list[str], kind: str, given: dict[str, Any], held_out: str | None
+) -> "Sequence[Inspection]":
+    """The report on the files of a recipe, or on a single file."""
     from headwise.config import build, override
-    from headwise.data.inspection import config_type, guess, kinds
+    from headwise.data.inspection import KINDS, guess, inspect
+    from headwise.tasks.registry import task_type
     from headwise.training import recipes
 
     path = Path(file)
@@ -123,12 +126,12 @@ def _data(file: str, overrides: list[str], kind: str, given: dict[str, Any]) -> 
             raise ConfigError(
                 "a recipe states how its data is read; give settings such as data.KEY=VALUE instead of options"
             )
-        data: Config | None = getattr(recipes.read(file, overrides), "data", None)
-        if data is None:
-            raise ConfigError(f"{file}: the recipe has no [data] section")
-        return data
-    if kind != "auto" and kind not in kinds():
-        raise ConfigError(unknown("--kind", kind, ["auto", *kinds()]))
+        recipe = recipes.read(file, overrides)
+        task = task_type(recipe.task)
+        data = getattr(recipe, "data", None)
+        return task.inspect(recipe) or inspect(data, held_out, lambda part: task.examples(recipe, part))
+    if kind != "auto" and kind not in KINDS:
+        raise ConfigError(unknown("--kind", kind, ["auto", *KINDS]))
     values = override({"data": {"train": file, **given}}, overrides)
-    chosen = config_type(guess(file) if kind == "auto" else kind)
-    return build(chosen, values["data"], "options")
+    section, _ = KINDS[guess(file) if kind == "auto" else kind]
+    return inspect(build(section, values["data"], "options"), held_out)

@@ -46,18 +46,23 @@ def predict(
     scores: Annotated[bool, typer.Option("--scores", help="Put the score before each output.")] = False,
     alignments: Annotated[bool, typer.Option("--alignments", help="Add word alignments (source-target).")] = False,
     vectors: Annotated[bool, typer.Option("--vectors", help="Write vectors; without inputs, of every word.")] = False,
+    own: Annotated[
+        list[str] | None, typer.Option("--set", help="NAME=VALUE for a task of your own; repeat it.")
+    ] = None,
 ) -> None:
     """Apply a trained model to texts, files or standard input: one line of output for each input, in order.
 
     With --n-best, each line begins with the number of its input, from 0; tabs separate columns. Control characters
     are written as escapes, such as \\x1b.
     """
+    from headwise.config import override
+
     given = {"method": method, "beam_size": beam, "n_best": n_best, "length_penalty": length_penalty, "steps": steps}
     given |= {"max_len": max_len, "temperature": temperature, "top_k": top_k, "top_p": top_p, "scores": scores or None}
     given |= {"alignments": alignments or None, "vectors": vectors or None, "stop": stop and stop.replace("\\n", "\n")}
     places = sources(inputs or [], file or [], text or [], needed=not vectors)
     _refuse_own(output, places)
-    chosen = {name: value for name, value in given.items() if value is not None}
+    chosen = {name: value for name, value in given.items() if value is not None} | override({}, own or [])
     chunk = 1 if inputs == [STDIN] and sys.stdin.isatty() else batch
     with joined() as processes, sharing(processes):
         predictor = together(processes, lambda: loaded(run, seed))

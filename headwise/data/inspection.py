@@ -1,11 +1,11 @@
 """What is in a data file: its bad lines by kind, the odd ones, and what the good ones are like; by kind of data."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import fsum, isclose
 from pathlib import PurePath
-from typing import Any, TypeVar
+from typing import Any
 
 from headwise.config import Config
 from headwise.data import media_inspection
@@ -22,8 +22,6 @@ from headwise.data.report import measure, report
 from headwise.data.series import SeriesConfig, Step, numeric_columns, scan_steps
 from headwise.data.tagged import TaggedConfig, scan_tagged
 from headwise.errors import ConfigError, DataError
-
-T = TypeVar("T")
 
 PARTS = ("train", "valid", "test")
 _SHOWN = 5
@@ -48,14 +46,20 @@ class Odd:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What was found in one file: bad lines, odd lines, facts by name, and further lines of text for people."""
+    """What was found in one file: bad lines, odd lines, facts by name, and further lines of text for people.
+
+    Without `bad` and `odd`, nothing is said of such lines.
+
+    >>> Inspection("sums.txt", "sums", 24, facts={"largest": 9}, told=("largest 9",)).lines()
+    ['sums.txt: 24 sums', '', 'largest 9']
+    """
 
     file: str
     noun: str
     good: int
-    bad: BadLines
-    odd: Odd
-    facts: dict[str, Any]
+    bad: BadLines | None = None
+    odd: Odd | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
     told: tuple[str, ...] = ()
     # what numbers are of: media are counted as such, wherever a list has them
     counted: str = "line"
@@ -63,58 +67,60 @@ class Inspection:
     def lines(self) -> list[str]:
         """The report as lines of text."""
         noun = self.noun.removesuffix("s") if self.good == 1 else self.noun
-        found = [f"{self.file}: {self.good:,} {noun}", "", f"{f'bad {self.counted}s':<24} {self.bad.total:,}"]
-        for kind, count in self.bad.counts.most_common():
-            found.append(f"  {kind:<22} {count:,}")
-            found += [f"    {self.counted} {line.line}: {_advised(line)}" for line in self.bad.first[kind]]
-            if count > len(self.bad.first[kind]):
-                found.append(f"    and {count - len(self.bad.first[kind]):,} more")
-        found.append(f"{f'odd {self.counted}s':<24} {self.odd.counts.total():,}")
-        for kind, count in self.odd.counts.most_common():
-            more = ", ..." if count > len(self.odd.first[kind]) else ""
-            found.append(f"  {kind:<22} {count:,}: {self.counted} {', '.join(map(str, self.odd.first[kind]))}{more}")
-        return [*found, *(["", *self.told] if self.told else [])]
+        blocks = [list(self._bad_and_odd()), list(self.told)]
+        return [f"{self.file}: {self.good:,} {noun}", *(line for block in blocks if block for line in ("", *block))]
+
+    def _bad_and_odd(self) -> Iterator[str]:
+        for name, lines in (("bad", self.bad), ("odd", self.odd)):
+            if lines is not None:
+                yield f"{f'{name} {self.counted}s':<24} {lines.counts.total():,}"
+                for kind, count in lines.counts.most_common():
+                    yield from self._of_kind(kind, count, lines.first[kind])
+
+    def _of_kind(self, kind: str, count: int, first: Sequence[BadLine] | Sequence[int]) -> Iterator[str]:
+        """Bad lines each with what is wrong, odd ones by their numbers."""
+        left = count - len(first)
+        advised = [f"    {self.counted} {at.line}: {_advised(at)}" for at in first if isinstance(at, BadLine)]
+        if advised:
+            yield from (f"  {kind:<22} {count:,}", *advised, *([f"    and {left:,} more"] if left else []))
+        else:
+            yield f"  {kind:<22} {count:,}: {self.counted} {', '.join(map(str, first))}{', ...' if left else ''}"
 
     def values(self) -> dict[str, Any]:
         """The report as values for JSON: `bad` and `odd` by kind, each with its count and first lines."""
-        bad = {
-            kind: {"count": count, "first": [{"line": at.line, "what": _advised(at)} for at in self.bad.first[kind]]}
-            for kind, count in self.bad.counts.most_common()
-        }
-        odd = {
-            kind: {"count": count, "first": [{"line": line} for line in self.odd.first[kind]]}
-            for kind, count in self.odd.counts.most_common()
-        }
-        return {"file": self.file, self.noun: self.good, "bad": bad, "odd": odd, **self.facts}
+        kinds = {name: _by_kind(lines) for name, lines in (("bad", self.bad), ("odd", self.odd)) if lines is not None}
+        return {"file": self.file, self.noun: self.good, **kinds, **self.facts}
 
 
-def inspect(data: Config, held_out: str | None = None) -> list[Inspection]:
+def _by_kind(lines: BadLines | Odd) -> dict[str, Any]:
+    first = {
+        kind: [{"line": at} if isinstance(at, int) else {"line": at.line, "what": _advised(at)} for at in found]
+        for kind, found in lines.first.items()
+    }
+    return {kind: {"count": count, "first": first[kind]} for kind, count in lines.counts.most_common()}
+
+
+def inspect(
+    data: Config | None, held_out: str | None = None, examples: Callable[[str], Sequence[Any]] = lambda part: ()
+) -> list[Inspection]:
     """Reads the files that a recipe's `[data]` names to their ends, whatever is in them.
 
     Args:
         held_out: a file of pairs whose sources and words are looked up among those of train.
+        examples: those of a part, which are counted where there is no more to say of this kind of data.
 
     Raises:
-        ConfigError: the data is of a kind that cannot be reported on.
+        ConfigError: held-out pairs beside other data.
         DataError: a file cannot be read any further.
     """
-    chosen = next((look for kind, look in _KINDS.values() if isinstance(data, kind)), None)
-    if chosen is None:
-        raise ConfigError(f"there is no report for data of the kind {type(data).__name__}; give a file and --kind")
     if held_out is not None and not isinstance(data, DataConfig):
         raise ConfigError("--held-out goes with sentence pairs only; leave it out")
+    chosen = next((look for kind, look in KINDS.values() if isinstance(data, kind)), None)
+    if chosen is None:
+        counts = {part: len(examples(part)) for part in PARTS}
+        return [Inspection(part, "examples", count) for part, count in counts.items() if count]
     parts = [part for part in PARTS if getattr(data, part) is not None]
     return [chosen(data, part, held_out if part == "train" else None) for part in parts]
-
-
-def config_type(kind: str) -> type[Config]:
-    """The `[data]` section of a kind: one of `kinds`."""
-    return _KINDS[kind][0]
-
-
-def kinds() -> list[str]:
-    """The kinds of data that there are."""
-    return list(_KINDS)
 
 
 def guess(path: str) -> str:
@@ -277,7 +283,8 @@ def _media(
     return inspected
 
 
-_KINDS: dict[str, tuple[type[Any], Callable[..., Inspection]]] = {
+# of data: its section of a recipe, and what looks into its files
+KINDS: Mapping[str, tuple[type[Any], Callable[..., Inspection]]] = {
     "pairs": (DataConfig, _pairs),
     "tagged": (TaggedConfig, _tagged),
     "labelled": (LabelledConfig, _labelled),

@@ -33,6 +33,8 @@ class Answerer(Predictor[str, list[Translation], Pair]):
         longest: tokens of a context at most.
     """
 
+    verb = "translate"
+
     def __init__(self, translator: Translator, data: DialogueConfig, longest: int):
         self.translator, self.data, self.longest = translator, data, longest
         self.model = translator.model

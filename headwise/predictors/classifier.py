@@ -37,6 +37,8 @@ class Classifier(Predictor[str, Verdict, Labelled]):
         data: how files are read.
     """
 
+    verb = "classify"
+
     def __init__(self, reader: Reader, classes: Mapping[str, int], data: LabelledConfig):
         self.model, self.reader, self.classes, self.data = reader.model, reader, classes, data
 

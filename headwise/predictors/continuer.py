@@ -36,6 +36,7 @@ DECODING_TOKENS = 8192
 _SCORED_ROWS = 8
 # tokens of a continuation that is looked at
 _SHOWN_TOKENS = 24
+_UNLIMITED = {"max_len_a": 0.0, "max_len_b": 1e9}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,8 @@ class Continuer(Predictor[str, list[Continuation], str]):
         length: tokens of a training window; of a longer prompt only the end is read.
         places: the most tokens that prompt and continuation may have; None: any number.
     """
+
+    verb = "complete"
 
     def __init__(
         self, model: DecoderOnly, tokenizer: Tokenizer, decoding: DecodingConfig, length: int, places: int | None = None
@@ -254,9 +257,6 @@ def continuing(config: DecodingConfig) -> DecodingConfig:
         if getattr(config, name) not in (DecodingConfig.model_fields[name].default, _UNLIMITED[name]):
             raise ConfigError(f"{name} is for outputs with a source; max_len alone limits a continuation")
     return config.model_copy(update=_UNLIMITED)
-
-
-_UNLIMITED = {"max_len_a": 0.0, "max_len_b": 1e9}
 
 
 def scored(text: Text, length: int, rows: int, *, memory: bool) -> Source[TextBatch]:

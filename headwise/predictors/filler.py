@@ -60,6 +60,8 @@ class Filler(Predictor[str, Filled, str]):
         length: tokens of a training window, the most that an input may have.
     """
 
+    verb = "fill"
+
     def __init__(self, model: MaskedEncoder, tokenizer: Tokenizer, masking: Masking, length: int) -> None:
         self.model, self.tokenizer, self.masking, self.length = model, tokenizer, masking, length
 

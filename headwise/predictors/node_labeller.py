@@ -47,6 +47,7 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
     """
 
     given = "node"
+    verb = "classify"
 
     def __init__(self, model: GraphEncoder, graph: Graph, labels: Mapping[str, int], data: GraphConfig):
         self.model, self.graph, self.data = model, graph, data

@@ -107,13 +107,15 @@ class Predictor(ABC, Generic[I, O, E]):
 
     `model` is the network that it applies; `reads` says whether an argument is the input itself or may name a file that
     `parse` opens: such a run is not served over HTTP; `ending` is that of the files that outputs are written to, one
-    each, in a folder; empty: outputs are lines alone; `given` is what an input is, for those who show it.
+    each, in a folder; empty: outputs are lines alone; `given` is what an input is, for those who show it; `verb` is the
+    last part of its address in a service, besides "predict".
     """
 
     model: Any
     reads: ClassVar[Literal["text", "file"]] = "text"
     ending: ClassVar[str] = ""
     given: ClassVar[Given] = "text"
+    verb: ClassVar[str] = "predict"
 
     @abstractmethod
     def parse(self, text: str) -> I:

@@ -51,6 +51,8 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
         scheme: how the tags mark spans.
     """
 
+    verb = "tag"
+
     def __init__(
         self,
         model: TokenTagger,

@@ -52,6 +52,8 @@ class Translator(Predictor[str, list[Translation], Pair]):
         cuts: leaving out is what the recipe asked for; there is no warning.
     """
 
+    verb = "translate"
+
     def __init__(
         self,
         model: Seq2Seq,

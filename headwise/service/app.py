@@ -19,7 +19,7 @@ from headwise.service.meters import MEDIA_TYPE, Meters
 from headwise.service.problems import MEDIA_TYPE as PROBLEM
 from headwise.service.problems import Problem
 from headwise.service.refusals import refused, refusing
-from headwise.service.served import VERBS, Served
+from headwise.service.served import Served
 from headwise.service.streaming import continued, streamed
 from headwise.service.worker import Begins, Closed, Expired, Full, Job, Worker
 
@@ -135,7 +135,7 @@ def create_app(
     # what waits, and what is begun
     app.state.give_up = lambda: service.worker.close(0.0)
     _looks(app, service)
-    for verb in (*VERBS, "predict"):
+    for verb in sorted({"predict", *(run.verb for run in service.runs.values())}):
         # any verb may be asked to stream, and says who can
         route(app, service, verb, Ask, _predict, media=(JSON, LINES))
     route(app, service, "trace", AskTrace, _trace)

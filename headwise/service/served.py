@@ -1,7 +1,7 @@
 """A run as a service has it: its name, what it is asked for, and answers equal to those of the command line."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,6 @@ from headwise.predictors.stepping import steps
 from headwise.runs.publish import MODEL
 from headwise.runtime import version
 from headwise.training.loading import load, recipe_of
-
-# what a task is asked for, by the last part of the address
-VERBS: Mapping[str, tuple[str, ...]] = {
-    "translate": ("translate", "summarise", "dialogue"),
-    "tag": ("tag",),
-    "classify": ("classify", "node-classify"),
-    "complete": ("language-model",),
-    "fill": ("masked-lm",),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +39,8 @@ class Served:
 
     @property
     def verb(self) -> str:
-        """What it is asked for; "predict" where its task has no verb of its own."""
-        return next((verb for verb, tasks in VERBS.items() if self.task in tasks), "predict")
+        """What it is asked for; "predict" where its model has no verb of its own."""
+        return self.predictor.verb
 
     def items(self, texts: Sequence[str]) -> list[Any]:
         """The inputs. Raises: HeadwiseError for a text that is none, or that would be opened as a file."""

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -19,6 +19,9 @@ from headwise.data.suggestions import Suggestion
 from headwise.errors import CheckpointError
 from headwise.predictors.baselines import Baseline
 from headwise.predictors.predictor import Predictor
+
+if TYPE_CHECKING:
+    from headwise.data.inspection import Inspection
 
 D = TypeVar("D")
 
@@ -140,6 +143,14 @@ class Task(ABC, Generic[D]):
     @abstractmethod
     def examples(cls, config: Any, split: str) -> list[Any]:
         """The labelled examples of a split as its files have them, for the predictor's `evaluate`."""
+
+    @classmethod
+    def inspect(cls, config: Any) -> "Sequence[Inspection]":
+        """What `headwise data report` says of the data files.
+
+        Here nothing: then what there is to say of its kind of data, else how many examples there are.
+        """
+        return ()
 
     @classmethod
     def baselines(cls, config: Any, predictor: Any, examples: Sequence[Any]) -> Iterator[Baseline]:

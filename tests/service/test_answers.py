@@ -52,6 +52,16 @@ def test_answers_are_those_of_the_command_line(ask, folders, runs, verb, place, 
     assert told["outputs"] == said(folders[place], TEXTS, options)
 
 
+def test_a_model_has_an_address_of_its_own(runs, monkeypatch):
+    monkeypatch.setattr(type(runs["mood"].predictor), "verb", "judge")
+    with client_of(runs) as client:
+        codes = {
+            verb: client.post(f"/api/v1/{verb}", json={"texts": ["a"]}).status_code for verb in ("judge", "classify")
+        }
+        assert codes == {"judge": 200, "classify": 404}
+        assert ("mood", "judge") in {(run["name"], run["verb"]) for run in client.get("/api/v1/meta").json()["models"]}
+
+
 def test_requests_together_are_answered_as_each_alone(runs, folders):
     texts = [f"{a} and {b} ." for a in "abcdef" for b in "ghij"]
     alone = [said(folders[0], [text])[0]["translations"][0]["text"] for text in texts]
