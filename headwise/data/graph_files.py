@@ -39,7 +39,7 @@ class SparseTable:
         return cls.joined([dense[:0], *(dense[at : at + step] for at in range(0, len(dense), step))])
 
     @classmethod
-    def joined(cls, parts: Iterable[Float[np.ndarray, "rows columns"]]) -> "SparseTable":
+    def joined(cls, parts: Iterable[Float[np.ndarray, "_ columns"]]) -> "SparseTable":
         """The table of dense arrays one below another, one of which is in memory at a time."""
         counts, columns, values, width = [np.zeros(1, np.int64)], [], [], 0
         for part in parts:

@@ -41,7 +41,7 @@ def scan_archive(path: Path, data: bytes, config: RecordingsConfig, labelled: bo
         name = f"{path}[{number}]"
         group = str(found[config.group_key][number]) if config.group_key in found and labelled else ""
         try:
-            check_length(end - start, rate, name, config)
+            check_length(int(end - start), rate, name, config)
             one = Recording(name, _samples(audio[start:end]), rate, None, group)
             if track is not None:
                 one = marked(one, track.marks(number, name, config))
