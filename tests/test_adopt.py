@@ -255,6 +255,10 @@ def tables(**options):
 LEFT = torch.tensor([[0, 0, 0, 1, 1, 1, 1, 1, 1], [1] * 9]).bool()
 PLACES = torch.tensor([[0, 1, 2, 0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 0, 1, 2, 3]])
 PACKED = {"q_length": 9, "q_offset": 0}
+REMAPPED = (
+    masking_utils.packed_sequence_mask_function((PLACES == 0).cumsum(-1)),
+    masking_utils.remap_positions_for_packed_sequence(masking_utils.sliding_window_causal_mask_function(2), PLACES),
+)
 IDS = torch.tensor([[-1, 0, 0, -1, 1, 1, 1, -1, -1], [0] * 9])
 
 
@@ -270,8 +274,8 @@ IDS = torch.tensor([[-1, 0, 0, -1, 1, 1, 1, -1, -1], [0] * 9])
         (masking_utils.sliding_window_bidirectional_mask_function(2), {}, (2, 2)),
         (masking_utils.chunked_causal_mask_function(3, torch.tensor([3, 0])), {"kv_length": 7, "kv_offset": 2}, (2, 0)),
         (masking_utils.or_masks(masking_utils.causal_mask_function, masking_utils.blockwise_overlay(IDS)), {}, None),
-        (masking_utils.packed_sequence_compatibility_function(
-            masking_utils.sliding_window_causal_mask_function(2), PLACES, (PLACES == 0).cumsum(-1)), PACKED, (1, 0)),
+        (masking_utils.and_masks(*REMAPPED), PACKED, (1, 0)),
+        (masking_utils.and_masks(*REMAPPED[::-1]), PACKED, (1, 0)),
         (lambda batch, head, query, key: (key + query + batch) % 2 == 0, {}, None),
     ],
 )  # fmt: skip
