@@ -1,6 +1,7 @@
 """Token labels: control characters made visible, long tokens shortened, nothing read as mathematics."""
 
 import unicodedata
+from typing import SupportsFloat
 
 from rich.cells import cell_len, chop_cells
 
@@ -51,7 +52,7 @@ def padded(text: str, width: int) -> str:
     return text + " " * max(0, width - columns(text))
 
 
-def decimals(value: float, places: int = 2) -> str:
+def decimals(value: SupportsFloat, places: int = 2) -> str:
     """A number with so many decimals; 0 and 1 only for what is 0 and 1.
 
     What would be rounded to one of them reads as the side of the last step that it is on.
@@ -59,25 +60,26 @@ def decimals(value: float, places: int = 2) -> str:
     >>> decimals(0.996), decimals(1e-9), decimals(-0.002), decimals(1.0), decimals(0.5)
     ('>0.99', '<0.01', '>-0.01', '1.00', '0.50')
     """
-    return _beside(value, f"{value:.{places}f}", places, 1)
+    return _beside(float(value), f"{value:.{places}f}", places, 1)
 
 
-def significant(value: float, digits: int) -> str:
+def significant(value: SupportsFloat, digits: int) -> str:
     """A number with so many significant digits; 1 only for what is 1.
 
     >>> significant(0.99999, 4), significant(0.25, 4), significant(1.0, 4)
     ('>0.9999', '0.25', '1')
     """
-    return _beside(value, f"{value:.{digits}g}", digits, 1)
+    return _beside(float(value), f"{value:.{digits}g}", digits, 1)
 
 
-def percent(share: float, places: int = 0) -> str:
+def percent(share: SupportsFloat, places: int = 0) -> str:
     """A share of 1 in percent; 0 % and 100 % only for none and all.
 
     >>> percent(0.0004), percent(0.9999, 1), percent(0.25)
     ('<1%', '>99.9%', '25%')
     """
-    return f"{_beside(100 * share, f'{100 * share:.{places}f}', places, 100)}%"
+    value = 100 * float(share)
+    return f"{_beside(value, f'{value:.{places}f}', places, 100)}%"
 
 
 def literal(text: str) -> str:

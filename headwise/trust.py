@@ -11,7 +11,7 @@ import site
 import sys
 import sysconfig
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.abc import MetaPathFinder
@@ -78,13 +78,14 @@ class _Guard(MetaPathFinder):
         }
 
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+        self, fullname: str, path: Iterable[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if fullname.partition(".")[0] in self._own:
             return None
         if BuiltinImporter.find_spec(fullname) or FrozenImporter.find_spec(fullname):
             return None
-        spec = PathFinder.find_spec(fullname, path, target)
+        # a namespace has a path that is no sequence
+        spec = PathFinder.find_spec(fullname, path, target)  # type: ignore[arg-type]
         if spec is None or spec.origin is None or _is_installed(spec.origin):
             return None
         if not isinstance(spec.loader, SourceFileLoader):

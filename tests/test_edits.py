@@ -322,6 +322,7 @@ def test_a_mechanism_around_another_is_one_layer():
     assert not trace["layer"].output[:, 0].any()
 
 
+@pytest.mark.usefixtures("untyped")
 @pytest.mark.parametrize("kinds", [Causal, ("causal",), None, (int,)])
 def test_what_is_no_kind_of_mask_cannot_be_loosened(kinds):
     with pytest.raises(ConfigError, match="Loosen: kinds is a tuple"):

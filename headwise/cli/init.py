@@ -189,7 +189,7 @@ def _summary(recipe: "Recipe") -> str:
     return "; ".join(parts)
 
 
-def _counted(number: float, name: str) -> str:
+def _counted(number: int | float, name: str) -> str:
     """A number of things.
 
     >>> _counted(1, "minute"), _counted(0.5, "minute"), _counted(2000, "pass")

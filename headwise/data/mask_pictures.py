@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int16, Shaped, UInt8
+from jaxtyping import Int16, Shaped
 
 from headwise.data.picture_files import decoded, strips
 from headwise.data.pixels import MAX_PIXELS, Colour, Fit, Shape, place
@@ -112,7 +112,7 @@ def fitted(mask: Int16[np.ndarray, "height width"], shape: Shape, fit: Fit) -> I
     return whole
 
 
-def restored(labels: UInt8[np.ndarray, "height width"], size: Shape, fit: Fit) -> UInt8[np.ndarray, "rows columns"]:
+def restored(labels: Shaped[np.ndarray, "height width"], size: Shape, fit: Fit) -> Shaped[np.ndarray, "rows columns"]:
     """The labels of a fitted picture in the size that it had; the inverse of `fitted` where that loses nothing.
 
     >>> restored(np.array([[1, 2], [9, 9]], np.uint8), Shape(1, 2, 3), "pad").tolist()

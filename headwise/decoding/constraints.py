@@ -128,7 +128,7 @@ def _check_lengths(where: str, low: int, high: int, forced: int) -> None:
 
 
 def allowed_log_probs(
-    logits: Float[Tensor, "rows vocab"], asked: Sequence[tuple[Constraints, Int[np.ndarray, "_ steps"]]]
+    logits: Float[Tensor, "rows vocab"], asked: Sequence[tuple[Constraints, Int[np.ndarray, "_rows _steps"]]]
 ) -> Float[Tensor, "rows vocab"]:
     """Log-probabilities of the next token, at least in fp32; minus infinity where the rules forbid it.
 

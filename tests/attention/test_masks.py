@@ -200,6 +200,7 @@ def test_the_catalogue_names_every_mask():
     assert all(masks.catalogue().values())
 
 
+@pytest.mark.usefixtures("untyped")
 @pytest.mark.parametrize(
     ("made", "message"),
     [

@@ -91,6 +91,7 @@ def test_what_is_no_temperature_is_refused(client, at, asked):
     assert client.get(f"{at}/steps", params={"layer": OWN, "head": 0, **asked}).status_code == 422
 
 
+@pytest.mark.usefixtures("untyped")
 def test_parts_of_one_kind_are_counted_together(monkeypatch):
     inputs = torch.zeros(2, 1, 4, 2)
     mask = Padding(torch.tensor([2, 4])) & Padding(torch.tensor([3, 1]))

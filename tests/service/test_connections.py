@@ -49,6 +49,7 @@ class Turned:
             timer._run()
 
 
+@pytest.mark.usefixtures("untyped")
 def test_only_the_time_of_waiting_counts():
     loop, late = Turned(), []
     patience = Patience(loop, 8.0, lambda: late.append(loop.now))
@@ -68,6 +69,7 @@ def test_only_the_time_of_waiting_counts():
     assert not loop.timers
 
 
+@pytest.mark.usefixtures("untyped")
 def test_a_last_look_is_had_once_however_often_a_little_comes():
     loop, late = Turned(), []
     patience = Patience(loop, 8.0, lambda: late.append(loop.now))

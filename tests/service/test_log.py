@@ -10,6 +10,7 @@ from headwise.service.refusals import refused, without_folders
 from headwise.service.streaming import failed
 
 
+@pytest.mark.usefixtures("untyped")
 def test_warnings_that_quote_an_input_are_not_logged(monkeypatch):
     def run(self, sockets):
         warnings.warn("'my secret...' is cut", QuotingWarning, stacklevel=1)

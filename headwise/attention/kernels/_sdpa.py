@@ -34,7 +34,7 @@ def sdpa(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
     return output
 
 
-def _refuse_second(gradients: tuple[Tensor, ...]) -> None:
+def _refuse_second(gradients: tuple[Tensor | None, ...]) -> None:
     """Raises: Unsupported in a backward pass of which a graph is made."""
     if torch.is_grad_enabled():
         raise Unsupported(
