@@ -182,7 +182,7 @@ class Literals(TorchFunctionMode):
             return func(args[0][None], *args[1:], **kwargs)[0]
         if func not in (torch.tensor, torch.as_tensor):
             return func(*args, **kwargs)
-        device, grad = kwargs.pop("device", None) or DEVICE, kwargs.pop("requires_grad", False)
+        device, grad = kwargs.pop("device", None) or torch.get_default_device(), kwargs.pop("requires_grad", False)
         if isinstance(args[0], torch.Tensor) and func is torch.as_tensor:
             return args[0].to(device)
         return func(*args, **kwargs, device="cpu").to(device).requires_grad_(grad)

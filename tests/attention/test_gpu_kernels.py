@@ -96,6 +96,16 @@ def test_masks_and_scores_as_flex_attention_takes_them(name, score):
         torch.testing.assert_close(flex.attend_with(as_flex_attention, call), plain.compute(call))
 
 
+def test_a_program_is_given_no_parameter_where_nothing_learns():
+    def attention(query, key, value, **options):
+        assert not (query.requires_grad or key.requires_grad or value.requires_grad)
+        return as_flex_attention(query, key, value, **options)
+
+    call = Case().build(torch.float32, grad=True)
+    with torch.no_grad():
+        torch.testing.assert_close(flex.attend_with(attention, call), plain.compute(call))
+
+
 def test_flex_attention_counts_positions_from_the_start_of_the_query():
     query, key = torch.randn(1, 2, 3, 4), torch.randn(1, 2, 300, 4)
     relative = Relative(low=-9, scalar=torch.randn(2, 12))

@@ -204,6 +204,5 @@ def test_every_kernel_of_the_table_is_one_and_the_definition_comes_last():
     assert planner.TABLE[-1].kernel == planner.EXPORTED[-1].kernel == "plain"
 
 
-@pytest.mark.usefixtures("untyped")
 def test_the_compiler_takes_the_products_as_constant_as_its_own_decorator_does():
-    assert vars(planner._products) == vars(torch.compiler.assume_constant_result(lambda: 0))
+    assert vars(torch.compiler.assume_constant_result(lambda: 0)).items() <= vars(planner._products).items()

@@ -9,6 +9,7 @@ import pytest
 import torch
 from browsing import IN_BROWSER
 
+from headwise.attention.masks import Table
 from headwise.explain.explanation import Explanation, Layer
 from headwise.explain.places import Tokens
 from headwise.explain.ramps import hexadecimal
@@ -238,7 +239,7 @@ def test_whatever_a_mask_forbids_is_hatched(page, tmp_path):
     keep = torch.stack([keep, keep.tril()])
     layer = MultiHeadAttention(8, 2).eval()
     with record(layer) as trace:
-        layer(torch.randn(1, 6, 8), mask=keep[None])
+        layer(torch.randn(1, 6, 8), mask=Table(keep[None]))
     opened(page, tmp_path / "page.html", trace.show([*"abcdef"]).html)
     for head in range(2):
         page.wait_for_selector(f"html[data-ready$='/0/{head}/heat']")

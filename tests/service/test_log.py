@@ -3,6 +3,8 @@
 import warnings
 from types import SimpleNamespace
 
+import pytest
+
 from headwise.errors import CheckpointError, QuotingWarning
 from headwise.service import server
 from headwise.service.limits import Limits

@@ -39,11 +39,12 @@ def recipe_of(name, folder):
     os.chdir(folder)
     recipe = _without_dropout(CASES[name].whole(folder, 6))
     # numbers have no table of embeddings
-    kind = None if recipe["task"] == "forecast" else recipe["model"]["kind"]
+    kind = None if recipe["task"] == "forecast" else recipe["model"].get("kind")
     untied = {key: False for key in ("tie_output", "tie_embeddings") if kind in UNTIED[key]}
     # what is nearly zero shall stay so: Adam divides it by its size
     training = {**recipe["training"], "ema_decay": 0.9, "device": "cpu", "epsilon": 1e-2}
-    return {**recipe, "model": recipe["model"] | untied, "training": training}
+    own = {"tie_output": False} if recipe["task"] == "masked-lm" else {}
+    return {**recipe, **own, "model": recipe["model"] | untied, "training": training}
 
 
 def _without_dropout(values):

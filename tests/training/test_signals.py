@@ -121,19 +121,22 @@ def test_stopped_inside_a_save(tmp_path, monkeypatch):
     assert [entry.step for entry in Checkpoints(tmp_path / "run").entries()] == [3]
 
 
-def _signalled(folder, delay_s, signals):
-    """Trains in a child and sends it signals, at the latest when it tells its fifth event; returns its exit code."""
+def _signalled(folder, delay_s, signals, latest):
+    """Trains in a child and sends it signals, at the latest when it tells this event; returns its exit code."""
     ready, told = os.pipe()
     sent, go = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         os.close(go)
+        # before training listens, and after
+        for signum in signals:
+            signal.signal(signum, lambda signum, _: os._exit(128 + signum))
         events = []
 
         def on_event(event):
             events.append(os.write(told, b"x"))
-            if len(events) == 5:
+            if len(events) == latest:
                 os.read(sent, 1)
 
         try:
@@ -165,7 +168,8 @@ def test_signals_at_random_moments(tmp_path, untyped):
     rng = random.Random(11)
     for round_ in range(6):
         folder, signals, codes = tmp_path / f"run{round_}", SIGNALS[round_ % 3], []
-        while code := _signalled(folder, rng.uniform(0, 0.15), signals):
+        # later each time, so that each comes further at last
+        while code := _signalled(folder, rng.uniform(0, 0.15), signals, 5 + len(codes)):
             codes.append(code)
         # the first signal decides; a second one that comes in time ends the process by itself
         assert codes[0] == 128 + signals[0] or len(signals) == 2

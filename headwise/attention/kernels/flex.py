@@ -88,7 +88,7 @@ def attend_with(attention: Callable[..., Any], call: Call) -> Float[Tensor, "bat
     query, key, value, scale = call.products(_inner(call.score))
     # each an object of its own: a program is kept for the objects that were one, and asks the next mask the same
     output: Tensor = attention(
-        *(tensor.contiguous().view(tensor.shape) for tensor in (query, key, value)),
+        *(_alone(tensor) for tensor in (query, key, value)),
         score_mod=_change(call),
         block_mask=_blocks(call),
         scale=scale,
@@ -105,6 +105,12 @@ def _compiled() -> Callable[..., Any]:
     # a program for each length and kind of mask; past the limit PyTorch would write the table of scores
     compiled: Callable[..., Any] = torch.compile(flex_attention, dynamic=False, recompile_limit=_PROGRAMS)  # type: ignore[call-overload]
     return compiled
+
+
+def _alone(tensor: Tensor) -> Tensor:
+    """An object of its own, of no parameter where nothing learns: on a CPU the program refuses those at sight."""
+    own = tensor.contiguous().view(tensor.shape)
+    return own if torch.is_grad_enabled() else own.detach()
 
 
 def _inner(score: Score) -> Score:
