@@ -98,7 +98,7 @@ def test_masks_and_scores_as_flex_attention_takes_them(name, score):
 
 def test_a_program_is_given_no_parameter_where_nothing_learns():
     def attention(query, key, value, **options):
-        assert not (query.requires_grad or key.requires_grad or value.requires_grad)
+        assert not any(tensor.requires_grad for tensor in (query, key, value))
         return as_flex_attention(query, key, value, **options)
 
     call = Case().build(torch.float32, grad=True)
