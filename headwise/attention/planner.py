@@ -45,12 +45,8 @@ def _is_sparse(call: Call) -> bool:
 
 
 def _has_blocks(call: Call) -> bool:
-    """A mask that is not causal, over so many blocks of 128 x 128 that a program is worth seconds of compiling.
-
-    On a CPU it compiles longer, for each length and mask, and needs a C++ compiler: there it is for those who ask.
-    """
-    blocks = call.mask is not None and not call.mask.is_causal() and min(call.shape[2:]) >= 1024
-    return blocks and call.query.device.type != "cpu"
+    """A mask that is not causal, over so many blocks of 128 x 128 that a program is worth seconds of compiling."""
+    return call.mask is not None and not call.mask.is_causal() and min(call.shape[2:]) >= 1024
 
 
 def _is_tiled_well(call: Call) -> bool:

@@ -35,15 +35,10 @@ MASKS = {
 
 
 @on_the_host("it is about the processor")
-def test_on_a_cpu_it_is_for_those_who_ask_and_has_no_gradient():
-    why = "kernel 'flex' cannot compute this attention exactly: FlexAttention has no gradient on a CPU"
+def test_on_a_cpu_it_is_refused():
+    why = "kernel 'flex' cannot compute this attention exactly: FlexAttention gives wrong numbers on a CPU"
     with pytest.raises(Unsupported, match=why):
-        planner.run(Case().build(torch.float32, grad=True), "flex")
-    long = Call(*(torch.zeros(1, 1, 2048, 8) for _ in range(3)), mask=~Window(9, 9))
-    assert planner.plan(long).kernel == "fused"
-    assert planner.plan(long, "flex").kernel == "flex"
-    with pytest.raises(Unsupported, match=why):
-        torch.func.vmap(lambda x: planner.run(Call(x, x, x), "flex"))(torch.zeros(2, 1, 1, 8, 4))
+        planner.run(Case().build(torch.float32), "flex")
 
 
 def test_what_flex_attention_does_not_compute():
@@ -96,16 +91,6 @@ def test_masks_and_scores_as_flex_attention_takes_them(name, score):
         torch.testing.assert_close(flex.attend_with(as_flex_attention, call), plain.compute(call))
 
 
-def test_a_program_is_given_no_parameter_where_nothing_learns():
-    def attention(query, key, value, **options):
-        assert not any(tensor.requires_grad for tensor in (query, key, value))
-        return as_flex_attention(query, key, value, **options)
-
-    call = Case().build(torch.float32, grad=True)
-    with torch.no_grad():
-        torch.testing.assert_close(flex.attend_with(attention, call), plain.compute(call))
-
-
 def test_flex_attention_counts_positions_from_the_start_of_the_query():
     query, key = torch.randn(1, 2, 3, 4), torch.randn(1, 2, 300, 4)
     relative = Relative(low=-9, scalar=torch.randn(2, 12))
@@ -120,19 +105,6 @@ def test_masks_move_with_all_their_parts():
     assert moved.right.mask.allowed.device.type == "meta"
     assert moved.left.left.band() == (1, 1)
     assert flex.moved(MASKS["bigbird"], torch.device("meta")).blocks.is_meta
-
-
-@on_the_host("a GPU has tests of its own")
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_one_program_after_the_other_by_the_compiler_itself():
-    """All kinds of masks, and keys that are the queries; the compiler of a CPU computes no gradient."""
-    compiled = flex._compiled()
-    for name, mask in MASKS.items():
-        x = torch.randn(2, 3, 7, 16)
-        call = Call(x, x, x, mask=None if mask is None or name == "table" else mask)
-        torch.testing.assert_close(flex.attend_with(compiled, call), plain.compute(call))
-    torch.testing.assert_close(planner.run(call, "flex"), plain.compute(call))
 
 
 def agrees(name: str, call: Call, tolerance: float) -> None:
