@@ -173,11 +173,6 @@ def test_lengths_of_a_wrong_kind_are_refused(lens):
         Padding(lens)
 
 
-def test_a_window_of_negative_width_is_refused():
-    with pytest.raises(ShapeError, match=r"Window\(-1, 2\): both widths must be 0 or more"):
-        Window(-1, 2)
-
-
 @pytest.mark.usefixtures("untyped")
 @pytest.mark.parametrize("allowed", [torch.ones(3, 4), torch.ones(4, dtype=torch.bool)])
 def test_a_table_of_a_wrong_kind_is_refused(allowed):

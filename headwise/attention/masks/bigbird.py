@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from headwise.attention.masks.checks import are_whole, check_sizes
 from headwise.attention.masks.mask import Mask
 from headwise.errors import ShapeError
 
@@ -40,23 +41,20 @@ class BigBird(Mask):
     blocks: Bool[Tensor, "blocks blocks"] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if self.length < 1 or self.block < 1 or self.window < 1 or not self.window % 2:
-            raise ShapeError(
-                f"BigBird: length ({self.length}) and block ({self.block}) must be 1 or more,"
-                f" window ({self.window}) an odd number of blocks"
-            )
+        check_sizes(self, length=1, block=1, window=1, random=0)
+        if not self.window % 2:
+            raise ShapeError(f"{self}: window must be an odd number of blocks")
         count, given = -(-self.length // self.block), self.global_blocks
         if self.blocks is not None:
             if self.blocks.shape != (count, count) or self.blocks.dtype != torch.bool:
                 shape = f"{tuple(self.blocks.shape)} {self.blocks.dtype}"
                 raise ShapeError(f"BigBird: blocks must be a bool tensor ({count}, {count}), got {shape}")
             return
+        if isinstance(given, int):
+            check_sizes(self, global_blocks=0)
         everywhere = tuple(range(min(given, count))) if isinstance(given, int) else given
-        if self.random < 0 or (isinstance(given, int) and given < 0) or not all(0 <= b < count for b in everywhere):
-            raise ShapeError(
-                f"BigBird: random ({self.random}) must be 0 or more, and global_blocks ({given}) a number of blocks"
-                f" or blocks from 0 to {count - 1}"
-            )
+        if not are_whole(everywhere) or not all(0 <= b < count for b in everywhere):
+            raise ShapeError(f"{self}: global_blocks must be a number of blocks, or blocks from 0 to {count - 1}")
         object.__setattr__(self, "blocks", self._drawn(count, everywhere))
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:

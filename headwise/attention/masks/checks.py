@@ -1,5 +1,8 @@
 """What masks check of the tensors they are given."""
 
+from collections.abc import Sequence
+from numbers import Integral
+
 import torch
 from torch import Tensor
 
@@ -15,6 +18,18 @@ def check_tensor(mask: str, name: str, given: object) -> None:
     """Raises: ShapeError for what is no tensor."""
     if not isinstance(given, Tensor):
         raise ShapeError(f"{mask}: {name} must be a tensor, got {type(given).__name__}; pass torch.tensor(...)")
+
+
+def are_whole(numbers: object) -> bool:
+    """Whether they are a sequence of whole numbers; those that a compiler traces count."""
+    return isinstance(numbers, Sequence) and all(isinstance(number, Integral | torch.SymInt) for number in numbers)
+
+
+def check_sizes(mask: object, **least: int) -> None:
+    """Raises: ShapeError for a field of the mask, by its name, that is no whole number or below its least value."""
+    for name, lowest in least.items():
+        if not are_whole([size := getattr(mask, name)]) or size < lowest:
+            raise ShapeError(f"{mask}: {name} must be a whole number, {lowest} or more")
 
 
 def limits(name: str, lens: Tensor) -> int:

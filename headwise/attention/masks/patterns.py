@@ -10,6 +10,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from headwise.attention.masks.band import Band
+from headwise.attention.masks.checks import are_whole, check_sizes
 from headwise.attention.masks.mask import Mask
 from headwise.errors import ShapeError
 
@@ -54,8 +55,7 @@ class Window(Mask):
     right: int
 
     def __post_init__(self) -> None:
-        if self.left < 0 or self.right < 0:
-            raise ShapeError(f"Window({self.left}, {self.right}): both widths must be 0 or more")
+        check_sizes(self, left=0, right=0)
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return (key >= query - self.left) & (key <= query + self.right)
@@ -82,9 +82,7 @@ class Dilated(_Near):
     step: int
 
     def __post_init__(self) -> None:
-        if self.left < 0 or self.right < 0 or self.step < 1:
-            given = f"Dilated({self.left}, {self.right}, {self.step})"
-            raise ShapeError(f"{given}: the widths must be 0 or more and the step 1 or more")
+        check_sizes(self, left=0, right=0, step=1)
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         far = key - query
@@ -115,8 +113,7 @@ class Strided(_Near):
     step: int
 
     def __post_init__(self) -> None:
-        if self.step < 1:
-            raise ShapeError(f"Strided({self.step}): the step must be 1 or more")
+        check_sizes(self, step=1)
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         far = (query - key).abs()
@@ -141,8 +138,8 @@ class Shifts(Mask):
     steps: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if not self.steps:
-            raise ShapeError("Shifts needs a step for each head, such as Shifts((-1, 0, 1))")
+        if not are_whole(self.steps) or not self.steps:
+            raise ShapeError("Shifts needs a whole number of steps for each head, such as Shifts((-1, 0, 1))")
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         # sums in place of a table, which a compiled program cannot make for each pair
@@ -172,8 +169,7 @@ class Blocks(_Near):
     size: int
 
     def __post_init__(self) -> None:
-        if self.size < 1:
-            raise ShapeError(f"Blocks({self.size}): the size must be 1 or more")
+        check_sizes(self, size=1)
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return query // self.size == key // self.size
@@ -207,7 +203,8 @@ class Global(Mask):
     tokens: int | tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if min((self.tokens,) if isinstance(self.tokens, int) else (0, *self.tokens)) < 0:
+        tokens = (self.tokens,) if isinstance(self.tokens, int) else self.tokens
+        if not are_whole(tokens) or min(tokens, default=0) < 0:
             raise ShapeError(f"Global({self.tokens}): the number of tokens and their positions must be 0 or more")
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
