@@ -91,6 +91,7 @@ KINDS = [
     {"normalizer": "entmax15"},
 ]
 WITHIN = 1.3
+SETTINGS = ("default", "oneDNN")
 
 
 def grid() -> Iterator[Shape]:
@@ -166,13 +167,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--all", action="store_true", help="print every call")
     parser.add_argument("--every", type=int, default=1, help="only every n-th call")
-    parser.add_argument("--settings", default="default,oneDNN", help="of float32 products; default: default,oneDNN")
+    parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=SETTINGS, help="of float32 products")
     parser.add_argument("--quick", action="store_true", help="calls of the smallest size, to see that it runs")
     options = parser.parse_args()
     runtime.apply(threads=1, fast_products=False)
     print(f"{runtime.processor()}; one thread\n")
     shapes = [shape for shape in grid() if not options.quick or shape.query_len == SIZES[0][2]][:: options.every]
-    for setting in options.settings.split(","):
+    for setting in options.settings:
         with runtime.products_as("bf16" if setting == "oneDNN" else "ieee") as exact:
             if setting == "oneDNN" and not (exact and runtime.onednn_multiplies()):
                 print("float32 products: oneDNN\n\nit takes none here, or would round them\n")

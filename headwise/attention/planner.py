@@ -59,18 +59,21 @@ def _is_tiled_well(call: Call) -> bool:
 def _most_pairs_untiled(call: Call) -> float:
     """Pairs of a head up to which `plain` is faster than SDPA on a CPU; `python -m benchmarks.planner` checks them.
 
-    oneDNN prepares each product of a tile anew, some 20 us of it. Without AVX-512, SDPA's gradient in half precision is
-    3 to 7 times slower than the definition, which computes in float32.
+    oneDNN prepares each product of a tile anew, some 20 us of it. One query in half precision fills no tile. Without
+    AVX-512, SDPA's gradient in half precision is 3 to 7 times slower than the definition, which computes in float32.
     """
     vectors, through_onednn = _products()
+    # enough numbers to repay the dozen operators of the definition
+    many = math.prod(call.shape) >= 2 * _SHORT
     if call.query.element_size() == 2:
-        if vectors == "AVX2" and (call.learns or call.shape[2] == 1):
+        if call.shape[2] == 1 or (vectors == "AVX2" and call.learns):
             return math.inf
+        if through_onednn and (many or call.learns):
+            return _MIDDLE
         return _SHORT if call.learns else 0.0
     if through_onednn and call.query.dtype == torch.float32 and _takes_onednn(call):
-        return 4 * _SHORT if call.learns else _SHORT
-    # a gain for each row, against the dozen operators of the definition
-    return _FEW if call.learns and math.prod(call.shape) >= 2 * _SHORT else 0.0
+        return _MIDDLE
+    return _FEW if many and call.learns else 0.0
 
 
 def _takes_onednn(call: Call) -> bool:
@@ -98,7 +101,7 @@ def _is_long(call: Call) -> bool:
     return math.prod(call.shape) * width >= (_LONG if call.learns else _LONG // 2)
 
 
-_FEW, _SHORT, _CACHED, _LONG = 32.0 * 32, 128.0 * 128, 1 << 22, 1 << 24
+_FEW, _SHORT, _MIDDLE, _CACHED, _LONG = 32.0 * 32, 128.0 * 128, 512.0 * 512, 1 << 22, 1 << 24
 
 
 TABLE: tuple[Rule, ...] = (

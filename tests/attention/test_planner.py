@@ -75,12 +75,14 @@ def test_the_kernel_for_each_kind_of_call(call, options, kernel):
     [
         ("AVX512", False, torch.float32, False, 1),
         ("AVX512", False, torch.float32, True, 1),
-        ("AVX512", True, torch.float32, False, 129),
-        ("AVX512", True, torch.float32, True, 257),
+        ("AVX512", True, torch.float32, False, 513),
+        ("AVX512", True, torch.float32, True, 513),
         ("AVX512", True, torch.float64, False, 1),
         # 11 x 11 x 32 numbers are too few for oneDNN
         ("AVX512", True, torch.float32, False, 11),
-        ("AVX512", True, torch.bfloat16, False, 1),
+        # one query in half precision fills no tile
+        ("AVX512", False, torch.bfloat16, False, 2),
+        ("AVX512", True, torch.bfloat16, True, 513),
         ("AVX512", False, torch.bfloat16, True, 129),
         ("AVX2", False, torch.bfloat16, False, 2),
     ],
@@ -100,6 +102,14 @@ def test_many_short_rows_learn_by_the_definition(monkeypatch):
     for batch, length, kernel in ((1, 32, "fused"), (16, 32, "plain"), (16, 33, "fused")):
         x = torch.zeros(batch, 4, length, 8, requires_grad=True)
         assert plan(x, x, x).kernel == kernel
+
+
+@on_the_host("these are rules for a CPU")
+@pytest.mark.parametrize(("length", "kernel"), [(63, "fused"), (64, "plain"), (512, "plain"), (513, "fused")])
+def test_half_precision_beside_onednn_needs_many_numbers_for_the_definition(monkeypatch, length, kernel):
+    monkeypatch.setattr(planner, "_products", lambda: ("AVX512", True))
+    x = torch.zeros(2, 4, length, 8, dtype=torch.bfloat16)
+    assert plan(x, x, x).kernel == kernel
 
 
 @on_the_host("these are rules for a CPU")

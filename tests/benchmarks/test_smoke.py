@@ -46,7 +46,7 @@ def test_the_planner_is_measured_beside_every_kernel_but_the_compiled_one() -> N
     "arguments",
     [
         ("memory", "--quick"),
-        ("planner", "--quick"),
+        ("planner", "--quick", "--all"),
         ("kernels", "--only", "bfloat16 64x4", "--rounds", "1"),
         ("gradients", "--rounds", "1"),
         ("copies", "--batch-tokens", "128"),
