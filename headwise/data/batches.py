@@ -219,3 +219,7 @@ def padded(
     if last is not None:
         table[np.arange(len(rows)), rows.lengths + begin] = last
     return torch.from_numpy(table)
+
+
+# in place of the tag of padding, and of a word whose tag is not known
+NO_TAG = -1

@@ -12,15 +12,14 @@ from pydantic import Field, field_validator
 from headwise.config import DataFile, build
 from headwise.data.bad_lines import BadLine
 from headwise.data.corpus import resolve
-from headwise.data.files import MAX_LINE_BYTES, digested
+from headwise.data.files import MAX_LINE_BYTES, Bytes, digested
 from headwise.data.idx import parse_npz
 from headwise.data.image_sets import ImageSet, Loaded, Scan, load_parts, measured, seen_before
-from headwise.data.images import PICTURES, Bytes, Scanned, as_bytes, as_images, caught
-from headwise.data.labelled import text_cell
+from headwise.data.images import PICTURES, Scanned, as_bytes, as_images, caught
 from headwise.data.picture_files import decode
 from headwise.data.pixels import Image, PicturesConfig
 from headwise.data.suggestions import Suggestion
-from headwise.data.tables import Row, Table, scan_rows
+from headwise.data.tables import Row, Table, scan_rows, text_cell
 from headwise.data.text import Normalize, clean
 from headwise.errors import DataError
 

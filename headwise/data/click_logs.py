@@ -12,8 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from headwise.config import Config, DataFile
 from headwise.data.bad_lines import BadLine, BadRule
 from headwise.data.files import MAX_LINE_BYTES
-from headwise.data.labelled import Fault, moment_of, name_of
-from headwise.data.tables import Row, Table, TableFormat, scan_rows
+from headwise.data.tables import Fault, Row, Table, TableFormat, moment_of, name_of, scan_rows
 from headwise.errors import ConfigError
 
 _LABELS = {"1": True, "0": False, "true": True, "false": False}

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from headwise.config import Config
 from headwise.data.buckets import permutation, random_bits, uniform
+from headwise.data.plain import SPECIALS
 from headwise.data.sources import Drawn, Limits
 from headwise.data.streams import Text
 from headwise.data.tokenizers import Tokenizer
@@ -18,8 +19,6 @@ from headwise.errors import DataError
 
 # words of a line that are read as one; a longer line is cut
 LONGEST_LINE = 1000
-# padding, begin, end, unknown
-SPECIALS = 4
 # (places of a window) x (drawn words) are told apart by so many bits of a counter
 _BITS = 20
 _WINDOW, _DRAWN = 500, 100
@@ -100,15 +99,6 @@ class Noise:
         column = ((bits >> half) * np.uint64(len(self.accept)) >> half).astype(np.int64)
         kept = (bits & np.uint64(0xFFFFFFFF)).astype(np.float64) * 2.0**-32 < self.accept[column]
         return np.where(kept, column, self.alias[column])
-
-
-def word_counts(text: Text, size: int) -> np.ndarray:
-    """How often each token of a vocabulary stands in a text; special ones count as none."""
-    counts = np.zeros(size, dtype=np.int64)
-    for start in range(1, len(text.tokens), 1 << 24):
-        counts += np.bincount(text.tokens[start : start + (1 << 24)], minlength=size)
-    counts[:SPECIALS] = 0
-    return counts
 
 
 def kept_shares(counts: np.ndarray, threshold: float) -> np.ndarray:

@@ -14,7 +14,6 @@ from headwise.errors import DataError, listing
 # a number of the graph, wherever it is from: as it is read, and as a graph has it
 _NUMBER_BYTES = 16
 _SPLIT_KEYS = {"train": ("train",), "valid": ("val", "valid"), "test": ("test",)}
-_LARGEST = float(np.finfo(np.float32).max)
 
 Arrays = Mapping[str, np.ndarray]
 

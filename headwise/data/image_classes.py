@@ -13,7 +13,7 @@ from headwise.data.image_sets import ImageSet, Loaded, Scan, images_of, load_par
 from headwise.data.images import ImagesConfig, scan_images
 from headwise.data.pixels import Image
 from headwise.data.suggestions import Suggestion
-from headwise.errors import DataError
+from headwise.predictors.classes import class_names
 
 # classes that a note names
 _NAMED = 5
@@ -36,31 +36,6 @@ def load_images(config: ImagesConfig) -> Loaded:
 def read_part(config: ImagesConfig, part: str) -> list[Image]:
     """The labelled images of a part that has files of its own, as they are. Raises: DataError, as `load_images`."""
     return list(images_of(config, _scan(config), part))
-
-
-def class_names(labels: list[str], named: list[str], noun: str = "images") -> list[str]:
-    """The classes in their order: as named, else by number where all are numbers, else by alphabet.
-
-    Args:
-        noun: what has them, for the error.
-
-    Raises:
-        DataError: a label that is not among those named; a single class.
-
-    >>> class_names(["10", "9", "10"], [])
-    ['9', '10']
-    """
-    found = set(labels)
-    if named:
-        if others := sorted(found - set(named)):
-            raise DataError(f"label '{others[0]}' is not among data.classes; name every class, or leave the list out")
-        return named
-    if len(found) < 2:
-        raise DataError(f"all {noun} are of one class, '{min(found)}'; there is nothing to tell apart")
-    if all(label.isascii() and label.isdigit() for label in found):
-        # as numbers are sorted, of any number of digits
-        return sorted(found, key=lambda label: (len(label.lstrip("0")), label.lstrip("0"), label))
-    return sorted(found)
 
 
 def suggest_for_images(data: Mapping[str, Any]) -> Suggestion:

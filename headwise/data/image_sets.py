@@ -13,7 +13,8 @@ from torch import Tensor
 from headwise.data.bad_lines import Unreadable
 from headwise.data.buckets import permutation
 from headwise.data.corpus import resolve
-from headwise.data.images import Bytes, Scanned
+from headwise.data.files import Bytes
+from headwise.data.images import Scanned
 from headwise.data.mask_pictures import fitted
 from headwise.data.pixels import Image, PicturesConfig, Shape, adapted
 from headwise.data.splits import split_by

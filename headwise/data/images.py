@@ -1,10 +1,7 @@
 """Labelled images: folders of classes, CSV lists of paths, IDX and .npz files; every fault is named with its file."""
 
 import csv
-import hashlib
 import io
-import os
-import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
@@ -14,7 +11,7 @@ from jaxtyping import Shaped, UInt8
 from pydantic import Field, model_validator
 
 from headwise.config import DataFile
-from headwise.data.files import decode_lines, is_hidden, listed, require_file
+from headwise.data.files import Bytes, decode_lines, is_hidden, require_file
 from headwise.data.idx import EACH_BYTES, check_size, is_idx, parse_idx, parse_npz
 from headwise.data.picture_files import decode
 from headwise.data.pixels import MAX_CHANNELS, Image, PicturesConfig
@@ -53,46 +50,6 @@ class ImagesConfig(PicturesConfig):
         if len(set(self.classes)) != len(self.classes):
             raise ValueError("classes must have different names")
         return self
-
-
-class Bytes:
-    """Files of at most so many bytes read whole, and the SHA-256 of what was read by what it is to a recipe's key."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._read: dict[str, dict[str, str]] = {}
-
-    def read(self, path: Path, role: str = "", shown: str = "") -> bytes:
-        """The bytes of a file. Raises: DataError `path: ...` where it cannot be read.
-
-        Args:
-            role: what is put behind the key for the digest: nothing, `_target`, or `.images` for those of a list.
-            shown: the name of one of several files of this role; empty: it is the only one.
-        """
-        try:
-            facts = os.stat(path)
-            if not stat.S_ISREG(facts.st_mode):
-                what = "is a folder; name a file" if stat.S_ISDIR(facts.st_mode) else "is a pipe or a device, no file"
-                raise DataError(f"{path}: {what}")
-            if facts.st_size > self._most:
-                raise DataError(
-                    f"{path}: has {facts.st_size:,} bytes, more than {self._most:,}; split it, or raise data.max_bytes"
-                )
-            data = path.read_bytes()
-        except FileNotFoundError:
-            raise DataError(f"{path}: no such file") from None
-        except (OSError, ValueError) as error:
-            raise DataError(f"{path}: cannot be opened: {getattr(error, 'strerror', None) or error}") from None
-        self.note(hashlib.sha256(data).hexdigest(), role, shown)
-        return data
-
-    def note(self, digest: str, role: str = "", shown: str = "") -> None:
-        """Takes in the SHA-256 of what was read by other means."""
-        self._read.setdefault(role, {})[shown] = digest
-
-    def digests(self, key: str) -> dict[str, str]:
-        """By key and role: of a single file that of its bytes, of several what `listed` gives."""
-        return {f"{key}{role}": found[""] if "" in found else listed(found) for role, found in self._read.items()}
 
 
 def scan_images(

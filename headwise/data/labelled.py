@@ -1,32 +1,33 @@
 """Texts with a label or a number each, from CSV, TSV or JSON lines, with errors by line; their options."""
 
-import math
 import os
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import PurePath
-from typing import Any
 
 from pydantic import Field, field_validator
 
 from headwise.config import Config, DataFile
 from headwise.data.bad_lines import BadLine, BadRule, strict
 from headwise.data.files import MAX_LINE_BYTES, scan_lines
-from headwise.data.jsonl import kind_name
-from headwise.data.tables import Key, Row, Table, TableFormat, format_of, named_format, scan_rows
-from headwise.data.text import Normalize, clean
+from headwise.data.tables import (
+    Key,
+    Row,
+    Table,
+    TableFormat,
+    _cleaned,
+    format_of,
+    name_of,
+    named_format,
+    number_of,
+    scan_rows,
+    text_cell,
+)
+from headwise.data.text import Normalize
 from headwise.errors import DataError
 
-# ASCII alone: other digits, `nan` and `1_000` are no numbers of a data file
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_LONGEST_NUMBER = 100
-
 Label = str | float
-# an error of a message, at its place in a file
-Fault = Callable[[str], BadLine]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,87 +157,3 @@ def _labelled(name: str, row: Row, keys: tuple[Key, Key], normalize: Normalize, 
         return Labelled(text, read(row.cells[keys[1]], partial(BadLine, name, row.line, "label")), row.line)
     except BadLine as fault:
         return fault
-
-
-def text_cell(name: str, row: Row, key: Key, normalize: Normalize) -> str:
-    """The cell of a row as cleaned text. Raises: BadLine for what is no text."""
-    value = row.cells[key]
-    if not isinstance(value, str):
-        raise BadLine(name, row.line, "fields", f"the field '{key}' must be text, got {kind_name(value)}")
-    return _cleaned(name, row.line, value, normalize)
-
-
-def _cleaned(name: str, line: int, text: str, normalize: Normalize) -> str:
-    if "\0" in text:
-        raise BadLine(name, line, "characters", "the text contains the NUL character; remove it")
-    try:
-        return clean(text, normalize)
-    except DataError as error:
-        raise BadLine(name, line, "characters", error.message) from None
-
-
-def name_of(value: Any, fault: Fault, *, normalize: Normalize = "nfc", what: str = "label") -> str:
-    """The cell of a table as the name of something: text that is not empty, a whole number, true or false.
-
-    Args:
-        fault: makes the error of a message.
-        what: what is named, for the messages.
-
-    Raises: BadLine, as `fault` makes it.
-    """
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    if not isinstance(value, str):
-        raise fault(f"the {what} must be text or a whole number, got {_shown(value)}")
-    try:
-        label = clean(value, normalize)
-    except DataError as error:
-        raise fault(error.message) from None
-    if not label:
-        raise fault(f"the {what} is empty; write one or remove the row")
-    return label
-
-
-def number_of(value: Any, fault: Fault, *, what: str = "label") -> float:
-    """The cell of a table as a finite number, written with digits and a point; arguments as in `name_of`.
-
-    Raises: BadLine, as `fault` makes it.
-    """
-    if isinstance(value, str):
-        text = value.strip()
-        if not text:
-            raise fault("the number is empty; write one or remove the row")
-        if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text):
-            shown = text if len(text) <= 20 else f"{text[:20]}..."
-            raise fault(f"{shown!r} is no number; write it with digits and a point, such as -0.5 or 1e-3")
-    elif isinstance(value, bool) or not isinstance(value, int | float):
-        raise fault(f"the {what} must be a number, got {_shown(value)}")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise fault("the number is too large")
-    return number
-
-
-def moment_of(value: Any, fault: Fault, what: str) -> float:
-    """A cell as a time: a number, or the seconds since 1970 of an ISO date; one without a time zone is in UTC.
-
-    Raises: BadLine, as `fault` makes it.
-    """
-    if isinstance(value, str) and "-" in value.strip()[1:] and ("e" not in value.lower()):
-        try:
-            found = datetime.fromisoformat(value.strip())
-            return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-        except (ValueError, OverflowError):
-            raise fault(
-                f"{value.strip()[:30]!r} is no date; write a number or an ISO date such as 2026-01-31T12:00:00"
-            ) from None
-    return number_of(value, fault, what=what)
-
-
-def _shown(value: Any) -> str:
-    return f"{value}" if isinstance(value, float) else kind_name(value)

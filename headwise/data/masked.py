@@ -10,7 +10,7 @@ from torch import Tensor
 
 from headwise.config import Config
 from headwise.data.buckets import random_bits, uniform
-from headwise.data.contexts import SPECIALS
+from headwise.data.plain import SPECIALS
 from headwise.data.sources import Drawn
 from headwise.data.streams import Text, text_batch, windows
 from headwise.data.tokenizers import Tokenizer

@@ -14,15 +14,14 @@ from torch import Tensor
 from headwise.config import DataFile
 from headwise.data.bad_lines import BadLine
 from headwise.data.corpus import resolve
-from headwise.data.files import MAX_LINE_BYTES, digested, is_hidden
+from headwise.data.files import MAX_LINE_BYTES, Bytes, digested, is_hidden
 from headwise.data.idx import parse_npz
 from headwise.data.image_sets import ImageSet, Loaded, Scan, load_parts, seen_before
-from headwise.data.images import PICTURES, Bytes, Scanned, as_bytes, as_images, caught
-from headwise.data.labelled import text_cell
+from headwise.data.images import PICTURES, Scanned, as_bytes, as_images, caught
 from headwise.data.mask_pictures import LABELS, NOWHERE, Legend, as_labels, decode_mask
 from headwise.data.picture_files import decode
 from headwise.data.pixels import Colour, Image, PicturesConfig
-from headwise.data.tables import Row, Table, scan_rows
+from headwise.data.tables import Row, Table, scan_rows, text_cell
 from headwise.errors import DataError
 
 MaskFormat = Literal["auto", "folder", "csv", "tsv", "jsonl", "npz"]

@@ -237,3 +237,16 @@ def _write(path: Path, pieces: Iterator[np.ndarray]) -> None:
     except OSError as error:
         advice = "set HEADWISE_DATA to a folder with room that can be written"
         raise MachineError(f"{path}: cannot be written: {error.strerror}; {advice}") from None
+
+
+# padding, begin, end, unknown
+SPECIALS = 4
+
+
+def word_counts(text: Text, size: int) -> np.ndarray:
+    """How often each token of a vocabulary stands in a text; special ones count as none."""
+    counts = np.zeros(size, dtype=np.int64)
+    for start in range(1, len(text.tokens), 1 << 24):
+        counts += np.bincount(text.tokens[start : start + (1 << 24)], minlength=size)
+    counts[:SPECIALS] = 0
+    return counts

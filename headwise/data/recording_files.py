@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from headwise.data.bad_lines import BadLine
+from headwise.data.files import Bytes
 from headwise.data.idx import check_size
-from headwise.data.images import Bytes
 from headwise.data.marks import Mark, Marking, checked, parse_marks, within
 from headwise.data.recording_archives import scan_archive
 from headwise.data.recordings import Recording, RecordingsConfig, Scanned, check_length, marked, named

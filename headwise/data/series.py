@@ -18,8 +18,7 @@ from pydantic import Field
 from headwise.config import Config, DataFile
 from headwise.data.bad_lines import BadLine, strict
 from headwise.data.files import MAX_LINE_BYTES, require_file
-from headwise.data.labelled import moment_of, name_of, number_of
-from headwise.data.tables import Row, Table, TableFormat, heading, scan_rows
+from headwise.data.tables import Row, Table, TableFormat, heading, moment_of, name_of, number_of, scan_rows
 from headwise.errors import ConfigError, DataError, unknown
 
 # what a cell without a number may say, in lower case

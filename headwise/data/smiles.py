@@ -12,7 +12,7 @@ _SYMBOLS = (
     "LaCePrNdPmSmEuGdTbDyHoErTmYbLuHfTaWReOsIrPtAuHgTlPbBiPoAtRnFrRaAcThPaUNpPuAmCmBkCfEsFmMdNoLrRfDbSgBh"
     "HsMtDsRgCnNhFlMcLvTsOg"
 )
-ELEMENTS = tuple(re.findall("[A-Z][a-z]?", _SYMBOLS))
+PERIODIC_TABLE = tuple(re.findall("[A-Z][a-z]?", _SYMBOLS))
 # elements that may stand without brackets, and their usual valences: the smallest that holds the bonds fills with H
 _VALENCES = {"B": (3,), "C": (4,), "N": (3, 5), "O": (2,), "P": (3, 5), "S": (2, 4, 6)}
 _VALENCES |= dict.fromkeys(("F", "Cl", "Br", "I"), (1,))
@@ -219,7 +219,7 @@ class _Reader:
         if end < 0:
             self.fail(at, "the bracket is not closed; write ']'")
         match = _BRACKET.fullmatch(self.text, at + 1, end)
-        if match is None or match["symbol"].capitalize() not in (*ELEMENTS, "*"):
+        if match is None or match["symbol"].capitalize() not in (*PERIODIC_TABLE, "*"):
             shown = self.text[at : end + 1]
             self.fail(at, f"'{shown[:20]}' is no atom; inside brackets stand isotope, element, @, H, charge, :class")
         self.place, self.stereo = end + 1, self.stereo or match["stereo"] is not None

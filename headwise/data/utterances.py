@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 from headwise.data.bad_lines import Unreadable, warn_skipped
 from headwise.data.buckets import permutation, token_batches
 from headwise.data.corpus import resolve
-from headwise.data.images import Bytes
+from headwise.data.files import Bytes
 from headwise.data.log_mel import constants, frame_count, log_mel
 from headwise.data.marks import Mark
 from headwise.data.parts import PARTS

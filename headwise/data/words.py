@@ -11,12 +11,9 @@ from pydantic import Field
 from torch import Tensor
 
 from headwise.config import Config
-from headwise.data.batches import Ragged, padded
+from headwise.data.batches import NO_TAG, Ragged, padded
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import ShapeError
-
-# in place of the tag of padding, and of a word whose tag is not known
-NO_TAG = -1
 
 
 class SpellingConfig(Config):

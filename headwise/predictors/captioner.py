@@ -16,8 +16,8 @@ from headwise.config import build
 from headwise.data.bad_lines import strict
 from headwise.data.batches import PairBatch, Ragged, padded
 from headwise.data.captions import CaptionsConfig, captions_of, scan_captions
+from headwise.data.files import Bytes
 from headwise.data.image_sets import as_batch, checked
-from headwise.data.images import Bytes
 from headwise.data.picture_files import decode
 from headwise.data.pixels import MAX_PIXELS, Image, Shape, adapted, in_shape
 from headwise.data.tokenizers import Tokenizer

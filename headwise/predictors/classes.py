@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from headwise import metrics
-from headwise.data.words import NO_TAG
+from headwise.data.batches import NO_TAG
+from headwise.errors import DataError
 
 _SHOWN = 40
 _CONFUSED = 5
@@ -100,3 +101,51 @@ def class_scores(said: Sequence[str], gold: Sequence[str]) -> ClassScores:
     wrong = Counter({pair: count for pair, count in pairs.items() if pair[0] != pair[1]})
     mistakes = [f"{one} as {other} ({count:,})" for (one, other), count in wrong.most_common(_CONFUSED)]
     return ClassScores(metrics.macro_f1(right, *counts), ", ".join(each) + more, ", ".join(mistakes))
+
+
+def by_tag(said: Sequence[str], gold: Sequence[str]) -> tuple[float, str]:
+    """Macro-F1, and the F1 of each tag with its count, the most frequent first."""
+    right = Counter(tag for tag, other in zip(said, gold, strict=True) if tag == other)
+    return _each(right, Counter(said), Counter(gold))
+
+
+def _each(right: Counter[str], predicted: Counter[str], wanted: Counter[str]) -> tuple[float, str]:
+    names = sorted(predicted | wanted, key=lambda name: (-wanted[name], name))
+    counts = [[float(counter[name]) for name in names] for counter in (right, predicted, wanted)]
+    scores = [metrics.f1(*found) for found in zip(*counts, strict=True)]
+    each = [f"{name} {score:.4f} ({wanted[name]:,})" for name, score in zip(names, scores, strict=True)]
+    return metrics.macro_f1(*counts), ", ".join(each)
+
+
+def class_names(labels: list[str], named: list[str], noun: str = "images") -> list[str]:
+    """The classes in their order: as named, else by number where all are numbers, else by alphabet.
+
+    Args:
+        noun: what has them, for the error.
+
+    Raises:
+        DataError: a label that is not among those named; a single class.
+
+    >>> class_names(["10", "9", "10"], [])
+    ['9', '10']
+    """
+    found = set(labels)
+    if named:
+        if others := sorted(found - set(named)):
+            raise DataError(f"label '{others[0]}' is not among data.classes; name every class, or leave the list out")
+        return named
+    if len(found) < 2:
+        raise DataError(f"all {noun} are of one class, '{min(found)}'; there is nothing to tell apart")
+    if all(label.isascii() and label.isdigit() for label in found):
+        # as numbers are sorted, of any number of digits
+        return sorted(found, key=lambda label: (len(label.lstrip("0")), label.lstrip("0"), label))
+    return sorted(found)
+
+
+def most_frequent(counts: Mapping[str, int]) -> str:
+    """The most frequent class, of equally frequent ones the first in the alphabet.
+
+    >>> most_frequent({"b": 2, "a": 2, "c": 1})
+    'a'
+    """
+    return min(counts, key=lambda name: (-counts[name], name))

@@ -15,10 +15,9 @@ from torch.nn.utils.rnn import pad_sequence
 from headwise import metrics
 from headwise.attention.precision import wide
 from headwise.data.batches import token_batches
-from headwise.data.contexts import SPECIALS
 from headwise.data.files import read_lines
 from headwise.data.masked import MASK_ID, MaskedBatch, Masking, masked_windows
-from headwise.data.plain import text_of
+from headwise.data.plain import SPECIALS, text_of
 from headwise.data.text import SPACE_MARK
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import ConfigError

@@ -15,9 +15,9 @@ from jaxtyping import Float64
 
 from headwise.attention.precision import wide
 from headwise.data.bad_lines import BadLine
-from headwise.data.labelled import number_of
 from headwise.data.series import Series, SeriesConfig, read_series
 from headwise.data.series_parts import Scaling, Window
+from headwise.data.tables import number_of
 from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation
 from headwise.explain.series_map import SeriesMap

@@ -13,9 +13,9 @@ import torch
 from jaxtyping import Float
 
 from headwise import metrics
-from headwise.data.contexts import SPECIALS, ContextBatch, ContextConfig, Kind, Lines, Windows, context_source
+from headwise.data.contexts import ContextBatch, ContextConfig, Kind, Lines, Windows, context_source
 from headwise.data.files import read_lines
-from headwise.data.plain import text_of
+from headwise.data.plain import SPECIALS, text_of
 from headwise.data.sources import Limits
 from headwise.data.tokenizers import Tokenizer
 from headwise.data.vectors import vector_line

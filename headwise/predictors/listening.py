@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from headwise.data.bad_lines import strict
 from headwise.data.batches import token_batches
-from headwise.data.images import Bytes
+from headwise.data.files import Bytes
 from headwise.data.log_mel import frame_count, log_mel
 from headwise.data.recording_files import recording_of, scan_recordings
 from headwise.data.recordings import Recording, RecordingsConfig, at_rate

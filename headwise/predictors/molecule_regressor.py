@@ -31,8 +31,8 @@ from headwise.models.graph_regressor import GraphRegressor
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline, of_numbers
 from headwise.predictors.evaluating import evaluating
+from headwise.predictors.numbers import Scale
 from headwise.predictors.predictor import Form, Predictor
-from headwise.predictors.regressor import Scale
 from headwise.processes import divided
 
 # atoms that are read together

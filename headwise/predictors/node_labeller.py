@@ -20,10 +20,10 @@ from headwise.labels import decimals, visible
 from headwise.models.graph_encoders import GraphEncoder
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline, majority
+from headwise.predictors.classes import by_tag
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.graph_inputs import GraphInput, graph_input
 from headwise.predictors.predictor import Form, Predictor
-from headwise.predictors.tag_scores import by_tag
 from headwise.records import LayerRecord
 
 # neighbours that a picture has room for

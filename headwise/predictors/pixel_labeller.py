@@ -13,8 +13,8 @@ from jaxtyping import UInt8
 from torch import Tensor
 
 from headwise.data.bad_lines import strict
+from headwise.data.files import Bytes
 from headwise.data.image_sets import as_batch
-from headwise.data.images import Bytes
 from headwise.data.mask_pictures import LABELS, Legend, fitted, restored
 from headwise.data.masks import NO_CLASS, MasksConfig, classes_of, picture_with_mask, scan_masks
 from headwise.data.picture_files import decode, encode_labels

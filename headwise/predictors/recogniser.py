@@ -12,8 +12,9 @@ from torch.nn import functional as F
 
 from headwise import metrics
 from headwise.data.bad_lines import strict
+from headwise.data.files import Bytes
 from headwise.data.image_sets import as_batch, checked
-from headwise.data.images import Bytes, ImagesConfig, scan_images
+from headwise.data.images import ImagesConfig, scan_images
 from headwise.data.picture_files import decode
 from headwise.data.pixels import MAX_PIXELS, Image, Shape, adapted, in_shape
 from headwise.errors import ConfigError, DataError

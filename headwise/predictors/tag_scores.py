@@ -8,17 +8,12 @@ import numpy as np
 from torch import Tensor
 
 from headwise import metrics
+from headwise.data.batches import NO_TAG
 from headwise.data.spans import Scheme, Span, spans, strict_spans
-from headwise.data.words import NO_TAG
+from headwise.predictors.classes import _each, by_tag
 
 _Tags = Sequence[Sequence[str]]
 _Spans = Sequence[Sequence[Span]]
-
-
-def by_tag(said: Sequence[str], gold: Sequence[str]) -> tuple[float, str]:
-    """Macro-F1, and the F1 of each tag with its count, the most frequent first."""
-    right = Counter(tag for tag, other in zip(said, gold, strict=True) if tag == other)
-    return _each(right, Counter(said), Counter(gold))
 
 
 def tag_scores(said: _Tags, gold: _Tags, seen: Sequence[Sequence[bool]], scheme: Scheme) -> dict[str, float | str]:
@@ -114,14 +109,6 @@ def _counted(said: _Spans, gold: _Spans) -> tuple[Counter[str], Counter[str], Co
         right.update(span.label for span in set(found) & set(wanted))
     predicted, expected = (Counter(span.label for found in rows for span in found) for rows in (said, gold))
     return right, predicted, expected
-
-
-def _each(right: Counter[str], predicted: Counter[str], wanted: Counter[str]) -> tuple[float, str]:
-    names = sorted(predicted | wanted, key=lambda name: (-wanted[name], name))
-    counts = [[float(counter[name]) for name in names] for counter in (right, predicted, wanted)]
-    scores = [metrics.f1(*found) for found in zip(*counts, strict=True)]
-    each = [f"{name} {score:.4f} ({wanted[name]:,})" for name, score in zip(names, scores, strict=True)]
-    return metrics.macro_f1(*counts), ", ".join(each)
 
 
 def _mean(right: np.ndarray) -> float:

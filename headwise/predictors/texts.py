@@ -1,7 +1,7 @@
 """What every predictor of whole texts does: applies a pooled encoder to many texts at a time, and looks at it."""
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -99,15 +99,6 @@ class Reader:
         with evaluating(self.model):
             shares = pooling.shares(*self.model.states(batch.tokens, batch.lens))
         return shares.double().cpu().numpy()[None]
-
-
-def majority(counts: Mapping[str, int]) -> str:
-    """The most frequent class, of equally frequent ones the first in the alphabet.
-
-    >>> majority({"b": 2, "a": 2, "c": 1})
-    'a'
-    """
-    return min(counts, key=lambda name: (-counts[name], name))
 
 
 def spread(values: Iterable[float]) -> tuple[float, float]:

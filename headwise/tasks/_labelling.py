@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.attention.precision import wide
-from headwise.data.words import NO_TAG
+from headwise.data.batches import NO_TAG
 from headwise.predictors.classes import count_scores, counted, mean
 from headwise.tasks.task import Metric, Stats, Task
 

@@ -16,8 +16,8 @@ from headwise.data.text_suggestions import suggest_for_labelled
 from headwise.errors import DataError
 from headwise.models.pooled_encoder import PooledEncoder
 from headwise.predictors.baselines import Baseline, logistic_regression, named, of_labels, sample, tfidf
+from headwise.predictors.classes import most_frequent
 from headwise.predictors.classifier import Classifier
-from headwise.predictors.texts import majority
 from headwise.tasks import _texts
 from headwise.tasks._files import as_json, counts_of
 from headwise.tasks._labelling import Labelling
@@ -137,7 +137,7 @@ def _numbered(split: str, examples: list[Labelled], classes: Mapping[str, int]) 
     number = {name: place for place, name in enumerate([*classes, *others])}
     notes = []
     if split != "train" and examples:
-        best = majority(classes)
+        best = most_frequent(classes)
         notes.append(f"{split}: always saying '{best}', the most frequent class, is right for {_share(counts, best)}")
     if others:
         named = ", ".join(f"{name} ({counts[name]:,})" for name in others[:_NAMED])

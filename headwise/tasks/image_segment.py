@@ -11,12 +11,12 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from headwise.config import Config
+from headwise.data.batches import NO_TAG
 from headwise.data.image_sets import ImageSet, constants, images_of
 from headwise.data.mask_suggestions import suggest_for_masks
 from headwise.data.masks import NO_CLASS, MaskBatch, MasksConfig, classes_of, load_masks, scan_of
 from headwise.data.pixels import Image, Shape
 from headwise.data.suggestions import Suggestion
-from headwise.data.words import NO_TAG
 from headwise.layers.image_blocks import Augmentation
 from headwise.models.image_config import ImageEncoderConfig, PatchConfig
 from headwise.models.segmenter import Segmenter, build_segmenter

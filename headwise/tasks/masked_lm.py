@@ -11,9 +11,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from headwise.config import Config
-from headwise.data.contexts import SPECIALS, word_counts
 from headwise.data.masked import MaskedBatch, Masking, MaskingConfig, masked_windows
-from headwise.data.plain import TextConfig
+from headwise.data.plain import SPECIALS, TextConfig, word_counts
 from headwise.data.sources import Limits, Source
 from headwise.data.streams import Text
 from headwise.data.suggestions import Suggestion

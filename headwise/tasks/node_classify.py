@@ -12,11 +12,11 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from headwise.config import Config, build
+from headwise.data.batches import NO_TAG
 from headwise.data.corpus import resolve
 from headwise.data.graphs import Graph, GraphConfig, LabelledNode, labelled, read_graph
 from headwise.data.sources import Limits, Source, whole
 from headwise.data.suggestions import Suggestion
-from headwise.data.words import NO_TAG
 from headwise.errors import CheckpointError, DataError
 from headwise.models.graph_encoders import GraphEncoder, GraphEncoderConfig
 from headwise.predictors.baselines import Baseline, logistic_regression, of_labels

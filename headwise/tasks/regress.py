@@ -17,7 +17,8 @@ from headwise.data.text_batches import LabelledBatch
 from headwise.data.text_suggestions import suggest_for_labelled
 from headwise.models.pooled_encoder import PooledEncoder
 from headwise.predictors.baselines import Baseline, named, of_numbers, ridge_regression, sample, tfidf
-from headwise.predictors.regressor import Regressor, Scale, error_counts, error_scores
+from headwise.predictors.numbers import Scale, error_counts, error_scores
+from headwise.predictors.regressor import Regressor
 from headwise.predictors.texts import spread
 from headwise.tasks import _texts
 from headwise.tasks._files import as_json, from_json

@@ -9,7 +9,6 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from headwise.config import Config
-from headwise.data.image_classes import class_names
 from headwise.data.recordings import Recording, RecordingsConfig
 from headwise.data.sources import Limits, Source
 from headwise.data.strings import Strings
@@ -20,8 +19,8 @@ from headwise.models.conformer import SpeechEncoderConfig
 from headwise.models.pooled_encoder import SequencePoolingConfig
 from headwise.models.speech_models import SpeechClassifier, build_speech_classifier
 from headwise.predictors.baselines import Baseline, logistic_regression, named, of_labels, sample, standardised
+from headwise.predictors.classes import class_names, most_frequent
 from headwise.predictors.speech_labeller import SpeechLabeller
-from headwise.predictors.texts import majority
 from headwise.tasks import _speech
 from headwise.tasks.task import Assets
 
@@ -53,7 +52,7 @@ class SpeechClassify(_speech.SpeechLabels):
     def prepare(cls, config: SpeechClassifyConfig) -> Assets[Mapping[str, list[Recording]]]:
         loaded = load_recordings(config.data)
         labels = [one.label or "" for one in loaded.parts["train"]]
-        classes, best = class_names(labels, config.data.classes, "recordings"), majority(Counter(labels))
+        classes, best = class_names(labels, config.data.classes, "recordings"), most_frequent(Counter(labels))
         notes = []
         for part, found in loaded.parts.items():
             if part != "train" and found:

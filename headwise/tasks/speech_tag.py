@@ -9,18 +9,17 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from headwise.config import Config
-from headwise.data.image_classes import class_names
+from headwise.data.batches import NO_TAG
 from headwise.data.recordings import Recording
 from headwise.data.sources import Limits, Source
 from headwise.data.strings import MarkedConfig
 from headwise.data.suggestions import Suggestion
 from headwise.data.utterances import SpeechBatch, load_recordings
-from headwise.data.words import NO_TAG
 from headwise.errors import ConfigError, DataError
 from headwise.models.frame_windows import FrameEncoderConfig, FrameWindowConfig
 from headwise.models.speech_models import EveryFrameConfig, FrameTagger, build_frame_tagger
+from headwise.predictors.classes import class_names, most_frequent
 from headwise.predictors.speech_tagger import SpeechTagger, frames_of
-from headwise.predictors.texts import majority
 from headwise.tasks import _speech
 from headwise.tasks.task import Assets
 
@@ -54,7 +53,7 @@ class SpeechTag(_speech.SpeechLabels):
         known = Counter({label: count for label, count in counts["train"].items() if label is not None})
         if not known:
             raise DataError(f"{config.data.train}: no frame has a label: there is nothing to learn")
-        classes, best = class_names(list(known), config.data.classes, "frames"), majority(known)
+        classes, best = class_names(list(known), config.data.classes, "frames"), most_frequent(known)
         notes = []
         for part, found in counts.items():
             labelled = found.total() - found[None]

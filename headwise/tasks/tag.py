@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from headwise.config import Config
 from headwise.data import spans
 from headwise.data.bad_lines import warn_skipped
+from headwise.data.batches import NO_TAG
 from headwise.data.corpus import resolve
 from headwise.data.parts import Parts, Scan, read_part, read_parts
 from headwise.data.readers import Pair
@@ -22,7 +23,7 @@ from headwise.data.sources import Limits, Source, bucketed
 from headwise.data.suggestions import Suggestion, suggest_for_tagged
 from headwise.data.tagged import Tagged, TaggedConfig, scan_tagged, scheme_of
 from headwise.data.tokenizers import TokenizerConfig
-from headwise.data.words import NO_TAG, SpellingConfig, WordBatch, WordRows, WordTokenizer, collate_words, encode_words
+from headwise.data.words import SpellingConfig, WordBatch, WordRows, WordTokenizer, collate_words, encode_words
 from headwise.errors import ConfigError, DataError
 from headwise.layers.chain import Independent, Legal, LinearChain, Tagging
 from headwise.models.token_encoders import EncoderConfig

@@ -11,10 +11,20 @@ from torch import Tensor, nn
 
 from headwise.config import Config
 from headwise.data.bad_lines import warn_skipped
-from headwise.data.contexts import SPECIALS, ContextBatch, ContextConfig, Lines, Windows, context_source, word_counts
+from headwise.data.contexts import ContextBatch, ContextConfig, Lines, Windows, context_source
 from headwise.data.corpus import resolve
 from headwise.data.files import digested, require_file
-from headwise.data.plain import TRAINED_CHARS, TextConfig, encode, portions, train_tokenizer, unknown_tokens, whole
+from headwise.data.plain import (
+    SPECIALS,
+    TRAINED_CHARS,
+    TextConfig,
+    encode,
+    portions,
+    train_tokenizer,
+    unknown_tokens,
+    whole,
+    word_counts,
+)
 from headwise.data.report import embedding_size
 from headwise.data.sources import Limits, Source
 from headwise.data.streams import Text

@@ -5,17 +5,8 @@ import pytest
 import torch
 
 from headwise.data.buckets import random_bits
-from headwise.data.contexts import (
-    LONGEST_LINE,
-    ContextConfig,
-    Lines,
-    Noise,
-    Windows,
-    context_source,
-    kept_shares,
-    word_counts,
-)
-from headwise.data.plain import text_of
+from headwise.data.contexts import LONGEST_LINE, ContextConfig, Lines, Noise, Windows, context_source, kept_shares
+from headwise.data.plain import text_of, word_counts
 from headwise.data.sources import Limits
 from headwise.data.streams import Text
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig

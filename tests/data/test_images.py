@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from pictures import encoded, folder_of, grey, idx, npz, stripes
 
+from headwise.data.files import Bytes
 from headwise.data.files import digest as on_disk
-from headwise.data.images import Bytes, ImagesConfig, labels_beside, scan_images
+from headwise.data.images import ImagesConfig, labels_beside, scan_images
 from headwise.errors import ConfigError, DataError
 
 IMAGES, LABELS = stripes(6, (4, 5))

@@ -7,7 +7,7 @@ import pytest
 from pictures import encoded, grey, npz, stripes
 
 from headwise.config import build
-from headwise.data.images import Bytes
+from headwise.data.files import Bytes
 from headwise.data.mask_suggestions import suggest_for_masks
 from headwise.data.masks import MasksConfig, classes_of, load_masks, scan_masks, scan_of
 from headwise.errors import ConfigError, DataError

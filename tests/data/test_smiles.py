@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from headwise.data.smiles import ELEMENTS, SmilesError, _ring_bonds, parse_smiles
+from headwise.data.smiles import PERIODIC_TABLE, SmilesError, _ring_bonds, parse_smiles
 
 # the formulas of these molecules as any table of chemistry has them
 FORMULAS = {
@@ -91,7 +91,7 @@ def test_atoms_know_what_brackets_say():
     assert (atom.isotope, atom.hydrogens, atom.charge, atom.aromatic, atom.position) == (13, 2, -2, False, 1)
     assert [a.charge for a in parse_smiles("[Cu++].[O--].[Cl-].[Ti+4]").atoms] == [2, -2, -1, 4]
     assert [a.position for a in parse_smiles(" CCl.[Na+]").atoms] == [2, 3, 6]
-    assert len(ELEMENTS) == len(set(ELEMENTS)) == 118
+    assert len(PERIODIC_TABLE) == len(set(PERIODIC_TABLE)) == 118
 
 
 @pytest.mark.parametrize(

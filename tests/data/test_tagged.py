@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from headwise.config import build
+from headwise.data.batches import NO_TAG
 from headwise.data.tagged import Tagged, TaggedConfig, read_tagged, read_words
 from headwise.data.tokenizers import TokenizerConfig
-from headwise.data.words import NO_TAG, SpellingConfig, WordTokenizer, collate_words, encode_words, spelling_of
+from headwise.data.words import SpellingConfig, WordTokenizer, collate_words, encode_words, spelling_of
 from headwise.errors import ConfigError, DataError, ShapeError
 
 

@@ -14,8 +14,9 @@ from headwise.models.pooled_encoder import SequencePoolingConfig, build_pooled_e
 from headwise.models.token_encoders import AloneConfig, AttentionConfig, BidirectionalConfig
 from headwise.predictors.classes import class_scores
 from headwise.predictors.classifier import Classifier
+from headwise.predictors.numbers import Scale
 from headwise.predictors.predictor import Predictor
-from headwise.predictors.regressor import Regressor, Scale
+from headwise.predictors.regressor import Regressor
 from headwise.predictors.texts import Reader
 from headwise.records import record
 

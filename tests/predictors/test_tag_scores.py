@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headwise.data.words import NO_TAG
+from headwise.data.batches import NO_TAG
 from headwise.predictors.tag_scores import span_scores, tag_count_scores, tag_counts, tag_scores
 
 GOLD = [["B-X", "I-X", "O", "B-Y"], ["O", "B-X", "I-X", "I-X"], ["B-Y", "B-Y"], ["I-Y", "O"]]
