@@ -33,7 +33,7 @@ from headwise.decoding.greedy import greedy
 from headwise.layers.loss import output_loss
 from headwise.metrics import textbook_bleu
 from headwise.models.protocols import Seq2Seq
-from headwise.models.recurrent import RecurrentConfig, build_recurrent
+from headwise.tasks.translation.recurrent import RecurrentConfig, build_recurrent
 from headwise.training import numerics
 
 # the recipe of the book, section 10.4

@@ -32,7 +32,7 @@ from headwise.data.batches import PairBatch
 from headwise.data.corpus import data_cache
 from headwise.layers.loss import output_loss
 from headwise.models.transformer import build_transformer
-from headwise.predictors.forced import real_states
+from headwise.tasks.text.writer import real_states
 from headwise.training import numerics
 from headwise.training.optimizers import build_optimizer, learning_rate, set_learning_rate
 from headwise.training.recipe import TrainingConfig

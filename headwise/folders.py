@@ -5,6 +5,7 @@ A thing of one's own is named `module:attribute`.
 
 import importlib
 import pkgutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -14,46 +15,48 @@ from headwise.trust import import_trusted
 T = TypeVar("T")
 
 
+def members(package: str, base: str) -> dict[str, str]:
+    """The modules of a package by name; those that start with an underscore and the one of the base class are none."""
+    names = [module.name for module in pkgutil.iter_modules(importlib.import_module(package).__path__)]
+    return {name: f"{package}.{name}" for name in names if name != base and not name.startswith("_")}
+
+
 class Folder(Generic[T]):
-    """The classes of a package's modules, one a file; files that start with an underscore or are `base` hold none.
+    """The classes of modules, one a module.
 
     Args:
-        package: name of the package.
-        kind: the class that those of the files extend.
+        modules: gives the module of each name; read at each use, so that nothing is imported before.
+        kind: the class that those of the modules extend.
         noun: what one of them is called in messages.
-        base: file names that are no members.
-        hyphens: names have hyphens where the files have underscores; both are understood.
     """
 
-    def __init__(self, package: str, kind: type[T], noun: str, base: tuple[str, ...], *, hyphens: bool = False):
-        self.package, self.kind, self.noun, self.base, self.hyphens = package, kind, noun, base, hyphens
+    def __init__(self, modules: Callable[[], Mapping[str, str]], kind: type[T], noun: str):
+        self.modules, self.kind, self.noun = modules, kind, noun
 
     def names(self) -> tuple[str, ...]:
         """All members, in alphabetical order."""
-        path = importlib.import_module(self.package).__path__
-        found = (module.name for module in pkgutil.iter_modules(path))
-        members = (name for name in found if name not in self.base and not name.startswith("_"))
-        return tuple(sorted(name.replace("_", "-") if self.hyphens else name for name in members))
+        return tuple(sorted(self.modules()))
 
     def find(self, name: str) -> type[T]:
-        """The class in the file of this name, or the one named `module:Class`.
+        """The class in the module of this name, or the one named `module:Class`; a hyphen may be an underscore.
 
-        Raises: ConfigError with the nearest name if there is no such file; if there is no such class, or another kind.
+        Raises: ConfigError with the nearest name if there is no such module; if there is no such class, or another
+            kind.
         """
         if ":" in name:
             own = imported(name)
             if not (isinstance(own, type) and issubclass(own, self.kind)):
                 raise ConfigError(f"'{name}' is no {self.noun}: a class that extends {self.kind.__name__}")
             return own
-        name = name.replace("_", "-") if self.hyphens else name
-        if name not in self.names():
+        modules = self.modules()
+        home = modules.get(name) or modules.get(name.replace("_", "-"))
+        if home is None:
             advice = f"; one of your own is named module:Class, such as my_module:My{self.kind.__name__}"
             raise ConfigError(unknown(self.noun, name, self.names()) + advice)
-        module = importlib.import_module(f"{self.package}.{name.replace('-', '_') if self.hyphens else name}")
-        for found in vars(module).values():
-            if isinstance(found, type) and issubclass(found, self.kind) and found.__module__ == module.__name__:
-                return found
-        raise ConfigError(f"{module.__name__} holds no {self.noun}: a class that extends {self.kind.__name__}")
+        for value in vars(importlib.import_module(home)).values():
+            if isinstance(value, type) and issubclass(value, self.kind) and value.__module__ == home:
+                return value
+        raise ConfigError(f"{home} holds no {self.noun}: a class that extends {self.kind.__name__}")
 
     def catalogue(self) -> dict[str, str]:
         """Name and first documentation line of every member."""

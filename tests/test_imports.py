@@ -236,7 +236,7 @@ def test_the_check_sees_a_wrong_import():
         broken(path, "headwise.decoding.beam", "headwise.models.protocols")
         == "decoding knows only caches, config, errors, runtime"
     )
-    assert broken(path, "headwise.training.loop", "headwise.tasks.translate")
+    assert broken(path, "headwise.training.loop", "headwise.tasks.translation.translate")
     assert broken(path, "headwise.training.loop", "headwise.tasks.task") is None
     assert broken(path, "headwise.layers.loss", "headwise.attention.masks") is None
     assert (

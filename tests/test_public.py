@@ -92,7 +92,7 @@ def test_help_needs_no_torch():
         ("headwise.training.recipe", {"matplotlib", "tensorboard"}),
         ("headwise.attention", {"matplotlib", "tokenizers", "pydantic"}),
         ("headwise.layers.attention", {"matplotlib", "tokenizers", "pydantic"}),
-        ("headwise.tasks.translate", {"matplotlib", "tensorboard"}),
+        ("headwise.tasks.translation.translate", {"matplotlib", "tensorboard"}),
         ("headwise.training.train", {"matplotlib", "tensorboard"}),
     ],
 )

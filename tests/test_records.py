@@ -231,7 +231,7 @@ def test_beams_that_change_places_leave_the_record_as_it_was():
 
 
 def test_steps_of_a_recurrent_decoder_follow_each_other():
-    from headwise.models.recurrent import RecurrentConfig, build_recurrent
+    from headwise.tasks.translation.recurrent import RecurrentConfig, build_recurrent
 
     torch.manual_seed(3)
     config = RecurrentConfig(embed_dim=7, hidden_dim=11, num_layers=2)

@@ -14,13 +14,12 @@ import torch
 from numpy.lib import format as npy
 from PIL import Image as pillow
 
-from headwise.data.graphs import GraphConfig, read_graph
-from headwise.data.images import ImagesConfig, scan_images
-from headwise.data.log_mel import log_mel
-from headwise.data.pixels import Shape, adapted
-from headwise.data.recording_files import scan_recordings
-from headwise.data.recordings import RecordingsConfig, at_rate
 from headwise.errors import HeadwiseError
+from headwise.tasks.graphs.graphs import GraphConfig, read_graph
+from headwise.tasks.images.images import ImagesConfig, scan_images
+from headwise.tasks.images.pixels import Shape, adapted
+from headwise.tasks.speech.log_mel import log_mel
+from headwise.tasks.speech.recordings import RecordingsConfig, at_rate, scan_recordings
 
 Write = Callable[[Path], None]
 Sizes = tuple[tuple[int, ...], type]

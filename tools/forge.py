@@ -22,13 +22,7 @@ import torch
 from bombs import bombs
 from fuzz import PAIRS, RECIPE, Readers, Tally, command, mutated, tried
 
-from headwise.data.images import ImagesConfig, scan_images
-from headwise.data.plain import TextConfig
-from headwise.data.recording_files import scan_recordings
-from headwise.data.recordings import RecordingsConfig
-from headwise.data.token_files import opened
 from headwise.data.tokenizers import TokenizerConfig
-from headwise.data.tokenizing import tokenize
 from headwise.errors import HeadwiseError
 from headwise.explain.reel import Reel
 from headwise.explorer.bench import as_csv, read_measurements
@@ -38,6 +32,11 @@ from headwise.runs.commits import MANIFEST, commit_folder, seal
 from headwise.runs.reading import read_folder
 from headwise.runs.table import TABLE
 from headwise.runs.tensors import TensorFile
+from headwise.tasks.images.images import ImagesConfig, scan_images
+from headwise.tasks.speech.recordings import RecordingsConfig, scan_recordings
+from headwise.tasks.text.plain import TextConfig
+from headwise.tasks.text.token_files import opened
+from headwise.tasks.text.tokenizing import tokenize
 from headwise.training.train import train
 
 MEASURED = {"mechanism": "scored", "n": 64, "d": 8, "heads": 2, "dtype": "float32", "device": "cpu"}

@@ -30,12 +30,12 @@ from headwise.cli.failures import describe
 from headwise.cli.main import main as command_line
 from headwise.data.corpus import DataConfig, load_corpus
 from headwise.data.inspection import guess
-from headwise.data.plain import TextConfig, portions
-from headwise.data.tagged import TaggedConfig, read_tagged, read_words
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import HeadwiseError
 from headwise.runs import publish
 from headwise.runs.commits import MANIFEST, seal
+from headwise.tasks.text.plain import TextConfig, portions
+from headwise.tasks.text.tagged import TaggedConfig, read_tagged, read_words
 from headwise.training.loading import load
 from headwise.training.recipe import read_recipe
 from headwise.training.train import train

@@ -45,7 +45,7 @@ def align(
     import headwise
     from headwise import runtime
     from headwise.data.readers import Reading, read_pairs
-    from headwise.predictors.aligning import Aligning
+    from headwise.tasks.translation.alignment import Aligning
 
     runtime.apply(fast_products=False)
     how = Aligning(layer, heads_of(heads), shift, diagonal, mutual)
@@ -79,7 +79,7 @@ def compared(pairs: "list[Pair]", found: list[Links], wanted: list[Gold]) -> dic
 
 def _gold(path: Path, reverse: bool, pairs: "list[Pair]") -> list[Gold]:
     """The sure and the possible links of each pair. Raises: DataError if they are of other pairs."""
-    from headwise.data.links import read_links
+    from headwise.tasks.translation.alignment import read_links
 
     lines = read_links(path, reverse=reverse)
     if len(lines) != len(pairs):
@@ -105,7 +105,7 @@ def _short(pairs: "list[Pair]", longest: int | None, data: Path) -> list[int]:
 
 
 def _lines(pairs: "list[Pair]", found: list[Links], as_json: bool) -> Iterator[str]:
-    from headwise.predictors.aligning import pharaoh
+    from headwise.tasks.translation.alignment import pharaoh
 
     for pair, links in zip(pairs, found, strict=True):
         line = {"source": pair.source, "target": pair.target, "links": links}

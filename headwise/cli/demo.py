@@ -63,7 +63,7 @@ def _phrasebook(run: Path, overrides: list[str]) -> None:
     from headwise.cli.evaluate import show
     from headwise.cli.train import trained
     from headwise.data.corpus import load_corpus
-    from headwise.predictors.translator import Translator
+    from headwise.tasks.translation.translator import Translator
     from headwise.training import recipes
 
     recipe: Any = recipes.read("phrasebook", overrides)

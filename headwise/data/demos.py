@@ -7,9 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headwise.data import drawn_series, grammar, shapes, small_worlds, talk
+from headwise.data import grammar, small_worlds
 from headwise.data.demo_recipes import RECIPES
 from headwise.errors import ConfigError, unknown
+from headwise.tasks.images import shapes
+from headwise.tasks.series import drawn as drawn_series
+from headwise.tasks.translation import talk
 
 # word of the grammar -> what stands in its place, so that some words have two kinds and only the others tell which
 _AMBIGUOUS = {"mouse": "fish", "finds": "hides"}

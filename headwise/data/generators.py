@@ -3,8 +3,11 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from headwise.data import drawn_series, shapes, synthetic, talk
+from headwise.data import synthetic
 from headwise.errors import ConfigError, unknown
+from headwise.tasks.images import shapes
+from headwise.tasks.series import drawn as drawn_series
+from headwise.tasks.translation import talk
 
 # what is drawn but is no problem of symbols: (folder, seed, count) -> the files, and how many examples each has
 OTHERS: dict[str, Callable[[Path, int, int], dict[Path, int]]] = {

@@ -11,17 +11,17 @@ from headwise.config import Config
 from headwise.data import media_inspection
 from headwise.data.bad_lines import BadLine, BadLines
 from headwise.data.corpus import DataConfig, reading, resolve
-from headwise.data.dialogues import DialogueConfig
 from headwise.data.files import require_file, scan_lines
-from headwise.data.images import ImagesConfig
-from headwise.data.labelled import Label, LabelledConfig, scan_labelled
-from headwise.data.plain import TextConfig, scan_texts
 from headwise.data.readers import is_jsonl, scan_pairs, take
-from headwise.data.recordings import RecordingsConfig
 from headwise.data.report import measure, report
-from headwise.data.series import SeriesConfig, Step, numeric_columns, scan_steps
-from headwise.data.tagged import TaggedConfig, scan_tagged
 from headwise.errors import ConfigError, DataError
+from headwise.tasks.images.images import ImagesConfig
+from headwise.tasks.series.data import SeriesConfig, Step, numeric_columns, scan_steps
+from headwise.tasks.speech.recordings import RecordingsConfig
+from headwise.tasks.text.labelled import Label, LabelledConfig, scan_labelled
+from headwise.tasks.text.plain import TextConfig, scan_texts
+from headwise.tasks.text.tagged import TaggedConfig, scan_tagged
+from headwise.tasks.translation.dialogues import DialogueConfig
 
 PARTS = ("train", "valid", "test")
 _SHOWN = 5

@@ -8,11 +8,10 @@ from typing import Any, TypeVar
 
 from headwise.data.bad_lines import BadLine, BadLines
 from headwise.data.corpus import resolve
-from headwise.data.dialogues import DialogueConfig, scan_dialogues
-from headwise.data.images import ImagesConfig, scan_images
-from headwise.data.recording_files import scan_recordings
-from headwise.data.recordings import RecordingsConfig
 from headwise.errors import DataError
+from headwise.tasks.images.images import ImagesConfig, scan_images
+from headwise.tasks.speech.recordings import RecordingsConfig, scan_recordings
+from headwise.tasks.translation.dialogues import DialogueConfig, scan_dialogues
 
 T = TypeVar("T")
 

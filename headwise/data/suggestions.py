@@ -14,9 +14,9 @@ from headwise.config import build
 from headwise.data.corpus import DataConfig, read_part, resolve
 from headwise.data.readers import Pair
 from headwise.data.splits import split_by, split_pairs
-from headwise.data.tagged import TaggedConfig, read_tagged, scheme_of
 from headwise.data.text import script_counts
 from headwise.errors import DataError
+from headwise.tasks.text.tagged import TaggedConfig, read_tagged, scheme_of
 
 # scripts written without spaces between words
 _UNSPACED = frozenset({"Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan"})
@@ -184,7 +184,7 @@ def suggest_for_text(data: Mapping[str, Any]) -> Suggestion:
     Raises: as `suggest_for_pairs`.
     """
     # the only kind of data whose reader loads torch
-    from headwise.data.plain import Portion, TextConfig, portions
+    from headwise.tasks.text.plain import Portion, TextConfig, portions
 
     config = build(TextConfig, data, "data")
 

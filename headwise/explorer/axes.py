@@ -6,7 +6,7 @@ from typing import Any
 from headwise.explain.folding import known
 from headwise.explain.places import InGraph, OnImage, Places, Tokens
 from headwise.explorer.traces import Group, Traced
-from headwise.predictors.listening import times
+from headwise.tasks.speech.listening import times
 
 
 def axes(one: Traced) -> dict[str, Any]:

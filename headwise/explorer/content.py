@@ -11,10 +11,10 @@ from jaxtyping import Bool, Float
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain.explanation import Explanation, Layer
 from headwise.explain.places import Tokens
-from headwise.explain.sound_map import SoundMap
 from headwise.explorer.traces import Group, Traced, grouped, shape_of
 from headwise.predictors.looking import allowed
 from headwise.records import LayerRecord, Trace
+from headwise.tasks.speech.look import SoundMap
 
 Weights = Float[np.ndarray, "heads queries keys"]
 Allowed = Bool[np.ndarray, "#heads #queries #keys"]

@@ -5,8 +5,8 @@ from fastapi import FastAPI, Request, Response
 from jaxtyping import UInt8
 
 from headwise.errors import Unsupported
-from headwise.explain.sound_map import SoundMap
 from headwise.explorer.explorer import Explorer, Numbers
+from headwise.tasks.speech.look import SoundMap
 
 # frames that are sent to a page
 _FRAMES = 4096

@@ -18,12 +18,12 @@ from headwise.explain.explanation import Layer
 from headwise.explain.folding import Fold, folded
 from headwise.explain.layer_trace import layer_trace
 from headwise.explain.places import InGraph, Places, Tokens
-from headwise.explain.sound_map import SoundMap
 from headwise.explain.trace_formats import formatted
 from headwise.predictors.looking import Pass, fitting
 from headwise.predictors.watched_heads import looked
 from headwise.records import Edit, LayerRecord, RecordedCall, Trace, edit
 from headwise.service.served import Served
+from headwise.tasks.speech.look import SoundMap
 
 Stage = Literal["scores", "masked", "weights"]
 # heads, queries, keys

@@ -1,9 +1,11 @@
 """Where position enters: one scheme a file; the folder is the registry and a scheme's name is its file name."""
 
-from headwise.folders import Folder
+from functools import partial
+
+from headwise.folders import Folder, members
 from headwise.positions.position import Position
 
-_FOLDER = Folder(__name__, Position, "position", ("position",))  # type: ignore[type-abstract]
+_FOLDER = Folder(partial(members, __name__, "position"), Position, "position")  # type: ignore[type-abstract]
 
 names = _FOLDER.names
 position_type = _FOLDER.find

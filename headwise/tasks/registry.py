@@ -1,9 +1,23 @@
-"""The tasks there are: every module of this folder; a task's name is its file name, with hyphens."""
+"""The tasks there are: each family, a folder beside this file, lists the modules of its tasks; a name has hyphens."""
+
+import importlib
+import pkgutil
+from functools import cache
 
 from headwise.folders import Folder
 from headwise.tasks.task import Task
 
-_FOLDER = Folder("headwise.tasks", Task, "task", ("registry", "task"), hyphens=True)  # type: ignore[type-abstract]
+
+@cache
+def _modules() -> dict[str, str]:
+    """The module of each task, by the task's name."""
+    here = importlib.import_module(__package__)
+    families = [f"{__package__}.{entry.name}" for entry in pkgutil.iter_modules(here.__path__) if entry.ispkg]
+    tasks = {family: getattr(importlib.import_module(family), "TASKS", ()) for family in families}
+    return {name.replace("_", "-"): f"{family}.{name}" for family, names in tasks.items() for name in names}
+
+
+_FOLDER = Folder(_modules, Task, "task")  # type: ignore[type-abstract]
 
 task_names = _FOLDER.names
 task_type = _FOLDER.find

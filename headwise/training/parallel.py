@@ -13,11 +13,11 @@ from torch.utils.checkpoint import checkpoint
 from headwise.data.sources import Source
 from headwise.errors import ConfigError
 from headwise.layers.blocks import DecoderBlock, EncoderBlock
-from headwise.layers.conformer import ConformerBlock
 from headwise.layers.norms import TokenBatchNorm
 from headwise.processes import Processes
 from headwise.runs.commits import Writable
 from headwise.runs.tensors import TensorFile
+from headwise.tasks.speech.encoders import ConformerBlock
 from headwise.training import numerics
 from headwise.training.compiling import Loss
 from headwise.training.objective import Objective

@@ -14,10 +14,10 @@ import pytest
 from tiny import PAIRS, TAGGED, TEXT
 
 from headwise.config import Config, DataFile, file_keys
-from headwise.data import plain
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.commits import MANIFEST, commit_folder, remove_folder, seal
 from headwise.runs.reading import read_folder, read_manifest
+from headwise.tasks.text import plain
 from headwise.training.train import train
 
 VECTORS = "one 1 2 3 4 5 6 7 8\ntwo 2 2 3 4 5 6 7 8\n"

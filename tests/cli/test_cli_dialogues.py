@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from headwise.data.talk import dialogue
+from headwise.tasks.translation.talk import dialogue
 
 SHORT = ["training.max_steps=3", "training.max_epochs=0", "training.schedule=constant", "training.warmup_share=0"]
 SHORT += ["model.d_model=8", "model.d_ff=8", "model.num_heads=2", "decoding.max_len=4"]

@@ -7,11 +7,11 @@ import pytest
 from headwise.data.bad_lines import BadLine, BadLines
 from headwise.data.corpus import DataConfig, load_corpus
 from headwise.data.inspection import guess
-from headwise.data.plain import TextConfig, portions
-from headwise.data.tagged import TaggedConfig, read_tagged, read_words, scan_tagged
 from headwise.errors import DataError
-from headwise.tasks.language_model import LanguageModel, LanguageModelConfig
-from headwise.tasks.tag import Tag, TagConfig
+from headwise.tasks.language.language_model import LanguageModel, LanguageModelConfig
+from headwise.tasks.tagging.tag import Tag, TagConfig
+from headwise.tasks.text.plain import TextConfig, portions
+from headwise.tasks.text.tagged import TaggedConfig, read_tagged, read_words, scan_tagged
 
 PAIRS = b"a\tb\nno tab\nc\t\n\xff\td\ne\tf\n" + b"x" * 99 + b"\ng\th\ni\tj\tk\n"
 BAD_TAGS = "1\tI\t_\tPRON\t_\t_\t_\t_\t_\t_\n2\tsee\t_\tVERB\n\n1\tGo\t_\tVERB\t_\t_\t_\t_\t_\t_\n\n2\tx\n"

@@ -7,8 +7,14 @@ import pytest
 from pictures import encoded, grey, npz
 
 from headwise.config import build
-from headwise.data.captions import CaptionsConfig, captions_of, load_captions, scan_captions, suggest_for_captions
 from headwise.errors import ConfigError, DataError
+from headwise.tasks.images.captions import (
+    CaptionsConfig,
+    captions_of,
+    load_captions,
+    scan_captions,
+    suggest_for_captions,
+)
 
 
 @pytest.fixture

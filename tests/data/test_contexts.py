@@ -5,12 +5,20 @@ import pytest
 import torch
 
 from headwise.data.buckets import random_bits
-from headwise.data.contexts import LONGEST_LINE, ContextConfig, Lines, Noise, Windows, context_source, kept_shares
-from headwise.data.plain import text_of, word_counts
 from headwise.data.sources import Limits
 from headwise.data.streams import Text
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import DataError
+from headwise.tasks.text.plain import text_of, word_counts
+from headwise.tasks.vectors.contexts import (
+    LONGEST_LINE,
+    ContextConfig,
+    Lines,
+    Noise,
+    Windows,
+    context_source,
+    kept_shares,
+)
 
 LINES = ["a b c d e a\n", "\n", "b\n", "x y a b a c a d b e\n", "c a rare b\n", "e d c b a\n"] * 3
 

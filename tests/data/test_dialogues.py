@@ -7,18 +7,18 @@ import pytest
 
 from headwise.config import build
 from headwise.data.bad_lines import BadLine
-from headwise.data.dialogue_suggestions import suggest_for_dialogues
-from headwise.data.dialogues import (
+from headwise.data.tokenizers import Tokenizer, TokenizerConfig
+from headwise.errors import DataError
+from headwise.tasks.translation.dialogues import (
     BETWEEN,
     DialogueConfig,
     encoded,
     load_dialogues,
     scan_contexts,
     scan_dialogues,
+    suggest_for_dialogues,
     turns_of,
 )
-from headwise.data.tokenizers import Tokenizer, TokenizerConfig
-from headwise.errors import DataError
 
 TURNS = [["hi", "hello", "bye", "see you"], ["a", "b", "c"]]
 PARTS = {"valid_fraction": 0.0, "test_fraction": 0.0}

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from headwise.data import generators
-from headwise.data.drawn_series import LAG, draw, make
 from headwise.data.synthetic import Sizes
 from headwise.errors import ConfigError, DataError
+from headwise.tasks.series.drawn import LAG, draw, make
 
 
 def test_echo_answers_itself():

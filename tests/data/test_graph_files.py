@@ -7,9 +7,16 @@ import zipfile
 import numpy as np
 import pytest
 
-from headwise.data.graph_archives import read_archive
-from headwise.data.graph_files import Columns, SparseTable, read_edges, read_ids, read_labels, read_table
 from headwise.errors import DataError
+from headwise.tasks.graphs.graph_files import (
+    Columns,
+    SparseTable,
+    read_archive,
+    read_edges,
+    read_ids,
+    read_labels,
+    read_table,
+)
 
 NUMBER = {"a": 0, "b": 1, "c d": 2}
 
@@ -239,7 +246,7 @@ def test_a_sparse_table_is_its_dense_one(monkeypatch):
     found = SparseTable.of(dense)
     assert found.start.tolist() == [0, 0, 2, 2, 3]
     assert found.dense().tolist() == dense.tolist()
-    monkeypatch.setattr("headwise.data.graph_files._rows_at_once", lambda width: 3)
+    monkeypatch.setattr("headwise.tasks.graphs.graph_files._rows_at_once", lambda width: 3)
     parted = SparseTable.of(dense)
     assert (parted.start.tolist(), parted.column.tolist()) == (found.start.tolist(), found.column.tolist())
     assert parted.dense().tolist() == dense.tolist()

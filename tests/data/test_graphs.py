@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from headwise.config import build
-from headwise.data.graph_files import SparseTable
-from headwise.data.graphs import Graph, GraphConfig, cleaned, read_graph, scaled
 from headwise.errors import DataError
+from headwise.tasks.graphs.graph_files import SparseTable
+from headwise.tasks.graphs.graphs import Graph, GraphConfig, cleaned, read_graph, scaled
 
 NODES = "id,f,g,label,split\na,1,0,x,train\nb,0,2,y,train\nc,0,0,x,valid\nd,3,1,z,test\ne,1,1,,train\nf,1,1,y,\n"
 EDGES = "a,b\nb,a\nb,c\nc,c\nb,c\nd,c\n"

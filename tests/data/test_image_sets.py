@@ -6,11 +6,11 @@ import torch
 from pictures import encoded, folder_of, npz, stripes
 
 from headwise.config import build
-from headwise.data.image_classes import load_images, read_part, suggest_for_images
-from headwise.data.image_sets import as_batch, constants
-from headwise.data.images import ImagesConfig
 from headwise.errors import DataError
 from headwise.predictors.classes import class_names
+from headwise.tasks.images.image_classify import load_images, read_part, suggest_for_images
+from headwise.tasks.images.image_sets import as_batch, constants
+from headwise.tasks.images.images import ImagesConfig
 
 IMAGES, LABELS = stripes(60)
 SIZES = [(28, 28), (5, 9), (9, 4), (3, 3), (2, 2)]

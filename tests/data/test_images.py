@@ -9,8 +9,8 @@ from pictures import encoded, folder_of, grey, idx, npz, stripes
 
 from headwise.data.files import Bytes
 from headwise.data.files import digest as on_disk
-from headwise.data.images import ImagesConfig, labels_beside, scan_images
 from headwise.errors import ConfigError, DataError
+from headwise.tasks.images.images import ImagesConfig, labels_beside, scan_images
 
 IMAGES, LABELS = stripes(6, (4, 5))
 

@@ -6,9 +6,9 @@ import pytest
 
 from headwise.config import build
 from headwise.data.bad_lines import BadLine, BadLines
-from headwise.data.labelled import Labelled, LabelledConfig, read_labelled, read_texts, scan_labelled
 from headwise.data.tables import Table, named_format, scan_rows
 from headwise.errors import ConfigError, DataError
+from headwise.tasks.text.labelled import Labelled, LabelledConfig, read_labelled, read_texts, scan_labelled
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 import pytest
 
-from headwise.data.links import GoldLinks, read_links
 from headwise.errors import DataError
+from headwise.tasks.translation.alignment import GoldLinks, read_links
 
 
 def test_a_line_of_links_for_each_pair(tmp_path):

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from headwise.data.log_mel import FLOOR, constants, frame_count, log_mel
+from headwise.tasks.speech.log_mel import FLOOR, constants, frame_count, log_mel
 
 
 def mel(hertz):
@@ -62,7 +62,7 @@ def test_a_second_has_a_hundred_frames(seconds, frames, rate):
 def test_frames_are_transformed_some_at_a_time(monkeypatch):
     samples = torch.randn(4000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     whole = log_mel(samples, 8000, 10)
-    monkeypatch.setattr("headwise.data.log_mel._AT_ONCE", 256 * 7)
+    monkeypatch.setattr("headwise.tasks.speech.log_mel._AT_ONCE", 256 * 7)
     torch.testing.assert_close(log_mel(samples, 8000, 10), whole)
 
 

@@ -6,11 +6,11 @@ from sounds import RATE, archive, timed, tones, wave
 
 from headwise.config import build
 from headwise.data.bad_lines import strict
-from headwise.data.marks import Mark, checked, frame_labels, parse_marks, runs, within
-from headwise.data.recording_files import scan_recordings
-from headwise.data.strings import MarkedConfig
-from headwise.data.utterances import joined, load_recordings
 from headwise.errors import DataError
+from headwise.tasks.speech.marks import Mark, checked, frame_labels, parse_marks, runs, within
+from headwise.tasks.speech.recordings import scan_recordings
+from headwise.tasks.speech.strings import MarkedConfig
+from headwise.tasks.speech.utterances import joined, load_recordings
 
 
 def config(**values):

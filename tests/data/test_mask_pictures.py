@@ -5,10 +5,10 @@ import pytest
 from pictures import encoded, grey
 from PIL import Image as Pillow
 
-from headwise.data.mask_pictures import Legend, as_labels, decode_mask, fitted, nearest, restored
-from headwise.data.picture_files import encode_labels
-from headwise.data.pixels import Shape
 from headwise.errors import DataError
+from headwise.tasks.images.mask_pictures import Legend, as_labels, decode_mask, fitted, nearest, restored
+from headwise.tasks.images.picture_files import encode_labels
+from headwise.tasks.images.pixels import Shape
 
 COLOURS = Legend(("sky", "sea", "land"), ((0, 0, 255), (0, 255, 255), (0, 99, 0)))
 LABELS = np.array([[0, 1, 2], [2, 2, 9]], np.uint8)

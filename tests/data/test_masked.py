@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from headwise.data.masked import MASK_ID, Masking, MaskingConfig, masked_windows
 from headwise.data.streams import Text
 from headwise.errors import ConfigError
+from headwise.tasks.language.masked import MASK_ID, Masking, MaskingConfig, masked_windows
 
 SIZE, VOCAB = 20_011, 47
 

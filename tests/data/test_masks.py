@@ -8,9 +8,9 @@ from pictures import encoded, grey, npz, stripes
 
 from headwise.config import build
 from headwise.data.files import Bytes
-from headwise.data.mask_suggestions import suggest_for_masks
-from headwise.data.masks import MasksConfig, classes_of, load_masks, scan_masks, scan_of
 from headwise.errors import ConfigError, DataError
+from headwise.tasks.images.image_segment import suggest_for_masks
+from headwise.tasks.images.masks import MasksConfig, classes_of, load_masks, scan_masks, scan_of
 
 COUNT = 12
 

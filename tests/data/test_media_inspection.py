@@ -7,10 +7,10 @@ import pytest
 from pictures import folder_of, stripes
 from sounds import wave
 
-from headwise.data.dialogues import DialogueConfig
-from headwise.data.images import ImagesConfig
 from headwise.data.inspection import guess, inspect
-from headwise.data.recordings import RecordingsConfig
+from headwise.tasks.images.images import ImagesConfig
+from headwise.tasks.speech.recordings import RecordingsConfig
+from headwise.tasks.translation.dialogues import DialogueConfig
 
 
 def test_turns_and_answers_of_dialogues(tmp_path):

@@ -3,17 +3,17 @@
 import pytest
 
 from headwise.config import build
-from headwise.data.molecules import (
+from headwise.errors import DataError
+from headwise.tasks.graphs.molecules import (
     NUM_FEATURES,
     MoleculesConfig,
     atom_features,
     bond_edges,
     odd,
+    parse_smiles,
     read_compounds,
     read_strings,
 )
-from headwise.data.smiles import parse_smiles
-from headwise.errors import DataError
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pytest
 from pictures import encoded, grey
 from PIL import Image as Pillow
 
-from headwise.data.picture_files import decode
-from headwise.data.pixels import Image, Shape, adapted
 from headwise.errors import ConfigError, DataError
+from headwise.tasks.images.picture_files import decode
+from headwise.tasks.images.pixels import Image, Shape, adapted
 
 RED = np.zeros((2, 3, 3), np.uint8)
 RED[..., 0] = 200

@@ -5,10 +5,10 @@ import os
 import numpy as np
 import pytest
 
-from headwise.data import plain
-from headwise.data.plain import TextConfig, begin_id, encode, portions, text_of, train_tokenizer, unknown_tokens
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import DataError, MachineError
+from headwise.tasks.text import plain
+from headwise.tasks.text.plain import TextConfig, begin_id, encode, portions, text_of, train_tokenizer, unknown_tokens
 
 LINES = ["First  line, with two spaces.", "", "\tA tab; don't!", "café — naïve_word", " (last) line"] * 12
 WHOLE = "".join(f"{line}\n" for line in LINES)

@@ -5,13 +5,12 @@ import pytest
 from sounds import RATE, archive, listed, tones, wave
 
 from headwise.config import build
-from headwise.data import recording_files
 from headwise.data.bad_lines import strict
-from headwise.data.recording_files import scan_recordings
-from headwise.data.recordings import RecordingsConfig, named
-from headwise.data.sound_files import parse_sound
-from headwise.data.utterances import load_recordings, read_recordings
 from headwise.errors import ConfigError, DataError
+from headwise.tasks.speech import recordings as recording_files
+from headwise.tasks.speech.recordings import RecordingsConfig, named, scan_recordings
+from headwise.tasks.speech.sounds import parse_sound
+from headwise.tasks.speech.utterances import load_recordings, read_recordings
 
 TAKES = {"group_key": "take", "valid_groups": ["1"], "test_groups": ["0"]}
 

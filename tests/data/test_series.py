@@ -8,9 +8,20 @@ import pytest
 from headwise.config import build
 from headwise.data.bad_lines import BadLine
 from headwise.data.inspection import inspect
-from headwise.data.series import Series, SeriesConfig, numeric_columns, read_file, scan_steps
-from headwise.data.series_parts import Scaling, Span, WindowTable, parted, read_parts, windows
 from headwise.errors import ConfigError, DataError
+from headwise.tasks.series.data import (
+    Scaling,
+    Series,
+    SeriesConfig,
+    Span,
+    WindowTable,
+    numeric_columns,
+    parted,
+    read_file,
+    read_parts,
+    scan_steps,
+    windows,
+)
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from headwise.data.mask_pictures import Legend, decode_mask
-from headwise.data.picture_files import decode
-from headwise.data.shapes import COLOURS, FORMS, draw, make
 from headwise.errors import ConfigError, DataError
+from headwise.tasks.images.mask_pictures import Legend, decode_mask
+from headwise.tasks.images.picture_files import decode
+from headwise.tasks.images.shapes import COLOURS, FORMS, draw, make
 
 
 @pytest.mark.parametrize("side", [16, 33])

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from headwise.data.smiles import PERIODIC_TABLE, SmilesError, _ring_bonds, parse_smiles
+from headwise.tasks.graphs.molecules import PERIODIC_TABLE, SmilesError, _ring_bonds, parse_smiles
 
 # the formulas of these molecules as any table of chemistry has them
 FORMULAS = {

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from sounds import RATE, wave
 
-from headwise.data.recording_files import recording_of, scan_recordings
-from headwise.data.recordings import RecordingsConfig
-from headwise.data.sound_files import parse_sound
 from headwise.errors import ConfigError, DataError
+from headwise.tasks.speech.recordings import RecordingsConfig, recording_of, scan_recordings
+from headwise.tasks.speech.sounds import parse_sound
 
 SAMPLES = np.linspace(-0.5, 0.5, 9, dtype=np.float32)
 
@@ -96,8 +95,8 @@ def test_too_long_a_file_is_refused_before_it_is_converted(library, monkeypatch,
     config = RecordingsConfig(train="list.csv", **limits)
     library(Flac(SAMPLES))
     for name in ("one_channel", "_blocks"):
-        monkeypatch.setattr(f"headwise.data.sound_files.{name}", None)
-    monkeypatch.setattr("headwise.data.waves._numbers", None)
+        monkeypatch.setattr(f"headwise.tasks.speech.sounds.{name}", None)
+    monkeypatch.setattr("headwise.tasks.speech.sounds._numbers", None)
     for data in (b"fLaC...", wave(SAMPLES)):
         with pytest.raises(DataError, match=message):
             recording_of(data, "a", config)

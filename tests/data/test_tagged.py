@@ -8,10 +8,10 @@ import torch
 
 from headwise.config import build
 from headwise.data.batches import NO_TAG
-from headwise.data.tagged import Tagged, TaggedConfig, read_tagged, read_words
 from headwise.data.tokenizers import TokenizerConfig
-from headwise.data.words import SpellingConfig, WordTokenizer, collate_words, encode_words, spelling_of
 from headwise.errors import ConfigError, DataError, ShapeError
+from headwise.tasks.text.tagged import Tagged, TaggedConfig, read_tagged, read_words
+from headwise.tasks.text.words import SpellingConfig, WordTokenizer, collate_words, encode_words, spelling_of
 
 
 def row(number, form, upos="NOUN", xpos="NN", feats="_", deprel="root"):

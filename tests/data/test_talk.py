@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from headwise.data.talk import FACTS, UNKNOWN, dialogue, make
 from headwise.errors import DataError
+from headwise.tasks.translation.talk import FACTS, UNKNOWN, dialogue, make
 
 
 def test_what_is_asked_was_told_last_or_is_not_known():

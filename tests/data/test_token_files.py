@@ -11,13 +11,13 @@ import time
 import numpy as np
 import pytest
 
-from headwise.data import token_files, tokenizing
-from headwise.data.plain import TextConfig, encode, portions, train_tokenizer
-from headwise.data.token_files import opened
 from headwise.data.tokenizers import TokenizerConfig
-from headwise.data.tokenizing import tokenize
 from headwise.errors import ConfigError, DataError, MachineError, RunBusy
 from headwise.locks import FolderLock
+from headwise.tasks.text import token_files, tokenizing
+from headwise.tasks.text.plain import TextConfig, encode, portions, train_tokenizer
+from headwise.tasks.text.token_files import opened
+from headwise.tasks.text.tokenizing import tokenize
 
 # what a reader of files takes off: a mark at the beginning, a carriage return at the end
 LINES = [f"{'word ' * (place % 5)}né {place}" for place in range(50)] + ["\ufeffmark", "end\r", ""] * 4
@@ -109,7 +109,7 @@ def test_several_processes_make_the_same_files(text, tmp_path):
 @pytest.mark.slow
 def test_processes_that_are_killed_leave_what_is_whole(text, tmp_path):
     code = (
-        "import sys\nfrom headwise.data import tokenizing\nfrom headwise.data.plain import TextConfig\n"
+        "import sys\nfrom headwise.data import tokenizing\nfrom headwise.tasks.text.plain import TextConfig\n"
         "from headwise.data.tokenizers import TokenizerConfig\n"
         "if __name__ == '__main__':\n"
         "    tokenizing.SHARD_CHARS = 100\n"

@@ -3,11 +3,11 @@
 import numpy as np
 import torch
 
-from headwise.data.log_mel import log_mel
-from headwise.data.recordings import Recording
 from headwise.data.sources import Limits
-from headwise.data.strings import Strings
-from headwise.data.utterances import Utterances, joined
+from headwise.tasks.speech.log_mel import log_mel
+from headwise.tasks.speech.recordings import Recording
+from headwise.tasks.speech.strings import Strings
+from headwise.tasks.speech.utterances import Utterances, joined
 
 
 def recordings(count=11):

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
-from headwise.data.vectors import load_vectors
 from headwise.errors import DataError
+from headwise.tasks.text.vectors import load_vectors
 
 WORDS = Tokenizer.train(["the the the Paris paris cat dog"], TokenizerConfig(kind="word"))
 GLOVE = "the 1 2 3\nparis 4 5.5 -6e-1\nunused 7 8 9\ncat .5 +1. 0\n"

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sounds import tone, wave
 
-from headwise.data.waves import Sound, parse_wave, resampled
 from headwise.errors import DataError
+from headwise.tasks.speech.sounds import Sound, parse_wave, resampled
 
 VALUES = np.array([0.5, -0.25, 0.0, -1.0, 0.75])
 
@@ -114,7 +114,7 @@ def test_what_the_lower_rate_cannot_hold_is_left_out():
 
 
 def test_a_file_of_chunks_alone_is_given_up(monkeypatch):
-    monkeypatch.setattr("headwise.data.waves._MOST_CHUNKS", 20)
+    monkeypatch.setattr("headwise.tasks.speech.sounds._MOST_CHUNKS", 20)
     many = GOOD[:12] + b"junk\0\0\0\0" * 21
     with pytest.raises(DataError, match=r"a\.wav: more than 20 chunks come before its samples; write it again"):
         parse_wave(many + GOOD[12:], "a.wav")
@@ -124,7 +124,7 @@ def test_samples_are_converted_and_filtered_some_at_a_time(monkeypatch):
     stereo = wave(np.tile(VALUES, 20), 8000, channels=2)
     whole = parse_wave(stereo, "a.wav")
     made = resampled(whole, 11025).samples
-    monkeypatch.setattr("headwise.data.waves._AT_ONCE", 6)
+    monkeypatch.setattr("headwise.tasks.speech.sounds._AT_ONCE", 6)
     found = parse_wave(stereo, "a.wav")
     np.testing.assert_array_equal(found.samples, whole.samples)
     np.testing.assert_allclose(resampled(found, 11025).samples, made, rtol=0, atol=1e-7)

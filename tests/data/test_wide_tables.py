@@ -7,13 +7,13 @@ import zipfile
 
 import pytest
 
-from headwise.data.click_logs import ClicksConfig
-from headwise.data.graph_files import Columns, read_labels, read_table
 from headwise.data.idx import parse_npz
-from headwise.data.labelled import LabelledConfig, read_labelled
-from headwise.data.molecules import MoleculesConfig, read_compounds
-from headwise.data.series import SeriesConfig, read_file
 from headwise.errors import HeadwiseError
+from headwise.tasks.graphs.graph_files import Columns, read_labels, read_table
+from headwise.tasks.graphs.molecules import MoleculesConfig, read_compounds
+from headwise.tasks.ranking.click_logs import ClicksConfig
+from headwise.tasks.series.data import SeriesConfig, read_file
+from headwise.tasks.text.labelled import LabelledConfig, read_labelled
 
 NAMES = [f"c{number}" for number in range(40_000)]
 SERIES = SeriesConfig(train="x")

@@ -4,8 +4,8 @@ import gzip
 
 import pytest
 
-from headwise.data.word_tests import Question, WordLabel, WordPair, read_tests
 from headwise.errors import DataError
+from headwise.tasks.vectors.word_tests import Question, WordLabel, WordPair, read_tests
 
 CONLLU = """# text = The dogs sleep
 1\tThe\tthe\tDET\tDT\t_\t2\tdet\t_\t_

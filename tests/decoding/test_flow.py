@@ -10,9 +10,9 @@ from headwise.decoding.flow import Flow, Member
 from headwise.errors import Diverged, ShapeError
 from headwise.layers.decoding import for_inference
 from headwise.models.protocols import Decoder
-from headwise.models.recurrent import RecurrentConfig, build_recurrent
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig
+from headwise.tasks.translation.recurrent import RecurrentConfig, build_recurrent
 
 VOCAB, SIZES = 23, {"d_model": 24, "d_ff": 20, "num_heads": 4, "encoder_layers": 1, "decoder_layers": 2}
 MODELS = {

@@ -10,12 +10,12 @@ from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError, Unsupported
 from headwise.explain.alignment import diagonal, focus
 from headwise.explain.explanation import Explanation, Layer
-from headwise.models.recurrent import RecurrentConfig, build_recurrent
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig
-from headwise.predictors.aligning import Aligning
 from headwise.predictors.looking import source_labels, source_words, target_words
-from headwise.predictors.translator import Translator
+from headwise.tasks.translation.alignment import Aligning
+from headwise.tasks.translation.recurrent import RecurrentConfig, build_recurrent
+from headwise.tasks.translation.translator import Translator
 
 SOURCES, TARGETS = ["the cat sleeps .", "a cat ."], ["le chat dort bien .", "un chat ."]
 

@@ -5,8 +5,8 @@ import pytest
 
 from headwise.errors import ConfigError, ShapeError
 from headwise.explain.explanation import Explanation, Layer
-from headwise.explain.image_map import ImageMap
-from headwise.explain.image_pages import image_page
+from headwise.tasks.images.maps import ImageMap
+from headwise.tasks.images.pages import image_page
 
 
 def made(channels=1, class_tokens=1, grid=(2, 3), layers=2, heads=4):

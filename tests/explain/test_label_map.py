@@ -5,8 +5,8 @@ import pytest
 
 from headwise.errors import ShapeError
 from headwise.explain.explanation import Explanation, Layer
-from headwise.explain.image_pages import label_page
-from headwise.explain.label_map import LabelMap
+from headwise.tasks.images.maps import LabelMap
+from headwise.tasks.images.pages import label_page
 
 LEGEND = [("sky", (1, 2, 3)), ("sea", (40, 50, 60)), ("land", (7, 8, 9))]
 SAID = np.array([[0, 0, 1, 1, 1], [0, 0, 1, 1, 1], [0, 0, 0, 0, 0]])

@@ -5,8 +5,8 @@ import pytest
 
 from headwise.errors import ConfigError
 from headwise.explain.explanation import Explanation, Layer
-from headwise.explain.neighbours import Neighbourhood
 from headwise.explain.ramps import PALETTE
+from headwise.tasks.graphs.neighbours import Neighbourhood
 
 CLASSES = ["bird", "dog", "cat"]
 KEYS = ["a$b", "me", "c\n", "3 others"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from headwise.errors import ConfigError
-from headwise.explain.projection import Projection, plane
+from headwise.tasks.vectors.projection import Projection, plane
 
 
 @pytest.fixture

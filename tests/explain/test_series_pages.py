@@ -5,8 +5,7 @@ import pytest
 
 from headwise.errors import ShapeError
 from headwise.explain.explanation import Explanation, Layer
-from headwise.explain.series_map import SeriesMap
-from headwise.explain.series_pages import series_page
+from headwise.tasks.series.look import SeriesMap, series_page
 
 
 def test_numbers_and_weights_stand_over_the_same_steps():

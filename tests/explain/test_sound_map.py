@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from headwise.data.marks import Mark
 from headwise.errors import ShapeError
 from headwise.explain.explanation import Explanation, Layer
-from headwise.explain.sound_map import SoundMap, Track
-from headwise.explain.sound_pages import sound_page
+from headwise.tasks.speech.look import SoundMap, Track, sound_page
+from headwise.tasks.speech.marks import Mark
 
 
 def test_weights_lie_below_the_seconds_they_are_of(tmp_path):

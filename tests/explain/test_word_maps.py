@@ -5,8 +5,8 @@ import pytest
 
 from headwise.errors import ShapeError
 from headwise.explain.explanation import Explanation, Layer
-from headwise.explain.image_pages import word_page
-from headwise.explain.word_maps import WordMaps
+from headwise.tasks.images.maps import WordMaps
+from headwise.tasks.images.pages import word_page
 
 
 def made(words=("a", "red", "dog"), grid=(2, 3)):

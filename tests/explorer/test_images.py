@@ -8,13 +8,13 @@ import pytest
 from fastapi.testclient import TestClient
 from serving_runs import task_run
 
-from headwise.data.picture_files import decode, encode
 from headwise.explain.heads import rollout
 from headwise.explorer.api import explored
 from headwise.explorer.inputs import BODY_BYTES
 from headwise.service.app import create_app
 from headwise.service.limits import Limits
 from headwise.service.served import served
+from headwise.tasks.images.picture_files import decode, encode
 from headwise.training.loading import examples
 
 VIT, CAPTION, SEGMENT = "image-classify-patches", "caption-attention-over-a-map", "image-segment-patches"

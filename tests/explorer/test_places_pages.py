@@ -8,7 +8,7 @@ import pytest
 from browsing import IN_BROWSER, explored_at
 from serving_runs import task_run
 
-from headwise.data.picture_files import encode
+from headwise.tasks.images.picture_files import encode
 
 pytestmark = IN_BROWSER
 VIT = "image-classify-patches"

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from headwise.errors import Unsupported
-from headwise.explain.sound_map import SoundMap
 from headwise.explorer.sounds import shades
+from headwise.tasks.speech.look import SoundMap
 
 
 def _heard(spectrogram):

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from headwise.data import spans
 from headwise.errors import ConfigError, ShapeError
-from headwise.layers.chain import Independent, Legal, LinearChain
+from headwise.tasks.tagging.model import Independent, Legal, LinearChain
 
 TAGS = ["O", "B-X", "I-X"]
 LENS = [0, 1, 2, 4]

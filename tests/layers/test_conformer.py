@@ -6,9 +6,7 @@ from torch.nn import functional as F
 
 from headwise.attention.masks import Padding
 from headwise.errors import ConfigError
-from headwise.layers.conformer import ConvolutionModule
-from headwise.layers.frames import SpectrogramMasks, Subsampling
-from headwise.models.conformer import ConformerConfig
+from headwise.tasks.speech.encoders import ConformerConfig, ConvolutionModule, SpectrogramMasks, Subsampling
 
 SIZES = {"d_model": 6, "d_ff": 7, "num_heads": 3, "encoder_layers": 2, "kernel": 5, "dropout": 0.0}
 LENS = torch.tensor([11, 4, 0])

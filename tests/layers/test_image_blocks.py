@@ -7,9 +7,16 @@ from torch.nn import functional as F
 
 from headwise.attention.mechanisms.scored import Scored
 from headwise.layers.attention import MultiHeadAttention
-from headwise.layers.image_blocks import Augmentation, Gate, MapAttention, ResidualConvolutions, Standardized
 from headwise.layers.initializers import initialize
-from headwise.models.image_config import AttentionCnnConfig, CnnConfig
+from headwise.tasks.images.encoders import (
+    AttentionCnnConfig,
+    Augmentation,
+    CnnConfig,
+    Gate,
+    MapAttention,
+    ResidualConvolutions,
+    Standardized,
+)
 
 
 def numbered(batch=64, channels=2, height=5, width=7):

@@ -11,7 +11,7 @@ from headwise.attention.masks import Causal, Padding
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.scores import Additive
 from headwise.errors import ShapeError, Unsupported
-from headwise.layers.recurrent_attention import AdditiveAttention
+from headwise.tasks.translation.recurrent import AdditiveAttention
 
 MASKS = {
     "none": None,

@@ -6,9 +6,8 @@ import torch
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.scores import ActivationUnit
 from headwise.layers.attention import MultiHeadAttention
-from headwise.layers.dice import Dice
 from headwise.layers.sequence_pooling import LastOfSequence, MeanOverSequence, SumOverSequence
-from headwise.layers.target_pooling import HeadsOverHistory, SamePooling, TargetAttention
+from headwise.tasks.ranking.model import Dice, HeadsOverHistory, SamePooling, TargetAttention
 
 WIDTH = 5
 

@@ -4,10 +4,9 @@ import pytest
 import torch
 
 from headwise.config import build
-from headwise.layers.image_blocks import Augmentation
-from headwise.models.captioner import build_captioner
-from headwise.models.image_config import CnnConfig, PatchConfig, PixelConfig
 from headwise.models.transformer_config import DecoderConfig
+from headwise.tasks.images.captioner import build_captioner
+from headwise.tasks.images.encoders import Augmentation, CnnConfig, PatchConfig, PixelConfig
 
 SIZES = {"d_model": 12, "d_ff": 7, "num_heads": 3, "dropout": 0.0}
 VIT = build(PatchConfig, {**SIZES, "encoder_layers": 1, "patch": 2}, "encoder")

@@ -9,8 +9,14 @@ from torch.nn import functional as F
 
 from headwise.attention.masks import Causal, Edges
 from headwise.errors import ConfigError, Unsupported
-from headwise.layers.features import FeatureProjection, SparseRows
-from headwise.models.graph_encoders import GraphAttentionConfig, GraphEncoderConfig, MeanConfig, PerceptronConfig
+from headwise.tasks.graphs.encoders import (
+    FeatureProjection,
+    GraphAttentionConfig,
+    GraphEncoderConfig,
+    MeanConfig,
+    PerceptronConfig,
+    SparseRows,
+)
 
 NODES, FEATURES, LABELS = 7, 5, 3
 # sources, targets: node 5 hears of nobody, node 6 of node 0 alone

@@ -6,10 +6,9 @@ from torch import nn
 
 from headwise.config import Config, build
 from headwise.errors import ConfigError
-from headwise.layers.image_blocks import Augmentation, MapAttention
-from headwise.models.image_classifier import ImageClassifier, build_image_classifier
-from headwise.models.image_config import ImageEncoderConfig, field_of
 from headwise.records import record
+from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig, MapAttention, field_of
+from headwise.tasks.images.recogniser import ImageClassifier, build_image_classifier
 
 
 class Holder(Config):

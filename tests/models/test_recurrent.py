@@ -12,8 +12,8 @@ from headwise.attention.scores import Additive
 from headwise.errors import ConfigError, DataError, Unsupported
 from headwise.layers.recurrent import advance
 from headwise.models.protocols import Memory
-from headwise.models.recurrent import RecurrentConfig, build_recurrent
 from headwise.records import record
+from headwise.tasks.translation.recurrent import RecurrentConfig, build_recurrent
 
 pytestmark = not_simulated("PyTorch runs recurrent cells of other devices in one kernel of theirs")
 

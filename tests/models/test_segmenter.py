@@ -6,9 +6,8 @@ from torch import nn
 
 from headwise.config import Config, build
 from headwise.errors import ConfigError
-from headwise.layers.image_blocks import Augmentation
-from headwise.models.image_config import ImageEncoderConfig
-from headwise.models.segmenter import Ladder, Patches, Rung, build_segmenter
+from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig
+from headwise.tasks.images.segmenter import Ladder, Patches, Rung, build_segmenter
 
 CNN = {"kind": "cnn", "width": 3, "stages": 3, "dropout": 0.0}
 SAGAN = {"kind": "attention_cnn", "width": 8, "stages": 2, "attention_after": 1, "dropout": 0.0}

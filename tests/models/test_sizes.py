@@ -3,9 +3,9 @@
 import pytest
 
 from headwise.models.decoder_only import build_decoder
-from headwise.models.recurrent import RecurrentConfig, build_recurrent
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import DecoderConfig, TransformerConfig
+from headwise.tasks.translation.recurrent import RecurrentConfig, build_recurrent
 
 SIZES = {"d_model": 12, "d_ff": 7, "num_heads": 3}
 LAYERS = {"encoder_layers": 3, "decoder_layers": 2}

@@ -8,8 +8,6 @@ from torch.nn import functional as F
 
 from headwise.config import Config, build
 from headwise.errors import ConfigError
-from headwise.layers.pooling import FirstPooling, MeanPooling
-from headwise.layers.pooling import build as build_pooling
 from headwise.models.summary import summary
 from headwise.models.token_encoders import (
     AloneConfig,
@@ -19,7 +17,8 @@ from headwise.models.token_encoders import (
     EncoderConfig,
     WindowConfig,
 )
-from headwise.models.token_tagger import PoolingConfig, build_token_tagger
+from headwise.tasks.tagging.model import FirstPooling, MeanPooling, PoolingConfig, build_token_tagger
+from headwise.tasks.tagging.model import build as build_pooling
 
 
 class Holder(Config):

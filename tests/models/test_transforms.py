@@ -13,12 +13,12 @@ from headwise.attention import attend
 from headwise.attention.masks import Causal, Padding, Window
 from headwise.attention.mechanisms.scored import Scored
 from headwise.layers.attention import MultiHeadAttention
-from headwise.models.recurrent import RecurrentConfig, build_recurrent
 from headwise.models.token_encoders import AloneConfig, AttentionConfig, ConvolutionConfig, WindowConfig
-from headwise.models.token_tagger import PoolingConfig, build_token_tagger
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig
 from headwise.positions.rotary import Rotary
+from headwise.tasks.tagging.model import PoolingConfig, build_token_tagger
+from headwise.tasks.translation.recurrent import RecurrentConfig, build_recurrent
 
 pytestmark = [
     # PyTorch's GRU keeps a list of its weights beside them

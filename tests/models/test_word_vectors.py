@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from headwise.models.word_vectors import WordVectors, sampling_loss
+from headwise.tasks.vectors.lexicon import WordVectors, sampling_loss
 
 INPUTS = torch.tensor([[5, 0, 0], [6, 7, 5], [4, 4, 0], [0, 0, 0]])
 GIVEN = torch.tensor([[True, False, False], [True, True, True], [True, True, False], [False, False, False]])

@@ -7,8 +7,6 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from headwise.data.graph_files import SparseTable
-from headwise.data.graphs import Graph
 from headwise.predictors.baselines import (
     logistic_regression,
     majority,
@@ -18,8 +16,10 @@ from headwise.predictors.baselines import (
     standardised,
     tfidf,
 )
-from headwise.predictors.forecast_baselines import Autoregression
-from headwise.predictors.graph_inputs import feature_table, neighbourhoods
+from headwise.tasks.graphs.graph_files import SparseTable
+from headwise.tasks.graphs.graphs import Graph
+from headwise.tasks.graphs.node_labeller import feature_table, neighbourhoods
+from headwise.tasks.series.baselines import Autoregression
 
 TRAIN = ["a film , a film", "dull film", "a dull plot"]
 

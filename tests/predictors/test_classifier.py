@@ -7,18 +7,18 @@ import pytest
 import torch
 from torch import nn
 
-from headwise.data.labelled import Labelled, LabelledConfig
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import ConfigError, DataError, Unsupported
 from headwise.models.pooled_encoder import SequencePoolingConfig, build_pooled_encoder
 from headwise.models.token_encoders import AloneConfig, AttentionConfig, BidirectionalConfig
 from headwise.predictors.classes import class_scores
-from headwise.predictors.classifier import Classifier
 from headwise.predictors.numbers import Scale
 from headwise.predictors.predictor import Predictor
-from headwise.predictors.regressor import Regressor
-from headwise.predictors.texts import Reader
 from headwise.records import record
+from headwise.tasks.text.labelled import Labelled, LabelledConfig
+from headwise.tasks.text.pooled import Reader
+from headwise.tasks.texts.classify import Classifier
+from headwise.tasks.texts.regress import Regressor
 
 CLASSES = {"bad": 2, "fine": 3, "good": 3}
 ENCODERS = {

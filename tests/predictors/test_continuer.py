@@ -13,8 +13,8 @@ from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError, QuotingWarning, Unsupported
 from headwise.models.decoder_only import build_decoder
 from headwise.models.transformer_config import DecoderConfig
-from headwise.predictors.continuer import Continuer
 from headwise.records import record
+from headwise.tasks.language.continuer import Continuer
 
 LINES = ["the cat sat on the mat.", "", "a  dog; a mat."]
 TEXT = "".join(f"{line}\n" for line in LINES)

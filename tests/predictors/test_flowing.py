@@ -8,8 +8,7 @@ import pytest
 import headwise
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import QuotingWarning
-from headwise.predictors.flowing import by_length
-from headwise.predictors.translator import Translator
+from headwise.tasks.translation.translator import Translator, by_length
 
 WORDS = "abcdefghijk"
 
@@ -63,7 +62,7 @@ def test_outputs_are_those_of_predict(translator, given):
 
 
 def test_texts_longer_than_there_is_room_for_go_alone(translator, monkeypatch):
-    monkeypatch.setattr("headwise.predictors.translator.DECODING_TOKENS", 4)
+    monkeypatch.setattr("headwise.tasks.translation.translator.DECODING_TOKENS", 4)
     texts = texts_of(30, seed=4, longest=20)
     found = flowed(translator, texts)
     assert [[one.text for one in every] for every in found] == [

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from headwise.data.series import Series
-from headwise.data.series_parts import Scaling, Span, WindowTable
 from headwise.errors import DataError
-from headwise.predictors import forecast_baselines
-from headwise.predictors.forecast_baselines import Linear, SimpleForecasts, error_scores, error_sums, fitted, portions
+from headwise.tasks.series import baselines as forecast_baselines
+from headwise.tasks.series.baselines import Linear, SimpleForecasts, error_scores, error_sums, fitted, portions
+from headwise.tasks.series.data import Scaling, Series, Span, WindowTable
 
 SCALING = Scaling(("a", "b", "c"), ("c", "a"), (0.0, 0.0, 0.0), (2.0, 3.0, 5.0))
 RNG = np.random.default_rng(7)

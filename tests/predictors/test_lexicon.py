@@ -7,14 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from headwise.data.contexts import ContextConfig
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
-from headwise.data.vectors import load_vectors
-from headwise.data.word_tests import Question, WordLabel, WordPair
 from headwise.errors import ConfigError, DataError
-from headwise.models.word_vectors import WordVectors
-from headwise.predictors.lexicon import Lexicon, Looking
-from headwise.predictors.probing import probe
+from headwise.tasks.text.vectors import load_vectors
+from headwise.tasks.vectors.contexts import ContextConfig
+from headwise.tasks.vectors.lexicon import Lexicon, Looking, WordVectors
+from headwise.tasks.vectors.word_tests import Question, WordLabel, WordPair, probe
 
 # gender, royalty, food
 VECTORS = {
@@ -162,7 +160,7 @@ def test_a_probe_finds_the_dimension_that_carries_a_label_and_no_random_one():
 
 
 def test_the_share_between_labels_is_that_of_a_loop():
-    from headwise.predictors.probing import _between
+    from headwise.tasks.vectors.word_tests import _between
 
     x = torch.tensor([[1.0, 0.0], [3.0, 1.0], [5.0, 0.0], [7.0, 1.0]]).double()
     # first column: group means 2 and 6 around 4: 4 of a variance of 5; second: none

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from headwise.data.streams import Text
-from headwise.predictors import ngram
-from headwise.predictors.ngram import NGrams
+from headwise.tasks.language import ngram
+from headwise.tasks.language.ngram import NGrams
 
 VOCAB = 11
 DRAWN = np.random.default_rng(0)

@@ -8,17 +8,15 @@ import torch
 from pictures import encoded, npz
 
 from headwise.config import Config, build
-from headwise.data.masks import MasksConfig
-from headwise.data.pixels import Image, Shape, adapted
 from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation
-from headwise.explain.label_map import Labelled
-from headwise.layers.image_blocks import Augmentation
-from headwise.models.image_config import ImageEncoderConfig
-from headwise.models.segmenter import build_segmenter
-from headwise.predictors.pixel_classes import PixelClasses
-from headwise.predictors.pixel_labeller import Painted, PixelLabeller
 from headwise.records import record
+from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig
+from headwise.tasks.images.maps import Labelled
+from headwise.tasks.images.masks import MasksConfig
+from headwise.tasks.images.pixel_labeller import Painted, PixelClasses, PixelLabeller
+from headwise.tasks.images.pixels import Image, Shape, adapted
+from headwise.tasks.images.segmenter import build_segmenter
 
 CLASSES, LABELS = ["sky", "sea\x1b", "land"], [0, 4, 7]
 CNN = {"kind": "cnn", "width": 4, "stages": 2, "dropout": 0.0}
@@ -171,7 +169,7 @@ def test_answers_are_written_as_text_as_json_and_as_pictures():
     assert predictor.write(one, output, "text") == ["sea\\x1b 0.6667\tsky 0.1667\tland 0.1667"]
     (line,) = predictor.write(one, output, "json")
     assert json.loads(line) == {"image": "a.png", "height": 2, "width": 3, "shares": output.shares}
-    from headwise.data.mask_pictures import decode_mask
+    from headwise.tasks.images.mask_pictures import decode_mask
 
     assert predictor.ending == ".png"
     content = predictor.file_of(one, output)

@@ -5,7 +5,7 @@ import pytest
 
 from headwise.errors import ConfigError
 from headwise.predictors.intervals import Resampled, compared, interval
-from headwise.predictors.ranking import auc, grouped_auc, hit_rate, log_loss, weighted_auc
+from headwise.tasks.ranking.ranker import auc, grouped_auc, hit_rate, log_loss, weighted_auc
 
 DRAWS = np.random.default_rng(3)
 SCORES = DRAWS.integers(0, 7, 40) / 2 - 1.5

@@ -8,14 +8,12 @@ import torch
 from pictures import encoded, idx, npz
 
 from headwise.config import Config, build
-from headwise.data.images import ImagesConfig
-from headwise.data.pixels import Image, Shape
 from headwise.errors import ConfigError, DataError, Unsupported
-from headwise.layers.image_blocks import Augmentation
-from headwise.models.image_classifier import build_image_classifier
-from headwise.models.image_config import ImageEncoderConfig
-from headwise.predictors.recogniser import Known, Recogniser
 from headwise.records import record
+from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig
+from headwise.tasks.images.images import ImagesConfig
+from headwise.tasks.images.pixels import Image, Shape
+from headwise.tasks.images.recogniser import Known, Recogniser, build_image_classifier
 
 CLASSES = ["ant", "bee", "cat\x1b"]
 VIT = {"kind": "vit", "patch": 2, "d_model": 8, "d_ff": 11, "num_heads": 2, "encoder_layers": 2}

@@ -7,7 +7,7 @@ import pytest
 
 from headwise.config import build
 from headwise.errors import ConfigError
-from headwise.predictors.rouge import RougeConfig, common, rouge_counts, rouge_of
+from headwise.tasks.translation.rouge import RougeConfig, common, rouge_counts, rouge_of
 
 # output, reference, F-measures of rouge1, rouge2 and rougeL by rouge-score
 TABLE = [

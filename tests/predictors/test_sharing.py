@@ -10,10 +10,12 @@ from life import task_of
 from tiny_tasks import CASES
 
 import headwise
-from headwise.predictors import forecaster, listening, pixel_labeller
-from headwise.predictors.speech_writer import SpeechWriter
 from headwise.processes import Processes, sharing
 from headwise.tasks import registry
+from headwise.tasks.images import pixel_labeller
+from headwise.tasks.series import forecaster
+from headwise.tasks.speech import listening
+from headwise.tasks.speech.speech_writer import SpeechWriter
 from headwise.training.train import train
 
 WORLD = 2

@@ -7,17 +7,16 @@ import pytest
 import torch
 from torch import nn
 
-from headwise.data.tagged import Tagged, TaggedConfig
 from headwise.data.tokenizers import TokenizerConfig
-from headwise.data.words import SpellingConfig, WordTokenizer, collate_words, encode_words
 from headwise.errors import ConfigError, DataError, QuotingWarning, Unsupported
-from headwise.layers.chain import LinearChain
 from headwise.models.token_encoders import AttentionConfig, WindowConfig
-from headwise.models.token_tagger import PoolingConfig, build_token_tagger
 from headwise.predictors.classes import count_scores, counted
 from headwise.predictors.predictor import Predictor
-from headwise.predictors.tagger import Chosen, Tagger, most_frequent
 from headwise.records import record
+from headwise.tasks.tagging.model import LinearChain, PoolingConfig, build_token_tagger
+from headwise.tasks.tagging.tagger import Chosen, Tagger, most_frequent
+from headwise.tasks.text.tagged import Tagged, TaggedConfig
+from headwise.tasks.text.words import SpellingConfig, WordTokenizer, collate_words, encode_words
 
 TAGS = ["DET", "NOUN", "VERB"]
 TRAIN = [

@@ -8,11 +8,11 @@ import torch
 from life import baselines_of, batch_of, built_of, fitted, restored, scores_of, task_of
 from pictures import npz
 
-from headwise.data.captions import captions_of
-from headwise.data.shapes import draw
 from headwise.data.sources import Limits
 from headwise.errors import CheckpointError, ConfigError, DataError
-from headwise.tasks.caption import Caption
+from headwise.tasks.images.caption import Caption
+from headwise.tasks.images.captions import captions_of
+from headwise.tasks.images.shapes import draw
 from headwise.tasks.task import Assets, Given
 
 SIZES = {"d_model": 16, "d_ff": 16, "num_heads": 2, "dropout": 0.0}

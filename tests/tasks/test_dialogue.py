@@ -8,11 +8,11 @@ from life import batch_of, built_of, scores_of, task_of
 
 import headwise
 from headwise.data import demos
-from headwise.data.dialogues import BETWEEN
-from headwise.data.talk import UNKNOWN, dialogue
 from headwise.errors import ConfigError
-from headwise.predictors.diversity import distinct
-from headwise.tasks.dialogue import Dialogue
+from headwise.tasks.translation.dialogue import Dialogue
+from headwise.tasks.translation.dialogues import BETWEEN
+from headwise.tasks.translation.talk import UNKNOWN, dialogue
+from headwise.tasks.translation.translator import distinct
 from headwise.training import recipes
 from headwise.training.loading import examples
 from headwise.training.train import train

@@ -8,12 +8,11 @@ import torch
 from life import baselines_of, batch_of, built_of, fitted, restored, scores_of, task_of
 
 from headwise.config import build
-from headwise.data.series import Series
-from headwise.data.series_parts import Window
 from headwise.data.sources import Limits
 from headwise.errors import CheckpointError, ConfigError, DataError, Unsupported
 from headwise.tasks import registry
-from headwise.tasks.forecast import Forecast, ForecastConfig
+from headwise.tasks.series.data import Series, Window
+from headwise.tasks.series.forecast import Forecast, ForecastConfig
 from headwise.tasks.task import Assets, Given
 
 ATTENTION = {"kind": "attention", "d_model": 8, "d_ff": 8, "num_heads": 2, "encoder_layers": 1, "dropout": 0.0}

@@ -7,13 +7,13 @@ import pytest
 import torch
 from life import baselines_of, built_of, fitted, restored, scores_of, task_of
 
-from headwise.data.molecules import atom_counts, compound
 from headwise.data.sources import Limits
 from headwise.errors import CheckpointError, ConfigError, DataError
-from headwise.models.graph_regressor import AttentionPooling, BagPooling
-from headwise.predictors.molecule_regressor import MoleculeTable, regression_scores
 from headwise.tasks import registry
-from headwise.tasks.graph_regress import GraphRegress
+from headwise.tasks.graphs.encoders import AttentionPooling, BagPooling
+from headwise.tasks.graphs.graph_regress import GraphRegress
+from headwise.tasks.graphs.molecule_regressor import MoleculeTable, regression_scores
+from headwise.tasks.graphs.molecules import atom_counts, compound
 from headwise.tasks.task import Assets, Task
 
 MODEL = {"kind": "mean", "d_model": 16, "dropout": 0.0, "between": "relu"}
@@ -129,7 +129,7 @@ def test_many_atoms_are_read_in_portions(make, monkeypatch):
     predictor = task.predictor(built_of(task).eval())
     texts = ["CCO", "CCCCCC", "C", "CC"]
     whole = predictor.predict(texts)
-    monkeypatch.setattr("headwise.predictors.molecule_regressor._ATOMS", 4)
+    monkeypatch.setattr("headwise.tasks.graphs.molecule_regressor._ATOMS", 4)
     assert predictor.predict(texts) == pytest.approx(whole, rel=1e-5)
     assert predictor.predict([]) == []
 

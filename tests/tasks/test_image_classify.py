@@ -12,7 +12,7 @@ import headwise
 from headwise.data.sources import Limits
 from headwise.errors import CheckpointError, ConfigError
 from headwise.tasks import registry
-from headwise.tasks.image_classify import ImageClassify
+from headwise.tasks.images.image_classify import ImageClassify
 from headwise.tasks.task import Assets
 from headwise.training.train import train
 

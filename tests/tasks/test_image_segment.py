@@ -11,12 +11,12 @@ from pictures import encoded, npz, stripes
 from torch.nn import functional as F
 
 import headwise
-from headwise.data.masks import NO_CLASS
-from headwise.data.pixels import Image
 from headwise.data.sources import Limits
 from headwise.errors import CheckpointError, ConfigError
 from headwise.tasks import registry
-from headwise.tasks.image_segment import ImageSegment
+from headwise.tasks.images.image_segment import ImageSegment
+from headwise.tasks.images.masks import NO_CLASS
+from headwise.tasks.images.pixels import Image
 from headwise.tasks.task import Assets
 from headwise.training.train import train
 

@@ -12,10 +12,11 @@ from headwise.config import build as validated
 from headwise.data.sources import Limits
 from headwise.data.streams import Stream
 from headwise.errors import CheckpointError, ConfigError
-from headwise.predictors.continuer import Continuer
-from headwise.predictors.ngram import NGrams
-from headwise.tasks import language_model, registry
-from headwise.tasks.language_model import LanguageModel, LanguageModelConfig
+from headwise.tasks import registry
+from headwise.tasks.language import language_model
+from headwise.tasks.language.continuer import Continuer
+from headwise.tasks.language.language_model import LanguageModel, LanguageModelConfig
+from headwise.tasks.language.ngram import NGrams
 from headwise.tasks.task import Assets
 from headwise.training.accounts import account
 from headwise.training.loading import beside, examples, recipe_of

@@ -9,7 +9,7 @@ from life import baselines_of, built_of, fitted, restored, scores_of, task_of
 from headwise.data.sources import Limits
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.tasks import registry
-from headwise.tasks.node_classify import NodeClassify
+from headwise.tasks.graphs.node_classify import NodeClassify
 from headwise.tasks.task import Assets, Task
 
 SIDE = 20

@@ -9,7 +9,7 @@ from life import baselines_of, batch_of, built_of, fitted, restored, scores_of, 
 
 from headwise.data.sources import Limits
 from headwise.errors import CheckpointError, ConfigError, DataError
-from headwise.tasks.rank import Rank
+from headwise.tasks.ranking.rank import Rank
 from headwise.tasks.task import Assets, Given
 
 ITEMS = [f"i{n}" for n in range(12)]

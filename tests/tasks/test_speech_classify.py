@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from headwise.data.sources import Limits
 from headwise.errors import ConfigError, DataError
-from headwise.tasks.speech_classify import SpeechClassify
+from headwise.tasks.speech.speech_classify import SpeechClassify
 
 SIZES = {"d_model": 8, "dropout": 0.0}
 BLOCKS = {**SIZES, "d_ff": 8, "num_heads": 2, "encoder_layers": 1}

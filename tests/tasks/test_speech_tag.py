@@ -11,10 +11,10 @@ from torch.nn import functional as F
 
 from headwise.data.sources import Limits
 from headwise.errors import ConfigError, DataError
-from headwise.models.frame_windows import FrameWindowConfig
-from headwise.models.speech_models import FramesConfig, build_frame_tagger
 from headwise.records import record
-from headwise.tasks.speech_tag import SpeechTag
+from headwise.tasks.speech.encoders import FrameWindowConfig
+from headwise.tasks.speech.models import FramesConfig, build_frame_tagger
+from headwise.tasks.speech.speech_tag import SpeechTag
 
 SIZES = {"d_model": 8, "dropout": 0.0}
 BLOCKS = {**SIZES, "d_ff": 8, "num_heads": 2, "encoder_layers": 1}

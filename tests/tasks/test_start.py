@@ -11,9 +11,9 @@ from life import built_of, task_of
 
 import headwise
 from headwise.data.batches import padded
-from headwise.data.words import SpellingConfig, WordTokenizer, encode_words
 from headwise.errors import CheckpointError, ConfigError
-from headwise.tasks import _start
+from headwise.tasks.text import start as _start
+from headwise.tasks.text.words import SpellingConfig, WordTokenizer, encode_words
 from headwise.training.train import train
 
 MASKED = {"kind": "word", "vocab_size": 60}

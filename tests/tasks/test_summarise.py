@@ -5,7 +5,7 @@ import torch
 from life import baselines_of, batch_of, built_of, scores_of, task_of
 
 from headwise.data.batches import Ragged, fit_lengths
-from headwise.tasks.summarise import Summarise
+from headwise.tasks.translation.summarise import Summarise
 
 MODEL = {"kind": "recurrent", "embed_dim": 5, "hidden_dim": 5, "num_layers": 1}
 

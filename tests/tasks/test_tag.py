@@ -9,7 +9,7 @@ from life import baselines_of, built_of, fitted, restored, scores_of, task_of
 from headwise.data.sources import Limits
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.tasks import registry
-from headwise.tasks.tag import Tag
+from headwise.tasks.tagging.tag import Tag
 from headwise.tasks.task import Assets, Task
 
 DETERMINERS, NOUNS, VERBS = ["a", "the", "this"], ["saw", "dog", "cat", "walk"], ["saw", "walk", "sees"]

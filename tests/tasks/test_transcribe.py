@@ -10,9 +10,9 @@ from sounds import listed
 from headwise import metrics
 from headwise.data.sources import Limits
 from headwise.errors import CheckpointError, ConfigError, DataError
-from headwise.predictors.transcriber import Units
+from headwise.tasks.speech.transcribe import Transcribe
+from headwise.tasks.speech.transcriber import Units
 from headwise.tasks.task import Assets
-from headwise.tasks.transcribe import Transcribe
 
 CONFORMER = {
     "kind": "conformer",

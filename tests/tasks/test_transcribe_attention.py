@@ -9,9 +9,9 @@ from torch.nn import functional as F
 from headwise.data.sources import Limits
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import CheckpointError, ConfigError
-from headwise.models.speech_writer import filled
+from headwise.tasks.speech.models import filled
+from headwise.tasks.speech.transcribe import Transcribe
 from headwise.tasks.task import Assets
-from headwise.tasks.transcribe import Transcribe
 
 BLOCK = {"d_model": 8, "d_ff": 8, "num_heads": 2, "dropout": 0.0}
 CONFORMER = {"kind": "conformer", **BLOCK, "encoder_layers": 1, "kernel": 3}

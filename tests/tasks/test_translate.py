@@ -15,11 +15,11 @@ from headwise.decoding.search import DecodingConfig
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.layers import packed
 from headwise.metrics import bleu
-from headwise.predictors.translator import Translator
 from headwise.records import record
 from headwise.tasks import registry
 from headwise.tasks.task import Assets, Task
-from headwise.tasks.translate import Translate, TranslateConfig
+from headwise.tasks.translation.translate import Translate, TranslateConfig
+from headwise.tasks.translation.translator import Translator
 
 PAIRS = [
     ("go .", "va !"),

@@ -9,12 +9,11 @@ from life import baselines_of, batch_of, built_of, fitted, scores_of, task_of
 
 from headwise.data import grammar
 from headwise.data.sources import Limits
-from headwise.data.word_tests import WordLabel
 from headwise.errors import CheckpointError, ConfigError, DataError
-from headwise.predictors.probing import probe
 from headwise.tasks import registry
 from headwise.tasks.task import Assets, Given
-from headwise.tasks.word_vectors import WordVectorsTask
+from headwise.tasks.vectors.word_tests import WordLabel, probe
+from headwise.tasks.vectors.word_vectors import WordVectorsTask
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from pictures import encoded, folder_of, stripes
 from sounds import listed, timed
 
 from headwise.data import grammar
-from headwise.data.talk import dialogue
+from headwise.tasks.translation.talk import dialogue
 
 Values = dict[str, Any]
 ATTENTION = {"kind": "attention", "d_model": 8, "d_ff": 8, "num_heads": 2, "encoder_layers": 1, "dropout": 0.1}

@@ -22,9 +22,9 @@ TOKENS = "tokens"
 
 def written(folder):
     """Writes the data of all sources, the text as token files too, of several shards."""
-    from headwise.data import tokenizing
-    from headwise.data.plain import TextConfig
     from headwise.data.tokenizers import TokenizerConfig
+    from headwise.tasks.text import tokenizing
+    from headwise.tasks.text.plain import TextConfig
 
     for case in filter(None, SOURCES.values()):
         CASES[case].write(folder)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from headwise.predictors.baselines import Baseline, of_labels, of_numbers
-from headwise.tasks.classify import Classify
 from headwise.tasks.task import Metric
+from headwise.tasks.texts.classify import Classify
 from headwise.training.comparison import Comparison, compare, compared
 from headwise.training.loading import beside, examples, load, recipe_of, trained_on
 from headwise.training.train import train

@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 from headwise.errors import CheckpointError, ConfigError
 from headwise.runs import publish
 from headwise.runs.commits import MANIFEST, seal
-from headwise.tasks.translate import Translate
+from headwise.tasks.translation.translate import Translate
 from headwise.training.loading import load
 from headwise.training.train import train
 

@@ -1,0 +1,207 @@
+"""A number for each molecule: graphs of atoms and bonds, many of them side by side in a batch."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from headwise.attention.precision import wide
+from headwise.config import Config, build
+from headwise.data.bad_lines import warn_skipped
+from headwise.data.corpus import resolve
+from headwise.data.files import digested
+from headwise.data.sources import Limits, Source, bucketed
+from headwise.data.splits import split_by
+from headwise.data.suggestions import Suggestion
+from headwise.predictors.baselines import Baseline, named, of_numbers, ridge_regression, sample, standardised
+from headwise.tasks._files import as_json, from_json
+from headwise.tasks.graphs.encoders import GraphEncoderConfig, GraphPoolingConfig, GraphRegressor, build_graph_regressor
+from headwise.tasks.graphs.molecule_regressor import (
+    MoleculeBatch,
+    MoleculeRegressor,
+    MoleculeTable,
+    Scale,
+    regression_scores,
+)
+from headwise.tasks.graphs.molecules import NUM_FEATURES, Compound, MoleculesConfig, atom_counts, odd, read_compounds
+from headwise.tasks.task import Assets, Metric, Probe, Stats, Task
+
+SCALE_FILE = "scale.json"
+SPLITS = ("train", "valid", "test")
+
+Splits = dict[str, list[Compound]]
+
+
+class GraphRegressConfig(Config):
+    """Which molecules to read, and with which model."""
+
+    data: MoleculesConfig = Field(description="the molecules")
+    model: GraphEncoderConfig = Field(description="the encoder of atoms: mlp, mean or attention")
+    pooling: GraphPoolingConfig = Field(GraphPoolingConfig(), description="how atoms become one vector")
+    show: list[str] = Field(default=[], description="molecules shown at each validation; the first ones if empty")
+    num_shown: int = Field(4, ge=0, description="how many molecules are shown if none are named")
+
+
+class GraphRegress(Task[Splits]):
+    """A number for each molecule, which is given as SMILES."""
+
+    name: ClassVar[str] = "graph-regress"
+    unit: ClassVar[str] = "molecules"
+    config_type: ClassVar[type[Config]] = GraphRegressConfig
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("loss", "low"),
+        Metric("rmse", "low"),
+        Metric("mae", "low"),
+        Metric("r2", "high"),
+    )
+    config: GraphRegressConfig
+
+    def __init__(self, config: GraphRegressConfig, assets: Assets[Splits]):
+        super().__init__(config, assets)
+        self.scale = from_json(assets.files, SCALE_FILE, Scale.from_json, "no mean and deviation")
+        self.tables = {split: MoleculeTable(found, self.scale) for split, found in (assets.data or {}).items()}
+
+    @classmethod
+    def prepare(cls, config: GraphRegressConfig) -> Assets[Splits]:
+        parts, digests, notes = _read(config.data)
+        targets = np.array([item.target for item in parts["train"]])
+        # numbers that are all the same leave nothing to learn, and no deviation to divide by
+        scale = Scale(float(targets.mean()), float(targets.std()) or 1.0)
+        files = {SCALE_FILE: as_json(scale._asdict())}
+        notes.append(f"train: mean {scale.mean:.4g}, standard deviation {targets.std():.4g}")
+        return Assets(files, parts, digests, tuple(notes))
+
+    @classmethod
+    def examples(cls, config: GraphRegressConfig, split: str) -> list[Compound]:
+        path = None if split == "train" else getattr(config.data, split)
+        if path is None:
+            return _read(config.data)[0][split]
+        found, bad = read_compounds(resolve(path), config.data)
+        warn_skipped(path, bad.note())
+        return found
+
+    @classmethod
+    def baselines(
+        cls, config: GraphRegressConfig, predictor: MoleculeRegressor, examples: Sequence[Compound]
+    ) -> Iterator[Baseline]:
+        """Ridge regression on how many atoms of each kind a molecule has."""
+        every = cls.examples(config, "train")
+        train = sample(every)
+        known, features = standardised(atom_counts(train), atom_counts(examples))
+        predicted = ridge_regression(known, [item.target or 0.0 for item in train], features)
+        name = named("atom counts and ridge regression", len(train), len(every))
+        yield of_numbers(name, predicted, [item.target or 0.0 for item in examples])
+
+    @classmethod
+    def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
+        parts, _, _ = _read(build(MoleculesConfig, data, "data"))
+        values = {
+            "data": dict(data),
+            "model": {"kind": "attention", "d_model": 128, "num_heads": 8, "num_layers": 3, "dropout": 0.0},
+            "pooling": {"kind": "sum"},
+            "training": {
+                "learning_rate": 1e-3,
+                "schedule": "budget",
+                "warmup_share": 0.05,
+                "batch_tokens": 512,
+                "max_epochs": 60,
+                "monitor": "rmse",
+            },
+        }
+        return Suggestion(values, f"Numbers of molecules, fitted to the {sum(map(len, parts.values())):,} molecules")
+
+    def fewest_tensors(self) -> int:
+        return self.config.model.fewest_tensors()
+
+    def build(self) -> GraphRegressor:
+        return build_graph_regressor(self.config.model, self.config.pooling, NUM_FEATURES)
+
+    def source(self, split: str, limits: Limits) -> Source[MoleculeBatch] | None:
+        table = self.tables.get(split)
+        if table is None or not table.features:
+            return None
+        return bucketed(table.atoms(), table.batch, limits, shuffle=split == "train")
+
+    def loss(self, model: nn.Module, batch: MoleculeBatch) -> Float[Tensor, ""]:
+        """Sum of the squared errors, in deviations of training."""
+        said = model(batch.features, batch.mask, batch.start)
+        return F.mse_loss(wide(said), batch.targets, reduction="sum")
+
+    def measure(self, model: nn.Module, batches: Iterable[MoleculeBatch]) -> Stats:
+        """Counts and sums of errors, and of the right numbers as differences from the mean of training."""
+        stats: Counter[str] = Counter()
+        deviation = self.scale.deviation
+        for batch in batches:
+            said = model(batch.features, batch.mask, batch.start).double()
+            wrong, gold = (said - batch.targets.double()) * deviation, batch.targets.double() * deviation
+            sums = {"absolute": wrong.abs(), "squares": wrong.square(), "total": gold, "total_squares": gold.square()}
+            stats.update({name: float(values.sum()) for name, values in sums.items()})
+            stats["count"] += batch.num_tokens
+        return {name: float(value) for name, value in stats.items()}
+
+    def summarise(self, stats: Stats) -> dict[str, float]:
+        names = ("count", "absolute", "squares", "total", "total_squares")
+        found = regression_scores(*(stats.get(name, 0.0) for name in names))
+        loss = stats.get("squares", 0.0) / max(1.0, stats.get("count", 0.0)) / self.scale.deviation**2
+        return {"loss": loss, "rmse": found["rmse"], "mae": found["mae"], "r2": found["r2"]}
+
+    def samples(self, model: nn.Module) -> list[str]:
+        predictor = self.predictor(model)
+        shown = self._shown(predictor)
+        said = zip(shown, predictor.predict(shown), strict=True)
+        return [
+            f"{item.smiles} → {value:.3g}" + ("" if item.target is None else f", is {item.target:.3g}")
+            for item, value in said
+        ]
+
+    def probes(self, predictor: Any) -> list[Probe]:
+        return [Probe(item) for item in self._shown(predictor)]
+
+    def _shown(self, predictor: MoleculeRegressor) -> list[Compound]:
+        found = self.assets.data or {}
+        first = found.get("valid") or found.get("train") or []
+        return [predictor.parse(text) for text in self.config.show] or first[: self.config.num_shown]
+
+    def predictor(self, model: nn.Module) -> MoleculeRegressor:
+        assert isinstance(model, GraphRegressor)
+        return MoleculeRegressor(model, self.scale, self.config.data)
+
+    def card(self, metrics: Mapping[str, float]) -> str:
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        count = len((self.assets.data or {}).get("train", []))
+        return (
+            f"# {self.config.data.target_column} of molecules, trained on {PurePath(self.config.data.train).name}\n\n"
+            f"An encoder of kind {self.config.model.kind} over atoms and bonds, pooled by {self.config.pooling.kind},"
+            f" trained with Headwise on {count:,} molecules. Validation: {scores or 'none'}.\n\n"
+            '    headwise predict RUN "CCO"\n    headwise evaluate RUN --data molecules.csv\n\n'
+            "`RUN` is this folder. It is complete and can be moved.\n"
+        )
+
+
+def _read(data: MoleculesConfig) -> tuple[Splits, dict[str, str], list[str]]:
+    """The molecules of each split, the SHA-256 of each file by its split, and what is odd about them."""
+    paths = {split: resolve(path) for split in SPLITS if (path := getattr(data, split)) is not None}
+    given: Splits = {}
+    notes: list[str] = []
+    with digested(paths) as digests:
+        for split, path in paths.items():
+            given[split], bad = read_compounds(path, data)
+            told = ([bad.note()] if bad.total else []) + odd(given[split])
+            notes += [f"{split}: {note}" for note in told]
+    fractions = (
+        0.0 if "valid" in given else data.valid_fraction,
+        0.0 if "test" in given else data.test_fraction,
+    )
+    parts = split_by(given["train"], lambda item: item.smiles, fractions, data.split_seed, "molecules")
+    found = dict(zip(SPLITS, parts, strict=True)) | {split: given[split] for split in SPLITS[1:] if split in given}
+    trained = {item.smiles for item in found["train"]}
+    for split in given.keys() - {"train"}:
+        if seen := sum(item.smiles in trained for item in found[split]):
+            notes.append(f"{split}: {seen:,} of {len(found[split]):,} molecules are in the training part")
+    return found, digests, [*notes, ", ".join(f"{split} {len(part):,}" for split, part in found.items()) + " molecules"]

@@ -1,0 +1,222 @@
+"""A trained model that gives molecules a number each: reads SMILES, predicts, scores itself, shows atoms."""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from headwise.attention.masks import Edges, Mask
+from headwise.errors import ConfigError, DataError
+from headwise.explain.explanation import Explanation
+from headwise.explain.places import InGraph
+from headwise.labels import visible
+from headwise.predictors import looking
+from headwise.predictors.baselines import Baseline, of_numbers
+from headwise.predictors.evaluating import evaluating
+from headwise.predictors.numbers import Scale
+from headwise.predictors.predictor import Form, Predictor
+from headwise.processes import divided
+from headwise.tasks.graphs.encoders import GraphRegressor
+from headwise.tasks.graphs.molecules import (
+    ELEMENTS,
+    Compound,
+    MoleculesConfig,
+    SmilesError,
+    atom_features,
+    bond_edges,
+    compound,
+    read_strings,
+)
+
+# atoms that are read together
+_ATOMS = 20_000
+
+
+@dataclass(frozen=True, eq=False)
+class MoleculeBatch:
+    """Molecules side by side as one graph whose parts have no edge in common.
+
+    Args:
+        start: where the atoms of each molecule begin.
+        targets: of each molecule, in deviations from the mean; NaN where none is known.
+        indices: which examples they are.
+    """
+
+    features: Float[Tensor, "atoms features"]
+    mask: Mask
+    start: Int[Tensor, "molecules"]
+    targets: Float[Tensor, "molecules"]
+    indices: list[int]
+
+    @property
+    def num_tokens(self) -> int:
+        """Molecules."""
+        return len(self.indices)
+
+    def to(self, device: torch.device | str) -> "MoleculeBatch":
+        """The same on a device; the mask finds the device by itself."""
+        moved = {name: getattr(self, name).to(device) for name in ("features", "start", "targets")}
+        return replace(self, **moved)
+
+
+class MoleculeTable:
+    """Molecules as arrays, made once; `batch` puts some of them side by side.
+
+    >>> table = MoleculeTable([compound("CO"), compound("C")], Scale(0.0, 1.0))
+    >>> batch = table.batch([0, 1])
+    >>> batch.start.tolist(), batch.mask.dense(1, 1, 3, 3)[0, 0].int().tolist()
+    ([0, 2], [[1, 1, 0], [1, 1, 0], [0, 0, 1]])
+    """
+
+    def __init__(self, compounds: Sequence[Compound], scale: Scale):
+        self.features = [torch.from_numpy(atom_features(item.molecule)) for item in compounds]
+        self.edges = [torch.from_numpy(bond_edges(item.molecule)) for item in compounds]
+        given = [math.nan if item.target is None else item.target for item in compounds]
+        self.targets = [(target - scale.mean) / scale.deviation for target in given]
+
+    def atoms(self) -> Int[np.ndarray, "molecules 1"]:
+        """How many atoms each molecule has, as lengths for batches."""
+        return np.array([len(rows) for rows in self.features], np.int64).reshape(-1, 1)
+
+    def batch(self, indices: list[int]) -> MoleculeBatch:
+        """These molecules as a batch; every atom hears of itself too."""
+        count = torch.tensor([len(self.features[index]) for index in indices])
+        start = count.cumsum(0) - count
+        edges = [self.edges[index] + offset for index, offset in zip(indices, start.tolist(), strict=True)]
+        mask = Edges(torch.cat(edges, 1), int(count.sum())).with_self_loops().shared()
+        features = torch.cat([self.features[index] for index in indices])
+        return MoleculeBatch(features, mask, start, torch.tensor([self.targets[index] for index in indices]), indices)
+
+
+class MoleculeRegressor(Predictor[Compound, float, Compound]):
+    """A model with the scale of the numbers it was trained on.
+
+    Args:
+        model: in `eval()` while it predicts.
+        data: how files are read.
+    """
+
+    given = "molecule"
+
+    def __init__(self, model: GraphRegressor, scale: Scale, data: MoleculesConfig):
+        self.model, self.scale, self.data = model, scale, data
+
+    def input_of(self, example: Compound) -> Compound:
+        return example
+
+    def parse(self, text: str) -> Compound:
+        """A molecule of SMILES. Raises: ConfigError with the position of what is wrong."""
+        try:
+            return compound(text)
+        except SmilesError as error:
+            raise ConfigError(f"'{visible(text[:60])}': {error}") from None
+
+    def read(self, path: Path) -> Iterator[Compound]:
+        """The molecules of a table, or of a file with one a line."""
+        return read_strings(path, self.data)
+
+    @torch.inference_mode()
+    def predict(self, items: Sequence[Compound | str] | str, options: Any = None) -> list[float]:
+        """The number of each molecule, in their order; `options` are none."""
+        given = [self._compound(item) for item in ([items] if isinstance(items, str) else items)]
+        table = MoleculeTable(given, self.scale)
+        device = self.model.head.weight.device
+        found: list[float] = []
+
+        def said(indices: list[int]) -> list[float]:
+            batch = table.batch(indices).to(device)
+            values: list[float] = self.model(batch.features, batch.mask, batch.start).double().tolist()
+            return values
+
+        with evaluating(self.model):
+            for _, values in divided(said, _portions(table.atoms().ravel().tolist())):
+                found += values
+        return [self.scale.mean + self.scale.deviation * value for value in found]
+
+    def write(self, item: Compound, output: float, form: Form, options: Any = None) -> list[str]:
+        """`SMILES TAB number`, or a line of JSON."""
+        if form == "text":
+            return [f"{visible(item.smiles)}\t{output:.4g}"]
+        fields = {self.data.smiles_column: item.smiles, self.data.target_column: output}
+        return [json.dumps(fields, ensure_ascii=False)]
+
+    def evaluate(self, examples: Sequence[Compound], *, options: Any = None) -> dict[str, float | str]:
+        """Mean absolute error, root mean square error and R2.
+
+        Raises: DataError for no molecules, or one without a number.
+        """
+        gold = [item.target for item in examples if item.target is not None]
+        if not examples or len(gold) < len(examples):
+            raise DataError("there is nothing to score: give molecules with a number each")
+        wanted = np.array(gold)
+        wrong = np.array(self.predict(examples)) - wanted
+        apart = wanted - self.scale.mean
+        sums = (np.abs(wrong), wrong**2, apart, apart**2)
+        scores = regression_scores(float(len(gold)), *(float(values.sum()) for values in sums))
+        return {**scores}
+
+    def baselines(self, examples: Sequence[Compound]) -> Iterator[Baseline]:
+        gold = [item.target for item in examples if item.target is not None]
+        yield of_numbers("mean of training", [self.scale.mean] * len(gold), gold)
+
+    def explain(self, item: Compound | str, target: str | None = None) -> Explanation:
+        """The attention of every layer between the atoms of a molecule, and of a pooling to them."""
+        if target is not None:
+            raise ConfigError("the number of a molecule cannot be given here; leave the target out")
+        item = self._compound(item)
+        batch = MoleculeTable([item], self.scale).batch([0]).to(self.model.head.weight.device)
+        atoms = [
+            f"{atom.element.lower() if atom.aromatic else atom.element}{number}"
+            for number, atom in enumerate(item.molecule.atoms, 1)
+        ]
+        layers = {}
+        for name, one in looking.attended(self.model, batch.features, batch.mask, batch.start).items():
+            layers[name] = one.layer(atoms if one.weights.shape[2] == len(atoms) else ["molecule"], atoms, "self")
+        (found,) = self.predict([item])
+        bonds = {(bond.first, bond.second): bond.order for bond in item.molecule.bonds}
+        elements = [atom.element for atom in item.molecule.atoms]
+        places = InGraph(atoms, elements, [*ELEMENTS, *sorted({*elements} - {*ELEMENTS})], bonds=bonds)
+        return Explanation(item.smiles, f"{found:.4g}", layers, places=places)
+
+    def _compound(self, item: Compound | str) -> Compound:
+        return self.parse(item) if isinstance(item, str) else item
+
+
+def regression_scores(
+    count: float, absolute: float, squares: float, total: float, total_squares: float
+) -> dict[str, float]:
+    """MAE, RMSE and R2 of summed counts; R2 is NaN where all numbers are the same.
+
+    Args:
+        absolute, squares: sums of the errors, without their signs and squared.
+        total, total_squares: sums of the right numbers and of their squares; best as differences from a number that is
+            near to all of them.
+
+    >>> regression_scores(2.0, 2.0, 2.0, 4.0, 10.0)
+    {'mae': 1.0, 'rmse': 1.0, 'r2': 0.0}
+    """
+    count = max(1.0, count)
+    spread = total_squares - total * total / count
+    r2 = 1.0 - squares / spread if spread > 1e-12 * max(1.0, total_squares) else math.nan
+    return {"mae": float(absolute / count), "rmse": math.sqrt(squares / count), "r2": float(r2)}
+
+
+def _portions(atoms: list[int]) -> Iterator[list[int]]:
+    """Numbers of molecules in their order, such that those of a portion have few atoms together."""
+    taken: list[int] = []
+    total = 0
+    for number, count in enumerate(atoms):
+        if taken and total + count > _ATOMS:
+            yield taken
+            taken, total = [], 0
+        taken.append(number)
+        total += count
+    if taken:
+        yield taken

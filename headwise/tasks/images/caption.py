@@ -1,0 +1,215 @@
+"""Captions: an image in, a text out; an encoder of images and a decoder whose words look at the places of the image."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import PurePath
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field, model_validator
+from torch import nn
+
+from headwise.config import Config
+from headwise.data.batches import PairBatch, Ragged
+from headwise.data.sources import Limits, Source, spread
+from headwise.data.suggestions import Suggestion
+from headwise.data.tokenizers import Tokenizer
+from headwise.errors import DataError
+from headwise.models.protocols import Seq2Seq
+from headwise.models.transformer_config import DecoderConfig
+from headwise.tasks._files import as_json, from_json
+from headwise.tasks.images.captioner import Captioner, Seen, build_captioner, paired
+from headwise.tasks.images.captions import CaptionsConfig, captions_of, load_captions, scan_of, suggest_for_captions
+from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig
+from headwise.tasks.images.image_classify import IMAGES_FILE
+from headwise.tasks.images.image_sets import ImageSet, as_batch, constants, images_of
+from headwise.tasks.images.pixels import Image
+from headwise.tasks.task import Assets, Given, required
+from headwise.tasks.text.bleu import Scoring
+from headwise.tasks.text.writer import Asked, Writer, WriterConfig, Writing, text_of
+
+TOKENIZER_FILE = "tokenizer.json"
+# captions of a batch where training.batch_sentences is not set
+BATCH_CAPTIONS = 64
+
+
+class CaptionConfig(WriterConfig):
+    """Which images to describe, and with which model."""
+
+    data: CaptionsConfig = Field(description="the images and their captions")
+    shift: int = Field(0, ge=0, le=2**14, description="pixels that a training image is moved by at most")
+    flip: bool = Field(False, description="mirror every second training image; not where captions tell left from right")
+    encoder: ImageEncoderConfig = Field(description="what reads the image: vit, pixels, cnn or attention_cnn")
+    model: DecoderConfig = Field(description="what writes the caption")
+
+    @model_validator(mode="after")
+    def _fits(self) -> "CaptionConfig":
+        longest, places = max(self.data.max_len, self.decoding.max_len) + 1, self.model.places()
+        if places is not None and longest > places:
+            raise ValueError(
+                f"captions of up to {longest - 1} tokens take {longest} places, but the model has a table of {places}:"
+                f" set model.max_len to at least {longest}, or data.max_len and decoding.max_len lower"
+            )
+        return self
+
+
+@dataclass(frozen=True)
+class Captioned:
+    """The examples of a part: its images, the tokens of their captions, and of which image each caption is."""
+
+    images: ImageSet
+    targets: Ragged
+    of: np.ndarray
+
+
+class Caption(Writer[dict[str, Captioned]]):
+    """Description of images, each of which has one or more captions; an example is one caption.
+
+    A batch has `training.batch_sentences` captions, 64 unless set; `training.batch_tokens` means nothing here.
+    """
+
+    name: ClassVar[str] = "caption"
+    config_type: ClassVar[type[Config]] = CaptionConfig
+    config: CaptionConfig
+
+    def __init__(self, config: CaptionConfig, assets: Assets[dict[str, Captioned]]):
+        super().__init__(config, assets)
+        self.tokenizer, self.seen = _tokenizer(assets.files, config), _seen(assets.files)
+
+    @classmethod
+    def prepare(cls, config: CaptionConfig) -> Assets[dict[str, Captioned]]:
+        return cls.prepare_with(config, Given())
+
+    @classmethod
+    def prepare_with(cls, config: CaptionConfig, given: Given) -> Assets[dict[str, Captioned]]:
+        loaded = load_captions(config.data, config.tokenizer.normalize)
+        train, files = loaded.parts["train"], given.files
+        if files is None:
+            texts = [text for label in train.labels for text in captions_of(label)]
+            frequent = Counter(texts).most_common(1)[0][0]
+            seen = Seen(loaded.shape, *constants(train.pixels), frequent)
+            tokens = Tokenizer.train(texts, config.tokenizer).to_bytes()
+            files = {TOKENIZER_FILE: tokens, IMAGES_FILE: as_json(seen._asdict())}
+        elif _seen(files).shape != loaded.shape:
+            shape = _seen(files).shape
+            raise DataError(
+                f"{config.data.train}: images of {loaded.shape}, the run has read {shape}; set data.size ="
+                f" [{shape.height}, {shape.width}] and data.channels = {shape.channels}"
+            )
+        tokenizer, notes, data = _tokenizer(files, config), list(loaded.notes), {}
+        for part, images in loaded.parts.items():
+            data[part], lost = _encoded(images, tokenizer, config.data.max_len)
+            notes += [f"{part}: {lost:,} captions are longer than max_len {config.data.max_len}"] if lost else []
+        if not len(data["train"].targets):
+            raise DataError(f"{config.data.train}: every caption is longer than data.max_len; raise it")
+        return Assets(dict(files), data, loaded.digests, tuple(notes))
+
+    @classmethod
+    def examples(cls, config: CaptionConfig, split: str) -> list[Image]:
+        # a part with files of its own is scored without the images that were trained on
+        if split != "train" and getattr(config.data, split) is not None:
+            return list(images_of(config.data, scan_of(config.data, config.tokenizer.normalize), split))
+        return list(load_captions(config.data, config.tokenizer.normalize).parts[split].images())
+
+    @classmethod
+    def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
+        return suggest_for_captions(data)
+
+    def fewest_tensors(self) -> int:
+        return self.config.model.fewest_tensors()
+
+    def build(self) -> Seq2Seq:
+        config, seen = self.config, self.seen
+        augmentation = Augmentation(config.shift, flip=config.flip)
+        return build_captioner(
+            config.encoder,
+            config.model,
+            augmentation,
+            (seen.mean, seen.deviation),
+            seen.shape,
+            self.tokenizer.vocab_size,
+        )
+
+    def source(self, split: str, limits: Limits) -> Source[PairBatch] | None:
+        found = self.split(split)
+        if found is None:
+            return None
+        size = limits.sentences or BATCH_CAPTIONS
+        return spread(len(found.targets), size, partial(self.collate, split), limits, shuffle=split == "train")
+
+    def split(self, split: str) -> Captioned | None:
+        """The examples of a part; None where there are none, as in a run that is loaded."""
+        found = (self.assets.data or {}).get(split)
+        return found if found is not None and len(found.targets) else None
+
+    def collate(self, split: str, indices: list[int]) -> PairBatch:
+        """The examples at these places as a batch; an image is scored once, with the first of its captions."""
+        found = self.split(split)
+        assert found is not None
+        rows = np.asarray(indices)
+        images = found.of[rows]
+        read = as_batch(found.images.pixels[images], np.zeros(len(rows), np.int64), indices).pixels
+        lines, columns = self.config.encoder.map(self.seen.shape)
+        batch = paired(read, lines * columns, found.targets.take(rows), self.tokenizer, indices)
+        if split == "train":
+            return batch
+        first = (rows == 0) | (found.of[rows - 1] != images)
+        scored = zip(first, images, strict=True)
+        return replace(
+            batch, references=[captions_of(found.images.labels[image]) if once else [] for once, image in scored]
+        )
+
+    def samples(self, model: nn.Module) -> list[str]:
+        found = self.split("valid") or self.split("train")
+        if found is None:
+            return []
+        shown = list(found.images.take(list(range(len(found.images)))[: self.config.num_shown]).images())
+        said = self.predictor(model).predict(shown, Asked(self.greedy()))
+        return [
+            f"{PurePath(image.name).name}  →  {text_of(outputs)}    ({captions_of(image)[0]})"
+            for image, outputs in zip(shown, said, strict=True)
+        ]
+
+    def writing(self, model: nn.Module) -> Writing:
+        return self.predictor(model).writing
+
+    def scoring(self) -> Scoring:
+        return self.config.bleu.scoring(self.tokenizer)
+
+    def predictor(self, model: nn.Module) -> Captioner:
+        assert isinstance(model, Seq2Seq)
+        config = self.config
+        return Captioner(model, self.tokenizer, self.seen, config.decoding, config.bleu, config.data)
+
+    def card(self, metrics: Mapping[str, float]) -> str:
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        found = self.split("train")
+        count = 0 if found is None else len(found.images)
+        return (
+            f"# Captioner trained on {PurePath(self.config.data.train).name}\n\n"
+            f"An encoder of kind {self.config.encoder.kind} that reads images of {self.seen.shape}, and a decoder that"
+            f" writes {self.config.tokenizer.kind} tokens, trained with Headwise on {count:,} images."
+            f" Validation: {scores or 'none'}.\n\n"
+            "    headwise predict RUN photo.png\n    headwise evaluate RUN --data captions.csv\n"
+            "    headwise explain RUN photo.png\n\n"
+            "`RUN` is this folder. It is complete and can be moved.\n"
+        )
+
+
+def _encoded(images: ImageSet, tokenizer: Tokenizer, max_len: int) -> tuple[Captioned, int]:
+    """The captions of images within the limit, image by image, and how many are longer."""
+    texts = [captions_of(label) for label in images.labels]
+    rows = Ragged.of(tokenizer.encode_batch([text for every in texts for text in every]))
+    kept = np.flatnonzero(rows.lengths <= max_len)
+    of = np.repeat(np.arange(len(texts)), list(map(len, texts)))
+    return Captioned(images, rows.take(kept), of[kept]), len(rows) - len(kept)
+
+
+def _tokenizer(files: Mapping[str, bytes], config: CaptionConfig) -> Tokenizer:
+    return Tokenizer.from_bytes(required(files, TOKENIZER_FILE), TOKENIZER_FILE, config.tokenizer)
+
+
+def _seen(files: Mapping[str, bytes]) -> Seen:
+    return from_json(files, IMAGES_FILE, Seen.from_json, "does not tell shape, constants and caption")

@@ -1,0 +1,335 @@
+"""A model that writes about an image, and a trained one that captions and scores itself."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Int, UInt8
+from torch import Tensor, nn
+
+from headwise import metrics
+from headwise.config import build
+from headwise.data.bad_lines import strict
+from headwise.data.batches import PairBatch, Ragged, padded
+from headwise.data.files import Bytes
+from headwise.data.tokenizers import Tokenizer
+from headwise.decoding.options import asked
+from headwise.decoding.search import DecodingConfig
+from headwise.errors import ConfigError, DataError
+from headwise.explain.explanation import Explanation
+from headwise.explain.places import Grid, OnImage
+from headwise.labels import visible
+from headwise.layers.embeddings import TokenEmbedding
+from headwise.layers.initializers import initialize
+from headwise.layers.recurrent import initialize_cells
+from headwise.models.protocols import Encoder, Memory, Seq2Seq
+from headwise.models.transformer import build_writer, finished
+from headwise.models.transformer_config import DecoderConfig
+from headwise.models.transformer_parts import build_positions
+from headwise.predictors import looking
+from headwise.predictors.baselines import Baseline
+from headwise.predictors.drafting import Draft
+from headwise.predictors.predictor import Form, Predictor
+from headwise.processes import divided
+from headwise.tasks.images.captions import CaptionsConfig, captions_of, scan_captions
+from headwise.tasks.images.encoders import Augmentation, ImageEncoder, ImageEncoderConfig, Sizes, Standardized
+from headwise.tasks.images.image_sets import as_batch, checked
+from headwise.tasks.images.maps import WordMaps
+from headwise.tasks.images.picture_files import decode
+from headwise.tasks.images.pixels import MAX_PIXELS, Image, Shape, adapted, in_shape
+from headwise.tasks.text.bleu import BleuConfig
+from headwise.tasks.text.writer import Asked, Translation, Writing, likelihood, likelihood_scores, text_of
+
+
+class ImageReader(Encoder):
+    """projection(places(standardized(augmentation(pixels)))): a state for every place of an image, row by row.
+
+    Args:
+        projection: to the width of the decoder.
+    """
+
+    def __init__(
+        self, augmentation: Augmentation, standardized: Standardized, encoder: ImageEncoder, projection: nn.Module
+    ):
+        super().__init__()
+        self.augmentation, self.standardized = augmentation, standardized
+        self.encoder, self.projection = encoder, projection
+
+    @property
+    def num_places(self) -> int:
+        """States of an image."""
+        rows, columns = self.encoder.map
+        return rows * columns
+
+    def forward(self, inputs: UInt8[Tensor, "batch channels height width"], valid_lens: Int[Tensor, "batch"]) -> Memory:
+        return Memory(self.projection(self.encoder.places(self.standardized(self.augmentation(inputs)))))
+
+
+def build_captioner(
+    encoder: ImageEncoderConfig,
+    decoder: DecoderConfig,
+    augmentation: Augmentation,
+    constants: tuple[Sequence[float], Sequence[float]],
+    sizes: Sizes,
+    vocab_size: int,
+) -> Seq2Seq:
+    """The model of a configuration; a linear layer joins encoder and decoder where their widths differ.
+
+    Args:
+        constants: mean and standard deviation of each channel, of bytes as fractions of 255.
+        sizes: height, width and channels of the images.
+    Raises:
+        ConfigError: an image that the encoder cannot read; a decoder with a memory of segments.
+
+    >>> import torch
+    >>> from headwise.tasks.images.encoders import PatchConfig
+    >>> small = {"d_model": 8, "d_ff": 16, "num_heads": 2}
+    >>> configs = PatchConfig(**small, encoder_layers=1, patch=7), DecoderConfig(**small, num_layers=1)
+    >>> model = build_captioner(*configs, Augmentation(0, flip=False), ([0.5], [0.5]), (28, 21, 1), 10)
+    >>> model(torch.zeros(2, 1, 28, 21, dtype=torch.uint8), torch.tensor([12, 12]), torch.tensor([[1], [1]])).shape
+    torch.Size([2, 1, 10])
+    """
+    if decoder.memory_len:
+        raise ConfigError(f"model.memory_len ({decoder.memory_len}) is for long texts; leave it out here")
+    reader = encoder.encoder(sizes)
+    joined = nn.Identity() if reader.width == decoder.d_model else nn.Linear(reader.width, decoder.d_model)
+    inputs = ImageReader(augmentation, Standardized(*constants), reader, joined)
+    initialize(inputs, encoder.initializer)
+    initialize_cells(inputs, encoder.initializer)
+    embedding = TokenEmbedding(vocab_size, decoder.d_model, build_positions(decoder), decoder.dropout)
+    writer = build_writer(decoder, embedding, decoder.mechanism, decoder.num_layers, cross=True)
+    return Seq2Seq(inputs, finished(writer, writer, decoder.initializer, decoder.tie_output))
+
+
+# images that are read together
+PREDICTION_IMAGES = 64
+
+
+class Seen(NamedTuple):
+    """What a captioner knows besides weights and tokens.
+
+    Args:
+        shape: of the images it reads.
+        mean, deviation: of each channel in training, as fractions of 255.
+        frequent: the most frequent caption of training.
+    """
+
+    shape: Shape
+    mean: list[float]
+    deviation: list[float]
+    frequent: str
+
+    @classmethod
+    def from_json(cls, value: Any) -> "Seen":
+        """From what `_asdict` gave, by way of JSON. Raises: ValueError or TypeError if it is something else."""
+        made = cls(**value)
+        shape = checked(made.shape, made.mean, made.deviation)
+        if not isinstance(made.frequent, str):
+            raise TypeError("a caption that is no text")
+        return made._replace(shape=shape)
+
+
+class Captioner(Predictor[Image, list[Translation], Image]):
+    """A model with its tokenizer.
+
+    Args:
+        model: in `eval()` while it writes.
+        decoding: how to search unless told otherwise.
+        bleu: how BLEU is computed.
+        data: how pictures are read and made the size of the model's.
+    """
+
+    reads = "file"
+    given = "image"
+
+    def __init__(
+        self,
+        model: Seq2Seq,
+        tokenizer: Tokenizer,
+        seen: Seen,
+        decoding: DecodingConfig,
+        bleu: BleuConfig,
+        data: CaptionsConfig,
+    ):
+        self.model, self.tokenizer, self.seen = model, tokenizer, seen
+        self.decoding, self.bleu, self.data = decoding, bleu, data
+        self.writing = Writing(model, tokenizer)
+
+    def parse(self, text: str) -> Image:
+        """The picture at a path. Raises: DataError if it cannot be read."""
+        return self._small(decode(Bytes(self.data.max_bytes).read(Path(text)), text, self.data.max_pixels))
+
+    def opened(self, data: bytes, name: str) -> Image:
+        return self._small(decode(data, name, min(self.data.max_pixels, MAX_PIXELS)))
+
+    def _small(self, image: Image) -> Image:
+        """As the model reads it: many may wait, each as large as pictures may be."""
+        return in_shape(image, self.seen.shape, self.data.fit)
+
+    def read(self, path: Path) -> Iterator[Image]:
+        """A picture, or those of a table or an .npz file; captions are not needed."""
+        config = self.data.model_copy(update={"format": "auto"})
+        return map(self._small, strict(scan_captions(path, config, captioned=False)))
+
+    def predict(
+        self, items: Sequence[Image | str] | Image | str, options: Asked | None = None
+    ) -> list[list[Translation]]:
+        """The captions of each image, best first; a text is the path of a picture.
+
+        Raises: DataError for a picture that cannot be read, or has other channels than the model reads.
+        """
+        given = [items] if isinstance(items, Image | str) else items
+        told = Asked(self.decoding) if options is None else options
+        found: list[list[Translation]] = []
+
+        def written(start: int) -> list[list[Translation]]:
+            chosen = [self._image(item) for item in given[start : start + PREDICTION_IMAGES]]
+            return self.writing.found(self._batch(chosen, [[] for _ in chosen]), told.decoding, told.prefix)
+
+        starts = range(0, len(given), PREDICTION_IMAGES)
+        for _, captions in divided(written, starts, alone=told.decoding.method == "sample"):
+            found += captions
+        return found
+
+    def options(self, given: Mapping[str, Any]) -> Asked:
+        """As for translations. Raises: ConfigError for options that mean nothing here."""
+        for name in ("stop", "alignments"):
+            if name in given:
+                raise ConfigError(f"--{name} means nothing to captions of images; leave it out")
+        own: dict[str, Any] = {"scores": bool(given["scores"])} if "scores" in given else {}
+        if "tokenize" in given:
+            own["tokenize"] = build(BleuConfig, {"tokenize": given["tokenize"]}, "--tokenize").tokenize
+        if "prefix" in given:
+            own["prefix"] = tuple(given["prefix"])
+        return Asked(asked(self.decoding, {name: given[name] for name in given if name not in own}), **own)
+
+    def write(self, item: Image, output: list[Translation], form: Form, options: Asked | None = None) -> list[str]:
+        """A caption a line, after its score where that is asked for; or JSON with the name of the image."""
+        if form == "json":
+            answers = [{key: value for key, value in asdict(one).items() if value is not None} for one in output]
+            return [json.dumps({"image": item.name, "captions": answers}, ensure_ascii=False)]
+        scored = options is not None and options.scores
+        return [f"{one.score:.4f}\t{visible(one.text)}" if scored else visible(one.text) for one in output]
+
+    def evaluate(self, examples: Sequence[Image], *, options: Asked | None = None) -> dict[str, float | str]:
+        """BLEU and chrF against all captions of each image, and loss, perplexity and token accuracy of the captions.
+
+        Raises:
+            DataError: no images, or images without a caption.
+        """
+        if not examples:
+            raise DataError("there is nothing to score: no images")
+        references = [captions_of(image) for image in examples]
+        if [] in references:
+            raise DataError(
+                f"{examples[references.index([])].name}: has no caption to compare with; give every image one"
+            )
+        outputs = [text_of(found) for found in self.predict(examples, options)]
+        scoring = self.bleu.scoring(self.tokenizer, None if options is None else options.tokenize)
+        return scoring.scores(outputs, references) | self._likelihood(examples)
+
+    def baselines(self, examples: Sequence[Image]) -> Iterator[Baseline]:
+        references, scoring = [captions_of(image) for image in examples], self.bleu.scoring(self.tokenizer, None)
+        found = metrics.bleu([self.seen.frequent] * len(examples), references, **scoring._asdict())
+        yield Baseline("most frequent caption", {"bleu": found.value})
+
+    def draft(self, item: Image | str, options: Asked | None = None) -> Draft:
+        image = self._image(item)
+        return self.writing.draft(self._batch([image], [[]]), self._places[1], self._on(image))
+
+    def writes(self) -> Tokenizer:
+        return self.tokenizer
+
+    def explain(self, item: Image | str, target: str | None = None) -> Explanation:
+        """Where each word of the caption looks, in every layer; the encoder's own attention besides.
+
+        Args:
+            target: a caption in place of the model's own.
+        """
+        image = self._image(item)
+        if target is None:
+            best = self.predict([image])[0][0]
+            text, tokens = best.text, best.tokens
+        else:
+            text, tokens = target, self.tokenizer.encode(target)
+        batch = self._batch([image], [tokens])
+        read, places = self._places
+        written = [*map(self.tokenizer.shown, tokens), looking.EOS]
+        weights = looking.attended(self.model, batch.src, batch.src_lens, batch.tgt_in)
+        layers = looking.layers_of(weights, read, places, written)
+        on = self._on(image)
+        draw = WordMaps(on.pixels, self._reader.encoder.map)
+        return Explanation(Path(image.name).name, text, layers, draw, places=on)
+
+    @torch.inference_mode()
+    def _likelihood(self, examples: Sequence[Image]) -> dict[str, float]:
+        pairs = [(image, text) for image in examples for text in captions_of(image)]
+        tokens = self.tokenizer.encode_batch([text for _, text in pairs])
+        stats: Counter[str] = Counter()
+
+        def counted(start: int) -> dict[str, float]:
+            part = slice(start, start + PREDICTION_IMAGES)
+            return likelihood(self.model, self._batch([image for image, _ in pairs[part]], tokens[part]))
+
+        for _, counts in divided(counted, range(0, len(pairs), PREDICTION_IMAGES)):
+            stats.update(counts)
+        return likelihood_scores(stats)
+
+    @property
+    def _places(self) -> tuple[list[str], list[str]]:
+        """Labels of what the encoder attends to, and of what the decoder does."""
+        encoder = self._reader.encoder
+        inside, outside = ([f"{row},{column}" for row in range(a) for column in range(b)] for a, b in self._grids)
+        return ["class"] * encoder.class_tokens + inside, outside
+
+    @property
+    def _grids(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        return self._reader.encoder.grid, self._reader.encoder.map
+
+    def _on(self, image: Image) -> OnImage:
+        """What places lie on."""
+        inside, outside = self._grids
+        pixels = adapted(image, self.seen.shape, self.data.fit)
+        return OnImage(pixels, [Grid(*inside, self._reader.encoder.class_tokens), Grid(*outside)])
+
+    @property
+    def _reader(self) -> ImageReader:
+        assert isinstance(self.model.encoder, ImageReader)
+        return self.model.encoder
+
+    def _image(self, item: Image | str) -> Image:
+        return self.parse(item) if isinstance(item, str) else item
+
+    def _batch(self, images: Sequence[Image], targets: Sequence[Sequence[int]]) -> PairBatch:
+        pixels = np.stack([adapted(image, self.seen.shape, self.data.fit) for image in images])
+        read = as_batch(pixels, np.zeros(len(images), np.int64), list(range(len(images)))).pixels
+        return paired(read, self._reader.num_places, Ragged.of(targets), self.tokenizer).to(
+            self.model.decoder.output.weight.device
+        )
+
+
+def paired(
+    pixels: Tensor, places: int, targets: Ragged, ids: Tokenizer, indices: Sequence[int] | None = None
+) -> PairBatch:
+    """Images with the tokens that are written about them, as a batch.
+
+    Args:
+        pixels: (batch, channels, height, width), bytes.
+        places: states that an encoder makes of an image.
+        indices: the numbers of the examples; from 0 if None.
+    """
+    lens = torch.from_numpy(targets.lengths + 1)
+    return PairBatch(
+        src=pixels,
+        src_lens=torch.full((len(pixels),), places),
+        tgt_in=padded(targets, ids.pad_id, first=ids.bos_id),
+        tgt_out=padded(targets, ids.pad_id, last=ids.eos_id),
+        tgt_lens=lens,
+        indices=list(range(len(pixels)) if indices is None else indices),
+        num_target_tokens=int(lens.sum()),
+    )

@@ -1,0 +1,281 @@
+"""The task of naming what an image shows: classes, loss and scores; a recipe to begin with."""
+
+import math
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path, PurePath
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+from torch import Tensor, nn
+
+from headwise.config import Config, build
+from headwise.data.corpus import resolve
+from headwise.data.sources import Limits, Source, spread
+from headwise.data.suggestions import Suggestion
+from headwise.predictors.baselines import Baseline, logistic_regression, named, of_labels, sample, standardised
+from headwise.predictors.classes import class_names
+from headwise.tasks._files import as_json, from_json
+from headwise.tasks._labelling import Labelling
+from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig
+from headwise.tasks.images.image_sets import (
+    ImageBatch,
+    ImageSet,
+    Loaded,
+    Scan,
+    as_batch,
+    constants,
+    images_of,
+    load_parts,
+    measured,
+    seen_before,
+)
+from headwise.tasks.images.images import ImagesConfig, scan_images
+from headwise.tasks.images.pixels import Image
+from headwise.tasks.images.recogniser import ImageClassifier, Known, Recogniser, build_image_classifier
+from headwise.tasks.task import Assets, Probe
+
+# classes that a note names
+_NAMED = 5
+
+
+def load_images(config: ImagesConfig) -> Loaded:
+    """Reads and splits the labelled images of a recipe, as `load_parts`.
+
+    Raises:
+        DataError: as `load_parts`; labels that are not as the recipe names them, or all alike.
+    """
+    loaded = load_parts(config, _scan(config))
+    train, notes = loaded.parts["train"], list(loaded.notes)
+    classes = class_names(train.labels, config.classes)
+    for part, images in loaded.parts.items():
+        notes += _told(part, images, train, classes) if len(images) else []
+    return replace(loaded, classes=classes, notes=tuple(notes))
+
+
+def read_part(config: ImagesConfig, part: str) -> list[Image]:
+    """The labelled images of a part that has files of its own, as they are. Raises: DataError, as `load_images`."""
+    return list(images_of(config, _scan(config), part))
+
+
+def suggest_for_images(data: Mapping[str, Any]) -> Suggestion:
+    """A residual network for the images of these keys of `[data]`.
+
+    Raises: as `suggest_for_pairs`.
+    """
+    config = build(ImagesConfig, data, "data")
+    found = measured(config, _scan(config))
+    # a last map of two places across or more
+    stages = max(1, min(3, math.ceil(math.log2(min(config.size or found.size)))))
+    values = {
+        "data": {"train": config.train, **found.keys(), "channels": found.channels, **data},
+        "augmentation": {"shift": 2, "flip": False},
+        "model": {"kind": "cnn", "width": 32, "stages": stages, "blocks": 1, "norm": "batch", "dropout": 0.2},
+        "training": {
+            "learning_rate": 4e-3,
+            "weight_decay": 0.05,
+            "schedule": "budget",
+            "warmup_share": 0.1,
+            "batch_sentences": max(16, min(128, found.number // 20)),
+            "max_epochs": 10 if found.number > 20_000 else 30,
+            "monitor": "accuracy",
+        },
+    }
+    return Suggestion(values, f"Classification, fitted to the {found.number:,} images")
+
+
+def _paths(config: ImagesConfig, part: str) -> tuple[Path, Path | None]:
+    target = getattr(config, f"{part}_target")
+    return resolve(getattr(config, part)), None if target is None else resolve(target)
+
+
+def _scan(config: ImagesConfig) -> Scan:
+    return lambda part, read: scan_images(*_paths(config, part), config, read)
+
+
+def _told(part: str, images: ImageSet, train: ImageSet, classes: list[str]) -> list[str]:
+    """What a part is like, and what of it training has or lacks."""
+    counts = Counter(images.labels)
+    most, least = max(counts.values()), min(counts.values())
+    each = f"{most:,}" if most == least else f"{least:,} to {most:,}"
+    notes = [f"{part}: {len(images):,} images of {len(counts):,} classes, {each} each"]
+    if part == "train":
+        return notes
+    notes += seen_before(part, images, train)
+    others = Counter({label: count for label, count in counts.items() if label not in classes})
+    if others:
+        named = ", ".join(f"{label} ({count:,})" for label, count in others.most_common(_NAMED))
+        more = ", ..." if len(others) > _NAMED else ""
+        notes.append(f"{part}: classes that training lacks, so that they cannot be got right: {named}{more}")
+    return notes
+
+
+IMAGES_FILE = "images.json"
+
+
+def made_assets(loaded: Loaded, known: Mapping[str, Any]) -> Assets[dict[str, ImageSet]]:
+    """What a task on images keeps."""
+    return Assets({IMAGES_FILE: as_json(known)}, dict(loaded.parts), loaded.digests, loaded.notes)
+
+
+class ImageTask(Labelling[dict[str, ImageSet]]):
+    """Labels of images or of their pixels.
+
+    A batch has `training.batch_sentences` images; `training.batch_tokens` means nothing here.
+    """
+
+    # images of a batch where training.batch_sentences is not set
+    batch_images: ClassVar[int]
+
+    @abstractmethod
+    def collate(self, split: str, indices: list[int]) -> Any:
+        """The images at these places as a batch."""
+
+    def source(self, split: str, limits: Limits) -> Source[Any] | None:
+        images = self.split(split)
+        if images is None or not len(images):
+            return None
+        size = limits.sentences or self.batch_images
+        return spread(len(images), size, partial(self.collate, split), limits, shuffle=split == "train")
+
+    def split(self, split: str) -> ImageSet | None:
+        """The images of a part; none in a run that is loaded."""
+        return (self.assets.data or {}).get(split)
+
+    def shown(self, count: int) -> list[Image]:
+        """The first images of validation, or of training where there are no others."""
+        images = self.split("valid") or self.split("train")
+        return [] if images is None else list(images.take(list(range(len(images)))[:count]).images())
+
+
+# of the baseline: images that it is fitted to, pixels of a side that it reads, inverse of its penalty
+_ROWS, _SIDE, _STRENGTH = 10_000, 32, 0.01
+
+
+class AugmentationConfig(Config):
+    """How training images are changed at random."""
+
+    shift: int = Field(0, ge=0, le=2**14, description="pixels that an image is moved by at most; its edge is repeated")
+    flip: bool = Field(False, description="mirror every second image, left to right")
+
+
+class ImageClassifyConfig(Config):
+    """Which images to tell apart, and with which model."""
+
+    data: ImagesConfig = Field(description="the images")
+    augmentation: AugmentationConfig = Field(AugmentationConfig(), description="random changes of training images")
+    model: ImageEncoderConfig = Field(description="the encoder: vit, pixels, cnn or attention_cnn")
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the target spread over the classes")
+    num_shown: int = Field(4, ge=0, description="how many images are named at each validation, with what is said")
+
+
+class ImageClassify(ImageTask):
+    """Telling images apart, each of which is of one class.
+
+    A batch has `training.batch_sentences` images, 128 unless set; `training.batch_tokens` means nothing here.
+    """
+
+    name: ClassVar[str] = "image-classify"
+    unit: ClassVar[str] = "images"
+    config_type: ClassVar[type[Config]] = ImageClassifyConfig
+    batch_images: ClassVar[int] = 128
+    config: ImageClassifyConfig
+
+    def __init__(self, config: ImageClassifyConfig, assets: Assets[dict[str, ImageSet]]):
+        super().__init__(config, assets)
+        self.known = from_json(assets.files, IMAGES_FILE, Known.from_json, "does not tell classes, shape and constants")
+        numbers = {name: number for number, name in enumerate(self.known.classes)}
+        self._labels = {
+            part: np.array([numbers.get(label, len(numbers)) for label in images.labels], np.int64)
+            for part, images in (assets.data or {}).items()
+        }
+
+    @classmethod
+    def prepare(cls, config: ImageClassifyConfig) -> Assets[dict[str, ImageSet]]:
+        loaded = load_images(config.data)
+        train = loaded.parts["train"]
+        frequent = Counter(train.labels).most_common(1)[0][0]
+        known = Known(loaded.classes, loaded.shape, *constants(train.pixels), frequent)
+        return made_assets(loaded, known._asdict())
+
+    @classmethod
+    def examples(cls, config: ImageClassifyConfig, split: str) -> list[Image]:
+        # a part with files of its own is scored without the images that were trained on
+        if split != "train" and getattr(config.data, split) is not None:
+            return read_part(config.data, split)
+        return list(load_images(config.data).parts[split].images())
+
+    @classmethod
+    def baselines(
+        cls, config: ImageClassifyConfig, predictor: Recogniser, examples: Sequence[Image]
+    ) -> Iterator[Baseline]:
+        """Logistic regression on pixels."""
+        every = cls.examples(config, "train")
+        train = sample(every, _ROWS)
+        known, features = standardised(predictor.table(train, _SIDE), predictor.table(examples, _SIDE))
+        predicted = logistic_regression(known, [one.label or "" for one in train], features, _STRENGTH)
+        name = named("pixels and logistic regression", len(train), len(every))
+        yield of_labels(name, predicted, [one.label or "" for one in examples])
+
+    @classmethod
+    def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
+        return suggest_for_images(data)
+
+    def build(self) -> ImageClassifier:
+        config, known = self.config, self.known
+        augmentation = Augmentation(config.augmentation.shift, flip=config.augmentation.flip)
+        return build_image_classifier(
+            config.model, augmentation, (known.mean, known.deviation), known.shape, len(known.classes)
+        )
+
+    def initialise(self, model: nn.Module, seed: int) -> list[str]:
+        assert isinstance(model, ImageClassifier)
+        seen, (height, width, _) = model.encoder.receptive_field, self.known.shape
+        told = f"a place of the last map sees {seen} x {seen} pixels of the image of {height} x {width}"
+        return [told] if seen is not None else []
+
+    def collate(self, split: str, indices: list[int]) -> ImageBatch:
+        images = self.split(split)
+        assert images is not None
+        return as_batch(images.pixels[indices], self._labels[split][indices], indices)
+
+    @property
+    def num_labels(self) -> int:
+        return len(self.known.classes)
+
+    def answered(self, model: nn.Module, batch: ImageBatch) -> tuple[Tensor, Tensor]:
+        return model(batch.pixels), batch.labels
+
+    def samples(self, model: nn.Module) -> list[str]:
+        shown = self.shown(self.config.num_shown)
+        if not shown:
+            return []
+        found = self.predictor(model).predict(shown)
+        return [
+            f"{PurePath(image.name).name} ({image.label}) → {next(iter(said))} {next(iter(said.values())):.2f}"
+            for image, said in zip(shown, found, strict=True)
+        ]
+
+    def probes(self, predictor: Any) -> list[Probe]:
+        return [Probe(image) for image in self.shown(self.config.num_shown)]
+
+    def predictor(self, model: nn.Module) -> Recogniser:
+        assert isinstance(model, ImageClassifier)
+        return Recogniser(model, self.known, self.config.data)
+
+    def card(self, metrics: Mapping[str, float]) -> str:
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        count = len(self.split("train") or ())
+        return (
+            f"# Image classifier trained on {PurePath(self.config.data.train).name}\n\n"
+            f"An encoder of kind {self.config.model.kind} that reads images of {self.known.shape} and tells"
+            f" {len(self.known.classes)} classes apart, trained with Headwise on {count:,} images."
+            f" Validation: {scores or 'none'}.\n\n"
+            "    headwise predict RUN photo.png\n    headwise evaluate RUN --data folder_of_class_folders\n"
+            "    headwise explain RUN photo.png\n\n"
+            "`RUN` is this folder. It is complete and can be moved.\n"
+        )

@@ -1,0 +1,179 @@
+"""The task of labelling each pixel: loss and scores; a recipe to begin with."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from headwise.config import Config, build
+from headwise.data.batches import NO_TAG
+from headwise.data.suggestions import Suggestion
+from headwise.tasks._files import from_json
+from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig, PatchConfig
+from headwise.tasks.images.image_classify import IMAGES_FILE, ImageTask, made_assets
+from headwise.tasks.images.image_sets import ImageSet, constants, images_of, measured
+from headwise.tasks.images.masks import NO_CLASS, MaskBatch, MasksConfig, classes_of, load_masks, scan_of
+from headwise.tasks.images.pixel_labeller import PixelClasses, PixelLabeller
+from headwise.tasks.images.pixel_scores import pixel_scores
+from headwise.tasks.images.pixels import Image, Shape
+from headwise.tasks.images.segmenter import Segmenter, build_segmenter
+from headwise.tasks.task import Assets, Metric, Stats
+
+# side of the largest pictures that a small network is made to read
+_LARGEST = 96
+
+
+def suggest_for_masks(data: Mapping[str, Any]) -> Suggestion:
+    """A residual network with a way back to pixels for the pictures of these keys of `[data]`.
+
+    Raises: as `suggest_for_pairs`.
+    """
+    config = build(MasksConfig, data, "data")
+    found = measured(config, scan_of(config), _LARGEST)
+    # a last map of four places across or more
+    stages = max(1, min(4, math.floor(math.log2(min(config.size or found.size))) - 1))
+    values = {
+        "data": {"train": config.train, **found.keys(), "channels": found.channels, **data},
+        "flip": False,
+        "model": {"kind": "cnn", "width": 16, "stages": stages, "blocks": 1, "norm": "batch", "dropout": 0.1},
+        "training": {
+            "learning_rate": 4e-3,
+            "weight_decay": 0.01,
+            "schedule": "budget",
+            "warmup_share": 0.1,
+            "batch_sentences": max(4, min(32, found.number // 20)),
+            "max_epochs": 10 if found.number > 5000 else 30,
+            "monitor": "mean_iou",
+        },
+    }
+    return Suggestion(values, f"Labels of pixels, fitted to the {found.number:,} pictures")
+
+
+class ImageSegmentConfig(Config):
+    """Which pixels to tell apart, and with which model."""
+
+    data: MasksConfig = Field(description="the pictures and their masks")
+    shift: int = Field(0, ge=0, le=2**14, description="pixels that a training image and its mask are moved by at most")
+    flip: bool = Field(False, description="mirror every second training image with its mask")
+    model: ImageEncoderConfig = Field(description="the encoder: vit, pixels, cnn or attention_cnn")
+    skips: bool = Field(True, description="finer maps of cnn and attention_cnn join on the way back to pixels")
+    num_shown: int = Field(4, ge=0, description="how many images are told of at each validation")
+
+
+class ImageSegment(ImageTask):
+    """Telling the pixels of images apart.
+
+    A batch has `training.batch_sentences` images, 32 unless set; `training.batch_tokens` means nothing here. The loss
+    is a mean over the pixels whose label counts.
+    """
+
+    name: ClassVar[str] = "image-segment"
+    unit: ClassVar[str] = "pixels"
+    config_type: ClassVar[type[Config]] = ImageSegmentConfig
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("loss", "low"),
+        Metric("pixel_accuracy", "high"),
+        Metric("mean_iou", "high"),
+    )
+    batch_images: ClassVar[int] = 32
+    config: ImageSegmentConfig
+
+    def __init__(self, config: ImageSegmentConfig, assets: Assets[dict[str, ImageSet]]):
+        super().__init__(config, assets)
+        self.known = from_json(
+            assets.files, IMAGES_FILE, PixelClasses.from_json, "does not tell classes, labels, shape and constants"
+        )
+
+    @classmethod
+    def prepare(cls, config: ImageSegmentConfig) -> Assets[dict[str, ImageSet]]:
+        loaded, labels = load_masks(config.data)
+        train = loaded.parts["train"]
+        assert train.masks is not None
+        # counts image by image: all at once would take eight bytes a pixel
+        counts = Counter[int]()
+        for mask in train.masks:
+            found, pixels = np.unique(classes_of(mask, labels), return_counts=True)
+            counts.update(dict(zip(found.tolist(), pixels.tolist(), strict=True)))
+        del counts[NO_CLASS]
+        frequent = min(counts, key=lambda number: (-counts[number], number))
+        known = PixelClasses(loaded.classes, labels, loaded.shape, *constants(train.pixels), frequent)
+        return made_assets(loaded, known._asdict())
+
+    @classmethod
+    def examples(cls, config: ImageSegmentConfig, split: str) -> list[Image]:
+        # a part with files of its own is scored in the size of its pictures, without those that were trained on
+        if split != "train" and getattr(config.data, split) is not None:
+            return list(images_of(config.data, scan_of(config.data), split))
+        return list(load_masks(config.data)[0].parts[split].images())
+
+    @classmethod
+    def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
+        return suggest_for_masks(data)
+
+    def build(self) -> Segmenter:
+        return self.built(self.known.shape)
+
+    def built(self, shape: Shape) -> Segmenter:
+        """A new model for images of a shape. Raises: ConfigError for one that the encoder cannot read."""
+        config, known = self.config, self.known
+        augmentation = Augmentation(config.shift, flip=config.flip)
+        constants_of = (known.mean, known.deviation)
+        return build_segmenter(config.model, augmentation, constants_of, shape, len(known.classes), skips=config.skips)
+
+    def collate(self, split: str, indices: list[int]) -> MaskBatch:
+        images = self.split(split)
+        assert images is not None
+        assert images.masks is not None
+        masks = classes_of(images.masks[indices], self.known.labels)
+        pixels = torch.from_numpy(images.pixels[indices]).permute(0, 3, 1, 2)
+        return MaskBatch(indices, pixels, torch.from_numpy(masks), int((masks < len(self.known.classes)).sum()))
+
+    @property
+    def num_labels(self) -> int:
+        return len(self.known.classes)
+
+    @property
+    def label_smoothing(self) -> float:
+        return 0.0
+
+    def answered(self, model: nn.Module, batch: MaskBatch) -> tuple[Tensor, Tensor]:
+        assert isinstance(model, Segmenter)
+        pixels, masks = model.moved(batch.pixels, batch.masks)
+        return model(pixels), masks.long().masked_fill(masks == NO_CLASS, NO_TAG)
+
+    def scores(self, stats: Stats) -> dict[str, float]:
+        return pixel_scores(stats, self.num_labels)
+
+    def samples(self, model: nn.Module) -> list[str]:
+        shown = self.shown(self.config.num_shown)
+        if not shown:
+            return []
+        found = self.predictor(model).predict(shown)
+        return [
+            f"{PurePath(image.name).name}  →  {str(painted).replace(chr(9), ', ')}"
+            for image, painted in zip(shown, found, strict=True)
+        ]
+
+    def predictor(self, model: nn.Module) -> PixelLabeller:
+        assert isinstance(model, Segmenter)
+        patch = self.config.model.patch if isinstance(self.config.model, PatchConfig) else 1
+        return PixelLabeller(model, self.known, self.built, patch, self.config.data)
+
+    def card(self, metrics: Mapping[str, float]) -> str:
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        count = len(self.split("train") or ())
+        return (
+            f"# Labeller of pixels trained on {PurePath(self.config.data.train).name}\n\n"
+            f"An encoder of kind {self.config.model.kind} that reads images such as {self.known.shape} and tells"
+            f" {len(self.known.classes)} kinds of pixels apart, trained with Headwise on {count:,} images."
+            f" Validation: {scores or 'none'}.\n\n"
+            "    headwise predict RUN photo.png --output masks/\n    headwise evaluate RUN --data masks.csv\n"
+            "    headwise explain RUN photo.png --target 12,20\n\n"
+            "`RUN` is this folder. It is complete and can be moved.\n"
+        )

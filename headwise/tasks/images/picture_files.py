@@ -1,0 +1,194 @@
+"""Pictures in PNG and JPEG files: decoded upright within limits of memory, and written."""
+
+import io
+import struct
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
+from typing import Any, TypeVar
+
+import numpy as np
+from jaxtyping import UInt8
+
+from headwise.errors import ConfigError, DataError
+from headwise.tasks.images.pixels import MAX_PIXELS, MAX_SIDE, Colour, Image
+
+T = TypeVar("T")
+
+# pixels that are converted at once
+_AT_ONCE = 1 << 20
+# bytes of a file besides its pixels: thumbnails, profiles of colours, EXIF data
+_HEADERS = 1 << 20
+
+_OWN = (b"\x89PNG", b"\xff\xd8")
+_OTHERS = {
+    b"GIF8": "a GIF file",
+    b"RIFF": "a WebP file",
+    b"II*\0": "a TIFF file",
+    b"MM\0*": "a TIFF file",
+    b"BM": "a BMP file",
+    b"%PDF": "a PDF document",
+    b"<svg": "an SVG drawing",
+    b"<?xm": "an SVG drawing or other XML",
+    b"PK\x03\x04": "a zip archive",
+    b"\x1f\x8b": "gzip data",
+}
+
+
+def decode(
+    data: bytes, name: str, max_pixels: int = MAX_PIXELS, label: str | None = None, *, whole: bool = False
+) -> Image:
+    """The image in the bytes of a PNG or JPEG file, which is known by its content; upright as its EXIF data says.
+
+    Palettes and CMYK become RGB; of samples of 16 bits the upper eight are kept; transparency becomes a fourth channel.
+
+    Args:
+        max_pixels: more are refused before they are decoded. A JPEG file of up to 16 times as many, and of the 178
+            million that Pillow opens, is decoded at half or a quarter of its height and width where it was written in
+            one pass: that takes no more memory.
+        whole: larger JPEG files are refused too.
+
+    Raises:
+        ConfigError: Pillow is not installed.
+        DataError: `name: ...` for another format, more than `max_pixels`, an animation, damaged or missing bytes.
+    """
+    return decoded(data, name, max_pixels, lambda picture: _image(picture, name, label), whole=whole)
+
+
+def decoded(data: bytes, name: str, max_pixels: int, made: Callable[[Any], T], *, whole: bool = True) -> T:
+    """What `made` makes of a picture of Pillow, upright, in the bytes of a PNG or JPEG file. Raises: as `decode`."""
+    if not data:
+        raise DataError(f"{name}: is empty (0 bytes); restore it or remove it")
+    pillow, turn = _pillow()
+    try:
+        # warnings of sizes that are refused here by a limit of our own
+        with (
+            warnings.catch_warnings(action="ignore"),
+            pillow.open(io.BytesIO(data), formats=("PNG", "JPEG")) as picture,
+        ):
+            # the header alone has been read so far
+            _check(picture, data, name, max_pixels, whole)
+            turn(picture, in_place=True)
+            return made(picture)
+    except (DataError, KeyboardInterrupt):
+        raise
+    except pillow.UnidentifiedImageError:
+        if data.startswith(_OWN):
+            raise DataError(f"{name}: is damaged or cut off; copy it again or remove it") from None
+        raise DataError(f"{name}: is {_kind(data)}; convert it to PNG or JPEG, or remove it") from None
+    except pillow.DecompressionBombError:
+        most = min(max_pixels, 2 * pillow.MAX_IMAGE_PIXELS)
+        raise DataError(f"{name}: has more than {most:,} pixels; make it smaller or remove it") from None
+    except Exception as error:
+        # what a decoder raises for damaged bytes may be anything
+        what = " ".join(str(error).split())[:100] or type(error).__name__
+        raise DataError(f"{name}: is damaged or cut off ({what}); copy it again or remove it") from None
+
+
+def _check(picture: Any, data: bytes, name: str, max_pixels: int, whole: bool) -> None:
+    if picture.format != "PNG":
+        _check_jpeg(picture, data, name, max_pixels, whole)
+    width, height = picture.size
+    if width * height > max_pixels:
+        raise DataError(
+            f"{name}: has {height:,} x {width:,} pixels, more than {max_pixels:,}; make it smaller, or raise"
+            " data.max_pixels"
+        )
+    if max(width, height) > MAX_SIDE:
+        raise DataError(f"{name}: has {height:,} x {width:,} pixels; a side has {MAX_SIDE:,} at most; cut it")
+    # what a decoder is given and what it makes are in memory together
+    if len(data) > 4 * max_pixels + _HEADERS:
+        raise DataError(f"{name}: has {len(data):,} bytes for {height:,} x {width:,} pixels; save it anew")
+    if picture.format == "PNG" and getattr(picture, "n_frames", 1) > 1:
+        raise DataError(f"{name}: is an animation of {picture.n_frames} frames; save one frame as PNG, or remove it")
+
+
+def _check_jpeg(picture: Any, data: bytes, name: str, max_pixels: int, whole: bool) -> None:
+    """Refuses what is missing, which a decoder fills with grey; reads a larger picture at part of its size."""
+    width, height = picture.size
+    # a block of 8 x 8 pixels takes a bit or more
+    if width * height > 512 * len(data):
+        raise DataError(
+            f"{name}: is damaged or cut off: {len(data):,} bytes cannot hold {height:,} x {width:,} pixels; copy it"
+            " again or remove it"
+        )
+    if whole or width * height <= max_pixels or not _in_one_pass(data):
+        return
+    part = next((part for part in (2, 4) if -(-width // part) * -(-height // part) <= max_pixels), None)
+    if part is not None:
+        picture.draft(None, (max(1, width // part), max(1, height // part)))
+
+
+def _in_one_pass(data: bytes) -> bool:
+    """Whether all channels of a JPEG file are scanned together; else a decoder keeps all of it in memory."""
+    place, channels = 2, None
+    while data[place : place + 1] == b"\xff" and len(data) > place + 9:
+        marker, size = struct.unpack_from(">xBH", data, place)
+        if marker in (0xC0, 0xC1):
+            channels = data[place + 9]
+        if marker == 0xDA:
+            return data[place + 4] == channels
+        place += 2 + size
+    return False
+
+
+def strips(picture: Any) -> Iterator[tuple[slice, Any]]:
+    """A picture of Pillow some rows at a time, and which they are: a copy of all takes four times its memory."""
+    width, height = picture.size
+    step = max(1, _AT_ONCE // width)
+    for top in range(0, height, step):
+        bottom = min(height, top + step)
+        yield slice(top, bottom), picture.crop((0, top, width, bottom)) if step < height else picture
+
+
+def _image(picture: Any, name: str, label: str | None) -> Image:
+    deep = picture.mode.startswith("I")
+    alpha = picture.mode in ("LA", "PA", "La", "RGBA", "RGBa") or "transparency" in picture.info
+    grey = deep or (picture.mode in ("1", "L") and not alpha)
+    width, height = picture.size
+    pixels = np.empty((height, width, 1 if grey else 4 if alpha else 3), np.uint8)
+    for rows, part in strips(picture):
+        # Pillow itself keeps the upper bits of 16 where there are three channels
+        found = np.asarray(part) >> 8 if deep else np.asarray(part.convert("L" if grey else "RGBA" if alpha else "RGB"))
+        pixels[rows] = found.reshape(found.shape[0], width, -1)
+    return Image(name, pixels, label, alpha and not deep)
+
+
+def _kind(data: bytes) -> str:
+    return next((what for magic, what in _OTHERS.items() if data.startswith(magic)), "neither PNG nor JPEG")
+
+
+def _pillow() -> tuple[ModuleType, Any]:
+    try:
+        from PIL import Image as pillow
+        from PIL import ImageOps
+    except ModuleNotFoundError:
+        raise ConfigError("PNG and JPEG files need Pillow; install it with: pip install 'headwise[image]'") from None
+    return pillow, ImageOps.exif_transpose
+
+
+def encode(pixels: UInt8[np.ndarray, "height width *channels"]) -> bytes:
+    """The bytes of a PNG file of grey, RGB or RGBA pixels. Raises: ConfigError: Pillow is not installed.
+
+    >>> decode(encode(np.full((2, 3), 7, np.uint8)), "grey").pixels[0, 0].tolist()
+    [7]
+    """
+    return _png(pixels)
+
+
+def encode_labels(labels: UInt8[np.ndarray, "height width"], palette: Sequence[Colour]) -> bytes:
+    """The bytes of a PNG file whose pixels are labels, each drawn in its colour of the palette. Raises: as `encode`.
+
+    >>> encode_labels(np.zeros((2, 3), np.uint8), [(9, 9, 9)])[1:4]
+    b'PNG'
+    """
+    return _png(labels, palette)
+
+
+def _png(pixels: np.ndarray, palette: Sequence[Colour] = ()) -> bytes:
+    pillow, _ = _pillow()
+    picture, buffer = pillow.fromarray(pixels), io.BytesIO()
+    if palette:
+        picture.putpalette([value for colour in palette for value in colour])
+    picture.save(buffer, "PNG")
+    return buffer.getvalue()

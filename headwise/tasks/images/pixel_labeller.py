@@ -1,0 +1,332 @@
+"""What a labeller of pixels knows besides its weights; a file of the run holds it."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import UInt8
+from torch import Tensor
+
+from headwise.data.bad_lines import strict
+from headwise.data.files import Bytes
+from headwise.errors import ConfigError, DataError, ShapeError
+from headwise.explain.explanation import Explained, Explanation, Layer
+from headwise.explain.places import Grid, OnImage
+from headwise.labels import visible
+from headwise.positions import Position
+from headwise.predictors import looking
+from headwise.predictors.baselines import Baseline
+from headwise.predictors.evaluating import evaluating
+from headwise.predictors.predictor import Form, Predictor
+from headwise.processes import divided
+from headwise.tasks.images.image_sets import as_batch, checked
+from headwise.tasks.images.maps import Labelled, LabelMap
+from headwise.tasks.images.mask_pictures import LABELS, Legend, fitted, restored
+from headwise.tasks.images.masks import NO_CLASS, MasksConfig, classes_of, picture_with_mask, scan_masks
+from headwise.tasks.images.picture_files import decode, encode_labels
+from headwise.tasks.images.pixel_scores import confusion, majority_of_pixels, told
+from headwise.tasks.images.pixels import MAX_PIXELS, Image, Shape, adapted
+from headwise.tasks.images.segmenter import Segmenter
+
+
+class PixelClasses(NamedTuple):
+    """What a labeller of pixels knows besides its weights.
+
+    Args:
+        classes: by their numbers.
+        labels: the label of each class in masks.
+        shape: of the images that it was trained on.
+        mean, deviation: of each channel in training, as fractions of 255.
+        frequent: the number of the class that most pixels of training have.
+    """
+
+    classes: list[str]
+    labels: list[int]
+    shape: Shape
+    mean: list[float]
+    deviation: list[float]
+    frequent: int
+
+    @classmethod
+    def from_json(cls, value: Any) -> "PixelClasses":
+        """From what `_asdict` gave, by way of JSON. Raises: ValueError or TypeError if it is something else."""
+        made = cls(**value)
+        shape = checked(made.shape, made.mean, made.deviation)
+        if not all(isinstance(name, str) for name in made.classes):
+            raise TypeError("classes that are no texts")
+        labels = [int(label) for label in made.labels]
+        if not 2 <= len(made.classes) == len(labels) or not 0 <= int(made.frequent) < len(labels):
+            raise ValueError("classes that do not fit")
+        if not all(0 <= label < LABELS for label in labels):
+            raise ValueError("labels that cannot be")
+        return made._replace(shape=shape, labels=labels)
+
+
+# pixels that are read together, but for a larger picture; and most of one from elsewhere that keeps its size
+PREDICTION_PIXELS = 1 << 18
+# classes that an explanation names; what those that training lacks are called together
+_NAMED = 3
+_LACKED, _LACKED_COLOUR = "labels that training lacks", (255, 0, 255)
+
+
+@dataclass(frozen=True)
+class Painted:
+    """The label of each pixel of a picture, and the share of each class in it."""
+
+    labels: UInt8[np.ndarray, "height width"]
+    shares: dict[str, float]
+
+    def __str__(self) -> str:
+        return "\t".join(f"{visible(name)} {share:.4f}" for name, share in self.shares.items())
+
+
+class PixelLabeller(Predictor[Image, Painted, Image]):
+    """A model with its classes.
+
+    Pictures are made the size that the recipe names, and answers that of the picture again; without one, pictures keep
+    their own, whatever the training had, where the model's positions allow it.
+
+    Args:
+        model: in `eval()` while it predicts.
+        build: a new model for images of a shape.
+        patch: what sides must be multiples of; other pictures are filled up by repeating their edges.
+        data: how pictures and masks are read.
+    """
+
+    reads = "file"
+    given = "image"
+    ending: ClassVar[str] = ".png"
+
+    def __init__(
+        self, model: Segmenter, known: PixelClasses, build: Callable[[Shape], Segmenter], patch: int, data: MasksConfig
+    ):
+        self.model, self.known, self.build, self.patch, self.data = model, known, build, patch, data
+        self.legend: Legend = data.legend()
+        self._other: tuple[Shape, Segmenter] | None = None
+
+    def parse(self, text: str) -> Image:
+        """The picture at a path, or `{"path": ..., "mask": ...}` with its mask. Raises: DataError for what is none."""
+        files = Bytes(self.data.max_bytes)
+        if not text.lstrip().startswith("{"):
+            return decode(files.read(Path(text)), text, self.data.max_pixels, whole=True)
+        keys = self.data.path_key, self.data.mask_key
+        try:
+            found = json.loads(text)
+            names = [found[key] for key in keys if key in found]
+        except (ValueError, RecursionError):
+            names = []
+        if not names or keys[0] not in found or not all(isinstance(name, str) for name in names):
+            raise DataError(f'{text[:60]}: give a path, or JSON such as {{"{keys[0]}": "a.png", "{keys[1]}": "b.png"}}')
+        return picture_with_mask(names[0], names[1], self.data, files) if len(names) > 1 else self.parse(names[0])
+
+    def opened(self, data: bytes, name: str) -> Image:
+        most = PREDICTION_PIXELS if self.data.size is None else MAX_PIXELS
+        return decode(data, name, min(self.data.max_pixels, most), whole=True)
+
+    def read(self, path: Path) -> Iterator[Image]:
+        """A picture, or those of a table or an .npz file; masks are not needed."""
+        return strict(scan_masks(path, None, self.data.model_copy(update={"format": "auto"}), masked=False))
+
+    @torch.inference_mode()
+    def predict(self, items: Sequence[Image | str] | Image | str, options: Any = None) -> list[Painted]:
+        """The labels of the pixels of each picture, in its own size; a text is the path of a picture.
+
+        Raises: DataError for a picture that cannot be read, has other channels, or a size that the model cannot read.
+        """
+        given = [items] if isinstance(items, Image | str) else items
+        images = [self.parse(item) if isinstance(item, str) else item for item in given]
+        together: list[tuple[list[Image], Shape]] = []
+        for shape, alike in groupby(images, self._shape):
+            same = list(alike)
+            size = max(1, PREDICTION_PIXELS // (shape.height * shape.width))
+            together += [(same[start : start + size], shape) for start in range(0, len(same), size)]
+
+        def painted(part: tuple[list[Image], Shape]) -> list[Painted]:
+            return self._painted(*part)
+
+        return [one for _, found in divided(painted, together) for one in found]
+
+    def write(self, item: Image, output: Painted, form: Form, options: Any = None) -> list[str]:
+        """`class share` for each class in the picture, the largest first; or JSON with its name and size."""
+        if form == "text":
+            return [str(output)]
+        height, width = output.labels.shape
+        fields = {"image": item.name, "height": height, "width": width, "shares": output.shares}
+        return [json.dumps(fields, ensure_ascii=False)]
+
+    def file_of(self, item: Image, output: Painted) -> bytes:
+        """A PNG file whose pixels are labels, with a palette to see them: `data.colours` where there are any."""
+        return encode_labels(output.labels, [self.legend.colour(label) for label in range(LABELS)])
+
+    def evaluate(self, examples: Sequence[Image], *, options: Any = None) -> dict[str, float | str]:
+        """Pixel accuracy and mean IoU over all pixels; `iou_of_each` is the IoU of each class with its pixels.
+
+        `confused` are the pairs of classes of which most pixels of the first are taken for the second.
+
+        Raises: DataError: no pictures, pictures without a mask, or masks that count nowhere.
+        """
+        counts = self._confusion(examples, [output.labels for output in self.predict(examples)])
+        return told(counts, [*self.known.classes, _LACKED])
+
+    def baselines(self, examples: Sequence[Image]) -> Iterator[Baseline]:
+        yield majority_of_pixels(self._confusion(examples, [image.mask for image in examples]).sum(1))
+
+    def _confusion(self, examples: Sequence[Image], predicted: Sequence[np.ndarray | None]) -> np.ndarray:
+        """How many pixels of each class are predicted as each. Raises: as `evaluate`."""
+        counts = np.zeros((len(self.known.classes) + 1,) * 2, np.int64)
+        for image, labels in zip(examples, predicted, strict=True):
+            if image.mask is None or labels is None:
+                raise DataError(f"{image.name}: has no mask to compare with; give every picture one")
+            gold, said = (self._classes(found) for found in (image.mask, labels.astype(np.int16)))
+            counts += confusion(said[gold != NO_CLASS], gold[gold != NO_CLASS], len(counts) - 1)
+        if not counts.any():
+            raise DataError("there is nothing to score: no pixels whose label counts")
+        return counts
+
+    def explain(self, item: Image | str, target: str | None = None) -> Explained:
+        """The picture, its mask where it has one, what is said, and where attention of one pixel goes.
+
+        Args:
+            target: `row,column` of that pixel, from 0, in the picture as the model reads it; its middle if None.
+        """
+        image = self.parse(item) if isinstance(item, str) else item
+        shape = self._shape(image)
+        pixel, read = _pixel(target, shape), self._filled(shape)
+        (found,) = self._found([image], shape)
+        colours = [*(self.legend.colour(label) for label in self.known.labels), _LACKED_COLOUR]
+        draw = LabelMap(
+            adapted(image, shape, self.data.fit),
+            found.astype(np.int64),
+            None if image.mask is None else self._classes(fitted(image.mask, shape, self.data.fit)),
+            list(zip([*self.known.classes, _LACKED], colours, strict=True)),
+            pixel,
+            (read.height, read.width),
+            self._model(shape, image.name).encoder.grid,
+        )
+        name, shares = Path(image.name).name, str(*self._painted([image], shape))
+        output = f"{self.known.classes[found[pixel]]} at {pixel[0]},{pixel[1]}"
+        if not looking.has_attention(self.model):
+            return Labelled(name, ", ".join(shares.split("\t")[:_NAMED]), draw, shares.split("\t"))
+        encoder, noted = self._model(shape, image.name).encoder, shares.replace("\t", "\n")
+        grid = Grid(*encoder.grid, encoder.class_tokens)
+        places = OnImage(draw.pixels, [grid], draw.covered, self._query(grid, pixel, read), draw.labels)
+        return Explanation(name, output, self._layers(image, shape, pixel), draw, noted, places)
+
+    def _layers(self, image: Image, shape: Shape, pixel: tuple[int, int]) -> dict[str, Layer]:
+        """What the place under a pixel looks at in every layer."""
+        model, read = self._model(shape, image.name), self._filled(shape)
+        (rows, columns), before = model.encoder.grid, model.encoder.class_tokens
+        query = self._query(Grid(rows, columns, before), pixel, read)
+        places = [f"{row},{column}" for row in range(rows) for column in range(columns)]
+        keys = ["class"] * before + places
+        pixels = self._pixels([image], shape)
+        return {
+            name: one.layer([f"pixel {pixel[0]},{pixel[1]}"], keys, rows=np.eye(len(keys))[[query]])
+            for name, one in looking.attended(model, pixels).items()
+        }
+
+    @staticmethod
+    def _query(grid: Grid, pixel: tuple[int, int], read: Shape) -> int:
+        """The place that a pixel lies in."""
+        row, column = pixel[0] * grid.rows // read.height, pixel[1] * grid.columns // read.width
+        return grid.before + row * grid.columns + column
+
+    def _painted(self, images: Sequence[Image], shape: Shape) -> list[Painted]:
+        """What is said of images that are read in this shape, in the sizes that they have."""
+        labels = np.array(self.known.labels, np.uint8)
+        painted = []
+        for classes, image in zip(self._found(images, shape), images, strict=True):
+            whole = restored(classes, image.shape, self.data.fit)
+            counts = np.bincount(whole.ravel(), minlength=len(labels))
+            order = [number for number in np.argsort(-counts, kind="stable").tolist() if counts[number]]
+            shares = {self.known.classes[number]: float(counts[number] / whole.size) for number in order}
+            painted.append(Painted(labels[whole], shares))
+        return painted
+
+    @torch.inference_mode()
+    def _found(self, images: Sequence[Image], shape: Shape) -> list[np.ndarray]:
+        """The class of each pixel, as the images are read."""
+        model = self._model(shape, images[0].name)
+        with evaluating(model):
+            said = model(self._pixels(images, shape)).argmax(1)[:, : shape.height, : shape.width]
+        return list(said.to(torch.uint8).cpu().numpy())
+
+    def _shape(self, image: Image) -> Shape:
+        """The shape in which an image is read."""
+        if self.data.size is not None:
+            return self.known.shape
+        return Shape(image.shape.height, image.shape.width, self.known.shape.channels)
+
+    def _filled(self, shape: Shape) -> Shape:
+        """The same, whose sides are multiples of a patch."""
+        height, width = (-(-side // self.patch) * self.patch for side in shape[:2])
+        return Shape(height, width, shape.channels)
+
+    def _pixels(self, images: Sequence[Image], shape: Shape) -> Tensor:
+        height, width = (whole - side for whole, side in zip(self._filled(shape)[:2], shape[:2], strict=True))
+        read = [adapted(image, shape, self.data.fit) for image in images]
+        pixels = np.pad(np.stack(read), ((0, 0), (0, height), (0, width), (0, 0)), "edge")
+        batch = as_batch(pixels, np.zeros(len(images), np.int64), list(range(len(images))))
+        return batch.pixels.to(next(self.model.parameters()).device)
+
+    def _model(self, shape: Shape, name: str) -> Segmenter:
+        """The model for images of this shape: the same weights, where they do not belong to places.
+
+        Args:
+            name: of an image, for the error.
+
+        Raises: DataError for weights that do, or an image that is too small.
+        """
+        read = self._filled(shape)
+        if read == self.known.shape:
+            return self.model
+        if self._other is None or self._other[0] != read:
+            self._other = read, self._rebuilt(read, f"{name}: {shape.height} x {shape.width} pixels cannot be read")
+        return self._other[1]
+
+    def _rebuilt(self, shape: Shape, refusal: str) -> Segmenter:
+        own = f"{self.known.shape.height} x {self.known.shape.width}"
+        # random weights that are replaced: the caller's random numbers are left alone
+        with torch.random.fork_rng(devices=[]):
+            try:
+                made = self.build(shape)
+            except (ConfigError, ShapeError) as error:
+                raise DataError(f"{refusal}: {error}") from None
+        weights = self.model.state_dict()
+        # a table of as many places may have other rows and columns
+        others = [
+            f"{name}.{of}"
+            for name, module in self.model.named_modules()
+            if isinstance(module, Position)
+            for of, _ in module.named_parameters()
+        ]
+        others += [name for name, value in made.state_dict().items() if value.shape != weights[name].shape]
+        if others:
+            raise DataError(
+                f"{refusal}: {others[0]} is learned for each place of {own}; give pictures of that size, or train with"
+                " data.size for all to be made one size, or with a model.position that is not learned"
+            )
+        made.load_state_dict(weights, assign=True)
+        return made.to(next(self.model.parameters()).device).train(False)
+
+    def _classes(self, labels: np.ndarray) -> np.ndarray:
+        return classes_of(labels, self.known.labels).astype(np.int64)
+
+
+def _pixel(target: str | None, shape: Shape) -> tuple[int, int]:
+    """The pixel that is meant. Raises: ConfigError for one that is not there."""
+    if target is None:
+        return shape.height // 2, shape.width // 2
+    parts = [part.strip() for part in target.split(",")]
+    if len(parts) == 2 and all(part.isdecimal() and len(part) < 9 for part in parts):
+        row, column = map(int, parts)
+        if row < shape.height and column < shape.width:
+            return row, column
+    raise ConfigError(
+        f"pixel '{target}' is not there; give its row and column from 0, such as 3,5, of {shape.height} x {shape.width}"
+    )

@@ -1,0 +1,276 @@
+"""A model that says which class an image is of, and a trained one that names and scores itself."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from headwise import metrics
+from headwise.attention.dropout import Dropout
+from headwise.data.bad_lines import strict
+from headwise.data.files import Bytes
+from headwise.errors import ConfigError, DataError
+from headwise.explain.explanation import Explanation
+from headwise.explain.places import Grid, OnImage
+from headwise.labels import decimals, visible
+from headwise.layers.initializers import initialize
+from headwise.layers.recurrent import initialize_cells
+from headwise.predictors import looking
+from headwise.predictors.baselines import Baseline, majority
+from headwise.predictors.predictor import Form, Predictor
+from headwise.processes import divided
+from headwise.tasks.images.encoders import Augmentation, ImageEncoder, ImageEncoderConfig, Sizes, Standardized
+from headwise.tasks.images.image_sets import as_batch, checked
+from headwise.tasks.images.images import ImagesConfig, scan_images
+from headwise.tasks.images.maps import ImageMap
+from headwise.tasks.images.picture_files import decode
+from headwise.tasks.images.pixels import MAX_PIXELS, Image, Shape, adapted, in_shape
+
+
+class ImageClassifier(nn.Module):
+    """head(dropout(encoder(standardized(augmentation(pixels)))))."""
+
+    def __init__(
+        self,
+        augmentation: Augmentation,
+        standardized: Standardized,
+        encoder: ImageEncoder,
+        head: nn.Linear,
+        dropout: float,
+    ):
+        super().__init__()
+        self.augmentation, self.standardized, self.encoder = augmentation, standardized, encoder
+        self.head, self.dropout = head, Dropout(dropout)
+
+    def forward(self, pixels: UInt8[Tensor, "batch channels height width"]) -> Float[Tensor, "batch classes"]:
+        """Logits of the classes."""
+        x = self.standardized(self.augmentation(pixels))
+        logits: Tensor = self.head(self.dropout(self.encoder(x)))
+        return logits
+
+
+def build_image_classifier(
+    config: ImageEncoderConfig,
+    augmentation: Augmentation,
+    constants: tuple[Sequence[float], Sequence[float]],
+    sizes: Sizes,
+    num_classes: int,
+) -> ImageClassifier:
+    """The model of a configuration.
+
+    Args:
+        constants: mean and standard deviation of each channel, of bytes as fractions of 255.
+        sizes: height, width and channels of the images.
+    Raises:
+        ConfigError: an image that the encoder cannot read, with the sizes that it can.
+
+    >>> import torch
+    >>> from headwise.tasks.images.encoders import PatchConfig
+    >>> config = PatchConfig(d_model=8, d_ff=16, num_heads=2, encoder_layers=1, patch=7)
+    >>> model = build_image_classifier(config, Augmentation(0, flip=False), ([0.5], [0.5]), (28, 21, 1), 10)
+    >>> model(torch.zeros(2, 1, 28, 21, dtype=torch.uint8)).shape
+    torch.Size([2, 10])
+    """
+    encoder = config.encoder(sizes)
+    head = nn.Linear(encoder.width, num_classes)
+    model = ImageClassifier(augmentation, Standardized(*constants), encoder, head, config.dropout)
+    initialize(model, config.initializer)
+    initialize_cells(model, config.initializer)
+    return model
+
+
+# images that are read together
+PREDICTION_IMAGES = 128
+# pairs of classes that are told as confused
+_CONFUSED = 5
+
+
+class Known(NamedTuple):
+    """What a classifier of images knows besides its weights.
+
+    Args:
+        classes: by their numbers.
+        shape: of the images it reads.
+        mean, deviation: of each channel in training, as fractions of 255.
+        frequent: the most frequent class of training.
+    """
+
+    classes: list[str]
+    shape: Shape
+    mean: list[float]
+    deviation: list[float]
+    frequent: str
+
+    @classmethod
+    def from_json(cls, value: Any) -> "Known":
+        """From what `_asdict` gave, by way of JSON. Raises: ValueError or TypeError if it is something else."""
+        made = cls(**value)
+        shape = checked(made.shape, made.mean, made.deviation)
+        if not made.classes:
+            raise ValueError("no classes")
+        if not all(isinstance(name, str) for name in (*made.classes, made.frequent)):
+            raise TypeError("classes that are no texts")
+        return made._replace(shape=shape)
+
+
+class Recogniser(Predictor[Image, dict[str, float], Image]):
+    """A model with its classes.
+
+    Args:
+        model: in `eval()` while it predicts.
+        data: how pictures are read and made the size of the model's.
+    """
+
+    reads = "file"
+    given = "image"
+
+    def __init__(self, model: ImageClassifier, known: Known, data: ImagesConfig):
+        self.model, self.known, self.data = model, known, data
+
+    def parse(self, text: str) -> Image:
+        """The picture at a path. Raises: DataError if it cannot be read."""
+        return self._small(decode(Bytes(self.data.max_bytes).read(Path(text)), text, self.data.max_pixels))
+
+    def opened(self, data: bytes, name: str) -> Image:
+        return self._small(decode(data, name, min(self.data.max_pixels, MAX_PIXELS)))
+
+    def _small(self, image: Image) -> Image:
+        """As the model reads it: many may wait, each as large as pictures may be."""
+        return in_shape(image, self.known.shape, self.data.fit)
+
+    def read(self, path: Path) -> Iterator[Image]:
+        """A picture, or those of an IDX, .npz or CSV file; labels are not needed."""
+        config = self.data.model_copy(update={"format": "auto"})
+        return map(self._small, strict(scan_images(path, None, config, labelled=False)))
+
+    @torch.inference_mode()
+    def predict(self, items: Sequence[Image | str] | str, options: Any = None) -> list[dict[str, float]]:
+        """The probability of every class for each image, the likeliest first; a text is the path of a picture.
+
+        Raises: DataError for a picture that cannot be read, or has other channels than the model reads.
+        """
+        given = [items] if isinstance(items, str) else items
+        found = []
+
+        def odds(start: int) -> list[list[float]]:
+            pixels = self._pixels(given[start : start + PREDICTION_IMAGES])
+            rows: list[list[float]] = self.model(pixels).float().softmax(-1).tolist()
+            return rows
+
+        for _, rows in divided(odds, range(0, len(given), PREDICTION_IMAGES)):
+            for row in rows:
+                shares = dict(zip(self.known.classes, row, strict=True))
+                found.append(dict(sorted(shares.items(), key=lambda share: -share[1])))
+        return found
+
+    def options(self, given: Mapping[str, Any]) -> int | None:
+        """`n_best`: how many classes are written. Raises: ConfigError for any other option."""
+        others = {name: value for name, value in given.items() if name != "n_best"}
+        super().options(others)
+        return given.get("n_best")
+
+    def write(self, item: Image, output: dict[str, float], form: Form, options: Any = None) -> list[str]:
+        """`class<tab>probability`, a line for each class asked for; or JSON with the name of the image."""
+        best = list(output.items())[: options or 1]
+        if form == "text":
+            return [f"{visible(name)}\t{share:.4f}" for name, share in best]
+        label, probability = best[0]
+        fields: dict[str, Any] = {"image": item.name, "label": label, "probability": probability}
+        if options:
+            fields["probabilities"] = dict(best)
+        return [json.dumps(fields, ensure_ascii=False)]
+
+    def evaluate(self, examples: Sequence[Image], *, options: Any = None) -> dict[str, float | str]:
+        """Accuracy and macro-F1.
+
+        `per_class` is the F1 of each class with how often it occurs; `confused` are the pairs of classes of which most
+        images of the first are taken for the second.
+
+        Raises:
+            DataError: no images, or images without a label.
+        """
+        if not examples:
+            raise DataError("there is nothing to score: no images")
+        gold = [image.label or "" for image in examples]
+        if "" in gold:
+            raise DataError(
+                f"{examples[gold.index('')].name}: has no label to compare with; give every image its class"
+            )
+        said = [next(iter(found)) for found in self.predict(examples)]
+        pairs, wanted, predicted = Counter(zip(gold, said, strict=True)), Counter(gold), Counter(said)
+        names = sorted(wanted | predicted, key=lambda name: (-wanted[name], name))
+        counts = [[float(counter[name]) for name in names] for counter in (_right(pairs), predicted, wanted)]
+        each = zip(names, *counts, strict=True)
+        wrong = sorted(((pair, count) for pair, count in pairs.items() if pair[0] != pair[1]), key=_most)
+        return {
+            "accuracy": sum(counts[0]) / len(gold),
+            "macro_f1": metrics.macro_f1(*counts),
+            "per_class": ", ".join(f"{name} {metrics.f1(*found):.4f} ({wanted[name]:,})" for name, *found in each),
+            "confused": ", ".join(
+                f"{true} for {other} {count:,} ({count / wanted[true]:.1%})"
+                for (true, other), count in wrong[:_CONFUSED]
+            )
+            or "none",
+        }
+
+    def baselines(self, examples: Sequence[Image]) -> Iterator[Baseline]:
+        yield majority([image.label or "" for image in examples])
+
+    def table(self, images: Sequence[Image], side: int) -> np.ndarray:
+        """Images as rows of numbers from 0 to 1, as the model reads them, or means over squares of larger ones.
+
+        Args:
+            side: pixels of a row's image, in height and width, at most.
+        """
+        rows = []
+        for start in range(0, len(images), PREDICTION_IMAGES):
+            pixels = self._pixels(images[start : start + PREDICTION_IMAGES]).cpu().float()
+            height, width = (min(side, length) for length in pixels.shape[-2:])
+            rows.append(F.adaptive_avg_pool2d(pixels, (height, width)).flatten(1).numpy() / 255)
+        return np.concatenate(rows)
+
+    def explain(self, item: Image | str, target: str | None = None) -> Explanation:
+        """Where the class token looks in every layer, or the places of the map on average where there is none.
+
+        Raises: Unsupported for a model without attention.
+        """
+        if target is not None:
+            raise ConfigError("the class of an image cannot be given here; leave the target out")
+        image = self.parse(item) if isinstance(item, str) else item
+        pixels, encoder = self._pixels([image]), self.model.encoder
+        rows, columns = encoder.grid
+        keys = ["class"] * encoder.class_tokens + [
+            f"{row},{column}" for row in range(rows) for column in range(columns)
+        ]
+        layers = {}
+        for name, one in looking.attended(self.model, pixels).items():
+            count = one.weights.shape[2]
+            query = np.eye(1, count) if encoder.class_tokens else np.full((1, count), 1 / count)
+            layers[name] = one.layer(["class" if encoder.class_tokens else "mean"], keys, rows=query)
+        (label, probability), *_ = self.predict([image])[0].items()
+        read = adapted(image, self.known.shape, self.data.fit)
+        draw = ImageMap(read, (rows, columns), encoder.class_tokens)
+        chosen = 0 if encoder.class_tokens else None
+        places = OnImage(read, [Grid(rows, columns, encoder.class_tokens)], chosen=chosen)
+        return Explanation(Path(image.name).name, f"{label} {decimals(probability)}", layers, draw, places=places)
+
+    def _pixels(self, items: Sequence[Image | str]) -> torch.Tensor:
+        images = [self.parse(item) if isinstance(item, str) else item for item in items]
+        pixels = np.stack([adapted(image, self.known.shape, self.data.fit) for image in images])
+        batch = as_batch(pixels, np.zeros(len(images), np.int64), list(range(len(images))))
+        return batch.pixels.to(self.model.head.weight.device)
+
+
+def _right(pairs: Mapping[tuple[str, str], int]) -> Counter[str]:
+    return Counter({true: count for (true, said), count in pairs.items() if true == said})
+
+
+def _most(found: tuple[tuple[str, str], int]) -> tuple[int, tuple[str, str]]:
+    return -found[1], found[0]

@@ -1,0 +1,202 @@
+"""Masked language modelling: plain text in, an encoder that tells masked words from those on both sides."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor, nn
+
+from headwise.config import Config
+from headwise.data.sources import Limits, Source
+from headwise.data.streams import Text
+from headwise.data.suggestions import Suggestion
+from headwise.data.tokenizers import Tokenizer, TokenizerConfig
+from headwise.errors import ConfigError, DataError
+from headwise.models.token_encoders import AttentionConfig, EncoderConfig
+from headwise.predictors.baselines import Baseline
+from headwise.tasks.language.filler import MASK, Filler, masked_loss, told_counts, told_scores
+from headwise.tasks.language.masked import (
+    MaskedBatch,
+    MaskedEncoder,
+    Masking,
+    MaskingConfig,
+    build_masked_encoder,
+    masked_windows,
+)
+from headwise.tasks.task import Assets, Given, Metric, Probe, Stats, Task
+from headwise.tasks.text import running as _plain_text
+from headwise.tasks.text.plain import SPECIALS, TextConfig, word_counts
+from headwise.tasks.text.running import TOKENIZER_FILE
+from headwise.tasks.text.suggestions import suggest_for_masked
+from headwise.tasks.text.whole import has_table
+
+
+class MaskedLMConfig(Config):
+    """Which text to learn, with which tokens and model, and what is masked."""
+
+    data: TextConfig = Field(description="the text")
+    tokenizer: TokenizerConfig = Field(TokenizerConfig(), description="how the text becomes tokens")
+    model: EncoderConfig = Field(description="the encoder: token, window, cnn, rnn or attention")
+    masking: MaskingConfig = Field(MaskingConfig(), description="which tokens have to be told, and what is put there")
+    length: int = Field(128, ge=1, description="length of a window, in tokens")
+    tie_output: bool = Field(True, description="the matrix before the vocabulary is that of the embeddings")
+    embedding_std: float = Field(0.05, gt=0, description="standard deviation of the first embeddings")
+    show: list[str] = Field(default=[], description=f"texts with {MASK} that are filled at each validation")
+
+    def model_post_init(self, context: object) -> None:
+        model = self.model
+        if isinstance(model, AttentionConfig) and self.length > model.max_len and has_table(model):
+            raise ConfigError(
+                f"length ({self.length}) is above the {model.max_len} places of the model; raise model.max_len"
+            )
+        if wrong := [text for text in self.show if MASK not in text]:
+            raise ConfigError(f"show: '{wrong[0][:40]}' has nothing to tell; write {MASK} in place of a word")
+
+
+class MaskedLM(Task[dict[str, Text]]):
+    """Telling masked tokens from those on both sides, trained on plain text.
+
+    Source: Devlin et al. 2019, arXiv 1810.04805, task 1 of section 3.1; there is no second task.
+    """
+
+    name: ClassVar[str] = "masked-lm"
+    config_type: ClassVar[type[Config]] = MaskedLMConfig
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("loss", "low"),
+        Metric("perplexity", "low"),
+        Metric("accuracy", "high"),
+    )
+    config: MaskedLMConfig
+
+    def __init__(self, config: MaskedLMConfig, assets: Assets[dict[str, Text]]):
+        super().__init__(config, assets)
+        self.tokenizer = _plain_text.tokenizer_of(assets.files, config.tokenizer)
+
+    @classmethod
+    def prepare(cls, config: MaskedLMConfig) -> Assets[dict[str, Text]]:
+        return cls.prepare_with(config, Given())
+
+    @classmethod
+    def prepare_with(cls, config: MaskedLMConfig, given: Given) -> Assets[dict[str, Text]]:
+        read = _plain_text.read(config.data, config.tokenizer, given, config.length)
+        if (
+            read.tokenizer.vocab_size <= SPECIALS
+            or not word_counts(read.data["train"], read.tokenizer.vocab_size).any()
+        ):
+            raise DataError(f"{config.data.train}: no token of the training part is known, so there is none to mask")
+        notes = [*read.notes, *_baselines(read.data, read.tokenizer)]
+        return Assets({TOKENIZER_FILE: read.tokenizer.to_bytes()}, read.data, read.digests, tuple(notes))
+
+    @classmethod
+    def examples(cls, config: MaskedLMConfig, split: str) -> list[str]:
+        return _plain_text.lines_of(config.data, split)
+
+    @classmethod
+    def baselines(cls, config: MaskedLMConfig, predictor: Filler, examples: Sequence[str]) -> Iterator[Baseline]:
+        """The frequencies of tokens in training, on the same masked tokens: see `_knowing_nothing`."""
+        size = predictor.tokenizer.vocab_size
+        train = word_counts(_plain_text.trained_on(config.data, predictor.tokenizer), size)
+        asked = np.zeros(size, dtype=np.int64)
+        for batch in predictor.masked(examples):
+            asked += np.bincount(batch.targets.numpy(), minlength=size)
+        if not (train.any() and asked.any()):
+            return
+        right, perplexity = _knowing_nothing(train, asked)
+        scores = {"accuracy": right, "perplexity": perplexity, "loss": math.log(perplexity)}
+        yield Baseline("frequencies of tokens", scores, int(asked.sum()))
+
+    @classmethod
+    def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
+        return suggest_for_masked(data)
+
+    def fewest_tensors(self) -> int:
+        return self.config.model.fewest_tensors()
+
+    def build(self) -> MaskedEncoder:
+        config = self.config
+        return build_masked_encoder(
+            config.model,
+            self.tokenizer.vocab_size,
+            embedding_std=config.embedding_std,
+            tie_output=config.tie_output,
+        )
+
+    def source(self, split: str, limits: Limits) -> Source[MaskedBatch] | None:
+        text = (self.assets.data or {}).get(split)
+        if text is None:
+            return None
+        text, rows = _plain_text.limited(text, self.config.length, limits)
+        train = split == "train"
+        return masked_windows(text, self.config.length, rows, self._masking(limits.seed if train else 0), shuffle=train)
+
+    def loss(self, model: nn.Module, batch: MaskedBatch) -> Float[Tensor, ""]:
+        assert isinstance(model, MaskedEncoder)
+        return masked_loss(model, batch)
+
+    def measure(self, model: nn.Module, batches: Iterable[MaskedBatch]) -> Stats:
+        assert isinstance(model, MaskedEncoder)
+        return told_counts(model, batches)
+
+    def summarise(self, stats: Stats) -> dict[str, float]:
+        return told_scores(stats)
+
+    def samples(self, model: nn.Module) -> list[str]:
+        filler = self.predictor(model)
+        found = zip(self.config.show, filler.predict(self.config.show), strict=True)
+        return [f"{text} → {filler.write(text, filled, 'text')[0]}" for text, filled in found]
+
+    def probes(self, predictor: Any) -> list[Probe]:
+        words = _plain_text.beginning(self.assets.data, self.tokenizer, self.config.length).split()
+        middle = len(words) // 2
+        masked = " ".join([*words[:middle], MASK, *words[middle + 1 :]])
+        return [Probe(text) for text in self.config.show or [masked]]
+
+    def predictor(self, model: nn.Module) -> Filler:
+        assert isinstance(model, MaskedEncoder)
+        return Filler(model, self.tokenizer, self._masking(0), self.config.length)
+
+    def card(self, metrics: Mapping[str, float]) -> str:
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        count = len(self.assets.data["train"]) if self.assets.data else 0
+        return (
+            f"# Masked language model trained on {PurePath(self.config.data.train).name}\n\n"
+            f"An encoder of kind {self.config.model.kind} over {self.config.tokenizer.kind} tokens, trained with"
+            f" Headwise on {count:,} tokens. Validation: {scores or 'none'}.\n\n"
+            f'    headwise predict RUN "a text with {MASK} in it"\n    headwise evaluate RUN --data text.txt\n\n'
+            "`RUN` is this folder. It is complete and can be moved. A classifier or regressor of texts starts from it\n"
+            'with the same `[tokenizer]` and `[model]`, and `[start] weights = "RUN/model.safetensors"`.\n'
+        )
+
+    def _masking(self, seed: int) -> Masking:
+        return Masking(self.config.masking, self.tokenizer.vocab_size, seed)
+
+
+def _baselines(data: Mapping[str, Text], tokenizer: Tokenizer) -> list[str]:
+    """What knowing nothing of the context is worth, over all tokens of a part that may be masked."""
+    train = word_counts(data["train"], tokenizer.vocab_size)
+    notes = []
+    for part, text in data.items():
+        counts = word_counts(text, len(train))
+        if part == "train" or not counts.any():
+            continue
+        right, perplexity = _knowing_nothing(train, counts)
+        notes.append(
+            f"{part}: always saying '{tokenizer.shown(int(train.argmax()))}' is right for {right:.1%} of the tokens;"
+            f" their frequencies in training have a perplexity of {perplexity:.4g}"
+        )
+    return notes
+
+
+def _knowing_nothing(train: np.ndarray, asked: np.ndarray) -> tuple[float, float]:
+    """Of tokens asked for: the share of training's most frequent one, and the perplexity of its frequencies plus one.
+
+    Args:
+        train, asked: how often each token of the vocabulary occurs.
+    """
+    shares = (train[SPECIALS:] + 1) / (train.sum() + len(train) - SPECIALS)
+    perplexity = np.exp(-(asked[SPECIALS:] * np.log(shares)).sum() / asked.sum())
+    return float(asked[train.argmax()] / asked.sum()), float(perplexity)

@@ -1,0 +1,3 @@
+"""Histories of choices: which candidate comes next."""
+
+TASKS = ("rank",)

@@ -1,0 +1,3 @@
+"""Series of numbers: how they go on."""
+
+TASKS = ("forecast",)

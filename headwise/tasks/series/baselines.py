@@ -1,0 +1,230 @@
+"""Forecasts without a model (last value, season before, a linear rule in closed form), and the errors of any."""
+
+import io
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+
+from headwise.errors import DataError
+from headwise.tasks.series.data import Scaling, WindowTable
+
+# numbers of a history that the linear rule reads at most, the latest ones
+MAX_FEATURES = 768
+# windows that are read together
+_PORTION = 2048
+# a pivot below this share of its diagonal is rounding, and the windows do not determine the rule
+_SINGULAR = 1e-9
+_RIDGE = 1e-8
+# orders of an autoregression that are tried, and deviations from the mean that it forecasts at most
+_ORDERS, _FARTHEST = 24, 1e3
+
+Told = Float64[np.ndarray, "windows horizon targets"]
+History = Float64[np.ndarray, "windows length columns"]
+Windows = Float64[np.ndarray, "windows places columns"]
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """A linear rule from the latest steps of a history to all that is to be told; the last row is the constant."""
+
+    weights: Float64[np.ndarray, "features told"]
+
+    def __call__(self, history: History, horizon: int) -> Told:
+        """What the rule says of histories of standardised numbers."""
+        features = _features(history, self.steps(history.shape[-1]))
+        found: np.ndarray = (features @ self.weights).reshape(len(history), horizon, -1)
+        return found
+
+    def steps(self, columns: int) -> int:
+        """How many steps it reads."""
+        return (len(self.weights) - 1) // columns
+
+    def to_bytes(self) -> bytes:
+        """As a file of a run."""
+        stream = io.BytesIO()
+        np.lib.format.write_array(stream, self.weights.astype(np.float32), allow_pickle=False)
+        return stream.getvalue()
+
+    @classmethod
+    def of(cls, content: bytes, columns: int, length: int, told: int) -> "Linear":
+        """What `to_bytes` wrote, for histories of this length and so much to tell. Raises: DataError for else."""
+        try:
+            weights = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+        except (ValueError, OSError, EOFError, MemoryError):
+            raise DataError("not the weights of a linear rule") from None
+        steps = _steps(length, columns)
+        if not (
+            isinstance(weights, np.ndarray)
+            and weights.dtype == np.float32
+            and weights.shape == (1 + steps * columns, told)
+            and np.isfinite(weights).all()
+        ):
+            raise DataError("not the weights of a linear rule")
+        return cls(weights.astype(np.float64))
+
+
+@dataclass(frozen=True)
+class SimpleForecasts:
+    """What a forecast is compared with; everything is standardised.
+
+    Args:
+        season: steps of a season, None: there is none.
+        told: the places of the targets among the columns.
+    """
+
+    linear: Linear
+    season: int | None
+    told: list[int]
+    horizon: int
+
+    def by_name(self) -> Mapping[str, Callable[[History], Told]]:
+        """Each by its name: a function of histories."""
+        found: dict[str, Callable[[History], Told]] = {"last value": self._last}
+        if self.season is not None:
+            found["season"] = self._seasonal
+        return {**found, "linear": lambda history: self.linear(history, self.horizon)}
+
+    def _last(self, history: History) -> Told:
+        return np.repeat(history[:, -1:, self.told], self.horizon, axis=1)
+
+    def _seasonal(self, history: History) -> Told:
+        assert self.season is not None
+        # the same place of the latest season that is known as a whole or in part
+        places = [-self.season + step % self.season for step in range(self.horizon)]
+        return history[:, places][:, :, self.told]
+
+
+@dataclass(frozen=True)
+class Autoregression:
+    """AR(p) of each target by itself: its next number from its latest `order` ones, step by step.
+
+    Args:
+        weights: of the latest numbers, the latest one last, and of a constant, for each target.
+    """
+
+    order: int
+    weights: Float64[np.ndarray, "targets lags_and_constant"]
+    told: list[int]
+    horizon: int
+
+    def __call__(self, history: History) -> Told:
+        """Forecasts of histories of standardised numbers."""
+        known = history[:, -self.order :][:, :, self.told]
+        for _ in range(self.horizon):
+            latest = np.einsum("wlt,tl->wt", known[:, -self.order :], self.weights[:, :-1]) + self.weights[:, -1]
+            # an order whose rule is unstable must not end in infinity
+            known = np.concatenate((known, np.clip(latest, -_FARTHEST, _FARTHEST)[:, None]), axis=1)
+        return known[:, self.order :]
+
+    @classmethod
+    def fitted(cls, windows: Windows, length: int, told: list[int], horizon: int) -> "Autoregression":
+        """Least squares over the first step after each history; the order by Akaike's criterion.
+
+        Source: Akaike 1969, Ann. Inst. Stat. Math. 21.
+        """
+        found = []
+        for order in range(1, min(length, _ORDERS) + 1):
+            weights, criterion = np.zeros((len(told), order + 1)), 0.0
+            for number, column in enumerate(told):
+                weights[number], squares = _autoregressed(windows[:, : length + 1, column], order)
+                criterion += len(windows) * math.log(max(squares / len(windows), 1e-30)) + 2 * (order + 1)
+            found.append((criterion, cls(order, weights, told, horizon)))
+        return min(found, key=lambda pair: pair[0])[1]
+
+
+def _autoregressed(
+    rows: Float64[np.ndarray, "windows length"], order: int
+) -> tuple[Float64[np.ndarray, "lags_and_constant"], float]:
+    """The weights of the latest numbers and of a constant, and the sum of squared errors."""
+    from sklearn.linear_model import LinearRegression
+
+    lags, target = rows[:, -order - 1 : -1], rows[:, -1]
+    model = LinearRegression().fit(lags, target)
+    return np.append(model.coef_, model.intercept_), float(np.square(model.predict(lags) - target).sum())
+
+
+def fitted(table: WindowTable, scaling: Scaling, length: int) -> tuple[Linear, bool]:
+    """Least squares over all windows of training, and whether they do not determine it, so that it is held to zero.
+
+    Numbers are rounded to a power of two such that every sum is exact: the rule is the same on any number of threads.
+    """
+    steps = _steps(length, len(scaling.columns))
+    scale = _exact(table)
+    gram = moments = np.zeros(())
+    for rows in portions(table):
+        rounded = np.round(rows * scale) / scale
+        features = _features(rounded[:, :length], steps)
+        told = rounded[:, length:][:, :, scaling.told].reshape(len(rows), -1)
+        gram, moments = gram + features.T @ features, moments + features.T @ told
+    try:
+        return Linear(_solved(gram, moments)), False
+    except ZeroDivisionError:
+        held = gram + np.diag(np.full(len(gram), _RIDGE * len(table)))
+        return Linear(_solved(held, moments)), True
+
+
+def portions(table: WindowTable) -> Iterator[Float64[np.ndarray, "windows places columns"]]:
+    """All windows of a table, some at a time."""
+    for start in range(0, len(table), _PORTION):
+        yield table.rows(range(start, min(start + _PORTION, len(table)))).double().numpy()
+
+
+def error_sums(said: Told, wanted: Told, scaling: Scaling) -> dict[str, float]:
+    """Sums of errors of standardised forecasts, of which `error_scores` makes scores; those of batches add up."""
+    wrong = said - wanted
+    absolute = np.abs(wrong).sum(axis=(0, 1)) * scaling.units
+    sums = {f"absolute {name}": float(value) for name, value in zip(scaling.targets, absolute, strict=True)}
+    return {"steps": float(wrong.shape[0] * wrong.shape[1]), "squares": float(np.square(wrong).sum()), **sums}
+
+
+def error_scores(sums: Mapping[str, float], scaling: Scaling) -> dict[str, float]:
+    """MSE of standardised numbers; MAE in the units of the file, of several targets their mean and each; NaN of none.
+
+    >>> scaling = Scaling(("a",), ("a",), (0.0,), (10.0,))
+    >>> error_scores(error_sums(np.zeros((1, 2, 1)), np.array([[[1.0], [3.0]]]), scaling), scaling)
+    {'mse': 5.0, 'mae': 20.0}
+    """
+    count = sums.get("steps", 0.0) or math.nan
+    each = {f"mae_{name}": sums.get(f"absolute {name}", 0.0) / count for name in scaling.targets}
+    mse = sums.get("squares", 0.0) / (count * len(scaling.targets))
+    mae = math.fsum(each.values()) / len(each)
+    return {"mse": mse, "mae": mae, **(each if len(each) > 1 else {})}
+
+
+def _steps(length: int, columns: int) -> int:
+    return max(1, min(length, MAX_FEATURES // columns))
+
+
+def _exact(table: WindowTable) -> float:
+    """The power of two to which numbers are rounded, so that sums of their products keep within 53 bits."""
+    largest = max(1.0, float(table.steps.abs().max())) if len(table.steps) else 1.0
+    bits = math.floor((52 - math.log2(max(1, len(table))) - 2 * math.log2(largest)) / 2)
+    return 2.0 ** min(24, bits)
+
+
+def _features(history: History, steps: int) -> Float64[np.ndarray, "windows features"]:
+    flat = history[:, -steps:].reshape(len(history), -1)
+    return np.concatenate((flat, np.ones((len(flat), 1))), axis=1)
+
+
+def _solved(gram: np.ndarray, moments: np.ndarray) -> Float64[np.ndarray, "features told"]:
+    """gram x = moments by Cholesky's method, row by row, without a library whose sums depend on its threads.
+
+    Raises: ZeroDivisionError where gram is singular.
+    """
+    size = len(gram)
+    lower = np.zeros_like(gram)
+    for row in range(size):
+        rest = gram[row:, row] - (lower[row:, :row] * lower[row, :row]).sum(axis=1)
+        if rest[0] <= _SINGULAR * gram[row, row]:
+            raise ZeroDivisionError
+        lower[row:, row] = rest / math.sqrt(rest[0])
+    found = moments.astype(np.float64, copy=True)
+    for row in range(size):
+        found[row] = (found[row] - (lower[row, :row, None] * found[:row]).sum(axis=0)) / lower[row, row]
+    for row in reversed(range(size)):
+        found[row] = (found[row] - (lower[row + 1 :, row, None] * found[row + 1 :]).sum(axis=0)) / lower[row, row]
+    return found

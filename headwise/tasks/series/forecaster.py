@@ -1,0 +1,342 @@
+"""A trained forecaster: what it predicts of given histories, and where it looks."""
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float64
+from torch import Tensor, cat, inference_mode, nn
+
+from headwise.attention.precision import wide
+from headwise.data.bad_lines import BadLine
+from headwise.data.tables import number_of
+from headwise.errors import ConfigError, DataError
+from headwise.explain.explanation import Explanation, Layer
+from headwise.labels import visible
+from headwise.layers.sequence_pooling import AttentionOverSequence, FirstOfSequence, LastOfSequence, MaxOverSequence
+from headwise.predictors import looking
+from headwise.predictors.baselines import Baseline
+from headwise.predictors.evaluating import evaluating
+from headwise.predictors.predictor import Form, Predictor
+from headwise.processes import divided
+from headwise.tasks.series.baselines import History, SimpleForecasts, Told, error_scores, error_sums
+from headwise.tasks.series.data import Scaling, Series, SeriesConfig, Window, read_series
+from headwise.tasks.series.look import SeriesMap
+from headwise.tasks.series.model import Forecaster, PooledForecaster, StepwiseForecaster, whole
+
+FRONT = "<cls>"
+
+
+def looked_at(model: Forecaster, history: Float[Tensor, "one length columns"]) -> dict[str, Layer]:
+    """The attention of every layer while a forecast is made of one history, and what its pooling takes.
+
+    A pooling that takes the largest number of every column shows from which steps it takes how many.
+
+    Raises: Unsupported for a model without attention whose pooling takes all steps alike, or always the same one.
+    """
+    if isinstance(model, StepwiseForecaster):
+        return _stepped(model, history)
+    assert isinstance(model, PooledForecaster)
+    keys = [FRONT] * (model.front is not None) + _labels(history.shape[1])
+    layers = {}
+    if isinstance(model.pooling, MaxOverSequence):
+        with evaluating(model), inference_mode():
+            states = model.states(history)
+            shares = model.pooling.shares(states, whole(states)).double().cpu().numpy()[None]
+        layers["pooling"] = Layer(shares, ["forecast"], keys, "pooled")
+        if not looking.has_attention(model):
+            return layers
+    for name, one in looking.attended(model, history).items():
+        pooled = isinstance(model.pooling, AttentionOverSequence) and name.startswith("pooling.")
+        rows = ["forecast"] if pooled else keys
+        layers[name] = one.layer(rows, keys, "pooled" if pooled else None)
+    return layers
+
+
+def read_place(model: Forecaster) -> int | None:
+    """The place from whose vector all of the forecast is made; None where it is made from several."""
+    pooling = model.pooling if isinstance(model, PooledForecaster) else None
+    if isinstance(pooling, FirstOfSequence):
+        return 0
+    return -1 if isinstance(pooling, LastOfSequence) and not pooling.backward else None
+
+
+def _stepped(model: StepwiseForecaster, history: Tensor) -> dict[str, Layer]:
+    """What the places that tell the forecast attend to, in one pass over the history and what was told."""
+    length = history.shape[1]
+    with evaluating(model), inference_mode():
+        read = cat((history, model.rolled(history)[:, :-1]), 1)
+    ahead = [f"+{step}" for step in range(1, model.horizon + 1)]
+    keys = [*_labels(length), *ahead[:-1]]
+    return {
+        name.removeprefix("decoder."): one.layer(ahead, keys, "cross", rows=np.eye(len(keys))[length - 1 :])
+        for name, one in looking.attended(_Following(model), read).items()
+    }
+
+
+def _labels(length: int) -> list[str]:
+    """How many steps before the forecast each one is: the last one is 0."""
+    return [str(step) for step in range(1 - length, 1)]
+
+
+class _Following(nn.Module):
+    """A stack that is asked what follows each step."""
+
+    def __init__(self, model: StepwiseForecaster):
+        super().__init__()
+        self.decoder, self._following = model.decoder, model.following
+
+    def forward(self, steps: Tensor) -> Tensor:
+        return self._following(steps)
+
+
+# of one forecast
+MAX_STEPS = 100_000
+# histories that are read together
+_PORTION = 256
+
+
+class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
+    """A model with the scale of the numbers it was trained on; a forecast has a row for each step, in their units.
+
+    Args:
+        model: in `eval()` while it predicts.
+        simple: forecasts without a model, which are its baselines.
+        length: steps of a history.
+        data: how files are read.
+    """
+
+    # or numbers, but a name is taken for a file wherever there is one
+    reads = "file"
+    given = "series"
+
+    def __init__(self, model: Forecaster, scaling: Scaling, simple: SimpleForecasts, length: int, data: SeriesConfig):
+        self.model, self.scaling, self.simple = model, scaling, simple
+        self.length, self.data = length, data
+
+    def parse(self, text: str) -> Series:
+        """A series from a file, as FILE, or FILE#NAME where it holds several; or from numbers.
+
+        Numbers stand between blanks or commas, the rows of several columns between semicolons: `1 2; 3 4`.
+
+        Raises:
+            ConfigError: what is neither, or a name that no series of the file has.
+            DataError: the file cannot be read.
+        """
+        path, _, name = (text, "", "") if os.path.isfile(text) else text.partition("#")
+        if not os.path.isfile(path):
+            return self._numbers(text)
+        found = {one.name: one for one in self.read(Path(path))}
+        if name in found or (len(found) == 1 and not name):
+            return found[name] if name in found else next(iter(found.values()))
+        if list(found) == [""]:
+            raise ConfigError(f"{path} holds one series, which has no name; leave #{visible(name[:30])} out")
+        named = ", ".join(visible(one[:30]) for one in list(found)[:10])
+        raise ConfigError(f"{path} holds {len(found):,} series; say which one, as {path}#NAME: {named}")
+
+    def read(self, path: Path) -> Iterator[Series]:
+        """The series of a table with the columns of training. Raises: DataError naming file and line."""
+        return iter(read_series(path, self.data, self.scaling.columns))
+
+    def options(self, given: Mapping[str, Any]) -> int | None:
+        """`steps`: how many to tell. Raises: ConfigError for other options, or steps that cannot be told."""
+        steps = given.get("steps")
+        super().options({name: value for name, value in given.items() if name != "steps"})
+        if steps is not None:
+            self._check_steps(steps)
+        return steps
+
+    @torch.inference_mode()
+    def predict(self, items: Sequence[Series | str] | Series | str, options: int | None = None) -> list[np.ndarray]:
+        """The rows after each series, (steps, targets), in the units of the file.
+
+        Args:
+            options: how many steps; None: the horizon. Beyond the horizon the model reads what it has told itself.
+
+        Raises:
+            DataError: a series that is shorter than a history.
+        """
+        given = [self._series(item) for item in ([items] if isinstance(items, Series | str) else items)]
+        steps = self.model.horizon if options is None else options
+        self._check_steps(steps)
+        latest = [self._latest(one) for one in given]
+        history = np.stack(latest) if latest else np.zeros((0, self.length, len(self.scaling.columns)))
+        told = np.zeros((len(given), steps, len(self.scaling.targets)))
+        for begin in range(0, steps, self.model.horizon):
+            made = self._shared(history)
+            told[:, begin : begin + self.model.horizon] = made[:, : steps - begin]
+            if begin + self.model.horizon < steps:
+                # the targets are all columns, in another order perhaps
+                rows = np.empty((*made.shape[:2], history.shape[2]))
+                rows[..., self.scaling.told] = made
+                history = np.concatenate((history, rows), axis=1)[:, -self.length :]
+        return list(self.scaling.restored(told))
+
+    def write(self, item: Series, output: np.ndarray, form: Form, options: Any = None) -> list[str]:
+        """A line for each step: the name of the series if it has one, the time, the numbers; or one line of JSON."""
+        times = item.next_times(len(output))
+        if form == "json":
+            fields = {"series": item.name} if item.name else {}
+            rows = dict(zip(self.scaling.targets, output.T.tolist(), strict=True))
+            return [json.dumps({**fields, "time": times, "forecast": rows}, ensure_ascii=False)]
+        named = [visible(item.name)] if item.name else []
+        return [
+            "\t".join([*named, str(time), *(f"{number:.6g}" for number in row)])
+            for time, row in zip(times, output.tolist(), strict=True)
+        ]
+
+    def evaluate(self, examples: Sequence[Window], *, options: Any = None) -> dict[str, float | str]:
+        """MSE of standardised numbers and MAE in the units of the file, of each target too.
+
+        Raises:
+            DataError: no windows, or one without a whole history or horizon.
+        """
+        return {**self.scores(examples, self._told)}
+
+    def baselines(self, examples: Sequence[Window]) -> Iterator[Baseline]:
+        for name, forecast in self.simple.by_name().items():
+            yield Baseline(name, self.scores(examples, forecast))
+
+    def scores(self, examples: Sequence[Window], forecast: Callable[[History], Told]) -> dict[str, float]:
+        """The scores of a function from standardised histories to standardised forecasts; raises as `evaluate`."""
+        if not examples:
+            raise DataError("there is nothing to score: no windows")
+        sums: Counter[str] = Counter()
+        scaled: dict[int, np.ndarray] = {}
+
+        def counted(start: int) -> dict[str, float]:
+            rows = self.standardised(examples[start : start + _PORTION], scaled)
+            return error_sums(forecast(rows[:, : self.length]), self.targets(rows), self.scaling)
+
+        for _, portion in divided(counted, range(0, len(examples), _PORTION)):
+            sums.update(portion)
+        return error_scores(sums, self.scaling)
+
+    def standardised(
+        self, examples: Sequence[Window], scaled: dict[int, np.ndarray] | None = None
+    ) -> Float64[np.ndarray, "windows places columns"]:
+        """Windows, histories and horizons, as the model reads them; raises as `evaluate`.
+
+        Args:
+            scaled: whole series by their identity, kept for the next call.
+        """
+        known = {} if scaled is None else scaled
+        return np.stack([self._window(one, known) for one in examples])
+
+    def targets(self, rows: Float64[np.ndarray, "windows places columns"]) -> Told:
+        """The numbers of windows that are told."""
+        return rows[:, self.length :][:, :, self.scaling.told]
+
+    def input_of(self, example: Window) -> Series:
+        """The steps that a forecast is made of, and those that it tells, which are held back."""
+        whole, rows = example.series, slice(max(0, example.place - self.length), example.place + self.model.horizon)
+        times = None if whole.times is None else whole.times[rows]
+        name = f"{whole.called} at step {example.place:,}"
+        return replace(whole, name=name, values=whole.values[rows], times=times)
+
+    def explain(self, item: Series | str, target: str | None = None) -> Explanation:
+        """Which steps of the history the forecast attends to.
+
+        The last steps of a series that is long enough are held back, and drawn beside the forecast as the truth.
+
+        Raises:
+            ConfigError: a target.
+            Unsupported: a model without attention whose pooling takes all steps alike, or always the same one.
+        """
+        if target is not None:
+            raise ConfigError("the forecast of a series cannot be given here; leave the target out")
+        item, horizon = self._series(item), self.model.horizon
+        known = len(item) - horizon if len(item) >= self.length + horizon else len(item)
+        history = self._latest(item, known)[None]
+        told = self._told(history)
+        layers = looked_at(self.model, torch.from_numpy(history).to(next(self.model.parameters())))
+        ahead = self.scaling.restored(told)[0]
+        past = self.scaling.restored(history[..., self.scaling.told])[0]
+        truth = item.of(self.scaling.targets)[known:] if known < len(item) else None
+        source = f"{item.called}, steps {known - self.length + 1:,} to {known:,}"
+        pairs = zip(self.scaling.targets, ahead[0], strict=True)
+        said = "next: " + ", ".join(f"{name} {number:.4g}" for name, number in pairs)
+        picture = SeriesMap(self.scaling.targets, past, ahead, truth, read_place(self.model))
+        return Explanation(source, said, layers, picture)
+
+    @torch.inference_mode()
+    def _told(self, history: Float64[np.ndarray, "series length columns"]) -> Float64[np.ndarray, "series steps told"]:
+        """The forecast of standardised histories, standardised."""
+        given = torch.from_numpy(history).to(next(self.model.parameters()))
+        with evaluating(self.model):
+            found: np.ndarray = wide(self.model(given)).double().cpu().numpy()
+        return found
+
+    def _shared(
+        self, history: Float64[np.ndarray, "series length columns"]
+    ) -> Float64[np.ndarray, "series steps told"]:
+        """As `_told`, of any number of histories, a part of them in each process."""
+
+        def told(start: int) -> np.ndarray:
+            return self._told(history[start : start + _PORTION])
+
+        found = [np.zeros((0, self.model.horizon, len(self.scaling.targets)))]
+        found += [one for _, one in divided(told, range(0, len(history), _PORTION))]
+        return np.concatenate(found)
+
+    def _window(self, one: Window, scaled: dict[int, np.ndarray]) -> np.ndarray:
+        if id(one.series) not in scaled:
+            scaled[id(one.series)] = self.scaling.standardised(one.series)
+        start, end = one.place - self.length, one.place + self.model.horizon
+        if start < 0 or end > len(one.series):
+            raise DataError(
+                f"{one.series.called}: place {one.place} has no {self.length} steps before it and"
+                f" {self.model.horizon} from it on; leave it out"
+            )
+        return scaled[id(one.series)][start:end]
+
+    def _latest(self, series: Series, known: int | None = None) -> Float64[np.ndarray, "length columns"]:
+        known = len(series) if known is None else known
+        if known < self.length:
+            raise DataError(
+                f"{visible(series.called)} is too short ({known:,}): the model reads {self.length} steps; give it"
+                " that many"
+            )
+        return self.scaling.standardised(series)[known - self.length : known]
+
+    def _check_steps(self, steps: int) -> None:
+        if steps < 1:
+            raise ConfigError(f"steps ({steps}) must be 1 or more")
+        if steps > MAX_STEPS:
+            raise ConfigError(f"steps ({steps:,}) must be at most {MAX_STEPS:,}; forecast that many at a time")
+        if steps > self.model.horizon and set(self.scaling.targets) != set(self.scaling.columns):
+            raise ConfigError(
+                f"the model tells {self.model.horizon} steps, and not all columns that it reads, so it cannot read its"
+                f" own forecast to go on; ask for at most {self.model.horizon}, or train with data.targets = []"
+            )
+
+    def _series(self, item: Series | str) -> Series:
+        return self.parse(item) if isinstance(item, str) else item
+
+    def _numbers(self, text: str) -> Series:
+        columns = self.scaling.columns
+        rows = [re.split(r"[,\s]+", row.strip()) for row in text.strip().strip(";").split(";")]
+        if len(columns) == 1 and len(rows) == 1:
+            rows = [[number] for number in rows[0]]
+        for row in rows:
+            if len(row) != len(columns):
+                raise ConfigError(
+                    f"'{visible(' '.join(row)[:40])}': no such file, and no {len(columns)} numbers for"
+                    f" {', '.join(map(visible, columns[:5]))}; give a file, or rows such as '1 2; 3 4'"
+                )
+        try:
+            values = [[number_of(number, _unplaced) for number in row] for row in rows]
+        except BadLine as error:
+            raise ConfigError(f"{error.what} (or give the name of a file that is there)") from None
+        return Series("", columns, np.array(values, np.float64))
+
+
+def _unplaced(message: str) -> BadLine:
+    return BadLine("", 0, "numbers", message)

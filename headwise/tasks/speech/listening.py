@@ -1,0 +1,112 @@
+"""What every predictor of recordings does: reads them, and hands them to a model, many at a time."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from headwise.data.bad_lines import strict
+from headwise.data.batches import token_batches
+from headwise.data.files import Bytes
+from headwise.tasks.speech.log_mel import frame_count, log_mel
+from headwise.tasks.speech.recordings import Recording, RecordingsConfig, at_rate, recording_of, scan_recordings
+from headwise.tasks.speech.utterances import SpeechBatch, collate
+
+# frames that are heard together, padding included
+PREDICTION_FRAMES = 8192
+
+
+class Known(NamedTuple):
+    """What a model that listens knows besides its weights.
+
+    Args:
+        outputs: classes or units, by their numbers.
+        rate: samples a second that it hears.
+        mean, deviation: of each band in training.
+        frequent: the most frequent class of training; empty for units.
+    """
+
+    outputs: list[str]
+    rate: int
+    mean: list[float]
+    deviation: list[float]
+    frequent: str = ""
+
+    @classmethod
+    def from_json(cls, value: Any) -> "Known":
+        """From what `_asdict` gave, by way of JSON. Raises: ValueError or TypeError if it is something else."""
+        made = cls(**value)
+        numbers = [float(number) for number in (*made.mean, *made.deviation)]
+        if not made.outputs or len(made.mean) != len(made.deviation) or not made.mean or min(made.deviation) <= 0:
+            raise ValueError("sizes that do not fit")
+        if not np.isfinite(numbers).all() or not isinstance(made.rate, int) or not 1000 <= made.rate <= 384_000:
+            raise ValueError("numbers that cannot be")
+        if not all(isinstance(name, str) for name in (*made.outputs, made.frequent)):
+            raise TypeError("outputs that are no texts")
+        return made
+
+
+class Ear:
+    """How recordings come to a model.
+
+    Args:
+        known: rate and bands of the model.
+        data: how files are read.
+    """
+
+    def __init__(self, known: Known, data: RecordingsConfig):
+        self.known, self.data = known, data
+
+    def parse(self, text: str) -> Recording:
+        """The sound file at a path. Raises: DataError if it cannot be read, or is longer than `max_seconds`."""
+        return recording_of(Bytes(self.data.max_bytes).read(Path(text)), text, self.data)
+
+    def read(self, path: Path) -> Iterator[Recording]:
+        """A sound file, or those of a list or an .npz file; labels are not needed."""
+        return strict(scan_recordings(path, self.data.model_copy(update={"format": "auto"}), labelled=False))
+
+    def heard(self, item: Recording | str) -> Recording:
+        """At the rate of the model; a text is the path of a sound file."""
+        return at_rate(self.parse(item) if isinstance(item, str) else item, self.known.rate)
+
+    def batches(
+        self,
+        items: Sequence[Recording | str] | str,
+        device: torch.device,
+        encode: Callable[[Recording], list[int]] = lambda one: [],
+    ) -> Iterator[SpeechBatch]:
+        """Recordings of similar length together; `indices` say which, `encode` what each is to give."""
+        found = [self.heard(item) for item in ([items] if isinstance(items, str) else items)]
+        lengths = np.array([[frame_count(len(one.samples), one.rate)] for one in found], np.int64).reshape(-1, 1)
+        if not found:
+            return
+        most = max(PREDICTION_FRAMES, int(lengths.max()))
+        for batch in token_batches(lengths, max_tokens=most, shuffle=False):
+            made = collate([found[at] for at in batch], encode, len(self.known.mean), batch)
+            yield made.to(device)
+
+    def summaries(self, recordings: Sequence[Recording]) -> Float[np.ndarray, "recordings features"]:
+        """Mean and deviation over time of every band of each recording."""
+        rows = np.zeros((len(recordings), 2 * len(self.known.mean)))
+        for batch in self.batches(recordings, torch.device("cpu")):
+            for at, frames, count in zip(batch.indices, batch.frames, batch.lens.tolist(), strict=True):
+                heard = frames[:count].double().numpy()
+                rows[at] = np.concatenate((heard.mean(0), heard.std(0)))
+        return rows
+
+    def spectrogram(self, one: Recording) -> np.ndarray:
+        """(bands, frames) as the model hears them, the lowest band first."""
+        frames = log_mel(torch.from_numpy(one.samples), one.rate, len(self.known.mean))
+        return frames.mT.numpy()
+
+
+def times(places: int, seconds: float) -> list[str]:
+    """A label for each place of the encoder: when it begins.
+
+    >>> times(2, 0.5)
+    ['0.00 s', '0.25 s']
+    """
+    return [f"{seconds * place / places:.2f} s" for place in range(places)]

@@ -1,0 +1,118 @@
+"""Classification of recordings: which digit is said, or who is speaking; one class for each."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, ClassVar
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from headwise.config import Config
+from headwise.data.sources import Limits, Source
+from headwise.data.suggestions import Suggestion
+from headwise.errors import ConfigError
+from headwise.models.pooled_encoder import SequencePoolingConfig
+from headwise.predictors.baselines import Baseline, logistic_regression, named, of_labels, sample, standardised
+from headwise.predictors.classes import class_names, most_frequent
+from headwise.tasks.speech import base as _speech
+from headwise.tasks.speech.encoders import SpeechEncoderConfig
+from headwise.tasks.speech.models import SpeechClassifier, build_speech_classifier
+from headwise.tasks.speech.recordings import Recording, RecordingsConfig
+from headwise.tasks.speech.speech_labeller import SpeechLabeller
+from headwise.tasks.speech.strings import Strings
+from headwise.tasks.speech.utterances import SpeechBatch, load_recordings, read_recordings
+from headwise.tasks.task import Assets
+
+
+class SpeechClassifyConfig(_speech.LabelledConfig):
+    """Which recordings to tell apart, and with which model."""
+
+    data: RecordingsConfig = Field(description="the recordings")
+    model: SpeechEncoderConfig = Field(description=f"{_speech.ENCODERS} or token (each alone)")
+    pooling: SequencePoolingConfig = Field(
+        SequencePoolingConfig(), description="from the states of a recording to one vector: any kind but cls"
+    )
+
+    def model_post_init(self, context: object) -> None:
+        if self.pooling.kind == "cls":
+            raise ConfigError('pooling.kind = "cls" is for texts; use mean, max, last or attention')
+        self.pooling.check(self.model)
+
+
+class SpeechClassify(_speech.SpeechLabels):
+    """Telling recordings apart, each of which has one class; `training.batch_tokens` counts frames of 10 ms."""
+
+    name: ClassVar[str] = "speech-classify"
+    unit: ClassVar[str] = "recordings"
+    config_type: ClassVar[type[Config]] = SpeechClassifyConfig
+    config: SpeechClassifyConfig
+
+    @classmethod
+    def prepare(cls, config: SpeechClassifyConfig) -> Assets[Mapping[str, list[Recording]]]:
+        loaded = load_recordings(config.data)
+        labels = [one.label or "" for one in loaded.parts["train"]]
+        classes, best = class_names(labels, config.data.classes, "recordings"), most_frequent(Counter(labels))
+        notes = []
+        for part, found in loaded.parts.items():
+            if part != "train" and found:
+                counts = Counter(one.label for one in found)
+                notes.append(f"{part}: always saying '{best}' is right for {counts[best] / len(found):.1%}")
+                if others := sorted(str(label) for label in counts if label not in classes):
+                    notes.append(f"{part}: classes that training lacks cannot be got right: {', '.join(others[:5])}")
+        return _speech.made_assets(config, loaded, classes, best, tuple(notes))
+
+    @classmethod
+    def examples(cls, config: SpeechClassifyConfig, split: str) -> list[Recording]:
+        return read_recordings(config.data, split)
+
+    @classmethod
+    def baselines(
+        cls, config: SpeechClassifyConfig, predictor: SpeechLabeller, examples: Sequence[Recording]
+    ) -> Iterator[Baseline]:
+        """Logistic regression on mean and deviation of every band."""
+        every = cls.examples(config, "train")
+        train = sample(every)
+        known, features = standardised(predictor.ear.summaries(train), predictor.ear.summaries(examples))
+        predicted = logistic_regression(known, [one.label or "" for one in train], features)
+        name = named("mean bands and logistic regression", len(train), len(every))
+        yield of_labels(name, predicted, [one.label or "" for one in examples])
+
+    @classmethod
+    def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
+        return _speech.suggest(
+            data, RecordingsConfig, "Classification of speech", {"pooling": {"kind": "attention", "num_heads": 4}}
+        )
+
+    def build(self) -> SpeechClassifier:
+        constants = self.known.mean, self.known.deviation
+        config = self.config
+        return build_speech_classifier(config.model, config.frames, config.pooling, constants, len(self.known.outputs))
+
+    def source(self, split: str, limits: Limits) -> Source[SpeechBatch] | None:
+        found = (self.assets.data or {}).get(split)
+        return _speech.source_of(
+            found, self._encode, Strings, self.config.frames.bands, limits, shuffle=split == "train"
+        )
+
+    def answered(self, model: nn.Module, batch: SpeechBatch) -> tuple[Tensor, Tensor]:
+        return model(batch.frames, batch.lens), batch.targets[:, 0]
+
+    def samples(self, model: nn.Module) -> list[str]:
+        chosen = _speech.shown(self.assets.data, self.config.num_shown)
+        verdicts = [next(iter(shares.items())) for shares in self.predictor(model).predict(chosen)]
+        return [
+            f"{PurePath(one.name).name} ({one.label}) → {label} {share:.2f}"
+            for one, (label, share) in zip(chosen, verdicts, strict=True)
+        ]
+
+    def predictor(self, model: nn.Module) -> SpeechLabeller:
+        assert isinstance(model, SpeechClassifier)
+        return SpeechLabeller(model, self.known, self.config.data)
+
+    def card(self, metrics: Mapping[str, float]) -> str:
+        answer = f"tells {len(self.known.outputs)} classes apart"
+        return _speech.card(self.config, self.config.data, self.assets, "Classifier of recordings", answer, metrics)
+
+    def _encode(self, one: Recording) -> list[int]:
+        return [self.numbers.get(one.label or "", len(self.numbers))]

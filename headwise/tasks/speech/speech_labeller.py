@@ -1,0 +1,115 @@
+"""A trained classifier of recordings: says which class each is of, scores itself, shows which frames it looks at."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headwise.errors import ConfigError, DataError
+from headwise.explain.explanation import Explanation
+from headwise.labels import decimals, visible
+from headwise.layers.sequence_pooling import AttentionOverSequence
+from headwise.predictors import looking
+from headwise.predictors.baselines import Baseline, majority
+from headwise.predictors.classes import verdict_scores
+from headwise.predictors.predictor import Form, Predictor
+from headwise.processes import divided
+from headwise.tasks.speech.listening import Ear, Known, times
+from headwise.tasks.speech.look import SoundMap
+from headwise.tasks.speech.models import SpeechClassifier
+from headwise.tasks.speech.recordings import Recording, RecordingsConfig
+from headwise.tasks.speech.utterances import SpeechBatch
+
+
+class SpeechLabeller(Predictor[Recording, dict[str, float], Recording]):
+    """A model with its classes.
+
+    Args:
+        model: in `eval()` while it predicts.
+        data: how files are read.
+    """
+
+    reads = "file"
+    given = "sound"
+
+    def __init__(self, model: SpeechClassifier, known: Known, data: RecordingsConfig):
+        self.model, self.known, self.ear = model, known, Ear(known, data)
+
+    def parse(self, text: str) -> Recording:
+        """The sound file at a path. Raises: DataError if it cannot be read."""
+        return self.ear.parse(text)
+
+    def read(self, path: Path) -> Iterator[Recording]:
+        """A sound file, or those of a list or an .npz file; labels are not needed."""
+        return self.ear.read(path)
+
+    @torch.inference_mode()
+    def predict(self, items: Sequence[Recording | str] | str, options: Any = None) -> list[dict[str, float]]:
+        """The probability of every class for each recording, the likeliest first; a text is the path of a sound file.
+
+        Raises: DataError for a file that cannot be read.
+        """
+        found: dict[int, dict[str, float]] = {}
+
+        def odds(batch: SpeechBatch) -> list[list[float]]:
+            rows: list[list[float]] = self.model(batch.frames, batch.lens).float().softmax(-1).tolist()
+            return rows
+
+        for batch, rows in divided(odds, self.ear.batches(items, self.model.head.weight.device)):
+            for at, row in zip(batch.indices, rows, strict=True):
+                shares = zip(self.known.outputs, row, strict=True)
+                found[at] = dict(sorted(shares, key=lambda share: -share[1]))
+        return [found[at] for at in range(len(found))]
+
+    def write(self, item: Recording, output: dict[str, float], form: Form, options: Any = None) -> list[str]:
+        """`class<tab>probability`; or JSON with the name of the recording and the probability of every class."""
+        label, probability = next(iter(output.items()))
+        if form == "text":
+            return [f"{visible(label)}\t{probability:.4f}"]
+        return [json.dumps({"path": item.name, "label": label, "probabilities": output}, ensure_ascii=False)]
+
+    def evaluate(self, examples: Sequence[Recording], *, options: Any = None) -> dict[str, float | str]:
+        """Accuracy, macro-F1 and cross entropy in nats.
+
+        `per_class` has precision, recall and F1 of each class, `confused` the most frequent mistakes.
+
+        Raises:
+            DataError: no recordings, or some without a label.
+        """
+        gold = gold_of(examples)
+        return verdict_scores(self.predict(examples), gold)
+
+    def baselines(self, examples: Sequence[Recording]) -> Iterator[Baseline]:
+        yield majority(gold_of(examples))
+
+    def explain(self, item: Recording | str, target: str | None = None) -> Explanation:
+        """What the pooling and every attention layer look at, frame by frame.
+
+        Raises:
+            ConfigError: a target.
+            Unsupported: a model without attention.
+        """
+        if target is not None:
+            raise ConfigError("the class of a recording cannot be given here; leave the target out")
+        one = self.ear.heard(item)
+        (label, probability), *_ = self.predict([one])[0].items()
+        said = f"{label} {decimals(probability)}"
+        (batch,) = self.ear.batches([one], self.model.head.weight.device)
+        layers = {}
+        for name, seen in looking.attended(self.model, batch.frames, batch.lens).items():
+            pooled = isinstance(self.model.pooling, AttentionOverSequence) and name.startswith("pooling.")
+            keys = times(seen.weights.shape[-1], one.seconds)
+            layers[name] = seen.layer([said] if pooled else keys, keys, "pooled" if pooled else None)
+        return Explanation(Path(one.name).name, said, layers, SoundMap(self.ear.spectrogram(one), one.seconds))
+
+
+def gold_of(examples: Sequence[Recording]) -> list[str]:
+    """What is right for each example. Raises: DataError for none, or for one without a label."""
+    if not examples:
+        raise DataError("there is nothing to score: no recordings")
+    for one in examples:
+        if one.label is None:
+            raise DataError(f"{one.name}: has no label to compare with; give every recording its label")
+    return [one.label or "" for one in examples]

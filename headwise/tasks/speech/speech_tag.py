@@ -1,0 +1,118 @@
+"""Labels of frames: what sounds in every 10 ms of a recording; phones, digits, or whatever the data calls it."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import PurePath
+from typing import Any, ClassVar
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from headwise.config import Config
+from headwise.data.batches import NO_TAG
+from headwise.data.sources import Limits, Source
+from headwise.data.suggestions import Suggestion
+from headwise.errors import ConfigError, DataError
+from headwise.predictors.classes import class_names, most_frequent
+from headwise.tasks.speech import base as _speech
+from headwise.tasks.speech.encoders import FrameEncoderConfig, FrameWindowConfig
+from headwise.tasks.speech.models import EveryFrameConfig, FrameTagger, build_frame_tagger
+from headwise.tasks.speech.recordings import Recording
+from headwise.tasks.speech.speech_tagger import SpeechTagger, frames_of
+from headwise.tasks.speech.strings import MarkedConfig
+from headwise.tasks.speech.utterances import SpeechBatch, load_recordings
+from headwise.tasks.task import Assets
+
+
+class SpeechTagConfig(_speech.LabelledConfig):
+    """Which recordings to label in time, and with which model."""
+
+    data: MarkedConfig = Field(description="the recordings and their labels in time")
+    frames: EveryFrameConfig = Field(EveryFrameConfig(), description="what the model hears of a recording")
+    model: FrameEncoderConfig = Field(description=f"{_speech.ENCODERS}, mlp (neighbouring frames) or token")
+
+    def model_post_init(self, context: object) -> None:
+        if isinstance(self.model, FrameWindowConfig) and self.frames.subsampling != 1:
+            raise ConfigError(
+                f'model.kind = "mlp" reads frames as they are; leave out frames.subsampling ({self.frames.subsampling})'
+            )
+
+
+class SpeechTag(_speech.SpeechLabels):
+    """A label for every frame of 10 ms; `training.batch_tokens` counts frames, losses are divided by labelled ones."""
+
+    name: ClassVar[str] = "speech-tag"
+    unit: ClassVar[str] = "frames"
+    config_type: ClassVar[type[Config]] = SpeechTagConfig
+    config: SpeechTagConfig
+
+    @classmethod
+    def prepare(cls, config: SpeechTagConfig) -> Assets[Mapping[str, list[Recording]]]:
+        loaded, rest = load_recordings(config.data), config.data.rest
+        counts = {part: Counter(_labels(found, rest)) for part, found in loaded.parts.items() if found}
+        known = Counter({label: count for label, count in counts["train"].items() if label is not None})
+        if not known:
+            raise DataError(f"{config.data.train}: no frame has a label: there is nothing to learn")
+        classes, best = class_names(list(known), config.data.classes, "frames"), most_frequent(known)
+        notes = []
+        for part, found in counts.items():
+            labelled = found.total() - found[None]
+            if found[None]:
+                notes.append(f"{part}: {found[None]:,} of {found.total():,} frames have no label; set data.rest to one")
+            if part != "train":
+                notes.append(f"{part}: always saying '{best}' is right for {found[best] / max(labelled, 1):.1%}")
+                if others := sorted(label for label in found if label is not None and label not in known):
+                    notes.append(f"{part}: labels that training lacks cannot be got right: {', '.join(others[:5])}")
+        return _speech.made_assets(config, loaded, classes, best, tuple(notes))
+
+    @classmethod
+    def examples(cls, config: SpeechTagConfig, split: str) -> list[Recording]:
+        return _speech.joined_examples(config.data, split)
+
+    @classmethod
+    def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
+        return _speech.suggest(data, MarkedConfig, "Labels of frames", {"frames": {"bands": 40, "subsampling": 1}})
+
+    def build(self) -> FrameTagger:
+        constants = self.known.mean, self.known.deviation
+        return build_frame_tagger(self.config.model, self.config.frames, constants, len(self.known.outputs))
+
+    def source(self, split: str, limits: Limits) -> Source[SpeechBatch] | None:
+        train = split == "train"
+        return _speech.source_of(
+            (self.assets.data or {}).get(split),
+            self._encode,
+            lambda count: self.config.data.strings(count, held_out=not train),
+            self.config.frames.bands,
+            limits,
+            shuffle=train,
+        )
+
+    def answered(self, model: nn.Module, batch: SpeechBatch) -> tuple[Tensor, Tensor]:
+        return model(batch.frames, batch.lens).flatten(0, 1), batch.targets.flatten()
+
+    def samples(self, model: nn.Module) -> list[str]:
+        chosen = _speech.shown(self.assets.data, self.config.num_shown)
+        found = self.predictor(model).predict(chosen)
+        return [
+            f"{PurePath(one.name).name} ({one.label}) → {' '.join(mark.label for mark in labels.marks)}"
+            for one, labels in zip(chosen, found, strict=True)
+        ]
+
+    def predictor(self, model: nn.Module) -> SpeechTagger:
+        assert isinstance(model, FrameTagger)
+        return SpeechTagger(model, self.known, self.config.data)
+
+    def card(self, metrics: Mapping[str, float]) -> str:
+        answer = f"gives each frame of 10 ms one of {len(self.known.outputs)} labels"
+        return _speech.card(self.config, self.config.data, self.assets, "Labeller of frames", answer, metrics)
+
+    def _encode(self, one: Recording) -> list[int]:
+        # a label that training lacks is the number after all others
+        unknown = len(self.numbers)
+        labels = frames_of(one, self.config.data.rest)
+        return [NO_TAG if label is None else self.numbers.get(label, unknown) for label in labels]
+
+
+def _labels(found: list[Recording], rest: str | None) -> Iterable[str | None]:
+    return (label for one in found for label in frames_of(one, rest))

@@ -1,0 +1,184 @@
+"""A trained labeller of frames: says what sounds when in a recording, scores itself, shows what each label looks at."""
+
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from headwise.errors import ConfigError, DataError
+from headwise.explain.explanation import Explanation, Layer
+from headwise.labels import visible
+from headwise.predictors import looking
+from headwise.predictors.baselines import Baseline, majority
+from headwise.predictors.classes import class_scores
+from headwise.predictors.evaluating import evaluating
+from headwise.predictors.predictor import Form, Predictor
+from headwise.processes import divided
+from headwise.tasks.speech.listening import Ear, Known, times
+from headwise.tasks.speech.log_mel import frame_count, frame_seconds
+from headwise.tasks.speech.look import SoundMap, Track
+from headwise.tasks.speech.marks import Mark, frame_labels, runs
+from headwise.tasks.speech.models import FrameTagger
+from headwise.tasks.speech.recordings import Recording
+from headwise.tasks.speech.strings import MarkedConfig
+from headwise.tasks.speech.utterances import SpeechBatch
+
+# stretches that a title names
+_TITLED = 12
+
+
+@dataclass(frozen=True)
+class FrameLabels:
+    """The label of every frame of a recording, and how long a frame is, in seconds."""
+
+    labels: list[str]
+    seconds: float
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """Frames of one label as one stretch."""
+        return runs(self.labels, self.seconds)
+
+
+class SpeechTagger(Predictor[Recording, FrameLabels, Recording]):
+    """A model with its labels.
+
+    Args:
+        model: in `eval()` while it predicts.
+        data: how files are read.
+    """
+
+    reads = "file"
+    given = "sound"
+
+    def __init__(self, model: FrameTagger, known: Known, data: MarkedConfig):
+        self.model, self.known, self.data, self.ear = model, known, data, Ear(known, data)
+
+    def parse(self, text: str) -> Recording:
+        """The sound file at a path. Raises: DataError if it cannot be read."""
+        return self.ear.parse(text)
+
+    def read(self, path: Path) -> Iterator[Recording]:
+        """A sound file, or those of a list or an .npz file; labels are not needed."""
+        return self.ear.read(path)
+
+    def predict(self, items: Sequence[Recording | str] | str, options: Any = None) -> list[FrameLabels]:
+        """The likeliest label of every frame of each recording; a text is the path of a sound file.
+
+        Raises: DataError for a file that cannot be read.
+        """
+        return [self._labels(odds) for odds in self.probabilities(items)]
+
+    @torch.inference_mode()
+    def probabilities(self, items: Sequence[Recording | str] | str) -> list[np.ndarray]:
+        """(frames, labels) of each recording; errors as of `predict`."""
+        found: dict[int, np.ndarray] = {}
+
+        def odds(batch: SpeechBatch) -> list[np.ndarray]:
+            with evaluating(self.model):
+                rows = self.model(batch.frames, batch.lens).float().softmax(-1).cpu()
+            return [row[:count].numpy() for row, count in zip(rows, batch.lens.tolist(), strict=True)]
+
+        for batch, rows in divided(odds, self.ear.batches(items, self.model.labeller.head.weight.device)):
+            found |= dict(zip(batch.indices, rows, strict=True))
+        return [found[at] for at in range(len(found))]
+
+    def write(self, item: Recording, output: FrameLabels, form: Form, options: Any = None) -> list[str]:
+        """`start<tab>end<tab>label` in seconds, a line for each stretch; or JSON with the name of the recording."""
+        if form == "text":
+            return [f"{mark.start:.3f}\t{mark.end:.3f}\t{visible(mark.label)}" for mark in output.marks]
+        marks = [[round(mark.start, 4), round(mark.end, 4), mark.label] for mark in output.marks]
+        return [json.dumps({"path": item.name, "marks": marks}, ensure_ascii=False)]
+
+    def evaluate(self, examples: Sequence[Recording], *, options: Any = None) -> dict[str, float | str]:
+        """Accuracy and macro-F1 of the frames that have a label.
+
+        `per_class` has precision, recall and F1 of each label, `confused` the most frequent mistakes.
+
+        Raises:
+            DataError: no recordings, or no labels in time.
+        """
+        said, gold = self._frames(examples, [one.labels for one in self.predict(examples)])
+        found = class_scores(said, gold)
+        scores: dict[str, float | str] = {"accuracy": sum(map(str.__eq__, said, gold)) / len(gold)}
+        scores["macro_f1"] = found.macro_f1
+        return scores | {"per_class": found.each} | ({"confused": found.confused} if found.confused else {})
+
+    def baselines(self, examples: Sequence[Recording]) -> Iterator[Baseline]:
+        batches = self.ear.batches(examples, torch.device("cpu"))
+        counts = {at: count for batch in batches for at, count in zip(batch.indices, batch.lens.tolist(), strict=True)}
+        yield majority(self._frames(examples, [[""] * counts[at] for at in range(len(examples))])[1])
+
+    def _frames(self, examples: Sequence[Recording], predicted: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:
+        """The predicted and the true label of every frame that has one. Raises: as `evaluate`."""
+        if not examples:
+            raise DataError("there is nothing to score: no recordings")
+        said: list[str] = []
+        gold: list[str] = []
+        for one, labels in zip(examples, predicted, strict=True):
+            if one.marks is None:
+                raise DataError(f"{one.name}: has no labels in time to compare with; give every recording its labels")
+            # the frames are those of the rate that the model hears
+            wanted = frame_labels(one.marks, len(labels), self.known.rate, self.data.rest)
+            pairs = [(a, b) for a, b in zip(labels, wanted, strict=True) if b is not None]
+            said += [a for a, _ in pairs]
+            gold += [b for _, b in pairs]
+        if not gold:
+            raise DataError("there is nothing to score: no frame has a label")
+        return said, gold
+
+    def explain(self, item: Recording | str, target: str | None = None) -> Explanation:
+        """What the frames of each stretch look at, on average, in every layer; below the spectrogram and the labels.
+
+        Of a model without attention the probability of every label, frame by frame.
+
+        Raises:
+            ConfigError: a target.
+        """
+        if target is not None:
+            raise ConfigError("the labels of a recording cannot be given here; leave the target out")
+        one = self.ear.heard(item)
+        (odds,) = self.probabilities([one])
+        found = self._labels(odds)
+        marks = found.marks
+        said = [f"{mark.label} {mark.start:.2f} s" for mark in marks]
+        shares = _shares(found.labels)
+        layers = {}
+        if looking.has_attention(self.model):
+            (batch,) = self.ear.batches([one], self.model.labeller.head.weight.device)
+            for name, seen in looking.attended(self.model, batch.frames, batch.lens).items():
+                places = seen.weights.shape[-1]
+                of_places = _pooled(shares, self.model.factor, places)
+                layers[name] = seen.layer(said, times(places, one.seconds), "cross", rows=of_places)
+        layers["output"] = Layer((shares @ odds)[None], said, self.known.outputs, "tags")
+        track = Track(marks, self.known.outputs, odds.T)
+        picture = SoundMap(self.ear.spectrogram(one), one.seconds, track)
+        titled = [mark.label for mark in marks[:_TITLED]] + ["..."] * (len(marks) > _TITLED)
+        return Explanation(Path(one.name).name, " ".join(titled), layers, picture)
+
+    def _labels(self, odds: np.ndarray) -> FrameLabels:
+        return FrameLabels([self.known.outputs[at] for at in odds.argmax(-1).tolist()], frame_seconds(self.known.rate))
+
+
+def frames_of(one: Recording, rest: str | None) -> list[str | None]:
+    """The label of every frame of a recording that has labels in time."""
+    return frame_labels(one.marks or (), frame_count(len(one.samples), one.rate), one.rate, rest)
+
+
+def _shares(labels: Sequence[str]) -> np.ndarray:
+    """(stretches, frames): the share of each frame in its stretch of equal labels."""
+    sizes = [len(list(group)) for _, group in itertools.groupby(labels)]
+    rows = np.repeat(np.arange(len(sizes)), sizes)
+    return (rows == np.arange(len(sizes))[:, None]) / np.array(sizes, dtype=np.float64)[:, None]
+
+
+def _pooled(shares: np.ndarray, factor: int, places: int) -> np.ndarray:
+    """(stretches, places), from the frames that each place is made of."""
+    padded = np.pad(shares, ((0, 0), (0, places * factor - shares.shape[1])))
+    pooled: np.ndarray = padded.reshape(len(shares), places, factor).sum(-1)
+    return pooled

@@ -1,0 +1,158 @@
+"""A trained writer of what is said: searches for the text with a decoder, shows where each unit of it looks."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headwise.data.batches import PairBatch
+from headwise.data.tokenizers import Tokenizer
+from headwise.decoding.options import asked
+from headwise.decoding.search import DecodingConfig
+from headwise.errors import ConfigError
+from headwise.explain.explanation import Explanation
+from headwise.labels import visible
+from headwise.models.protocols import Seq2Seq
+from headwise.predictors import looking
+from headwise.predictors.drafting import Draft
+from headwise.predictors.predictor import Form, Predictor
+from headwise.processes import divided
+from headwise.tasks.speech.listening import Ear, Known, times
+from headwise.tasks.speech.look import SoundMap
+from headwise.tasks.speech.models import SpeechReader, filled
+from headwise.tasks.speech.recordings import Recording, RecordingsConfig
+from headwise.tasks.speech.transcriber import transcription_scores, written
+from headwise.tasks.speech.utterances import SpeechBatch
+from headwise.tasks.text.writer import Asked, Translation, Writing, text_of
+
+
+class SpeechWriter(Predictor[Recording, str, Recording]):
+    """A model with its tokenizer.
+
+    Args:
+        model: in `eval()` while it writes.
+        data: how files are read.
+        decoding: how to search unless told otherwise.
+    """
+
+    reads = "file"
+    given = "sound"
+
+    def __init__(
+        self, model: Seq2Seq, known: Known, tokenizer: Tokenizer, data: RecordingsConfig, decoding: DecodingConfig
+    ):
+        self.model, self.tokenizer, self.ear, self.decoding = model, tokenizer, Ear(known, data), decoding
+        self.writing = Writing(model, tokenizer)
+
+    def parse(self, text: str) -> Recording:
+        """The sound file at a path. Raises: DataError if it cannot be read."""
+        return self.ear.parse(text)
+
+    def read(self, path: Path) -> Iterator[Recording]:
+        """A sound file, or those of a list or an .npz file; texts are not needed."""
+        return self.ear.read(path)
+
+    def predict(
+        self, items: Sequence[Recording | str] | str, options: Asked | DecodingConfig | None = None
+    ) -> list[str]:
+        """What is said in each recording; a text is the path of a sound file.
+
+        Args:
+            options: how to search; None: as the recipe says.
+
+        Raises: DataError for a file that cannot be read.
+        """
+        return [text_of(outputs) for outputs in self._found(items, options)]
+
+    def outputs(self, item: Recording | str, options: Asked | DecodingConfig | None = None) -> list[Translation]:
+        return self._found([item], options)[0]
+
+    def _found(
+        self, items: Sequence[Recording | str] | str, options: Asked | DecodingConfig | None
+    ) -> list[list[Translation]]:
+        told = options if isinstance(options, Asked) else Asked(options or self.decoding)
+        found: dict[int, list[Translation]] = {}
+
+        def outputs(batch: PairBatch) -> list[list[Translation]]:
+            return self.writing.found(batch, told.decoding, told.prefix)
+
+        for batch, said in divided(outputs, self._heard(items, []), alone=told.decoding.method == "sample"):
+            found |= dict(zip(batch.indices, said, strict=True))
+        return [found[at] for at in range(len(found))]
+
+    def options(self, given: Mapping[str, Any]) -> Asked:
+        """The keys of `DecodingConfig`, for one text. Raises: ConfigError for options that mean nothing here."""
+        prefix, given = tuple(given.get("prefix", ())), {name: given[name] for name in given if name != "prefix"}
+        others = {name: value for name, value in given.items() if name not in DecodingConfig.model_fields}
+        super().options(others)
+        if given.get("n_best", 1) > 1:
+            raise ConfigError("--n-best means nothing to a transcriber, which writes one text; leave it out")
+        return Asked(asked(self.decoding, given), prefix=prefix)
+
+    def write(self, item: Recording, output: str, form: Form, options: Any = None) -> list[str]:
+        """The text; or JSON with the name of the recording."""
+        return written(item, output, form)
+
+    def evaluate(
+        self, examples: Sequence[Recording], *, options: Asked | DecodingConfig | None = None
+    ) -> dict[str, float | str]:
+        """Errors of words and of characters in percent, and the share of recordings without an error.
+
+        Raises:
+            DataError: no recordings, or some without a text.
+        """
+        return transcription_scores(examples, lambda: self.predict(examples, options))
+
+    def draft(self, item: Recording | str, options: Asked | None = None) -> Draft:
+        one = self.ear.heard(item)
+        (batch,) = self._heard([one], [])
+        return self.writing.draft(batch, times(int(batch.src_lens[0]), one.seconds))
+
+    def writes(self) -> Tokenizer:
+        return self.tokenizer
+
+    def explain(self, item: Recording | str, target: str | None = None) -> Explanation:
+        """Where each unit of the text looks, below the spectrogram; the encoder's own attention besides.
+
+        Args:
+            target: the text to write, in place of the model's own.
+
+        Raises:
+            ConfigError: units that the model does not know.
+        """
+        one, ids = self.ear.heard(item), self.tokenizer
+        said = self.predict([one])[0] if target is None else target
+        tokens = ids.encode(said)
+        if ids.unk_id in tokens:
+            raise ConfigError(f"'{visible(said)}' has units the model does not know; write it with others")
+        (batch,) = self._heard([one], tokens)
+        places = times(int(batch.src_lens[0]), one.seconds)
+        weights = looking.attended(self.model, batch.src, batch.src_lens, batch.tgt_in)
+        layers = looking.layers_of(weights, places, places, [*map(ids.shown, tokens), looking.EOS])
+        picture = SoundMap(self.ear.spectrogram(one), one.seconds)
+        return Explanation(Path(one.name).name, said, layers, picture)
+
+    def _heard(self, items: Sequence[Recording | str] | str, tokens: list[int]) -> Iterator[PairBatch]:
+        """Recordings of similar length together, with these tokens and an end to write about each."""
+        written = [*tokens, self.tokenizer.eos_id]
+        for batch in self.ear.batches(items, self.model.decoder.output.weight.device, lambda one: written):
+            yield paired(batch, self.model, self.tokenizer)
+
+
+def paired(batch: SpeechBatch, model: Seq2Seq, ids: Tokenizer) -> PairBatch:
+    """Recordings with the tokens that are written about them, the end among them, as a batch of sources and targets."""
+    assert isinstance(model.encoder, SpeechReader)
+    frames, places = filled(batch.frames, batch.lens, model.encoder.factor)
+    behind = torch.arange(batch.targets.shape[1], device=frames.device) >= batch.target_lens[:, None]
+    first = batch.targets.new_full((len(batch.targets), 1), ids.bos_id)
+    return PairBatch(
+        src=frames,
+        src_lens=places,
+        tgt_in=torch.cat([first, batch.targets[:, :-1]], 1).masked_fill(behind, ids.pad_id),
+        tgt_out=batch.targets.masked_fill(behind, ids.pad_id),
+        tgt_lens=batch.target_lens,
+        indices=batch.indices,
+        num_target_tokens=batch.num_tokens,
+        references=[[label] for label in batch.labels],
+    )

@@ -1,0 +1,177 @@
+"""A trained transcriber: writes what is said in a recording, scores itself, shows where each unit was heard."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headwise import metrics
+from headwise.attention.precision import wide
+from headwise.decoding import ctc
+from headwise.errors import ConfigError
+from headwise.explain.explanation import Explanation, Layer
+from headwise.labels import visible
+from headwise.predictors.evaluating import evaluating
+from headwise.predictors.predictor import Form, Predictor
+from headwise.processes import divided
+from headwise.tasks.speech.listening import Ear, Known, times
+from headwise.tasks.speech.look import SoundMap
+from headwise.tasks.speech.models import FrameLabeller
+from headwise.tasks.speech.recordings import Recording, RecordingsConfig
+from headwise.tasks.speech.speech_labeller import gold_of
+from headwise.tasks.speech.utterances import SpeechBatch
+
+
+class Units:
+    """The units that texts are written in, each an output of the model; output 0 is the blank.
+
+    Args:
+        names: from output 1 on.
+        words: units are words, with spaces between them; else characters.
+    """
+
+    def __init__(self, names: Sequence[str], *, words: bool):
+        self.names, self.words = list(names), words
+        self._numbers = {name: number for number, name in enumerate(self.names, 1)}
+
+    def __len__(self) -> int:
+        return len(self.names) + 1
+
+    def encode(self, text: str) -> list[int]:
+        """The outputs that write a text; `len(self)`, which there is not, for a unit that training lacks."""
+        return [self._numbers.get(unit, len(self)) for unit in self.split(text)]
+
+    def decode(self, outputs: Sequence[int]) -> str:
+        """The text of outputs, without the blank."""
+        found = (" " if self.words else "").join(self.names[output - 1] for output in outputs)
+        return " ".join(found.split())
+
+    def split(self, text: str) -> list[str]:
+        """The units of a text."""
+        return text.split() if self.words else list(" ".join(text.split()))
+
+    def read(self, log_probs: Tensor, beam: int) -> str:
+        """What the places of one recording say, by the best path, or by the best of so many prefixes."""
+        found = ctc.best_path(log_probs) if beam == 1 else ctc.prefix_beam(log_probs, beam)
+        return self.decode(found)
+
+
+class Transcriber(Predictor[Recording, str, Recording]):
+    """A model with its units.
+
+    Args:
+        model: in `eval()` while it predicts.
+        data: how files are read.
+        beam: prefixes that are followed; 1: the best path.
+    """
+
+    reads = "file"
+    given = "sound"
+
+    def __init__(self, model: FrameLabeller, known: Known, units: Units, data: RecordingsConfig, beam: int):
+        self.model, self.units, self.ear, self.beam = model, units, Ear(known, data), beam
+
+    def parse(self, text: str) -> Recording:
+        """The sound file at a path. Raises: DataError if it cannot be read."""
+        return self.ear.parse(text)
+
+    def read(self, path: Path) -> Iterator[Recording]:
+        """A sound file, or those of a list or an .npz file; texts are not needed."""
+        return self.ear.read(path)
+
+    @torch.inference_mode()
+    def predict(self, items: Sequence[Recording | str] | str, options: int | None = None) -> list[str]:
+        """What is said in each recording; a text is the path of a sound file.
+
+        Args:
+            options: the beam; None: the recipe's.
+
+        Raises: DataError for a file that cannot be read.
+        """
+        found: dict[int, str] = {}
+
+        def texts(batch: SpeechBatch) -> list[str]:
+            heard = read_places(self.model, batch.frames, batch.lens)
+            return [self.units.read(log_probs, options or self.beam) for log_probs in heard]
+
+        for batch, said in divided(texts, self.ear.batches(items, self.model.head.weight.device)):
+            found |= dict(zip(batch.indices, said, strict=True))
+        return [found[at] for at in range(len(found))]
+
+    def options(self, given: Mapping[str, Any]) -> int | None:
+        """`beam_size`: how many prefixes are followed. Raises: ConfigError for any other option."""
+        others = {name: value for name, value in given.items() if name != "beam_size"}
+        super().options(others)
+        return given.get("beam_size")
+
+    def write(self, item: Recording, output: str, form: Form, options: Any = None) -> list[str]:
+        """The text; or JSON with the name of the recording."""
+        return written(item, output, form)
+
+    def evaluate(self, examples: Sequence[Recording], *, options: int | None = None) -> dict[str, float | str]:
+        """Errors of words and of characters in percent, and the share of recordings without an error.
+
+        Raises:
+            DataError: no recordings, or some without a text.
+        """
+        return transcription_scores(examples, lambda: self.predict(examples, options))
+
+    def explain(self, item: Recording | str, target: str | None = None) -> Explanation:
+        """Where each unit of the text was heard: its share of every place, over all paths that read the text.
+
+        Args:
+            target: the text to find in the recording, in place of what the model writes.
+
+        Raises:
+            ConfigError: nothing was heard, units that the model does not know, or more than the recording can hold.
+        """
+        one = self.ear.heard(item)
+        (batch,) = self.ear.batches([one], self.model.head.weight.device)
+        said = self.predict([one])[0] if target is None else target
+        units = self.units.encode(said)
+        (log_probs,) = read_places(self.model, batch.frames, batch.lens)
+        if not units:
+            raise ConfigError(f"{one.name}: nothing was heard; give the text that is said as target")
+        if len(self.units) in units or ctc.fewest_places(units) > len(log_probs):
+            raise ConfigError(f"'{visible(said)}' has units the model does not know, or too many for this recording")
+        shares = ctc.occupancy(log_probs, units)
+        weights = (shares / shares.sum(axis=1, keepdims=True))[None]
+        layer = Layer(weights, self.units.split(said), times(len(log_probs), one.seconds), "cross")
+        picture = SoundMap(self.ear.spectrogram(one), one.seconds)
+        return Explanation(Path(one.name).name, said, {"output": layer}, picture)
+
+
+def written(item: Recording, text: str, form: Form) -> list[str]:
+    """A text as a line; or JSON with the name of the recording."""
+    if form == "text":
+        return [visible(text)]
+    return [json.dumps({"path": item.name, "text": text}, ensure_ascii=False)]
+
+
+def transcription_scores(examples: Sequence[Recording], say: Callable[[], list[str]]) -> dict[str, float | str]:
+    """Errors of words and of characters in percent, and the share of recordings without an error.
+
+    Args:
+        say: gives the texts of these examples.
+
+    Raises:
+        DataError: no recordings, or some without a text.
+    """
+    gold = gold_of(examples)
+    said = say()
+    return {
+        "wer": metrics.error_rate([text.split() for text in said], [text.split() for text in gold]),
+        "cer": metrics.error_rate(said, gold),
+        "exact": sum(one.split() == other.split() for one, other in zip(said, gold, strict=True)) / len(gold),
+    }
+
+
+def read_places(model: FrameLabeller, frames: Tensor, lens: Tensor) -> list[Tensor]:
+    """The log probabilities (places, outputs) of each recording, without padding, on the processor; no gradient."""
+    with evaluating(model), torch.no_grad():
+        logits, places = model(frames, lens)
+        found = wide(logits).log_softmax(-1).cpu()
+    return [row[:count] for row, count in zip(found, places.tolist(), strict=True)]

@@ -1,0 +1,3 @@
+"""Words: a tag each."""
+
+TASKS = ("tag",)

@@ -1,0 +1,375 @@
+"""The task of tagging words: files of the run, model, loss and scores."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import PurePath
+from typing import Any, ClassVar, NamedTuple, get_args
+
+import numpy as np
+from jaxtyping import Float
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from headwise.config import Config
+from headwise.data import spans
+from headwise.data.bad_lines import warn_skipped
+from headwise.data.batches import NO_TAG
+from headwise.data.corpus import resolve
+from headwise.data.parts import Parts, Scan, read_part, read_parts
+from headwise.data.readers import Pair
+from headwise.data.sources import Limits, Source, bucketed
+from headwise.data.spans import Scheme, illegal_sentences
+from headwise.data.suggestions import Suggestion, suggest_for_tagged
+from headwise.data.tokenizers import Tokenizer, TokenizerConfig
+from headwise.errors import ConfigError, DataError
+from headwise.models.token_encoders import EncoderConfig
+from headwise.predictors.classes import count_scores, counted, mean
+from headwise.tasks._files import as_json, from_json
+from headwise.tasks.tagging.model import (
+    Independent,
+    Legal,
+    LinearChain,
+    OutputConfig,
+    PoolingConfig,
+    Tagging,
+    TokenTagger,
+    build_token_tagger,
+)
+from headwise.tasks.tagging.scores import tag_count_scores, tag_counts
+from headwise.tasks.tagging.tagger import Tagger, most_frequent
+from headwise.tasks.task import Assets, Given, Metric, Probe, Stats, Task, required
+from headwise.tasks.text.start import StartRunConfig, freeze, take_over, tokenizer_of_run
+from headwise.tasks.text.tagged import Tagged, TaggedConfig, scan_tagged, scheme_of
+from headwise.tasks.text.words import SpellingConfig, WordBatch, WordRows, WordTokenizer, collate_words, encode_words
+
+TOKENIZER_FILE, SPELLING_FILE = "tokenizer.json", "spelling.tokenizer.json"
+TAGS_FILE, WORDS_FILE, SPANS_FILE = "tags.json", "words.json", "spans.json"
+
+
+class Learned(NamedTuple):
+    """What tagging learns from its data besides weights: tokens, tags, their scheme, each word's usual tag."""
+
+    tokenizer: WordTokenizer
+    tags: list[str]
+    words: dict[str, str]
+    scheme: Scheme
+
+    @classmethod
+    def read(cls, files: Mapping[str, bytes], pieces: TokenizerConfig, longest: int) -> "Learned":
+        """That of a run's files.
+
+        Args:
+            pieces: what the tokenizer must be made by.
+            longest: characters of the longest beginning and ending that tell the spelling of a word; 0: none do.
+
+        Raises: CheckpointError naming a file that is missing or damaged.
+        """
+        tokenizer = Tokenizer.from_bytes(required(files, TOKENIZER_FILE), TOKENIZER_FILE, pieces)
+        spelling = Tokenizer.from_bytes(required(files, SPELLING_FILE), SPELLING_FILE) if longest else None
+        tags = from_json(files, TAGS_FILE, _tags, "not a list of tags")
+        words = from_json(files, WORDS_FILE, _words, "not a table of words")
+        # there is no such file where tags are no spans
+        spans = SPANS_FILE in files
+        scheme = from_json(files, SPANS_FILE, _scheme, "names no scheme of spans") if spans else "none"
+        return cls(WordTokenizer(tokenizer, spelling, longest), tags, words, scheme)
+
+    def files(self) -> dict[str, bytes]:
+        """The same by file name."""
+        found = {TOKENIZER_FILE: self.tokenizer.pieces.to_bytes(), TAGS_FILE: as_json(self.tags)}
+        if self.tokenizer.spelling is not None:
+            found[SPELLING_FILE] = self.tokenizer.spelling.to_bytes()
+        if self.scheme != "none":
+            found[SPANS_FILE] = as_json({"scheme": self.scheme})
+        return {**found, WORDS_FILE: as_json(self.words)}
+
+
+def _tags(found: Any) -> list[str]:
+    if not isinstance(found, list) or not found:
+        raise ValueError(found)
+    return found
+
+
+def _words(found: Any) -> dict[str, str]:
+    if not isinstance(found, dict):
+        raise TypeError(found)
+    return found
+
+
+def _scheme(found: Any) -> Scheme:
+    if found["scheme"] not in get_args(Scheme):
+        raise ValueError(found)
+    scheme: Scheme = found["scheme"]
+    return scheme
+
+
+def left_out(split: str, given: int, kept: int, max_len: int) -> list[str]:
+    """How many sentences are too long."""
+    lost = given - kept
+    return [f"{split}: {lost:,} of {given:,} sentences are longer than max_len {max_len}"] if lost else []
+
+
+def lacking(split: str, kept: Sequence[Tagged], learned: Learned) -> list[str]:
+    """What of the sentences of a split training lacks, and how many of them break the scheme."""
+    notes = []
+    if broken := illegal_sentences([sentence.tags or () for sentence in kept], learned.scheme):
+        notes.append(f"{split}: tags of {broken:,} of {len(kept):,} sentences break the scheme {learned.scheme}")
+    if split == "train" or not kept:
+        return notes
+    total = sum(len(sentence.words) for sentence in kept)
+    unseen = sum(word not in learned.words for sentence in kept for word in sentence.words)
+    notes.append(f"{split}: {unseen / total:.1%} of {total:,} words are not in the training part")
+    others = Counter(tag for sentence in kept for tag in sentence.tags or () if tag not in learned.tags)
+    if others:
+        named = ", ".join(f"{tag} ({count:,})" for tag, count in others.most_common(5))
+        more = ", ..." if len(others) > 5 else ""
+        notes.append(f"{split}: tags that training lacks, so that they cannot be got right: {named}{more}")
+    return notes
+
+
+NOUNS = ("sentences", "tags")
+
+
+class TagConfig(Config):
+    """What to tag, with which tokens and model, and how to train it to."""
+
+    data: TaggedConfig = Field(description="the tagged sentences")
+    tokenizer: TokenizerConfig = Field(TokenizerConfig(), description="how a word becomes tokens")
+    spelling: SpellingConfig = Field(SpellingConfig(), description="tokens for the beginnings and endings of words")
+    model: EncoderConfig = Field(description="the encoder: token, window, cnn, rnn or attention")
+    pooling: PoolingConfig = Field(PoolingConfig(), description="how the tokens of a word become one vector")
+    output: OutputConfig = Field(OutputConfig(), description="how tags are chosen by the scores of words")
+    start: StartRunConfig = Field(StartRunConfig(), description="a trained encoder to start from")
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the target spread over the tags")
+    show: list[str] = Field(
+        default=[], description="sentences, words between spaces, tagged at each validation; the first ones if empty"
+    )
+    num_shown: int = Field(4, ge=0, description="number of sentences to show if show is empty")
+
+    @model_validator(mode="after")
+    def _spelling_is_pooled_first(self) -> "TagConfig":
+        if self.spelling.longest and (self.pooling.place, self.pooling.kind) != ("before", "mean"):
+            raise ValueError('spelling has no order to read: set pooling.place = "before" and pooling.kind = "mean"')
+        if self.spelling.longest and self.start.weights is not None:
+            raise ValueError("start.weights knows no tokens of spelling: leave out spelling.longest")
+        return self
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """The examples of a split: the sentences that are kept, and their numbers.
+
+    `tags` are the names of all tags by their numbers, those that training lacks behind those of the model.
+    """
+
+    sentences: list[Tagged]
+    rows: WordRows
+    tags: tuple[str, ...]
+
+
+class Tag(Task[dict[str, Sentences]]):
+    """Tagging of words, each of which has one tag."""
+
+    name: ClassVar[str] = "tag"
+    unit: ClassVar[str] = "words"
+    config_type: ClassVar[type[Config]] = TagConfig
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("loss", "low"),
+        Metric("accuracy", "high"),
+        Metric("macro_f1", "high"),
+        Metric("accuracy_seen", "high"),
+        Metric("accuracy_unseen", "high"),
+    )
+    config: TagConfig
+
+    def __init__(self, config: TagConfig, assets: Assets[dict[str, Sentences]]):
+        super().__init__(config, assets)
+        self.learned = Learned.read(assets.files, config.tokenizer, config.spelling.longest)
+        self.tags = self.learned.tags
+
+    @classmethod
+    def prepare(cls, config: TagConfig) -> Assets[dict[str, Sentences]]:
+        return cls.prepare_with(config, Given())
+
+    @classmethod
+    def prepare_with(cls, config: TagConfig, given: Given) -> Assets[dict[str, Sentences]]:
+        parts = _read(config.data, config.tokenizer)
+        notes, train = list(parts.notes), parts.examples["train"]
+        learned = (
+            _learned(train, config)
+            if given.files is None
+            else Learned.read(given.files, config.tokenizer, config.spelling.longest)
+        )
+        if given.files is not None:
+            _refuse_unknown(train, learned.tags, config.data.train)
+        others = {tag for _, sentences in parts for sentence in sentences for tag in sentence.tags or ()}
+        names, data = (*learned.tags, *sorted(others - set(learned.tags))), {}
+        for split, sentences in parts:
+            data[split] = _encoded(sentences, learned, names, config.data.max_len)
+            kept = data[split].sentences
+            notes += left_out(split, len(sentences), len(kept), config.data.max_len) + lacking(split, kept, learned)
+        if not data["train"].sentences:
+            raise DataError(
+                f"{config.data.train}: every sentence is longer than max_len {config.data.max_len}; raise the limit"
+            )
+        return Assets(learned.files(), data, parts.digests, tuple(notes))
+
+    @classmethod
+    def examples(cls, config: TagConfig, split: str) -> list[Tagged]:
+        # a part with a file of its own is scored without the sentences that were trained on
+        path = None if split == "train" else getattr(config.data, split)
+        if path is not None:
+            found, bad = read_part(resolve(path), _scan(config.data, config.tokenizer), config.data.bad_lines, NOUNS[0])
+            warn_skipped(path, bad.note())
+            return found
+        parts = _read(config.data, config.tokenizer)
+        warn_skipped(config.data.train, parts.skipped.get("train", ""))
+        return parts.examples[split]
+
+    @classmethod
+    def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
+        return suggest_for_tagged(data)
+
+    def fewest_tensors(self) -> int:
+        return self.config.model.fewest_tensors()
+
+    def build(self) -> TokenTagger:
+        config, tagging = self.config, self._tagging()
+        model = build_token_tagger(
+            config.model, config.pooling, self.learned.tokenizer.vocab_size, len(self.tags), tagging
+        )
+        if config.start.weights is not None and config.start.frozen:
+            freeze(model)
+        return model
+
+    def initialise(self, model: nn.Module, seed: int) -> list[str]:
+        start = self.config.start
+        if start.weights is None:
+            return []
+        return [take_over(model, start.weights, self.config.model, frozen=start.frozen)]
+
+    def _tagging(self) -> Tagging:
+        output, scheme = self.config.output, self.learned.scheme
+        if output.legal and scheme == "none":
+            raise ConfigError(
+                "output.legal: the tags of the training part mark no spans, so no sequence is illegal; leave it out, "
+                "or name the scheme in data.scheme"
+            )
+        legal = Legal(*spans.legal(self.tags, scheme)) if output.legal else None
+        return LinearChain(len(self.tags), legal) if output.kind == "crf" else Independent()
+
+    def source(self, split: str, limits: Limits) -> Source[WordBatch] | None:
+        rows = self.split(split).rows
+        if not len(rows):
+            return None
+        return bucketed(rows.lengths(), partial(self.collate, split), limits, shuffle=split == "train")
+
+    def split(self, split: str) -> Sentences:
+        """The examples of a split; none in a run that is loaded."""
+        found = None if self.assets.data is None else self.assets.data.get(split)
+        return Sentences([], encode_words([], self.learned.tokenizer), tuple(self.tags)) if found is None else found
+
+    def collate(self, split: str, indices: list[int]) -> WordBatch:
+        """The examples at these places as a batch."""
+        return collate_words(self.split(split).rows, indices)
+
+    def loss(self, model: nn.Module, batch: WordBatch) -> Float[Tensor, ""]:
+        scores = model(batch.tokens, batch.pieces)
+        return self._loss(model, scores, batch, self.config.label_smoothing)
+
+    def measure(self, model: nn.Module, batches: Iterable[WordBatch]) -> Stats:
+        """Log-likelihood of the tags that the model knows; how often tags and spans are right, predicted and gold."""
+        assert isinstance(model, TokenTagger)
+        stats: Counter[str] = Counter()
+        names, nll = self.split("train").tags, 0.0
+        for batch in batches:
+            scores = model(batch.tokens, batch.pieces)
+            nll += float(self._loss(model, scores, batch, 0.0))
+            best = model.tagging.best(scores, batch.lens)
+            stats["tokens"] += int(((batch.tags != NO_TAG) & (batch.tags < len(self.tags))).sum())
+            stats.update(counted(best, batch.tags, len(self.tags)))
+            stats.update(tag_counts(best, batch.tags, batch.unseen, names, self.learned.scheme))
+        return {"nll": nll, **stats}
+
+    def summarise(self, stats: Stats) -> dict[str, float]:
+        """The scores; of words that training lacks NaN where there are none, of spans only where tags mark them."""
+        loss = mean(stats.get("nll", 0.0), stats.get("tokens", 0.0))
+        return {"loss": loss} | count_scores(stats, len(self.tags)) | tag_count_scores(stats, self.learned.scheme)
+
+    def samples(self, model: nn.Module) -> list[str]:
+        tagger = self.predictor(model)
+        shown = self._shown(tagger)
+        return [line for pair in zip(shown, tagger.predict(shown), strict=True) for line in tagger.write(*pair, "text")]
+
+    def probes(self, predictor: Any) -> list[Probe]:
+        return [Probe(sentence) for sentence in self._shown(predictor)]
+
+    def _shown(self, tagger: Tagger) -> list[Tagged]:
+        first = self.split("valid").sentences or self.split("train").sentences
+        return [tagger.parse(text) for text in self.config.show] or first[: self.config.num_shown]
+
+    def predictor(self, model: nn.Module) -> Tagger:
+        assert isinstance(model, TokenTagger)
+        return Tagger(
+            model, self.learned.tokenizer, self.tags, self.learned.words, self.config.data, self.learned.scheme
+        )
+
+    def card(self, metrics: Mapping[str, float]) -> str:
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        return (
+            f"# Tagger trained on {PurePath(self.config.data.train).name}\n\n"
+            f"An encoder of kind {self.config.model.kind} over {self.config.tokenizer.kind} tokens that gives each word"
+            f" one of {len(self.tags)} tags, trained with Headwise on {len(self.split('train').sentences)} sentences."
+            f" Validation: {scores or 'none'}.\n\n"
+            '    headwise predict RUN "words between spaces"\n    headwise evaluate RUN --data sentences.conllu\n\n'
+            "`RUN` is this folder. It is complete and can be moved.\n"
+        )
+
+    def _loss(self, model: nn.Module, scores: Tensor, batch: WordBatch, smoothing: float) -> Tensor:
+        assert isinstance(model, TokenTagger)
+        # a tag that training lacks has no score: it is not known; there is none in training itself
+        loss: Tensor = model.tagging(scores, batch.tags, batch.lens, smoothing)
+        return loss
+
+
+def _read(data: TaggedConfig, tokenizer: TokenizerConfig) -> Parts[Tagged]:
+    return read_parts(data, _scan(data, tokenizer), _pair, NOUNS, tokenizer.lowercase)
+
+
+def _scan(data: TaggedConfig, tokenizer: TokenizerConfig) -> Scan[Tagged]:
+    return lambda path: scan_tagged(path, data, tokenizer.normalize)
+
+
+def _pair(sentence: Tagged) -> Pair:
+    return Pair(sentence.text, " ".join(sentence.tags or ()), sentence.line)
+
+
+def _learned(train: list[Tagged], config: TagConfig) -> Learned:
+    words = [word for sentence in train for word in sentence.words]
+    tags = sorted({tag for sentence in train for tag in sentence.tags or ()})
+    start = config.start.weights
+    if start is None:
+        tokenizer = WordTokenizer.train(words, config.tokenizer, config.spelling)
+    else:
+        tokenizer = WordTokenizer(tokenizer_of_run(start, config.tokenizer), None, 0)
+    return Learned(tokenizer, tags, most_frequent(train), scheme_of(train, config.data))
+
+
+def _refuse_unknown(train: list[Tagged], tags: list[str], name: str) -> None:
+    """There is no tag for the unknown, so data with another tag than the run's cannot be trained on."""
+    for sentence in train:
+        if others := [tag for tag in sentence.tags or () if tag not in tags]:
+            raise DataError(
+                f"{name}:{sentence.line}: tag '{others[0]}' is not one of the {len(tags)} that the run began with; "
+                "take such sentences out, or begin another run"
+            )
+
+
+def _encoded(sentences: list[Tagged], learned: Learned, names: tuple[str, ...], max_len: int) -> Sentences:
+    """The sentences within the limit of length, and their numbers."""
+    number = {tag: place for place, tag in enumerate(names)}
+    wanted = [[number[tag] for tag in sentence.tags or ()] for sentence in sentences]
+    rows = encode_words([sentence.words for sentence in sentences], learned.tokenizer, wanted, learned.words)
+    kept = np.flatnonzero(rows.pieces.lengths <= max_len)
+    return Sentences([sentences[place] for place in kept], rows.take(kept), names)

@@ -1,0 +1,227 @@
+"""A trained tagger: applies a model to sentences of words, many at a time, and scores it."""
+
+import json
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from headwise.data.batches import token_batches
+from headwise.data.spans import Scheme
+from headwise.errors import ConfigError, DataError, QuotingWarning
+from headwise.explain.explanation import Explanation, Layer
+from headwise.labels import visible
+from headwise.predictors import looking
+from headwise.predictors.baselines import Baseline
+from headwise.predictors.predictor import Form, Predictor, Unknown
+from headwise.processes import divided
+from headwise.tasks.tagging.model import Independent, LinearChain, TokenTagger
+from headwise.tasks.tagging.scores import tag_scores
+from headwise.tasks.tagging.transitions import Transitions, transitions_table
+from headwise.tasks.text.tagged import Tagged, TaggedConfig, read_words
+from headwise.tasks.text.words import WordBatch, WordRows, WordTokenizer, collate_words, encode_words
+
+# tokens that are read together, padding included
+PREDICTION_TOKENS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A tag for each word of a sentence, and its probability given the sentence; of a CRF the marginal one."""
+
+    tags: list[str]
+    probabilities: list[float]
+
+
+class Tagger(Predictor[Tagged, Chosen, Tagged]):
+    """A model with its tokenizer and tags.
+
+    Args:
+        model: in `eval()` while it tags.
+        tags: by their numbers.
+        words: every word of training and its most frequent tag there.
+        data: how files are read, and the longest sentence of training in words. A sentence of more words than four
+            times that is tagged in parts, with a warning: attention over all of it would cost the square of its length.
+        scheme: how the tags mark spans.
+    """
+
+    verb = "tag"
+
+    def __init__(
+        self,
+        model: TokenTagger,
+        tokenizer: WordTokenizer,
+        tags: Sequence[str],
+        words: Mapping[str, str],
+        data: TaggedConfig,
+        scheme: Scheme = "none",
+    ):
+        self.model, self.tokenizer, self.data, self.scheme = model, tokenizer, data, scheme
+        self.tags, self.words = list(tags), words
+
+    def parse(self, text: str) -> Tagged:
+        """A sentence of words between spaces."""
+        return Tagged(tuple(self.tokenizer.clean(text).split()), None, 1)
+
+    def read(self, path: Path) -> Iterator[Tagged]:
+        """The sentences of a CoNLL-U file, of JSON lines, or of plain text with words between spaces, one a line."""
+        return read_words(path, self.data, self.tokenizer.pieces.config.normalize)
+
+    def tag(self, sentences: Sequence[Tagged | str] | str) -> list[list[str]]:
+        """The tags of sentences; texts are of words between spaces."""
+        return [chosen.tags for chosen in self.predict(sentences)]
+
+    @torch.inference_mode()
+    def predict(self, items: Sequence[Tagged | str] | str, options: Any = None) -> list[Chosen]:
+        """A tag for each word of each sentence with its probability, in their order; `options` are none."""
+        given = [self._tagged(item) for item in ([items] if isinstance(items, str) else items)]
+        parts = self._parts(given)
+        rows = encode_words([words for _, words in parts], self.tokenizer)
+        found = [Chosen([], []) for _ in parts]
+        longest = int(rows.lengths().max(initial=0))
+        device = self.model.head.weight.device
+
+        def chosen(batch: list[int]) -> tuple[list[list[int]], list[list[float]]]:
+            made = collate_words(rows, batch).to(device)
+            scores = self.model(made.tokens, made.pieces)
+            best = self.model.tagging.best(scores, made.lens)
+            odds = self.model.tagging.probabilities(scores, made.lens).gather(2, best[..., None])[..., 0]
+            return best.tolist(), odds.tolist()
+
+        batches = token_batches(rows.lengths(), max_tokens=max(PREDICTION_TOKENS, longest), shuffle=False)
+        for batch, (best, odds) in divided(chosen, batches):
+            for number, row, chances in zip(batch, best, odds, strict=True):
+                count = len(parts[number][1])
+                found[number] = Chosen([self.tags[tag] for tag in row[:count]], chances[:count])
+        whole = [Chosen([], []) for _ in given]
+        for (place, _), part in zip(parts, found, strict=True):
+            whole[place].tags.extend(part.tags)
+            whole[place].probabilities.extend(part.probabilities)
+        return whole
+
+    def _parts(self, given: Sequence[Tagged]) -> list[tuple[int, tuple[str, ...]]]:
+        """The words to be read together: sentences by place, cut where they are far longer than those of training."""
+        limit = 4 * self.data.max_len
+        if long := [item for item in given if len(item.words) > limit]:
+            warnings.warn(
+                f"'{' '.join(long[0].words)[:40]}...' has {len(long[0].words):,} words; sentences of more than "
+                f"{limit:,} are tagged in parts",
+                QuotingWarning,
+                stacklevel=3,
+            )
+        return [
+            (place, tuple(item.words[start : start + limit]))
+            for place, item in enumerate(given)
+            for start in range(0, len(item.words), limit)
+        ]
+
+    def write(self, item: Tagged, output: Chosen, form: Form, options: Any = None) -> list[str]:
+        """`word/TAG word/TAG`, or a line of JSON that can be read again as data."""
+        if form == "text":
+            return [visible(" ".join(f"{word}/{tag}" for word, tag in zip(item.words, output.tags, strict=True)))]
+        fields = {self.data.words_key: item.words, self.data.tags_key: output.tags}
+        return [json.dumps(fields | {"probabilities": output.probabilities}, ensure_ascii=False)]
+
+    def unknown(self, items: Sequence[Tagged]) -> Unknown:
+        """Words that the training part has not."""
+        words = [self.tokenizer.clean(word) for item in items for word in item.words]
+        unseen = [word for word in words if word not in self.words]
+        return Unknown(len(unseen), len(words), tuple(dict.fromkeys(unseen))[:5], "words")
+
+    def explain(self, item: Tagged | str, target: str | None = None) -> Explanation:
+        """The attention of every layer while the model tags a sentence, between words; subwords are merged.
+
+        Of a CRF the probabilities of tags at each word too, and a note on the transitions that mattered.
+
+        Raises:
+            ConfigError: the sentence is empty, or there is a target.
+            Unsupported: the model has neither attention nor a CRF.
+        """
+        if target is not None:
+            raise ConfigError("the tags of a sentence cannot be given here; leave the target out")
+        item = self._tagged(item)
+        if not item.words:
+            raise ConfigError("the sentence is empty; there is nothing to look at")
+        rows = encode_words([item.words], self.tokenizer)
+        batch = collate_words(rows, [0]).to(self.model.head.weight.device)
+        tags, chain = self.tag([item])[0], self.model.tagging
+        said = [f"{word}/{tag}" for word, tag in zip(item.words, tags, strict=True)]
+        source, output = " ".join(item.words), " ".join(said)
+        if not isinstance(chain, LinearChain):
+            return Explanation(source, output, self._attended(batch, rows, item.words, said))
+        layers = self._attended(batch, rows, item.words, said) if looking.has_attention(self.model) else {}
+        with torch.inference_mode():
+            scores = self.model(batch.tokens, batch.pieces)
+            alone, odds = (one.probabilities(scores, batch.lens)[0].cpu().numpy() for one in (Independent(), chain))
+            learned = Transitions(*(part.cpu().numpy() for part in (chain.first, chain.between, chain.last)))
+        layers["tagging"] = Layer(odds[None], said, self.tags, "tags")
+        table = transitions_table(item.words, tags, self.tags, alone, odds, learned)
+        return Explanation(source, output, layers, note=f"what the transitions changed\n{table}")
+
+    def _attended(self, batch: WordBatch, rows: WordRows, words: Sequence[str], said: list[str]) -> dict[str, Layer]:
+        """The attention between words of the only sentence; raises as `looking.attended`."""
+        pieces = rows.pieces[0]
+        # before the pooling a word has several tokens
+        parts = np.repeat(np.eye(len(pieces)), pieces if self.model.place == "after" else 1, axis=1)
+        means = parts / np.maximum(parts.sum(1, keepdims=True), 1)
+        return {
+            name: one.layer(said, list(words), rows=means, columns=parts)
+            for name, one in looking.attended(self.model, batch.tokens, batch.pieces).items()
+        }
+
+    def text_of(self, example: Tagged) -> str:
+        return " ".join(example.words)
+
+    def evaluate(self, examples: Sequence[Tagged], *, options: Any = None) -> dict[str, float | str]:
+        """Accuracy and macro-F1; of words that training has and has not; of spans. See `tag_scores`.
+
+        Raises:
+            DataError: no words, or words without a tag.
+        """
+        return self._scores(examples, self.tag(examples))
+
+    def baselines(self, examples: Sequence[Tagged]) -> Iterator[Baseline]:
+        """Each word's most frequent tag in training; of other words that of those which occur there once."""
+        rare = self.words.get("", "")
+        guesses = [[self.words.get(self.tokenizer.clean(word), rare) for word in one.words] for one in examples]
+        scores = self._scores(examples, guesses)
+        numbers = {name: value for name, value in scores.items() if name != "unseen" and not isinstance(value, str)}
+        yield Baseline("most frequent tag of each word", numbers, sum(map(len, guesses)))
+
+    def _scores(self, examples: Sequence[Tagged], tags: Sequence[Sequence[str]]) -> dict[str, float | str]:
+        """Scores of these tags. Raises: as `evaluate`."""
+        gold = [list(example.tags or ()) for example in examples]
+        words = [[self.tokenizer.clean(word) for word in example.words] for example in examples]
+        if not any(words):
+            raise DataError("there is nothing to score: no words")
+        for example, row, own in zip(examples, words, gold, strict=True):
+            if len(own) != len(row):
+                raise DataError(
+                    f"the sentence of line {example.line} has no tags to compare with; tag all of its words"
+                )
+        return tag_scores(tags, gold, [[word in self.words for word in row] for row in words], self.scheme)
+
+    def _tagged(self, item: Tagged | str) -> Tagged:
+        return self.parse(item) if isinstance(item, str) else item
+
+
+def most_frequent(sentences: Iterable[Tagged]) -> dict[str, str]:
+    """The most frequent tag of every word, of equally frequent ones the first; under "" that of words that occur once.
+
+    >>> most_frequent([Tagged(("a", "saw"), ("DET", "NOUN"), 1), Tagged(("saw",), ("NOUN",), 2)])
+    {'a': 'DET', 'saw': 'NOUN', '': 'DET'}
+    """
+    tags: dict[str, Counter[str]] = {}
+    for sentence in sentences:
+        for word, tag in zip(sentence.words, sentence.tags or (), strict=True):
+            tags.setdefault(word, Counter())[tag] += 1
+    once = Counter(next(iter(found)) for found in tags.values() if found.total() == 1)
+    all_tags = sum(tags.values(), Counter[str]())
+    best = {word: found.most_common(1)[0][0] for word, found in tags.items()}
+    rare = (once or all_tags).most_common(1)
+    return best | ({"": rare[0][0]} if rare else {})

@@ -1,0 +1,124 @@
+"""What the tasks that read running text share: tokenizer, parts, token files."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from headwise.data.bad_lines import warn_skipped
+from headwise.data.corpus import resolve
+from headwise.data.files import digested, require_file
+from headwise.data.sources import Limits
+from headwise.data.streams import Text
+from headwise.data.tokenizers import Tokenizer, TokenizerConfig
+from headwise.errors import ConfigError, DataError
+from headwise.tasks.task import Given, required
+from headwise.tasks.text import token_files
+from headwise.tasks.text.plain import (
+    TRAINED_CHARS,
+    TextConfig,
+    encode,
+    portions,
+    train_tokenizer,
+    training_portion,
+    whole,
+)
+
+TOKENIZER_FILE = "text.tokenizer.json"
+# tokens of a text whose attention is followed through a training
+_PROBED = 16
+
+
+@dataclass(frozen=True)
+class Read:
+    """The parts of a text as tokens, the SHA-256 of its files, and what to tell of them."""
+
+    data: dict[str, Text]
+    tokenizer: Tokenizer
+    digests: Mapping[str, str]
+    notes: list[str]
+
+
+def tokenizer_of(files: Mapping[str, bytes], config: TokenizerConfig) -> Tokenizer:
+    """The tokens in the files of a run."""
+    return Tokenizer.from_bytes(required(files, TOKENIZER_FILE), TOKENIZER_FILE, config)
+
+
+def read(config: TextConfig, tokens: TokenizerConfig, given: Given, length: int) -> Read:
+    """Reads the text of a recipe, and learns its tokens where they are not given.
+
+    Args:
+        length: of a training window, in tokens.
+    """
+    named = {part: getattr(config, part) for part in ("train", "valid", "test")}
+    paths = {part: resolve(path) for part, path in named.items() if path is not None}
+    folder = paths["train"] if paths["train"].is_dir() else None
+    for path in paths.values():
+        require_file(path)
+    learned = None if given.files is None else tokenizer_of(given.files, tokens)
+    files = None if folder is None else _files(paths.pop("train"), learned)
+    if files is not None:
+        files.check(config, tokens)
+    with digested(paths) as digests:
+        parts = portions(config) if files is None else {part: whole(getattr(config, part), config) for part in paths}
+        tokenizer = files.tokenizer if files else learned or train_tokenizer(parts["train"], tokens)
+        texts = {part: portion for part, portion in parts.items() if portion.chars}
+        data = {part: encode(portion, tokenizer, given.scratch) for part, portion in texts.items()}
+    notes = list(dict.fromkeys(f"{portion.path}: {portion.bad}" for portion in parts.values() if portion.bad))
+    if files is not None:
+        data, digests = {**files.texts(), **data}, {"train": files.digest, **digests}
+        notes += [f"{files.folder}: {files.index.bad}"] * bool(files.index.bad)
+    notes += [f"{part}: {len(text):,} tokens of {text.chars:,} characters" for part, text in data.items()]
+    if learned is None and data["train"].chars > TRAINED_CHARS:
+        notes.append(f"the tokenizer is trained on the first {TRAINED_CHARS:,} characters of the text")
+    if len(data["train"]) < length:
+        notes.append(f"train: the text has {len(data['train']):,} tokens, less than one window ({length})")
+    return Read(data, tokenizer, digests, notes)
+
+
+def _files(folder: Path, learned: Tokenizer | None) -> token_files.TokenFiles:
+    """The token files of a folder. Raises: DataError where they are of another tokenizer than was learned before."""
+    found = token_files.opened(folder)
+    if learned is not None and learned.digest() != found.tokenizer.digest():
+        raise DataError(
+            f"{folder}: its tokens are of another tokenizer than the run's, learned from another text; name the folder"
+            " that the run began with"
+        )
+    return found
+
+
+def trained_on(config: TextConfig, tokenizer: Tokenizer) -> Text:
+    """The tokens of the training part, whatever became of the files of the others."""
+    folder = resolve(config.train)
+    if folder.is_dir():
+        return _files(folder, tokenizer).texts()["train"]
+    return encode(training_portion(config), tokenizer)
+
+
+def lines_of(config: TextConfig, split: str) -> list[str]:
+    """The lines of a part; of one that has a file of its own without the text that was trained on."""
+    own = None if split == "train" else getattr(config, split)
+    folder = resolve(config.train)
+    if own is None and folder.is_dir():
+        return list(token_files.opened(folder).lines(split))
+    portion = whole(own, config) if own else portions(config)[split]
+    warn_skipped(portion.path, portion.bad)
+    return list(portion.lines())
+
+
+def beginning(data: Mapping[str, Text] | None, tokenizer: Tokenizer, length: int) -> str:
+    """The first words of what is validated on, or else trained on, which fit into half a window of so many tokens."""
+    text = next((data[part] for part in ("valid", "train") if part in data), None) if data else None
+    tokens = [] if text is None else text.tokens[1 : min(_PROBED, length // 2) + 1].tolist()
+    return tokenizer.decode(tokens).strip()
+
+
+def limited(text: Text, length: int, limits: Limits) -> tuple[Text, int]:
+    """The part of a text that is read, and how many windows of `length` tokens a batch has.
+
+    Raises: ConfigError where there is no room for one.
+    """
+    rows = limits.tokens // length
+    if not rows:
+        raise ConfigError(f"training.batch_tokens ({limits.tokens}) is less than one window: length is {length}")
+    rows = rows if limits.sentences is None else min(rows, limits.sentences)
+    return text if limits.examples is None else text.first(limits.examples * length), rows

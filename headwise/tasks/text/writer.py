@@ -1,0 +1,252 @@
+"""What tasks and predictors share that write: search, forced outputs, loss and scores."""
+
+import math
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
+
+import torch
+from jaxtyping import Float, Int
+from pydantic import Field
+from torch import Tensor, nn
+
+from headwise import metrics
+from headwise.caches import Cache
+from headwise.config import Config
+from headwise.data.batches import PairBatch
+from headwise.data.tokenizers import Tokenizer, TokenizerConfig
+from headwise.decoding.beam import BeamSearch
+from headwise.decoding.constraints import Constraints
+from headwise.decoding.hypotheses import Hypothesis
+from headwise.decoding.sampling import Draws
+from headwise.decoding.search import DecodingConfig, search
+from headwise.explain.places import Places
+from headwise.layers.decoding import Precision
+from headwise.layers.loss import output_loss, real_rows
+from headwise.models.protocols import Memory, Seq2Seq
+from headwise.predictors.classes import mean
+from headwise.predictors.drafting import Draft
+from headwise.predictors.twins import Twin
+from headwise.tasks.task import Metric, Stats, Task
+from headwise.tasks.text.bleu import BleuConfig, Scoring
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What `predict` is told: how to search, what to write beside each translation; `tokenize` is for `evaluate`.
+
+    Args:
+        prefix: tokens that every output begins with.
+    """
+
+    decoding: DecodingConfig
+    scores: bool = False
+    alignments: bool = False
+    tokenize: str | None = None
+    prefix: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """One output: its text, the score it is ranked by, its log-probability, its token numbers, and word links."""
+
+    text: str
+    score: float
+    log_prob: float
+    tokens: list[int]
+    links: str | None = None
+
+
+class Writing:
+    """Searches for outputs, in a twin of the model that is made for it and made anew when weights changed.
+
+    Args:
+        model: in `eval()` while it writes.
+        tokenizer: of what is written.
+        least: the length of the shortest source about which there is anything to write.
+    """
+
+    def __init__(self, model: Seq2Seq, tokenizer: Tokenizer, least: int = 1):
+        self.model, self.tokenizer, self.least = model, tokenizer, least
+        self.draws = Draws()
+        self._twin = Twin[Seq2Seq]()
+
+    @torch.inference_mode()
+    def found(self, batch: PairBatch, config: DecodingConfig, prefix: Sequence[int] = ()) -> list[list[Translation]]:
+        """The outputs for every source of a batch, best first; none for one that is too short.
+
+        Args:
+            prefix: tokens that every output begins with.
+        """
+        model, lens = self.decoding_model(config.precision), batch.src_lens
+        cache = model.decoder.start(model.encoder(batch.src, lens), lens)
+        found = search(model.decoder, cache, config, self._rules(lens, config, prefix), draws=self.draws)
+        return [
+            self.written(hypotheses) if length >= self.least else []
+            for hypotheses, length in zip(found, lens.tolist(), strict=True)
+        ]
+
+    @torch.inference_mode()
+    def begun(
+        self,
+        model: Seq2Seq,
+        memory: Memory,
+        lens: Int[Tensor, "batch"],
+        config: DecodingConfig,
+        prefix: Sequence[int] = (),
+    ) -> BeamSearch:
+        """The same search, of what the encoder made, for others to go on with; greedy search is that of one beam."""
+        beams, best = (1, 1) if config.method == "greedy" else (config.beam_size, config.n_best)
+        cache = model.decoder.start(memory, lens)
+        return BeamSearch(cache, self._rules(lens, config, prefix), beam_size=beams, n_best=best)
+
+    def written(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
+        """Hypotheses as texts."""
+        return [
+            Translation(self.tokenizer.decode(one.tokens), one.score, one.log_prob, one.tokens) for one in hypotheses
+        ]
+
+    def draft(self, batch: PairBatch, read: list[str], places: Places | None = None) -> Draft:
+        """The only source of a batch, to be followed; `read`, `places`: what the decoder looks at."""
+        model = self.model
+
+        def start() -> Cache:
+            return model.decoder.start(model.encoder(batch.src, batch.src_lens), batch.src_lens)
+
+        return Draft(model, model.decoder, start, self.tokenizer.bos_id, read, self.tokenizer, places)
+
+    def decoding_model(self, precision: Precision) -> Seq2Seq:
+        """What searches: the model's inference twin; the model itself while it is watched."""
+        return self._twin.of(self.model, precision)
+
+    def _rules(self, lens: Tensor, config: DecodingConfig, prefix: Sequence[int]) -> Constraints:
+        ids, lengths = self.tokenizer, lens.tolist()
+        banned = ids.pad_id, ids.bos_id, ids.unk_id
+        forced = [prefix] * len(lengths) if prefix else None
+        return config.constraints(lengths, bos_id=ids.bos_id, eos_id=ids.eos_id, banned=banned, prefix=forced)
+
+
+def text_of(found: Sequence[Translation]) -> str:
+    """The text of the best output; empty where there is none."""
+    return found[0].text if found else ""
+
+
+def likelihood(model: Seq2Seq, batch: PairBatch) -> dict[str, float]:
+    """Negative log-likelihood in nats, right tokens and number of tokens of a batch under teacher forcing."""
+    hidden, wanted = real_states(model, batch, batch.tgt_in)
+    output = model.decoder.output
+    right = int((output(hidden).argmax(-1) == wanted).sum())
+    return {"nll": float(output_loss(output, hidden, wanted)), "right": right, "tokens": batch.num_tokens}
+
+
+def likelihood_scores(counts: Mapping[str, float]) -> dict[str, float]:
+    """Loss in nats per target token, perplexity and token accuracy of summed counts."""
+    nll, tokens = counts.get("nll", 0.0), int(counts.get("tokens", 0))
+    perplexity = metrics.perplexity(nll, tokens) if tokens else float("nan")
+    right = counts.get("right", 0.0)
+    return {"loss": mean(nll, tokens), "perplexity": perplexity, "accuracy": mean(right, tokens)}
+
+
+def real_states(model: Seq2Seq, batch: PairBatch, tgt_in: Tensor) -> tuple[Tensor, Tensor]:
+    """(decoder states, targets) of the real target positions only."""
+    memory = model.encoder(batch.src, batch.src_lens)
+    hidden = model.decoder.hidden(tgt_in, memory, batch.src_lens)
+    return real_rows(hidden, batch.tgt_out, batch.tgt_lens, batch.num_tokens)
+
+
+def with_guesses(model: Seq2Seq, batch: PairBatch, share: float) -> Tensor:
+    """Decoder inputs with a share of the gold tokens replaced by the model's guesses from a first, unrecorded pass.
+
+    The two-pass form of scheduled sampling (Mihaylova and Martins 2019, arXiv:1906.07651), which keeps a Transformer
+    parallel; Bengio et al. 2015, arXiv:1506.03099, go step by step.
+    """
+    with torch.no_grad():
+        memory = model.encoder(batch.src, batch.src_lens)
+        hidden = model.decoder.hidden(batch.tgt_in, memory, batch.src_lens)
+        # the guess at position t is what the decoder would have read at t + 1
+        guesses = torch.stack([model.decoder.output(rows).argmax(-1) for rows in hidden])[:, :-1]
+    inputs = batch.tgt_in.clone()
+    replaced = torch.rand(guesses.shape, device=guesses.device) < share
+    inputs[:, 1:] = torch.where(replaced, guesses, inputs[:, 1:])
+    return inputs
+
+
+D = TypeVar("D")
+
+
+class WriterConfig(Config):
+    """How texts are cut into tokens, learned and decoded."""
+
+    tokenizer: TokenizerConfig = Field(TokenizerConfig(), description="how a text becomes tokens")
+    decoding: DecodingConfig = Field(DecodingConfig(), description="how outputs are decoded")
+    label_smoothing: float = Field(0.1, ge=0, lt=1, description="share of the target spread over the vocabulary")
+    scheduled_sampling: float = Field(
+        0.0, ge=0, lt=1, description="share of decoder inputs that are the model's own guesses while training"
+    )
+    num_shown: int = Field(4, ge=0, description="number of outputs shown at each validation")
+    bleu: BleuConfig = Field(BleuConfig(), description="how BLEU is computed")
+
+
+class Writer(Task[D]):
+    """A task of an encoder-decoder, trained by teacher forcing on batches of sources and targets."""
+
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("loss", "low"),
+        Metric("perplexity", "low"),
+        Metric("accuracy", "high"),
+        Metric("bleu", "high"),
+    )
+    config: WriterConfig
+
+    @abstractmethod
+    def writing(self, model: nn.Module) -> Writing:
+        """What searches for the outputs of batches."""
+
+    @abstractmethod
+    def scoring(self) -> Scoring:
+        """How outputs are compared with references."""
+
+    def more_counts(self, outputs: Sequence[str], references: Sequence[Sequence[str]]) -> Stats:
+        """Counts of further scores of outputs, each with its references; here none."""
+        return {}
+
+    def more_scores(self, stats: Stats) -> dict[str, float]:
+        """The scores of `more_counts` that were summed."""
+        return {}
+
+    def loss(self, model: nn.Module, batch: PairBatch) -> Float[Tensor, ""]:
+        assert isinstance(model, Seq2Seq)
+        tgt_in = batch.tgt_in
+        if self.config.scheduled_sampling and model.training:
+            tgt_in = with_guesses(model, batch, self.config.scheduled_sampling)
+        hidden, targets = real_states(model, batch, tgt_in)
+        return output_loss(model.decoder.output, hidden, targets, self.config.label_smoothing)
+
+    def measure(self, model: nn.Module, batches: Iterable[PairBatch]) -> Stats:
+        """Log-likelihood, right tokens, and the n-grams of greedy outputs for the sources that have references."""
+        assert isinstance(model, Seq2Seq)
+        writing = self.writing(model)
+        stats: Counter[str] = Counter()
+        outputs: list[str] = []
+        references: list[list[str]] = []
+        for batch in batches:
+            stats.update(likelihood(model, batch))
+            rows = [row for row, known in enumerate(batch.references) if known]
+            if rows:
+                references += [batch.references[row] for row in rows]
+                outputs += [text_of(found) for found in writing.found(batch.take(rows), self.greedy())]
+        if references:
+            stats.update(metrics.bleu_counts(outputs, references, **self.scoring()._asdict()))
+            stats.update(self.more_counts(outputs, references))
+        return dict(stats)
+
+    def summarise(self, stats: Stats) -> dict[str, float]:
+        # of few captions none may be scored
+        bleu = metrics.bleu_of(stats) if "bleu_length" in stats else math.nan
+        return likelihood_scores(stats) | {"bleu": bleu} | self.more_scores(stats)
+
+    def greedy(self) -> DecodingConfig:
+        """The recipe's decoding, but greedy: for scores while training."""
+        return self.config.decoding.model_copy(update={"method": "greedy"})

@@ -1,0 +1,3 @@
+"""Whole texts: a label, or a number."""
+
+TASKS = ("classify", "regress")

@@ -1,0 +1,279 @@
+"""The task of labelling whole texts, and the predictor that does it."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from headwise.config import Config
+from headwise.data.sources import Limits, Source
+from headwise.data.suggestions import Suggestion
+from headwise.errors import DataError
+from headwise.explain.explanation import Explanation
+from headwise.labels import decimals, visible
+from headwise.models.pooled_encoder import PooledEncoder
+from headwise.predictors.baselines import Baseline, logistic_regression, majority, named, of_labels, sample, tfidf
+from headwise.predictors.classes import most_frequent, verdict_scores
+from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_tokens
+from headwise.tasks._files import as_json, counts_of
+from headwise.tasks._labelling import Labelling
+from headwise.tasks.task import Assets, Given, Probe
+from headwise.tasks.text import whole as _texts
+from headwise.tasks.text.labelled import Labelled, LabelledBatch, LabelledConfig, read_texts
+from headwise.tasks.text.pooled import Reader
+from headwise.tasks.text.suggestions import suggest_for_labelled
+from headwise.tasks.text.whole import TOKENIZER_FILE, Texts, TextsConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The class of a text, and the probability of every class, the likeliest first."""
+
+    label: str
+    probabilities: dict[str, float]
+
+    @property
+    def probability(self) -> float:
+        """Of the class that was chosen."""
+        return self.probabilities[self.label]
+
+
+class Classifier(Predictor[str, Verdict, Labelled]):
+    """A model that reads texts, with the names of its classes.
+
+    Args:
+        classes: how often each class occurs in training, by name, in the order of the model's outputs.
+        data: how files are read.
+    """
+
+    verb = "classify"
+
+    def __init__(self, reader: Reader, classes: Mapping[str, int], data: LabelledConfig):
+        self.model, self.reader, self.classes, self.data = reader.model, reader, classes, data
+
+    def parse(self, text: str) -> str:
+        return self.reader.tokenizer.clean(text)
+
+    def read(self, path: Path) -> Iterator[str]:
+        """The texts of a table, its label column left out if there is one, or of the lines of a file."""
+        return read_texts(path, self.data, self.reader.tokenizer.config.normalize)
+
+    def classify(self, texts: Sequence[str] | str) -> list[Verdict]:
+        """The class of each text."""
+        return self.predict(texts)
+
+    def predict(self, items: Sequence[str] | str, options: Any = None) -> list[Verdict]:
+        """The class of each text, in their order; `options` are none. An empty text has a class too."""
+        texts = [items] if isinstance(items, str) else items
+        names = list(self.classes)
+        found = []
+        for row in self.reader.read(texts).softmax(-1).tolist():
+            order = sorted(range(len(names)), key=lambda place: -row[place])
+            found.append(Verdict(names[order[0]], {names[place]: row[place] for place in order}))
+        return found
+
+    def write(self, item: str, output: Verdict, form: Form, options: Any = None) -> list[str]:
+        """The class, a tab and its probability; or a line of JSON that can be read again as data."""
+        if form == "text":
+            return [f"{visible(output.label)}\t{output.probability:.4f}"]
+        fields = {self.data.text_key: item, self.data.label_key: output.label}
+        return [json.dumps(fields | {"probabilities": output.probabilities}, ensure_ascii=False)]
+
+    def unknown(self, items: Sequence[str]) -> Unknown:
+        """Tokens that are not in the vocabulary."""
+        return unknown_tokens(self.reader.tokenizer, items)
+
+    def explain(self, item: str, target: str | None = None) -> Explanation:
+        """What the pooling and every attention layer look at, token by token; raises as `Reader.explain`."""
+        text = self.parse(item)
+        said = self.predict([text])[0]
+        return self.reader.explain(text, f"{said.label} {decimals(said.probability)}", target)
+
+    def text_of(self, example: Labelled) -> str:
+        return example.text
+
+    def evaluate(self, examples: Sequence[Labelled], *, options: Any = None) -> dict[str, float | str]:
+        """Accuracy, macro-F1 and cross entropy in nats.
+
+        `per_class` has precision, recall and F1 of each class with how often it occurs, `confused` the most frequent
+        mistakes. The cross entropy is over the texts whose class training has; NaN where there are none.
+
+        Raises:
+            DataError: no texts.
+        """
+        if not examples:
+            raise DataError("there is nothing to score: no texts")
+        gold = [str(example.label) for example in examples]
+        verdicts = self.predict([example.text for example in examples])
+        return verdict_scores([one.probabilities for one in verdicts], gold)
+
+    def baselines(self, examples: Sequence[Labelled]) -> Iterator[Baseline]:
+        yield majority([str(example.label) for example in examples])
+
+
+CLASSES_FILE = "classes.json"
+
+_NAMED = 5
+# of logistic regression: texts of unit length want a weaker penalty than standardised features
+_STRENGTH = 10.0
+
+
+class ClassifyConfig(TextsConfig):
+    """What to classify, with which tokens and model, and how to train it to."""
+
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the target spread over the classes")
+
+
+class Classify(Labelling[dict[str, Texts]]):
+    """Classification of whole texts, each of which has one class."""
+
+    name: ClassVar[str] = "classify"
+    unit: ClassVar[str] = "texts"
+    config_type: ClassVar[type[Config]] = ClassifyConfig
+    config: ClassifyConfig
+
+    def __init__(self, config: ClassifyConfig, assets: Assets[dict[str, Texts]]):
+        super().__init__(config, assets)
+        self.tokenizer, self.classes = _texts.tokenizer_of(assets.files, config), _classes(assets.files)
+
+    @classmethod
+    def prepare(cls, config: ClassifyConfig) -> Assets[dict[str, Texts]]:
+        return cls.prepare_with(config, Given())
+
+    @classmethod
+    def prepare_with(cls, config: ClassifyConfig, given: Given) -> Assets[dict[str, Texts]]:
+        parts = _texts.read_all(config, numbers=False)
+        train = parts.examples["train"]
+        if given.files is None:
+            tokenizer, classes = _texts.trained_tokenizer(train, config), _counted(train, config.data.train)
+        else:
+            tokenizer, classes = _texts.tokenizer_of(given.files, config), _classes(given.files)
+            _refuse_unknown(train, classes, config.data.train)
+        data, notes = {}, parts.notes + _rare(train)
+        for split, examples in parts:
+            numbers, told = _numbered(split, examples, classes)
+            data[split], cut = _texts.encoded(split, examples, numbers, tokenizer, config.data.max_len)
+            notes += cut + told
+        files = {TOKENIZER_FILE: tokenizer.to_bytes(), CLASSES_FILE: as_json(classes, ordered=True)}
+        return Assets(files, data, parts.digests, tuple(notes))
+
+    @classmethod
+    def examples(cls, config: ClassifyConfig, split: str) -> list[Labelled]:
+        return _texts.read_split(config, split, numbers=False)
+
+    @classmethod
+    def baselines(
+        cls, config: ClassifyConfig, predictor: Classifier, examples: Sequence[Labelled]
+    ) -> Iterator[Baseline]:
+        """Logistic regression on words and pairs of words."""
+        every = cls.examples(config, "train")
+        train = sample(every)
+        known, features = tfidf([one.text for one in train], [one.text for one in examples])
+        predicted = logistic_regression(known, [_label(one) for one in train], features, _STRENGTH)
+        name = named("TF-IDF and logistic regression", len(train), len(every))
+        yield of_labels(name, predicted, [_label(one) for one in examples])
+
+    @classmethod
+    def suggest(cls, data: Mapping[str, object]) -> Suggestion:
+        return suggest_for_labelled(data, numbers=False)
+
+    def fewest_tensors(self) -> int:
+        return self.config.model.fewest_tensors()
+
+    def build(self) -> PooledEncoder:
+        return _texts.built(self.config, self.tokenizer, len(self.classes))
+
+    def initialise(self, model: nn.Module, seed: int) -> list[str]:
+        return _texts.started(model, self.tokenizer, self.config, seed)
+
+    def source(self, split: str, limits: Limits) -> Source[LabelledBatch] | None:
+        return _texts.source_of(_texts.split_of(self.assets, split), limits, shuffle=split == "train")
+
+    @property
+    def num_labels(self) -> int:
+        return len(self.classes)
+
+    def answered(self, model: nn.Module, batch: LabelledBatch) -> tuple[Tensor, Tensor]:
+        return model(batch.tokens, batch.lens), batch.targets
+
+    def samples(self, model: nn.Module) -> list[str]:
+        texts, classifier = _texts.shown(self.config, self.assets), self.predictor(model)
+        found = zip(texts, classifier.predict(texts), strict=True)
+        return [f"{text} → {verdict.label} ({verdict.probability:.0%})" for text, verdict in found]
+
+    def probes(self, predictor: Any) -> list[Probe]:
+        return [Probe(text) for text in _texts.shown(self.config, self.assets)]
+
+    def predictor(self, model: nn.Module) -> Classifier:
+        return Classifier(_texts.reader_of(model, self.tokenizer, self.config), self.classes, self.config.data)
+
+    def card(self, metrics: Mapping[str, float]) -> str:
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        answer = f"one of {len(self.classes)} classes"
+        return _texts.card(self.config, "Classifier", sum(self.classes.values()), scores, answer)
+
+
+def _label(example: Labelled) -> str:
+    return str(example.label)
+
+
+def _numbered(split: str, examples: list[Labelled], classes: Mapping[str, int]) -> tuple[list[int], list[str]]:
+    """The number of each example's class, those that training lacks behind the others, and what to tell about them."""
+    counts = Counter(map(_label, examples))
+    others = sorted(set(counts) - set(classes))
+    number = {name: place for place, name in enumerate([*classes, *others])}
+    notes = []
+    if split != "train" and examples:
+        best = most_frequent(classes)
+        notes.append(f"{split}: always saying '{best}', the most frequent class, is right for {_share(counts, best)}")
+    if others:
+        named = ", ".join(f"{name} ({counts[name]:,})" for name in others[:_NAMED])
+        more = ", ..." if len(others) > _NAMED else ""
+        notes.append(f"{split}: classes that training lacks, so that they cannot be got right: {named}{more}")
+    return [number[_label(example)] for example in examples], notes
+
+
+def _share(counts: Mapping[str, int], name: str) -> str:
+    total = sum(counts.values())
+    return f"{counts.get(name, 0) / total:.1%} of {total:,} texts"
+
+
+def _counted(train: Sequence[Labelled], name: str) -> dict[str, int]:
+    """How often each class occurs, in alphabetical order. Raises: DataError where there is nothing to learn."""
+    counts = Counter(map(_label, train))
+    _texts.refuse_equal(list(counts), name, "label")
+    if len(counts) == len(train) > 2:
+        raise DataError(
+            f"{name}: every text of the training part has a label of its own, such as '{min(counts)[:40]}';"
+            " name the column or field of the labels: data.label_key or data.columns"
+        )
+    return dict(sorted(counts.items()))
+
+
+def _refuse_unknown(train: Sequence[Labelled], classes: Mapping[str, int], name: str) -> None:
+    """The model has no output for another class than those of the run, so it cannot be trained on one."""
+    for example in train:
+        if _label(example) not in classes:
+            raise DataError(
+                f"{name}:{example.line}: label '{_label(example)[:40]}' is not one of the {len(classes)} that the run"
+                " began with; take such texts out, or begin another run"
+            )
+
+
+def _rare(train: Sequence[Labelled]) -> list[str]:
+    """A note on classes with a single example, such as a line of names that was read as a row."""
+    counts = Counter(map(_label, train))
+    rare = [example for example in train if counts[_label(example)] == 1]
+    if not rare:
+        return []
+    named = ", ".join(f"'{_label(example)[:40]}' (line {example.line})" for example in rare[:_NAMED])
+    return [f"train: classes with a single text: {named}{', ...' if len(rare) > _NAMED else ''}"]
+
+
+def _classes(files: Mapping[str, bytes]) -> dict[str, int]:
+    return counts_of(files, CLASSES_FILE, "classes")

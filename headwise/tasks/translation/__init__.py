@@ -1,0 +1,3 @@
+"""From text to text: translation, summaries, dialogues."""
+
+TASKS = ("dialogue", "summarise", "translate")

@@ -1,0 +1,150 @@
+"""A trained partner in dialogue: answers the turns before, many dialogues at a time, and scores itself."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from headwise.data.bad_lines import strict
+from headwise.data.batches import Ragged
+from headwise.data.readers import Pair
+from headwise.data.tokenizers import Tokenizer
+from headwise.decoding.search import DecodingConfig
+from headwise.errors import ConfigError, DataError
+from headwise.explain.explanation import Explanation
+from headwise.predictors import looking
+from headwise.predictors.drafting import Draft
+from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_tokens
+from headwise.tasks.text.writer import Asked, Translation, Writing
+from headwise.tasks.translation.dialogues import (
+    BETWEEN,
+    SEPARATOR,
+    DialogueConfig,
+    encoded,
+    joined,
+    scan_contexts,
+    turns_of,
+)
+from headwise.tasks.translation.translator import Translator, distinct
+
+
+class Answerer(Predictor[str, list[Translation], Pair]):
+    """A model with its tokenizers, which reads turns and writes the next one. Without a turn there is no answer.
+
+    A context is a text, its turns joined by `|||`.
+
+    Args:
+        translator: searches and scores; what is read as a text there is given as tokens here.
+        data: how many turns and tokens of a context are read.
+        longest: tokens of a context at most.
+    """
+
+    verb = "translate"
+
+    def __init__(self, translator: Translator, data: DialogueConfig, longest: int):
+        self.translator, self.data, self.longest = translator, data, longest
+        self.model = translator.model
+
+    @property
+    def writing(self) -> Writing:
+        """What searches for the answers of batches."""
+        return self.translator.writing
+
+    def parse(self, text: str) -> str:
+        """Turns as `turn ||| turn`, or an object such as `{"turns": [...]}`. Raises: ConfigError for other JSON."""
+        try:
+            return joined(turns_of(text))
+        except DataError as error:
+            raise ConfigError(f"'{text[:40]}': {error.message}; write turns as 'turn {SEPARATOR} turn'") from None
+
+    def read(self, path: Path) -> Iterator[str]:
+        """The contexts of a file, a line each: JSON lines, TSV, or plain text. Raises: DataError with the line."""
+        return strict(scan_contexts(path, self.data.model_copy(update={"format": "auto"})))
+
+    def options(self, given: Mapping[str, Any]) -> Asked:
+        """As for translations. Raises: ConfigError for options that mean nothing here."""
+        if "alignments" in given:
+            raise ConfigError("--alignments means nothing to answers; leave it out")
+        return self.translator.options(given)
+
+    def answer(self, contexts: Sequence[str] | str, config: DecodingConfig | None = None) -> list[str]:
+        """The best answer to each context; to one without turns the empty string."""
+        found = self._search([contexts] if isinstance(contexts, str) else contexts, config)
+        return [every[0].text if every else "" for every in found]
+
+    def predict(self, items: Sequence[str] | str, options: Asked | None = None) -> list[list[Translation]]:
+        """The answers to each context, best first."""
+        contexts = [items] if isinstance(items, str) else items
+        told = options or Asked(self.translator.decoding)
+        return self.translator.search(self._rows(contexts), told.decoding, told.prefix)
+
+    def write(self, item: str, output: list[Translation], form: Form, options: Asked | None = None) -> list[str]:
+        """An answer a line, after its score where that is asked for; or JSON with the turns."""
+        if form == "text":
+            return self.translator.write(item, output, form, options)
+        answers = [{key: value for key, value in asdict(one).items() if value is not None} for one in output]
+        return [json.dumps({"turns": turns_of(item), "answers": answers}, ensure_ascii=False)]
+
+    def text_of(self, example: Pair) -> str:
+        return example.source
+
+    def evaluate(self, examples: Sequence[Pair], *, options: Asked | None = None) -> dict[str, float | str]:
+        """BLEU, chrF, exact answers, loss, perplexity and accuracy; and how often the model repeats itself.
+
+        `distinct1` and `distinct2` are the different words, and pairs of them, by all words of the answers;
+        `reference_distinct1` and `reference_distinct2` those of the answers that were given.
+        """
+        contexts, gold = [pair.source for pair in examples], [pair.target for pair in examples]
+        outputs = self.answer(contexts, None if options is None else options.decoding)
+        scores = self.translator.bleu_options(None if options is None else options.tokenize).scores(outputs, gold)
+        targets = Ragged.of(self.translator.target_tokenizer.encode_batch(gold))
+        scores |= self.translator.likelihood(self._rows(contexts), targets)
+        for name, said in (("", outputs), ("reference_", gold)):
+            scores |= {f"{name}distinct{n}": distinct(said, n) for n in (1, 2)}
+        return scores | {"unseen": self.unknown(contexts).share}
+
+    def unknown(self, items: Sequence[str]) -> Unknown:
+        """Tokens of turns, words or pieces of them, that are not in the vocabulary."""
+        return unknown_tokens(self.translator.source_tokenizer, [turn for item in items for turn in turns_of(item)])
+
+    def draft(self, item: str, options: Asked | None = None) -> Draft:
+        context = self.parse(item)
+        if not context:
+            raise ConfigError("there is no turn to answer; there is nothing to write about it")
+        rows = self._rows([context])
+        return self.writing.draft(self.translator.collated(rows, rows, [0]), self._labels(rows))
+
+    def writes(self) -> Tokenizer:
+        return self.translator.target_tokenizer
+
+    def explain(self, item: str, target: str | None = None) -> Explanation:
+        """The attention of every layer while the model reads the turns and writes the answer, or `target` instead."""
+        context = self.parse(item)
+        if not context:
+            raise ConfigError("there is no turn to answer; there is nothing to look at")
+        ids = self.translator.target_tokenizer
+        if target is None:
+            (best, *_) = self.predict([context])[0]
+            text, tokens = best.text, best.tokens
+        else:
+            text, tokens = target, ids.encode(target)
+        rows = self._rows([context])
+        batch, read = self.translator.collated(rows, Ragged.of([tokens]), [0]), self._labels(rows)
+        found = looking.attended(self.model, batch.src, batch.src_lens, batch.tgt_in)
+        written = [*map(ids.shown, tokens), looking.EOS]
+        tokenizer = self.translator.source_tokenizer
+        asked = looking.tokens_of(tokenizer, batch.src[0].tolist(), read, BETWEEN)
+        known = [asked, *looking.written_tokens(ids, tokens)]
+        return Explanation(context, text, looking.layers_of(found, read, read, written), tokens=known)
+
+    def _search(self, contexts: Sequence[str], config: DecodingConfig | None) -> list[list[Translation]]:
+        return self.translator.search(self._rows(contexts), config or self.translator.decoding)
+
+    def _labels(self, rows: Ragged) -> list[str]:
+        shown = self.translator.source_tokenizer.shown
+        return [SEPARATOR if token == BETWEEN else shown(token) for token in rows[0].tolist()] + [looking.EOS]
+
+    def _rows(self, contexts: Sequence[str]) -> Ragged:
+        given = [self.parse(context) for context in contexts]
+        return encoded(given, self.translator.source_tokenizer, self.longest, self.data.max_turns).rows

@@ -1,0 +1,109 @@
+"""Dialogue: the turns so far in, the next one out; every turn of one side is learned after those before it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+from torch import nn
+
+from headwise.config import Config
+from headwise.data.bad_lines import BadLines
+from headwise.data.batches import Ragged
+from headwise.data.corpus import Corpus
+from headwise.data.readers import Pair
+from headwise.data.suggestions import Suggestion
+from headwise.data.tokenizers import Tokenizer
+from headwise.models.protocols import Seq2Seq
+from headwise.tasks.text.writer import Writing
+from headwise.tasks.translation.answerer import Answerer
+from headwise.tasks.translation.dialogues import (
+    DialogueConfig,
+    encoded,
+    load_dialogues,
+    read_dialogues,
+    suggest_for_dialogues,
+    turns_of,
+)
+from headwise.tasks.translation.pairs import Pairs, TextToText, TextToTextConfig
+from headwise.tasks.translation.translator import Translator
+
+
+class DialogueTaskConfig(TextToTextConfig):
+    """Which dialogues to learn from, with which tokens and model, and how to train it to."""
+
+    data: DialogueConfig = Field(description="the dialogues")
+
+
+class Dialogue(TextToText):
+    """Answers in dialogues, trained by teacher forcing on each answer and the turns before it."""
+
+    name: ClassVar[str] = "dialogue"
+    title: ClassVar[str] = "Partner in dialogue"
+    config_type: ClassVar[type[Config]] = DialogueTaskConfig
+    config: DialogueTaskConfig
+
+    @classmethod
+    def corpus(cls, config: TextToTextConfig) -> Corpus:
+        assert isinstance(config.data, DialogueConfig)
+        return load_dialogues(config.data, config.tokenizer.normalize, config.tokenizer.lowercase)
+
+    @classmethod
+    def own_part(cls, config: TextToTextConfig, split: str, bad: BadLines) -> list[Pair] | None:
+        assert isinstance(config.data, DialogueConfig)
+        return read_dialogues(config.data, split, config.tokenizer.normalize, bad)
+
+    @classmethod
+    def texts(cls, pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:
+        # the last answer of a dialogue has all turns before it, each of which counts once
+        last = {pair.line: pair for pair in pairs}
+        return [turn for pair in last.values() for turn in turns_of(pair.source)], [pair.target for pair in pairs]
+
+    @classmethod
+    def encoded(
+        cls, pairs: list[Pair], source: Tokenizer, target: Tokenizer, config: TextToTextConfig
+    ) -> tuple[Pairs, list[str]]:
+        data = config.data
+        assert isinstance(data, DialogueConfig)
+        targets = Ragged.of(target.encode_batch([pair.target for pair in pairs]))
+        kept = np.flatnonzero(targets.lengths <= data.max_target_len)
+        chosen = [pairs[place] for place in kept]
+        found = encoded([pair.source for pair in chosen], source, data.max_source_len, data.max_turns)
+        notes = [f"{len(chosen):,} answers in {len({pair.line for pair in chosen}):,} dialogues"]
+        if lost := len(pairs) - len(kept):
+            notes.append(f"{lost:,} of {len(pairs):,} answers are longer than max_target_len {data.max_target_len}")
+        if found.shortened:
+            limits = f"max_source_len {data.max_source_len}"
+            limits += "" if data.max_turns is None else f", max_turns {data.max_turns}"
+            notes.append(
+                f"before {found.shortened:,} of {len(chosen):,} answers the oldest turns are not read, {found.lost:,}"
+                f" in all ({limits})"
+            )
+        return Pairs(chosen, found.rows, targets.take(kept)), notes
+
+    @classmethod
+    def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
+        return suggest_for_dialogues(data)
+
+    def said(self, model: nn.Module, sources: list[str]) -> list[str]:
+        return self.predictor(model).answer(sources, self.greedy())
+
+    def writing(self, model: nn.Module) -> Writing:
+        return self.predictor(model).writing
+
+    def predictor(self, model: nn.Module) -> Answerer:  # type: ignore[override]
+        assert isinstance(model, Seq2Seq)
+        config = self.config
+        translator = Translator(model, *self.tokenizers, config.decoding, config.bleu)
+        return Answerer(translator, config.data, config.data.max_source_len)
+
+    def card(self, metrics: Mapping[str, float]) -> str:
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        return (
+            f"# {self.title} trained on {PurePath(self.config.data.train).name}\n\n"
+            f"A {self.config.model.kind} encoder-decoder over {self.config.tokenizer.kind} tokens, trained with"
+            f" Headwise on {len(self.split('train').pairs)} answers. Validation: {scores or 'none'}.\n\n"
+            '    headwise predict RUN "a turn ||| the next turn"\n    headwise evaluate RUN --data dialogues.jsonl\n\n'
+            "`RUN` is this folder. It is complete and can be moved.\n"
+        )

@@ -1,0 +1,302 @@
+"""Dialogues: turns from JSON lines or TSV, what is answered and what came before; a recipe to begin with."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pydantic import Field
+
+from headwise.config import Config, DataFile, build
+from headwise.data.bad_lines import BadLine, BadLines, BadRule
+from headwise.data.batches import Ragged
+from headwise.data.corpus import Corpus, resolve
+from headwise.data.files import MAX_LINE_BYTES, digested, require_file, scan_lines
+from headwise.data.jsonl import any_field, kind_name, parse_object, text_field, texts
+from headwise.data.readers import Pair, is_jsonl, take
+from headwise.data.splits import overlap, split_by
+from headwise.data.suggestions import Suggestion, held_out, suggest
+from headwise.data.text import Normalize, clean
+from headwise.data.tokenizers import Tokenizer
+from headwise.errors import DataError
+
+Side = Literal["second", "first", "both"]
+
+# between the turns of a context that is written as one text
+SEPARATOR = "|||"
+# what a model reads between turns: a token that no text has
+BETWEEN = Tokenizer.eos_id
+
+
+class DialogueConfig(Config):
+    """Which dialogues to read, what in them is answered, and how much is read before it."""
+
+    train: DataFile = Field(description="JSON lines or TSV, a dialogue a line")
+    valid: DataFile | None = Field(None, description="dialogues to validate; without them a part of train is held out")
+    test: DataFile | None = Field(None, description="dialogues to test; without them a part of train is held out")
+    format: Literal["auto", "tsv", "jsonl"] = Field("auto", description="auto (by name, else by content), tsv or jsonl")
+    turns_key: str = Field("turns", description="field of JSON lines with the turns, an array of texts")
+    messages_key: str = Field("messages", description="field with messages instead: objects with role and content")
+    answers: Side = Field("second", description="whose turns are answers, where none has a role: second, first, both")
+    role: str = Field("assistant", description="the role of messages that are answers")
+    max_turns: int | None = Field(None, ge=1, description="turns that are read before an answer at most, the last ones")
+    bad_lines: BadRule = Field("stop", description="a line that cannot be read: stop, or skip it")
+    limit: int | None = Field(None, ge=1, description="use only the first dialogues of train")
+    valid_fraction: float = Field(0.05, ge=0, lt=1, description="part of train's dialogues held out to validate")
+    test_fraction: float = Field(0.05, ge=0, lt=1, description="part of train's dialogues held out to test")
+    split_seed: int = Field(0, description="another seed gives another split")
+    max_source_len: int = Field(256, ge=1, description="tokens read before an answer; the oldest turns give way")
+    max_target_len: int = Field(128, ge=1, description="longest answer, in tokens; longer ones are not trained on")
+    max_line_bytes: int = Field(MAX_LINE_BYTES, ge=1, description="longer lines are refused")
+
+
+class Dialogue(NamedTuple):
+    """The turns of a dialogue, the places of those that are answers, and its line, from 1."""
+
+    turns: list[str]
+    answers: list[int]
+    line: int
+
+    def pairs(self) -> list[Pair]:
+        """Every answer after the turns before it, joined by `SEPARATOR`.
+
+        >>> [pair.source for pair in Dialogue(["hi", "hello", "bye", "see you"], [1, 3], 1).pairs()]
+        ['hi', 'hi ||| hello ||| bye']
+        """
+        return [Pair(joined(self.turns[:place]), self.turns[place], self.line) for place in self.answers]
+
+
+@dataclass(frozen=True)
+class Contexts:
+    """The tokens of contexts, how many of them lost turns, and how many turns they lost."""
+
+    rows: Ragged
+    shortened: int
+    lost: int
+
+
+def joined(turns: Sequence[str]) -> str:
+    """Turns as one text."""
+    return f" {SEPARATOR} ".join(turns)
+
+
+def turns_of(context: str) -> list[str]:
+    """The turns of a context that is one text, or an object of JSON lines; empty ones are left out.
+
+    Raises:
+        DataError: JSON that holds no turns.
+
+    >>> turns_of("hi ||| my name is anna"), turns_of('{"turns": ["hi"]}')
+    (['hi', 'my name is anna'], ['hi'])
+    """
+    if context.lstrip().startswith("{"):
+        turns, _ = _of_json(context, DialogueConfig(train=""))
+    else:
+        turns = context.split(SEPARATOR)
+    return [turn for turn in (" ".join(turn.split()) for turn in turns) if turn]
+
+
+def encoded(contexts: Sequence[str], tokenizer: Tokenizer, longest: int, most: int | None = None) -> Contexts:
+    """The tokens of contexts, with `BETWEEN` between turns; where they are too many the oldest turns are left out.
+
+    A last turn that is too long by itself loses its beginning.
+
+    Args:
+        longest: tokens at most.
+        most: turns at most.
+    """
+    split = [context.split(f" {SEPARATOR} ") if context else [] for context in contexts]
+    read = [turns if most is None else turns[-most:] for turns in split]
+    pieces = iter(tokenizer.encode_batch(list(chain.from_iterable(read))))
+    rows, shortened, lost = [], 0, 0
+    for turns, all_turns in zip(read, split, strict=True):
+        found = [next(pieces) for _ in turns]
+        kept = _newest(found, longest)
+        gone = len(all_turns) - kept
+        cut = kept == 1 and len(found[-1]) > longest
+        shortened, lost = shortened + (gone > 0 or cut), lost + gone
+        row = [token for turn in found[len(found) - kept :] for token in (BETWEEN, *turn)][1:]
+        rows.append(row[len(row) - longest :] if cut else row)
+    return Contexts(Ragged.of(rows), shortened, lost)
+
+
+def _newest(turns: Sequence[Sequence[int]], longest: int) -> int:
+    """How many turns from the end fit, one at least."""
+    taken = 0
+    for number, turn in enumerate(reversed(turns)):
+        taken += len(turn) + (number > 0)
+        if taken > longest and number:
+            return number
+    return len(turns)
+
+
+def scan_dialogues(path: Path, config: DialogueConfig, normalize: Normalize = "nfc") -> Iterator[Dialogue | BadLine]:
+    """The dialogues of a file, and the lines that are none. Raises: DataError: the file cannot be read any further."""
+    for number, turns, answers in _lines(path, config, normalize):
+        if isinstance(turns, BadLine):
+            yield turns
+        elif not any(answers):
+            yield BadLine(str(path), number, "turns", "nothing in it answers a turn before it; give two turns or more")
+        else:
+            yield Dialogue(turns, [place for place in answers if place], number)
+
+
+def scan_contexts(path: Path, config: DialogueConfig) -> Iterator[str | BadLine]:
+    """The contexts of a file, each as one text: all turns of a line, to be answered; of plain text `turn ||| turn`."""
+    plain = config.format == "auto" and path.suffix.lower() not in (".tsv", ".tab", ".jsonl", ".ndjson", ".json")
+    if not plain:
+        for _, turns, _ in _lines(path, config, "nfc"):
+            yield turns if isinstance(turns, BadLine) else joined(turns)
+        return
+    for number, text in scan_lines(path, max_line_bytes=config.max_line_bytes):
+        try:
+            yield text if isinstance(text, BadLine) else joined(turns_of(text))
+        except DataError as error:
+            yield BadLine(str(path), number, "turns", error.message)
+
+
+def load_dialogues(config: DialogueConfig, normalize: Normalize, lowercase: bool = False) -> Corpus:
+    """Reads and splits the dialogues of a recipe: pairs of context and answer, those of a dialogue in one part.
+
+    Args:
+        lowercase: dialogues that differ in case alone are one.
+
+    Raises:
+        DataError: a file cannot be read as asked.
+    """
+    files = {part: resolve(path) for part in ("train", "valid", "test") if (path := getattr(config, part)) is not None}
+    for path in files.values():
+        require_file(path)
+    bad = {part: BadLines() for part in files}
+    with digested(files) as digests:
+        read = {part: _read(path, part, config, normalize, bad[part]) for part, path in files.items()}
+    fractions = (0.0 if "valid" in read else config.valid_fraction, 0.0 if "test" in read else config.test_fraction)
+    split = split_by(read["train"], lambda one: joined(one.turns), fractions, config.split_seed, "dialogues", lowercase)
+    parts: dict[str, list[Pair]] = dict(zip(("train", "valid", "test"), map(_pairs, split), strict=True))
+    given = {part: _pairs(found) for part, found in read.items() if part != "train"}
+    overlaps = {part: overlap(parts["train"], pairs, lowercase) for part, pairs in given.items()}
+    parts |= given
+    return Corpus(
+        parts["train"],
+        parts["valid"],
+        parts["test"],
+        digests,
+        {part: found for part, found in overlaps.items() if found.source_lines},
+        {part: found.note() for part, found in bad.items() if found.total},
+    )
+
+
+def read_dialogues(config: DialogueConfig, part: str, normalize: Normalize, bad: BadLines) -> list[Pair] | None:
+    """The pairs of one part's own file; None if the recipe names none. Raises: DataError, as `load_dialogues`."""
+    path = getattr(config, part)
+    return None if path is None else _pairs(_read(resolve(path), part, config, normalize, bad))
+
+
+def _read(path: Path, part: str, config: DialogueConfig, normalize: Normalize, bad: BadLines) -> list[Dialogue]:
+    found = take(bad.good(scan_dialogues(path, config, normalize)), config.limit if part == "train" else None)
+    bad.settle(config.bad_lines)
+    if not found:
+        raise DataError(f"{path}: no dialogues in it" + (f"; {bad.note()}" if bad.total else ""))
+    return found
+
+
+def _pairs(dialogues: Sequence[Dialogue]) -> list[Pair]:
+    return [pair for dialogue in dialogues for pair in dialogue.pairs()]
+
+
+def _lines(
+    path: Path, config: DialogueConfig, normalize: Normalize
+) -> Iterator[tuple[int, list[str] | BadLine, list[int]]]:
+    """The number of each line that is not blank, its turns and the places of answers; or what is wrong with it."""
+    json_lines: bool | None = None if config.format == "auto" else config.format == "jsonl"
+    name = str(path)
+    for number, text in scan_lines(path, max_line_bytes=config.max_line_bytes):
+        if isinstance(text, BadLine):
+            yield number, text, []
+            continue
+        if not text or text.isspace():
+            continue
+        json_lines = is_jsonl(name, text) if json_lines is None else json_lines
+        try:
+            turns, answers = _of_json(text, config) if json_lines else _alternating(text.split("\t"), config)
+            cleaned = [_turn(turn, place, normalize) for place, turn in enumerate(turns, 1)]
+        except DataError as error:
+            yield number, BadLine(name, number, "turns", error.message), []
+        else:
+            yield number, cleaned, answers
+
+
+def _turn(text: str, place: int, normalize: Normalize) -> str:
+    if "\0" in text:
+        raise DataError(f"turn {place} contains the NUL character; remove it")
+    found = clean(text, normalize)
+    if not found:
+        raise DataError(f"turn {place} is empty; fill it or remove the line")
+    if SEPARATOR in found:
+        raise DataError(f"turn {place} has '{SEPARATOR}' inside, which stands between turns; remove it")
+    return found
+
+
+def _alternating(turns: list[str], config: DialogueConfig) -> tuple[list[str], list[int]]:
+    first = {"second": 1, "first": 0, "both": 0}[config.answers]
+    return turns, list(range(first, len(turns), 1 if config.answers == "both" else 2))
+
+
+def _of_json(text: str, config: DialogueConfig) -> tuple[list[str], list[int]]:
+    record = parse_object(text)
+    if config.messages_key not in record or config.turns_key in record:
+        return _alternating(texts(record, config.turns_key), config)
+    messages = any_field(record, config.messages_key)
+    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
+        raise DataError(f"the field {config.messages_key!r} must be an array of objects, got {_kinds(messages)}")
+    roles = [text_field(message, "role") for message in messages]
+    turns = [text_field(message, "content") for message in messages]
+    return turns, [place for place, role in enumerate(roles) if role == config.role]
+
+
+def _kinds(value: Any) -> str:
+    if not isinstance(value, list):
+        return kind_name(value)
+    return f"one with {next(kind_name(one) for one in value if not isinstance(one, dict))}"
+
+
+# tokens of a context, and of an answer, that a first model reads and writes at most
+_LONGEST, _ANSWER = 512, 128
+
+
+def suggest_for_dialogues(data: Mapping[str, Any]) -> Suggestion:
+    """A Transformer for the dialogues of these keys of `[data]`.
+
+    Raises: as `suggest_for_pairs`.
+    """
+    config = build(DialogueConfig, data, "data")
+    pairs = read_dialogues(config, "train", "nfc", BadLines()) or []
+    found = suggest(pairs)
+    model = {**found["model"], "norm_order": "pre"}
+    layers = model.pop("num_layers")
+
+    def split(valid: float, test: float) -> object:
+        return load_dialogues(config.model_copy(update={"valid_fraction": valid, "test_fraction": test}), "nfc")
+
+    limits = found["data"]
+    cut = {
+        "max_source_len": min(limits["max_source_len"], _LONGEST),
+        "max_target_len": min(limits["max_target_len"], _ANSWER),
+    }
+    values = {
+        "label_smoothing": 0.1,
+        "data": {**held_out(data, split), **cut, **data},
+        "tokenizer": {**found["tokenizer"], "joint": True},
+        "model": {"kind": "transformer", **model, "encoder_layers": layers, "decoder_layers": layers},
+        "training": {
+            "learning_rate": 2e-3,
+            "schedule": "budget",
+            "warmup_share": 0.1,
+            "batch_tokens": max(found["training"]["batch_tokens"], 2 * cut["max_source_len"]),
+            "max_epochs": max(5, min(30, 300_000 // len(pairs))),
+            "monitor": "perplexity",
+        },
+    }
+    turns = max(len(turns_of(pair.source)) for pair in pairs)
+    return Suggestion(values, f"Dialogue, fitted to {len(pairs):,} answers after up to {turns:,} turns")

@@ -1,0 +1,293 @@
+"""What all tasks have in common that make a text of a text: pairs in, an encoder-decoder that writes the second."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import PurePath
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+from torch import nn
+
+from headwise.config import Config, StartFile
+from headwise.data.bad_lines import BadLines, warn_skipped
+from headwise.data.batches import PairBatch, Ragged, collate, fit_lengths, pair_lengths
+from headwise.data.corpus import Corpus, DataConfig, load_corpus, read_part
+from headwise.data.readers import Pair
+from headwise.data.sources import Limits, Source, bucketed
+from headwise.data.suggestions import Suggestion, suggest_for_pairs
+from headwise.data.tokenizers import Tokenizer, TokenizerConfig
+from headwise.errors import DataError
+from headwise.models.protocols import Seq2Seq
+from headwise.models.transformer import build_transformer
+from headwise.models.transformer_config import TransformerConfig
+from headwise.tasks.task import Assets, Given, Probe, required
+from headwise.tasks.text.bleu import Scoring
+from headwise.tasks.text.vectors import filled
+from headwise.tasks.text.writer import Writer, WriterConfig, Writing
+from headwise.tasks.translation.dialogues import DialogueConfig
+from headwise.tasks.translation.recurrent import RecurrentConfig, build_recurrent
+from headwise.tasks.translation.rouge import RougeConfig
+from headwise.tasks.translation.translator import Translator
+
+SOURCE_FILE, TARGET_FILE = "source.tokenizer.json", "target.tokenizer.json"
+
+ModelConfig = Annotated[TransformerConfig | RecurrentConfig, Field(discriminator="kind")]
+
+
+class VectorsConfig(Config):
+    """Pretrained word vectors to start from, in the text format of GloVe and word2vec."""
+
+    source: StartFile | None = Field(None, description="file for the source embeddings")
+    target: StartFile | None = Field(None, description="file for the target embeddings")
+    frozen: bool = Field(False, description="keep them fixed instead of training them")
+
+
+class TextToTextConfig(WriterConfig):
+    """Which texts to read and write, with which tokens and model, and how to train it to."""
+
+    data: DataConfig | DialogueConfig = Field(description="the texts")
+    model: ModelConfig = Field(description="the network")
+    vectors: VectorsConfig = Field(VectorsConfig(), description="pretrained word vectors")
+    show: list[str] = Field(
+        default=[], description="sources shown with their outputs at each validation; if empty, some"
+    )
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The examples of a split: the pairs that are kept, and their tokens."""
+
+    pairs: list[Pair]
+    sources: Ragged
+    targets: Ragged
+
+
+class TextToText(Writer[dict[str, Pairs]]):
+    """A task that writes a text from a text, trained by teacher forcing on pairs; what it is called is left to say."""
+
+    # what the model is called in the README of a run
+    title: ClassVar[str]
+    config: TextToTextConfig
+
+    def __init__(self, config: TextToTextConfig, assets: Assets[dict[str, Pairs]]):
+        super().__init__(config, assets)
+        self.tokenizers = _known(assets.files, config)
+
+    @classmethod
+    def prepare(cls, config: TextToTextConfig) -> Assets[dict[str, Pairs]]:
+        return cls.prepare_with(config, Given())
+
+    @classmethod
+    def prepare_with(cls, config: TextToTextConfig, given: Given) -> Assets[dict[str, Pairs]]:
+        corpus = cls.corpus(config)
+        if not corpus.train:
+            raise DataError(f"{config.data.train}: no sentence pair to train on")
+        if given.files is None:
+            source, target = _trained(*cls.texts(corpus.train), config.tokenizer)
+        else:
+            source, target = _known(given.files, config)
+        parts = {"train": corpus.train, "valid": corpus.valid, "test": corpus.test}
+        fitted = {split: cls.encoded(pairs, source, target, config) for split, pairs in parts.items()}
+        data = {split: found for split, (found, _) in fitted.items()}
+        notes = [f"{part}: {found}" for told in (corpus.skipped, corpus.overlaps) for part, found in told.items()]
+        for split, (_, told) in fitted.items():
+            notes += [f"{split}: {one}" for one in told]
+        if not data["train"].pairs:
+            raise DataError(f"{config.data.train}: every pair is longer than {_limits(config.data)}; raise the limits")
+        files = {SOURCE_FILE: source.to_bytes()}
+        if target is not source:
+            files[TARGET_FILE] = target.to_bytes()
+        return Assets(files, data, corpus.files, tuple(notes))
+
+    @classmethod
+    def examples(cls, config: TextToTextConfig, split: str) -> list[Pair]:
+        bad = BadLines()
+        own = None if split == "train" else cls.own_part(config, split, bad)
+        if own is not None:
+            warn_skipped(getattr(config.data, split), bad.note())
+            return own
+        corpus = cls.corpus(config)
+        warn_skipped(config.data.train, corpus.skipped.get("train", ""))
+        return list(getattr(corpus, split))
+
+    @classmethod
+    def corpus(cls, config: TextToTextConfig) -> Corpus:
+        """Reads and splits the files of a recipe. Raises: DataError for one that cannot be read."""
+        assert isinstance(config.data, DataConfig)
+        return load_corpus(config.data, config.tokenizer.normalize, config.tokenizer.lowercase)
+
+    @classmethod
+    def own_part(cls, config: TextToTextConfig, split: str, bad: BadLines) -> list[Pair] | None:
+        """The pairs of one part's own file, bad lines collected; None if the recipe names none."""
+        assert isinstance(config.data, DataConfig)
+        return read_part(config.data, split, config.tokenizer.normalize, bad)
+
+    @classmethod
+    def texts(cls, pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:
+        """What the tokens of sources and targets are learned from."""
+        return [pair.source for pair in pairs], [pair.target for pair in pairs]
+
+    @classmethod
+    def encoded(
+        cls, pairs: list[Pair], source: Tokenizer, target: Tokenizer, config: TextToTextConfig
+    ) -> tuple[Pairs, list[str]]:
+        """The pairs within the limits of length, and their tokens; and notes of what is left out."""
+        assert isinstance(config.data, DataConfig)
+        return _encoded(pairs, source, target, config.data)
+
+    @classmethod
+    def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
+        return suggest_for_pairs(data)
+
+    def fewest_tensors(self) -> int:
+        return self.config.model.fewest_tensors()
+
+    def build(self) -> Seq2Seq:
+        model = build_model(self.config.model, *self.tokenizers)
+        for path, embedding, _ in self._vectors(model):
+            # a tied table is frozen by either side
+            if path is not None and self.config.vectors.frozen:
+                embedding.requires_grad_(False)
+        return model
+
+    def initialise(self, model: nn.Module, seed: int) -> list[str]:
+        assert isinstance(model, Seq2Seq)
+        notes = []
+        for path, embedding, tokenizer in self._vectors(model):
+            if path is not None:
+                notes.append(f"{path}: {filled(embedding, path, tokenizer, seed)}")
+        return notes
+
+    def source(self, split: str, limits: Limits) -> Source[PairBatch] | None:
+        found = self.split(split)
+        if not found.pairs:
+            return None
+        lengths = pair_lengths(found.sources, found.targets)
+        return bucketed(lengths, partial(self.collate, split), limits, shuffle=split == "train")
+
+    def split(self, split: str) -> Pairs:
+        """The examples of a split; none in a run that is loaded."""
+        found = None if self.assets.data is None else self.assets.data.get(split)
+        return Pairs([], Ragged.of([]), Ragged.of([])) if found is None else found
+
+    def collate(self, split: str, indices: list[int]) -> PairBatch:
+        """The examples at these places as a batch."""
+        found, ids = self.split(split), self.tokenizers[1]
+        batch = collate(found.sources, found.targets, indices, pad_id=ids.pad_id, bos_id=ids.bos_id, eos_id=ids.eos_id)
+        if split == "train":
+            return batch
+        return replace(batch, references=[[found.pairs[place].target] for place in indices])
+
+    def samples(self, model: nn.Module) -> list[str]:
+        known, shown = self._known(), self._shown()
+        outputs = self.said(model, shown)
+        told = [f"    ({known[text]})" if text in known else "" for text in shown]
+        return [f"{text}  →  {output}{end}" for text, output, end in zip(shown, outputs, told, strict=True)]
+
+    def probe(self, predictor: Any, text: str) -> Probe:
+        return Probe(predictor.parse(text), self._known().get(self.tokenizers[0].clean(text)))
+
+    def probes(self, predictor: Any) -> list[Probe]:
+        known = self._known()
+        pairs = (self.split("valid").pairs or self.split("train").pairs)[: self.config.num_shown]
+        # what the model would write by itself has other rows in every frame
+        shown = [Probe(text, known[text]) for text in self._shown() if text in known]
+        return shown or [Probe(pair.source, pair.target) for pair in pairs]
+
+    def _known(self) -> dict[str, str]:
+        """Targets by their sources; those of training before others."""
+        return {pair.source: pair.target for split in ("valid", "train") for pair in self.split(split).pairs}
+
+    def _shown(self) -> list[str]:
+        pairs = self.split("valid").pairs or self.split("train").pairs
+        clean = self.tokenizers[0].clean
+        return [clean(text) for text in self.config.show] or [pair.source for pair in pairs[: self.config.num_shown]]
+
+    def said(self, model: nn.Module, sources: list[str]) -> list[str]:
+        """What the model writes of each source, by greedy search."""
+        return self.predictor(model).translate(sources, config=self.greedy())
+
+    def rouge(self) -> RougeConfig | None:
+        """How ROUGE is computed, where it is a score of the task; here it is none."""
+        return None
+
+    def writing(self, model: nn.Module) -> Writing:
+        return self.predictor(model).writing
+
+    def scoring(self) -> Scoring:
+        return self.config.bleu.scoring(self.tokenizers[1])
+
+    def predictor(self, model: nn.Module) -> Translator:
+        assert isinstance(model, Seq2Seq)
+        # beyond several times what it was trained on, a model only costs more; beginnings are all that some have seen
+        data = self.config.data
+        assert isinstance(data, DataConfig)
+        longest = data.max_source_len * (4 if data.too_long == "drop" else 1)
+        if isinstance(self.config.model, TransformerConfig) and self.config.model.position == "learned":
+            longest = min(longest, self.config.model.max_len - 1)
+        config, cuts = self.config, data.too_long != "drop"
+        return Translator(model, *self.tokenizers, config.decoding, config.bleu, longest, self.rouge(), cuts=cuts)
+
+    def card(self, metrics: Mapping[str, float]) -> str:
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        return (
+            f"# {self.title} trained on {PurePath(self.config.data.train).name}\n\n"
+            f"A {self.config.model.kind} encoder-decoder over {self.config.tokenizer.kind} tokens, trained with"
+            f" Headwise on {len(self.split('train').pairs)} sentence pairs. Validation: {scores or 'none'}.\n\n"
+            '    headwise predict RUN "a sentence"\n    headwise evaluate RUN --data pairs.tsv\n\n'
+            "`RUN` is this folder. It is complete and can be moved.\n"
+        )
+
+    def _vectors(self, model: Seq2Seq) -> Iterator[tuple[str | None, nn.Module, Tokenizer]]:
+        """The file of word vectors, the embedding and the tokenizer of each side."""
+        paths = self.config.vectors.source, self.config.vectors.target
+        for path, side, tokenizer in zip(paths, (model.encoder, model.decoder), self.tokenizers, strict=True):
+            assert isinstance(side.embedding, nn.Module)
+            yield path, side.embedding, tokenizer
+
+
+def _encoded(pairs: list[Pair], source: Tokenizer, target: Tokenizer, data: DataConfig) -> tuple[Pairs, list[str]]:
+    """The pairs within the limits of length, and their tokens; and notes of what is left out."""
+    fitted = fit_lengths(
+        Ragged.of(source.encode_batch([pair.source for pair in pairs])),
+        Ragged.of(target.encode_batch([pair.target for pair in pairs])),
+        max_source_len=data.max_source_len,
+        max_target_len=data.max_target_len,
+        too_long=data.too_long,
+    )
+    found = Pairs([pairs[place] for place in fitted.kept], fitted.sources, fitted.targets)
+    lost, notes = len(pairs) - len(fitted.kept), []
+    if lost:
+        longer = f"max_target_len {data.max_target_len}" if data.too_long == "truncate_source" else _limits(data)
+        notes.append(f"{lost:,} of {len(pairs):,} pairs are longer than {longer}")
+    if fitted.cut:
+        read = "is read" if fitted.cut == 1 else "are read"
+        notes.append(f"of {fitted.cut:,} of {len(pairs):,} pairs only what is within {_limits(data)} {read}")
+    return found, notes
+
+
+def _limits(data: DataConfig | DialogueConfig) -> str:
+    return f"max_source_len {data.max_source_len}, max_target_len {data.max_target_len}"
+
+
+def build_model(config: TransformerConfig | RecurrentConfig, source: Tokenizer, target: Tokenizer) -> Seq2Seq:
+    """A new model for these tokenizers."""
+    if isinstance(config, TransformerConfig):
+        return build_transformer(config, source.vocab_size, target.vocab_size, joint=source is target)
+    return build_recurrent(config, source.vocab_size, target.vocab_size)
+
+
+def _trained(sources: list[str], targets: list[str], config: TokenizerConfig) -> tuple[Tokenizer, Tokenizer]:
+    if config.joint:
+        joint = Tokenizer.train([*sources, *targets], config)
+        return joint, joint
+    return Tokenizer.train(sources, config), Tokenizer.train(targets, config)
+
+
+def _known(files: Mapping[str, bytes], config: TextToTextConfig) -> tuple[Tokenizer, Tokenizer]:
+    """The tokenizers of a run; a joint one is both."""
+    source = Tokenizer.from_bytes(required(files, SOURCE_FILE), SOURCE_FILE, config.tokenizer)
+    if TARGET_FILE not in files:
+        return source, source
+    return source, Tokenizer.from_bytes(files[TARGET_FILE], TARGET_FILE, config.tokenizer)

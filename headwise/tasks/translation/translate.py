@@ -1,0 +1,24 @@
+"""Translation: sentence pairs in, an encoder-decoder that writes the second language from the first."""
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from headwise.config import Config
+from headwise.data.corpus import DataConfig
+from headwise.tasks.translation.pairs import TextToText, TextToTextConfig
+
+
+class TranslateConfig(TextToTextConfig):
+    """What to translate, with which tokens and model, and how to train it to."""
+
+    data: DataConfig = Field(description="the pairs of texts")
+
+
+class Translate(TextToText):
+    """Translation of sentences, trained by teacher forcing on sentence pairs."""
+
+    name: ClassVar[str] = "translate"
+    title: ClassVar[str] = "Translator"
+    config_type: ClassVar[type[Config]] = TranslateConfig
+    config: TranslateConfig

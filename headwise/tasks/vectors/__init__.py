@@ -1,0 +1,3 @@
+"""A vector for each word."""
+
+TASKS = ("word_vectors",)

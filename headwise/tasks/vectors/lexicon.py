@@ -1,0 +1,346 @@
+"""Two vectors for each word, and a trained lexicon: neighbours, analogies, scores."""
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from headwise import metrics
+from headwise.attention.precision import wide
+from headwise.config import Config
+from headwise.data.files import read_lines
+from headwise.data.sources import Limits
+from headwise.data.tokenizers import Tokenizer
+from headwise.errors import ConfigError, DataError
+from headwise.labels import visible
+from headwise.predictors.baselines import Baseline
+from headwise.predictors.classes import mean
+from headwise.predictors.predictor import Form, Predictor, Unknown, flag
+from headwise.tasks.text.plain import SPECIALS, text_of
+from headwise.tasks.text.vectors import vector_line
+from headwise.tasks.vectors.contexts import ContextBatch, ContextConfig, Kind, Lines, Windows, context_source
+from headwise.tasks.vectors.projection import Projection
+from headwise.tasks.vectors.word_tests import Question, Test, WordLabel, WordPair, probe
+
+
+class WordVectorsConfig(Config):
+    """What predicts what, and how wide the vectors are."""
+
+    kind: Literal["skip-gram", "cbow"] = Field(
+        "skip-gram", description="skip-gram: a word predicts each word around it; cbow: their mean predicts the word"
+    )
+    embed_dim: int = Field(100, ge=1, description="numbers in a vector")
+
+
+class WordVectors(nn.Module):
+    """Scores of candidate words: the product of their output vectors with the mean of the input words' vectors.
+
+    Input vectors, which are what is kept, begin uniform within 0.5 / width of 0, output vectors at 0.
+
+    Source: Mikolov et al. 2013, arXiv 1301.3781 and 1310.4546.
+    """
+
+    def __init__(self, vocab_size: int, embed_dim: int) -> None:
+        super().__init__()
+        self.words = nn.Embedding(vocab_size, embed_dim)
+        self.contexts = nn.Embedding(vocab_size, embed_dim)
+        nn.init.uniform_(self.words.weight, -0.5 / embed_dim, 0.5 / embed_dim)
+        nn.init.zeros_(self.contexts.weight)
+
+    def forward(
+        self,
+        inputs: Int[Tensor, "targets words"],
+        given: Bool[Tensor, "targets words"],
+        outputs: Int[Tensor, "targets candidates"],
+    ) -> Float[Tensor, "targets candidates"]:
+        vectors = self.words(inputs) * given.unsqueeze(-1)
+        mean = vectors.sum(1) / given.sum(1, keepdim=True).clamp(min=1)
+        return (self.contexts(outputs) @ mean.unsqueeze(-1)).squeeze(-1)
+
+
+def sampling_loss(
+    scores: Float[Tensor, "targets candidates"], counted: Bool[Tensor, "targets candidates"]
+) -> Float[Tensor, ""]:
+    """The loss of negative sampling, summed over targets (nats): -log s(first) - sum of log s(-other), s the sigmoid.
+
+    Source: Mikolov et al. 2013, arXiv 1310.4546, equation 4.
+
+    >>> round(sampling_loss(torch.zeros(1, 3), torch.tensor([[True, True, False]])).item(), 4)
+    1.3863
+    """
+    signs = torch.full_like(scores, -1.0)
+    signs[:, 0] = 1.0
+    return -(F.logsigmoid(wide(scores * signs)) * counted).sum()
+
+
+_NEAREST = 10
+# neighbours of each word of a picture
+_AROUND = 7
+# running words that are scored together
+_SCORED_WORDS = 8192
+_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Words that are added or subtracted, with 1 or -1 each, and the text they were read from."""
+
+    text: str
+    terms: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """The words whose vectors have the largest cosine with that of a query, best first, and this cosine.
+
+    Args:
+        vector: that of the query: of a single word its own, else the sum of unit vectors; None with unknown words.
+        unknown: words of the query without a vector; there are then no neighbours.
+    """
+
+    neighbours: dict[str, float]
+    vector: tuple[float, ...] | None
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """What `predict` is told: how many neighbours, a line each, or the vector in place of them."""
+
+    n_best: int | None = None
+    vectors: bool = False
+
+
+class Lexicon(Predictor[Query, Nearest, str | Test]):
+    """Word vectors with their vocabulary; an input is a word, or several with + and - between them.
+
+    Vectors of several words are added at unit length; the words themselves are no answer (3CosAdd: Levy and Goldberg
+    2014, equation 1). Equal cosines are in the order of the vocabulary, frequent words first.
+
+    Args:
+        counts: how often each token occurs in training, for the loss of a text.
+        config, kind: the windows and draws of training, for the same.
+    """
+
+    def __init__(
+        self, model: WordVectors, tokenizer: Tokenizer, counts: np.ndarray, config: ContextConfig, kind: Kind
+    ) -> None:
+        self.model, self.tokenizer = model, tokenizer
+        self.counts, self.config, self.kind = counts, config, kind
+
+    def parse(self, text: str) -> Query:
+        """A query such as `king`, `king - man + woman`, or `king queen`, which adds both.
+
+        Signs stand between spaces; a lone sign is a word. Raises: ConfigError where a sign has no word behind it.
+        """
+        parts = self.tokenizer.clean(text).split()
+        if not parts:
+            raise ConfigError("no word: give one, or several with + and - between them")
+        terms: list[tuple[int, str]] = []
+        sign = 0
+        for part in parts:
+            if part in ("+", "-") and terms and not sign:
+                sign = 1 if part == "+" else -1
+                continue
+            terms.append((sign or 1, part))
+            sign = 0
+        if sign:
+            raise ConfigError(f"'{text}': a word is missing behind {parts[-1]}")
+        return Query(" ".join(parts), tuple(terms))
+
+    def read(self, path: Path) -> Iterator[Query]:
+        """A query a line; blank lines are left out."""
+        return (self.parse(text) for _, text in read_lines(path) if text and not text.isspace())
+
+    def everything(self) -> list[Query]:
+        """Each word of the vocabulary, frequent ones first."""
+        words = self.tokenizer.pieces()[SPECIALS:]
+        return [Query(word, ((1, word),)) for word in words]
+
+    def predict(self, items: Sequence[Query], options: Looking | None = None) -> list[Nearest]:
+        how = options or Looking()
+        vectors = self._vectors()
+        units = None if how.vectors else _units(vectors)
+        return [self._nearest(item, vectors, units, how.n_best or _NEAREST) for item in items]
+
+    def write(self, item: Query, output: Nearest, form: Form, options: Looking | None = None) -> list[str]:
+        """Neighbours in one line, or a line each where their number is given; a vector as in a file of vectors."""
+        how = options or Looking()
+        if form == "json":
+            shown: dict[str, Any] = {"vector": output.vector} if how.vectors else {"neighbours": output.neighbours}
+            return [json.dumps({"query": item.text, **shown, "unknown": output.unknown}, ensure_ascii=False)]
+        if how.vectors:
+            return [] if output.vector is None else [vector_line(item.text.replace(" ", ""), output.vector)]
+        if how.n_best is None or output.unknown:
+            return [f"{visible(item.text)}\t{self.told(output)}"]
+        return [f"{visible(word)}\t{cosine:.4f}" for word, cosine in output.neighbours.items()]
+
+    def told(self, found: Nearest) -> str:
+        """An output in one line."""
+        if found.unknown:
+            return f"unknown: {', '.join(map(visible, found.unknown))}"
+        return ", ".join(f"{visible(word)} {cosine:.2f}" for word, cosine in found.neighbours.items())
+
+    def evaluate(self, examples: Sequence[str | Test], *, options: Any = None) -> dict[str, float | str]:
+        """The loss of a text, the rank correlation of similarities, the share of analogies, or a probe of labels.
+
+        Args:
+            examples: all of one kind: lines of a text, `WordPair`, `Question` or `WordLabel`.
+
+        Raises: DataError where no example has all its words in the vocabulary.
+        """
+        if isinstance(examples[0], str):
+            text = text_of((line for line in examples if isinstance(line, str)), self.tokenizer)
+            windows = Windows(Lines(text), self.counts, self.config, self.kind, 0)
+            batches = context_source(windows, Limits(_SCORED_WORDS), shuffle=False)
+            device = self.model.words.weight.device
+            with torch.inference_mode():
+                told = loss_of(held_out_loss(self.model, (batch.to(device) for batch in batches.once())))
+            return {**told}
+        if isinstance(examples[0], WordLabel):
+            return self._probed([one for one in examples if isinstance(one, WordLabel)])
+        if isinstance(examples[0], WordPair):
+            return self._similar([one for one in examples if isinstance(one, WordPair)])
+        return self._analogies([one for one in examples if isinstance(one, Question)])
+
+    def baselines(self, examples: Sequence[str | Test]) -> Iterator[Baseline]:
+        # vectors of zeros give each word, right or drawn, the probability 1/2
+        if isinstance(examples[0], str):
+            yield Baseline("vectors of zeros", {"loss": (1 + self.config.negatives) * math.log(2)})
+
+    def options(self, given: Mapping[str, Any]) -> Looking | None:
+        if others := [name for name in given if name not in ("n_best", "vectors")]:
+            raise ConfigError(f"{flag(others[0])} means nothing to word vectors; leave it out")
+        return Looking(given.get("n_best"), bool(given.get("vectors"))) if given else None
+
+    def unknown(self, items: Sequence[Query]) -> Unknown:
+        """Words without a vector."""
+        words = [word for item in items for _, word in item.terms]
+        lost = [word for word in words if self.number(word) is None]
+        return Unknown(len(lost), len(words), tuple(dict.fromkeys(lost))[:_NAMED], "words")
+
+    def explain(self, item: Query | str, target: str | None = None) -> Projection:
+        """The words of a query, the neighbours of each and of their sum, as points of a plane.
+
+        Raises: ConfigError naming words without a vector; `target`, which there is none of here.
+        """
+        if target is not None:
+            raise ConfigError("word vectors have no output to look at; leave the target out")
+        query = self.parse(item) if isinstance(item, str) else item
+        if (lost := self.unknown([query])).count:
+            raise ConfigError(f"no vector for: {', '.join(map(visible, lost.examples))}")
+        words = list(dict.fromkeys(word for _, word in query.terms))
+        around = self.predict([Query(word, ((1, word),)) for word in words], Looking(_AROUND))
+        groups = {word: found.neighbours for word, found in zip(words, around, strict=True)}
+        answer = self.predict([query], Looking(_AROUND))[0].neighbours if len(query.terms) > 1 else {}
+        names = list(dict.fromkeys([*words, *answer, *(word for group in groups.values() for word in group)]))
+        numbers = [number for name in names if (number := self.number(name)) is not None]
+        return Projection(query.text, names, _units(self._vectors()[numbers]), query.terms, groups, answer)
+
+    def number(self, word: str) -> int | None:
+        """The token of a word; None where it has no vector."""
+        ids = self.tokenizer.encode(word)
+        return ids[0] if len(ids) == 1 and ids[0] >= SPECIALS else None
+
+    def _vectors(self) -> Float[np.ndarray, "words dim"]:
+        found: np.ndarray = self.model.words.weight.detach().float().cpu().numpy()
+        return found
+
+    def _nearest(self, item: Query, vectors: np.ndarray, units: np.ndarray | None, count: int) -> Nearest:
+        numbers = [self.number(word) for _, word in item.terms]
+        if lost := [word for (_, word), number in zip(item.terms, numbers, strict=True) if number is None]:
+            return Nearest({}, None, tuple(dict.fromkeys(lost)))
+        known = [number for number in numbers if number is not None]
+        if len(known) == 1 and item.terms[0][0] > 0:
+            sought = vectors[known[0]]
+        else:
+            parts = _units(vectors[known])
+            sought = sum((sign * part for (sign, _), part in zip(item.terms, parts, strict=True)), 0.0 * parts[0])
+        told = tuple(sought.tolist())
+        if units is None:
+            return Nearest({}, told)
+        cosines = units @ _units(sought[None])[0]
+        cosines[[*range(SPECIALS), *known]] = -np.inf
+        best = np.argsort(-cosines, kind="stable")[:count]
+        found = {self.tokenizer.piece(int(n)): float(cosines[n]) for n in best if np.isfinite(cosines[n])}
+        return Nearest(found, told)
+
+    def _similar(self, pairs: Sequence[WordPair]) -> dict[str, float | str]:
+        units = _units(self._vectors())
+        numbers = [(self.number(pair.one), self.number(pair.two)) for pair in pairs]
+        found = [(units[a] @ units[b], pair.score) for (a, b), pair in zip(numbers, pairs, strict=True) if a and b]
+        _require(len(found), "pairs of words")
+        said, gold = ([float(row[side]) for row in found] for side in (0, 1))
+        return {"spearman": metrics.spearman(said, gold), **_coverage(len(found), len(pairs))}
+
+    def _analogies(self, questions: Sequence[Question]) -> dict[str, float | str]:
+        right: Counter[str] = Counter()
+        asked: Counter[str] = Counter()
+        units = _units(self._vectors())
+        for one in questions:
+            numbers = [self.number(word) for word in (one.b, one.a, one.c, one.d)]
+            if None in numbers:
+                continue
+            item = Query("", ((1, one.b), (-1, one.a), (1, one.c)))
+            best = next(iter(self._nearest(item, units, units, 1).neighbours), "")
+            asked[one.section] += 1
+            right[one.section] += self.number(best) == numbers[3]
+        _require(asked.total(), "questions")
+        scores: dict[str, float | str] = {"accuracy": right.total() / asked.total()}
+        if len(asked) > 1:
+            scores["sections"] = ", ".join(
+                f"{name} {right[name] / count:.3f} of {count}" for name, count in asked.items()
+            )
+        return {**scores, **_coverage(asked.total(), len(questions))}
+
+    def _probed(self, labels: Sequence[WordLabel]) -> dict[str, float | str]:
+        counts: defaultdict[int, Counter[str]] = defaultdict(Counter)
+        for one in labels:
+            if number := self.number(one.word):
+                counts[number][one.label] += one.count
+        _require(len(counts), "labelled words")
+        numbers = sorted(counts)
+        # the most frequent label of a word, the first of equals by name
+        gold = [min(counts[number].items(), key=lambda found: (-found[1], found[0]))[0] for number in numbers]
+        scores = probe(torch.from_numpy(self._vectors()[numbers]), gold).scores()
+        return {**scores, **_coverage(len(numbers), len({one.word for one in labels}))}
+
+
+def held_out_loss(model: WordVectors, batches: Iterable[ContextBatch]) -> dict[str, float]:
+    """The summed loss of batches (nats), and the number of their targets; both add up."""
+    total, targets = 0.0, 0
+    for batch in batches:
+        total += sampling_loss(model(batch.inputs, batch.given, batch.outputs), batch.counted).item()
+        targets += batch.num_tokens
+    return {"nll": total, "targets": float(targets)}
+
+
+def loss_of(stats: Mapping[str, float]) -> dict[str, float]:
+    """The mean loss of a target, in nats: (1 + negatives) ln 2 for a model that knows nothing; NaN without targets."""
+    return {"loss": mean(stats.get("nll", 0.0), stats.get("targets", 0.0))}
+
+
+def _units(vectors: np.ndarray) -> np.ndarray:
+    """In float64, of length 1; a vector of zeros stays."""
+    values = vectors.astype(np.float64)
+    lengths = np.linalg.norm(values, axis=-1, keepdims=True)
+    return values / np.where(lengths > 0, lengths, 1.0)
+
+
+def _require(count: int, what: str) -> None:
+    if not count:
+        raise DataError(f"none of the {what} has all its words in the vocabulary; is it the right language and case?")
+
+
+def _coverage(known: int, given: int) -> dict[str, float | str]:
+    return {"known": float(known), "given": float(given)}

@@ -1,0 +1,221 @@
+"""Word vectors: plain text in, a vector for each word, by skip-gram or CBOW with negative sampling."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import PurePath
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Float
+from pydantic import Field, field_validator
+from torch import Tensor, nn
+
+from headwise.config import Config
+from headwise.data.bad_lines import warn_skipped
+from headwise.data.corpus import resolve
+from headwise.data.files import digested, require_file
+from headwise.data.report import embedding_size
+from headwise.data.sources import Limits, Source
+from headwise.data.streams import Text
+from headwise.data.suggestions import Suggestion
+from headwise.data.tokenizers import Tokenizer, TokenizerConfig
+from headwise.errors import ConfigError, DataError
+from headwise.tasks._files import as_json, from_json
+from headwise.tasks.task import Assets, Given, Metric, Stats, Task, required
+from headwise.tasks.text.plain import (
+    SPECIALS,
+    TRAINED_CHARS,
+    TextConfig,
+    encode,
+    portions,
+    train_tokenizer,
+    unknown_tokens,
+    whole,
+    word_counts,
+)
+from headwise.tasks.text.suggestions import suggest_for_vectors
+from headwise.tasks.vectors.contexts import ContextBatch, ContextConfig, Lines, Windows, context_source
+from headwise.tasks.vectors.lexicon import (
+    Lexicon,
+    WordVectors,
+    WordVectorsConfig,
+    held_out_loss,
+    loss_of,
+    sampling_loss,
+)
+from headwise.tasks.vectors.word_tests import Test, TestKind, read_tests
+
+TOKENIZER_FILE, COUNTS_FILE = "words.tokenizer.json", "counts.json"
+
+_WORDS = TokenizerConfig(kind="word", vocab_size=100_000, min_frequency=5, lowercase=True)
+_SHOWN = 5
+
+
+class WordsConfig(TextConfig):
+    """Which text to read, what of it is held out, and what else the vectors are tested on."""
+
+    test_kind: TestKind = Field("text", description="what the test file holds: text, similarity, analogies or labels")
+    target_key: str = Field("upos", description="label in a CoNLL-U file: upos, xpos, or a feature such as Number")
+
+
+class WordVectorsTaskConfig(Config):
+    """Which text to learn from, what a word is, and how its vector is learned."""
+
+    data: WordsConfig = Field(description="the text")
+    tokenizer: TokenizerConfig = Field(_WORDS, description="what a word is, and how often it has to occur")
+    model: WordVectorsConfig = Field(WordVectorsConfig(), description="what predicts what")
+    context: ContextConfig = Field(ContextConfig(), description="the words around a word, and those drawn against them")
+    show: list[str] = Field(
+        default=[], description="words whose neighbours are shown at each validation; if empty, some"
+    )
+
+    @field_validator("tokenizer", mode="before")
+    @classmethod
+    def _of_words(cls, value: Any) -> Any:
+        return _WORDS.model_dump() | value if isinstance(value, dict) else value
+
+    def model_post_init(self, context: object) -> None:
+        if (self.tokenizer.kind, self.tokenizer.spaces) != ("word", "joined"):
+            raise ConfigError(
+                'word vectors are of words: set tokenizer.kind to "word" and tokenizer.spaces to "joined"'
+            )
+
+
+class WordVectorsTask(Task[dict[str, Text]]):
+    """A vector for each word of a text, such that words in like contexts have like vectors."""
+
+    name: ClassVar[str] = "word-vectors"
+    unit: ClassVar[str] = "pairs"
+    config_type: ClassVar[type[Config]] = WordVectorsTaskConfig
+    metrics: ClassVar[tuple[Metric, ...]] = (Metric("loss", "low"),)
+    config: WordVectorsTaskConfig
+
+    def __init__(self, config: WordVectorsTaskConfig, assets: Assets[dict[str, Text]]):
+        super().__init__(config, assets)
+        self.tokenizer = _tokenizer(assets.files, config)
+        self.counts = _counts(assets.files, self.tokenizer.vocab_size)
+
+    @classmethod
+    def prepare(cls, config: WordVectorsTaskConfig) -> Assets[dict[str, Text]]:
+        return cls.prepare_with(config, Given())
+
+    @classmethod
+    def prepare_with(cls, config: WordVectorsTaskConfig, given: Given) -> Assets[dict[str, Text]]:
+        texts = config.data if config.data.test_kind == "text" else config.data.model_copy(update={"test": None})
+        named = {part: getattr(texts, part) for part in ("train", "valid", "test")}
+        paths = {part: resolve(path) for part, path in named.items() if path is not None}
+        for path in paths.values():
+            require_file(path)
+        with digested(paths) as digests:
+            parts = portions(texts)
+            learned = None if given.files is None else _tokenizer(given.files, config)
+            tokenizer = learned or train_tokenizer(parts["train"], config.tokenizer)
+            found = {part: portion for part, portion in parts.items() if portion.chars}
+            data = {part: encode(portion, tokenizer, given.scratch) for part, portion in found.items()}
+        counts = word_counts(data["train"], tokenizer.vocab_size)
+        if not counts.any():
+            raise DataError(
+                f"{config.data.train}: no word of the text is frequent enough: lower tokenizer.min_frequency"
+            )
+        if given.files is not None:
+            counts = _counts(given.files, tokenizer.vocab_size)
+        notes = list(dict.fromkeys(f"{portion.path}: {portion.bad}" for portion in parts.values() if portion.bad))
+        notes += _notes(config, data, tokenizer, parts["train"].chars if learned is None else 0)
+        files = {TOKENIZER_FILE: tokenizer.to_bytes(), COUNTS_FILE: as_json(counts.tolist())}
+        return Assets(files, data, digests, tuple(notes))
+
+    @classmethod
+    def examples(cls, config: WordVectorsTaskConfig, split: str) -> list[str] | list[Test]:
+        data = config.data
+        if split == "test" and data.test_kind != "text":
+            if data.test is None:
+                raise ConfigError(f'data.test_kind is "{data.test_kind}": name the file with data.test, or --data FILE')
+            return read_tests(resolve(data.test), data.test_kind, data.target_key, config.tokenizer.normalize)
+        own = None if split == "train" else getattr(data, split)
+        portion = whole(own, data) if own else portions(data)[split]
+        warn_skipped(portion.path, portion.bad)
+        return list(portion.lines())
+
+    @classmethod
+    def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
+        return suggest_for_vectors(data)
+
+    def build(self) -> WordVectors:
+        return WordVectors(self.tokenizer.vocab_size, self.config.model.embed_dim)
+
+    def source(self, split: str, limits: Limits) -> Source[ContextBatch] | None:
+        text = (self.assets.data or {}).get(split)
+        if text is None:
+            return None
+        train = split == "train"
+        windows = Windows(
+            Lines(text), self.counts, self.config.context, self.config.model.kind, limits.seed if train else 0
+        )
+        return context_source(windows, limits, shuffle=train)
+
+    def loss(self, model: nn.Module, batch: ContextBatch) -> Float[Tensor, ""]:
+        return sampling_loss(model(batch.inputs, batch.given, batch.outputs), batch.counted)
+
+    def measure(self, model: nn.Module, batches: Iterable[ContextBatch]) -> Stats:
+        """The loss and the targets it is of."""
+        assert isinstance(model, WordVectors)
+        return held_out_loss(model, batches)
+
+    def summarise(self, stats: Stats) -> dict[str, float]:
+        return loss_of(stats)
+
+    def samples(self, model: nn.Module) -> list[str]:
+        lexicon = self.predictor(model)
+        shown = self.config.show or [
+            lexicon.tokenizer.piece(int(number)) for number in np.argsort(-self.counts)[:_SHOWN]
+        ]
+        items = [lexicon.parse(text) for text in shown]
+        return [
+            f"{item.text} → {lexicon.told(found)}" for item, found in zip(items, lexicon.predict(items), strict=True)
+        ]
+
+    def predictor(self, model: nn.Module) -> Lexicon:
+        assert isinstance(model, WordVectors)
+        return Lexicon(model, self.tokenizer, self.counts, self.config.context, self.config.model.kind)
+
+    def card(self, metrics: Mapping[str, float]) -> str:
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        model, size = self.config.model, self.tokenizer.vocab_size - SPECIALS
+        return (
+            f"# Word vectors trained on {PurePath(self.config.data.train).name}\n\n"
+            f"Vectors of {model.embed_dim} numbers for {size:,} words, trained with Headwise by {model.kind} with"
+            f" negative sampling on {int(self.counts.sum()):,} running words. Validation: {scores or 'none'}.\n\n"
+            '    headwise predict RUN "king - man + woman"\n    headwise predict RUN --vectors --output vectors.txt\n\n'
+            "`RUN` is this folder. It is complete and can be moved.\n"
+        )
+
+
+def _notes(config: WordVectorsTaskConfig, data: Mapping[str, Text], tokenizer: Tokenizer, chars: int) -> list[str]:
+    """What to tell of the text; `chars` are those of a text whose words were counted for the vocabulary."""
+    size, dim = tokenizer.vocab_size - SPECIALS, config.model.embed_dim
+    notes = [f"vocabulary: {size:,} words that occur at least {config.tokenizer.min_frequency} times"]
+    for part, text in data.items():
+        lines = Lines(text)
+        words, lost = int(lines.lengths.sum()), unknown_tokens(text, tokenizer)
+        notes.append(f"{part}: {words:,} running words, {lost / max(1, words):.1%} of them left out as too rare")
+    if dim < (least := embedding_size(size)):
+        notes.append(
+            f"model.embed_dim is {dim}; the rule 8.33 ln V (Su Jianlin 2020, kexue.fm/archives/7695) asks for"
+            f" {least:.0f} or more for {size:,} words"
+        )
+    if chars > TRAINED_CHARS:
+        notes.append(f"the vocabulary is that of the first {TRAINED_CHARS:,} characters of the text")
+    return notes
+
+
+def _tokenizer(files: Mapping[str, bytes], config: WordVectorsTaskConfig) -> Tokenizer:
+    return Tokenizer.from_bytes(required(files, TOKENIZER_FILE), TOKENIZER_FILE, config.tokenizer)
+
+
+def _counts(files: Mapping[str, bytes], size: int) -> np.ndarray:
+    def read(found: Any) -> np.ndarray:
+        counts = np.array(found, dtype=np.int64)
+        if counts.shape != (size,) or (counts < 0).any() or counts[:SPECIALS].any() or not counts.any():
+            raise ValueError(found)
+        return counts
+
+    return from_json(files, COUNTS_FILE, read, f"not the counts of {size:,} tokens")
