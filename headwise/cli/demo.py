@@ -2,12 +2,15 @@
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-SENTENCES = ("go .", "i lost .", "he's calm .", "i'm home .")
-EXPLAINED = "i'm home ."
+from headwise.errors import ConfigError, unknown
+from headwise.trust import trusting
+
+if TYPE_CHECKING:
+    from headwise.tasks.demo import Demo
 
 
 def demo(
@@ -23,73 +26,59 @@ def demo(
     ] = None,
 ) -> None:
     """Train on the shipped phrasebook, or on data made for another task, in about a minute; then score and draw."""
-    from headwise import runtime
-
-    runtime.apply()
-    given = folder or run
-    if task == "translate":
-        _phrasebook(given or Path("runs/demo"), overrides or [])
-    else:
-        _made(task, given or Path("runs") / f"demo-{task}", overrides or [])
-
-
-def _made(task: str, run: Path, overrides: list[str]) -> None:
-    """A task on data made beside the run's folder."""
     import headwise
+    from headwise import runtime
     from headwise.cli.evaluate import show
     from headwise.cli.train import trained
-    from headwise.data.demos import make
     from headwise.training import recipes
     from headwise.training.loading import beside, examples
 
-    folder = run.with_name(f"{run.name}-data")
-    found, path = make(task, folder)
-    typer.echo(f"to learn: {found.shows}; data and recipe are in {folder}")
-    trained(recipes.read(str(path), overrides), run)
-    predictor: Any = headwise.load(run)
-    held_out = examples(run, "test", {})
+    runtime.apply()
+    place = folder or run or Path("runs") / ("demo" if task == "translate" else f"demo-{task}")
+    small, recipe = _demo(task).make(task, place.with_name(f"{place.name}-data"))
+    typer.echo(f"to learn: {small.shows}; the recipe is {recipe}")
+    trained(recipes.read(recipe, overrides or []), place)
+    predictor: Any = headwise.load(place)
+    held_out = examples(place, "test", {})
     scores = predictor.evaluate(held_out)
-    show(scores, f"{len(held_out):,} held-out examples", beside(run, predictor, held_out, scores))
+    show(scores, f"{len(held_out):,} held-out examples", beside(place, predictor, held_out, scores))
     typer.echo()
-    _draw(predictor, found.given, run)
-    typer.echo(f"next:    headwise predict {run} {shlex.quote(found.given)}")
-    typer.echo(f"next:    headwise evaluate {run}")
-    typer.echo(f"next:    headwise train {path} seed=1")
-
-
-def _phrasebook(run: Path, overrides: list[str]) -> None:
-    """Translation, on the phrasebook that ships."""
-    import headwise
-    from headwise.cli.evaluate import show
-    from headwise.cli.train import trained
-    from headwise.data.corpus import load_corpus
-    from headwise.tasks.translation.translator import Translator
-    from headwise.training import recipes
-
-    recipe: Any = recipes.read("phrasebook", overrides)
-    trained(recipe, run)
-    translator = headwise.load(run)
-    assert isinstance(translator, Translator), "the phrasebook is translated"
-    held_out = load_corpus(recipe.data, recipe.tokenizer.normalize, recipe.tokenizer.lowercase).test
-    show(translator.evaluate(held_out), f"{len(held_out)} held-out sentences")
+    items = [predictor.parse(text) for text in (*small.others, small.given)]
+    for text, item, output in zip((*small.others, small.given), items, predictor.predict(items), strict=True):
+        typer.echo(f"{text:<12} → {predictor.write(item, output, 'text')[0]}")
     typer.echo()
-    for source, output in zip(SENTENCES, translator.translate(SENTENCES), strict=True):
-        typer.echo(f"{source:<12} → {output}")
-    typer.echo()
-    _draw(translator, EXPLAINED, run)
+    _draw(predictor, items[-1], place)
+    typer.echo(f"next:    headwise predict {place} {shlex.quote(small.given)}")
+    typer.echo(f"next:    headwise evaluate {place}")
+    typer.echo(f"next:    headwise train {recipe} seed=1")
 
 
-def _draw(predictor: Any, given: str, run: Path) -> None:
+def _demo(task: str) -> "Demo":
+    """The demo of a task. Raises: ConfigError for a task that has none."""
+    from headwise.tasks import registry
+
+    demos = {name: registry.task_type(name).demo for name in registry.task_names()}
+    if ":" in task:
+        # a task that is named here is the user's own word
+        with trusting():
+            demos[task] = registry.task_type(task).demo
+    small = demos.get(task)
+    if small is None:
+        raise ConfigError(unknown("demo", task, [name for name, other in demos.items() if other]))
+    return small
+
+
+def _draw(predictor: Any, item: Any, run: Path) -> None:
     """Says and draws what the model looks at, and how it was trained."""
     from headwise.cli.explain import describe
     from headwise.explain.canvas import save
     from headwise.explain.curves import training_curve
     from headwise.runs.log import read_metrics
 
-    found = predictor.explain(predictor.parse(given))
-    describe(found)
+    explanation = predictor.explain(item)
+    describe(explanation)
     figures = run / "figures"
-    paths = found.write(figures)
+    paths = explanation.write(figures)
     paths.append(save(training_curve(read_metrics(run), title=str(run)), figures / "training.png"))
     typer.echo("figures:")
     for path in paths:

@@ -4,7 +4,7 @@ A task of one's own stays where it is and is named `my_package.module:MyTask` in
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -19,12 +19,15 @@ from headwise.data.suggestions import Suggestion
 from headwise.errors import CheckpointError
 from headwise.predictors.baselines import Baseline
 from headwise.predictors.predictor import Predictor
+from headwise.tasks.demo import Demo
 
 if TYPE_CHECKING:
     from headwise.data.inspection import Inspection
 
 D = TypeVar("D")
 
+# (folder, seed, count) -> the files of drawn examples, and how many each has
+Generator = Callable[[Path, int, int], dict[Path, int]]
 # numbers that add up over batches and processes
 Stats = dict[str, float]
 
@@ -112,6 +115,10 @@ class Task(ABC, Generic[D]):
     name: ClassVar[str]
     config_type: ClassVar[type[Config]]
     metrics: ClassVar[tuple[Metric, ...]]
+    # what `headwise demo` trains on; None: there is none
+    demo: ClassVar[Demo | None] = None
+    # what `headwise data make` draws, by name
+    generators: ClassVar[Mapping[str, Generator]] = {}
     # what `num_tokens` of a batch counts
     unit: ClassVar[str] = "tokens"
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from headwise.data import grammar
+from headwise.tasks.text import grammar
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import numpy as np
 from pictures import encoded, folder_of, stripes
 from sounds import listed, timed
 
-from headwise.data import grammar
+from headwise.tasks.text import grammar
 from headwise.tasks.translation.talk import dialogue
 
 Values = dict[str, Any]

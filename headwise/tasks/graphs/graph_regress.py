@@ -21,6 +21,8 @@ from headwise.data.splits import split_by
 from headwise.data.suggestions import Suggestion
 from headwise.predictors.baselines import Baseline, named, of_numbers, ridge_regression, sample, standardised
 from headwise.tasks._files import as_json, from_json
+from headwise.tasks.demo import Demo
+from headwise.tasks.graphs.demo import GRAPH_REGRESS
 from headwise.tasks.graphs.encoders import GraphEncoderConfig, GraphPoolingConfig, GraphRegressor, build_graph_regressor
 from headwise.tasks.graphs.molecule_regressor import (
     MoleculeBatch,
@@ -52,6 +54,7 @@ class GraphRegress(Task[Splits]):
     """A number for each molecule, which is given as SMILES."""
 
     name: ClassVar[str] = "graph-regress"
+    demo: ClassVar[Demo | None] = GRAPH_REGRESS
     unit: ClassVar[str] = "molecules"
     config_type: ClassVar[type[Config]] = GraphRegressConfig
     metrics: ClassVar[tuple[Metric, ...]] = (

@@ -20,6 +20,8 @@ from headwise.errors import CheckpointError, DataError
 from headwise.predictors.baselines import Baseline, logistic_regression, of_labels
 from headwise.tasks._files import as_json, counts_of
 from headwise.tasks._labelling import Labelling
+from headwise.tasks.demo import Demo
+from headwise.tasks.graphs.demo import NODE_CLASSIFY
 from headwise.tasks.graphs.encoders import GraphEncoder, GraphEncoderConfig
 from headwise.tasks.graphs.graphs import Graph, GraphConfig, LabelledNode, labelled, read_graph
 from headwise.tasks.graphs.node_labeller import (
@@ -73,6 +75,7 @@ class NodeClassify(Labelling[Splits]):
     """Labels for the nodes of one graph, some of which are known."""
 
     name: ClassVar[str] = "node-classify"
+    demo: ClassVar[Demo | None] = NODE_CLASSIFY
     unit: ClassVar[str] = "nodes"
     config_type: ClassVar[type[Config]] = NodeClassifyConfig
     config: NodeClassifyConfig

@@ -20,13 +20,16 @@ from headwise.errors import DataError
 from headwise.models.protocols import Seq2Seq
 from headwise.models.transformer_config import DecoderConfig
 from headwise.tasks._files import as_json, from_json
+from headwise.tasks.demo import Demo
+from headwise.tasks.images import shapes
 from headwise.tasks.images.captioner import Captioner, Seen, build_captioner, paired
 from headwise.tasks.images.captions import CaptionsConfig, captions_of, load_captions, scan_of, suggest_for_captions
+from headwise.tasks.images.demo import CAPTION
 from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig
 from headwise.tasks.images.image_classify import IMAGES_FILE
 from headwise.tasks.images.image_sets import ImageSet, as_batch, constants, images_of
 from headwise.tasks.images.pixels import Image
-from headwise.tasks.task import Assets, Given, required
+from headwise.tasks.task import Assets, Generator, Given, required
 from headwise.tasks.text.bleu import Scoring
 from headwise.tasks.text.writer import Asked, Writer, WriterConfig, Writing, text_of
 
@@ -71,6 +74,8 @@ class Caption(Writer[dict[str, Captioned]]):
     """
 
     name: ClassVar[str] = "caption"
+    demo: ClassVar[Demo | None] = CAPTION
+    generators: ClassVar[Mapping[str, Generator]] = {"shapes": shapes.make}
     config_type: ClassVar[type[Config]] = CaptionConfig
     config: CaptionConfig
 

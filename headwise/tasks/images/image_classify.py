@@ -21,6 +21,8 @@ from headwise.predictors.baselines import Baseline, logistic_regression, named, 
 from headwise.predictors.classes import class_names
 from headwise.tasks._files import as_json, from_json
 from headwise.tasks._labelling import Labelling
+from headwise.tasks.demo import Demo
+from headwise.tasks.images.demo import IMAGE_CLASSIFY
 from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig
 from headwise.tasks.images.image_sets import (
     ImageBatch,
@@ -180,6 +182,7 @@ class ImageClassify(ImageTask):
     """
 
     name: ClassVar[str] = "image-classify"
+    demo: ClassVar[Demo | None] = IMAGE_CLASSIFY
     unit: ClassVar[str] = "images"
     config_type: ClassVar[type[Config]] = ImageClassifyConfig
     batch_images: ClassVar[int] = 128

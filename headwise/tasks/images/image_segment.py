@@ -15,6 +15,8 @@ from headwise.config import Config, build
 from headwise.data.batches import NO_TAG
 from headwise.data.suggestions import Suggestion
 from headwise.tasks._files import from_json
+from headwise.tasks.demo import Demo
+from headwise.tasks.images.demo import IMAGE_SEGMENT
 from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig, PatchConfig
 from headwise.tasks.images.image_classify import IMAGES_FILE, ImageTask, made_assets
 from headwise.tasks.images.image_sets import ImageSet, constants, images_of, measured
@@ -74,6 +76,7 @@ class ImageSegment(ImageTask):
     """
 
     name: ClassVar[str] = "image-segment"
+    demo: ClassVar[Demo | None] = IMAGE_SEGMENT
     unit: ClassVar[str] = "pixels"
     config_type: ClassVar[type[Config]] = ImageSegmentConfig
     metrics: ClassVar[tuple[Metric, ...]] = (

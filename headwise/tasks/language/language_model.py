@@ -18,7 +18,9 @@ from headwise.errors import ConfigError
 from headwise.models.decoder_only import DecoderOnly, build_decoder
 from headwise.models.transformer_config import DecoderConfig
 from headwise.predictors.baselines import Baseline
+from headwise.tasks.demo import Demo
 from headwise.tasks.language.continuer import Continuer, continuing, likelihood, likelihood_scores, scored, text_loss
+from headwise.tasks.language.demo import LANGUAGE_MODEL
 from headwise.tasks.language.ngram import COUNTED, NGrams
 from headwise.tasks.task import Assets, Given, Metric, Probe, Stats, Task
 from headwise.tasks.text import running as _plain_text
@@ -62,6 +64,7 @@ class LanguageModel(Task[dict[str, Text]]):
     """
 
     name: ClassVar[str] = "language-model"
+    demo: ClassVar[Demo | None] = LANGUAGE_MODEL
     config_type: ClassVar[type[Config]] = LanguageModelConfig
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric("loss", "low"),

@@ -18,6 +18,8 @@ from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import ConfigError, DataError
 from headwise.models.token_encoders import AttentionConfig, EncoderConfig
 from headwise.predictors.baselines import Baseline
+from headwise.tasks.demo import Demo
+from headwise.tasks.language.demo import MASKED_LM
 from headwise.tasks.language.filler import MASK, Filler, masked_loss, told_counts, told_scores
 from headwise.tasks.language.masked import (
     MaskedBatch,
@@ -64,6 +66,7 @@ class MaskedLM(Task[dict[str, Text]]):
     """
 
     name: ClassVar[str] = "masked-lm"
+    demo: ClassVar[Demo | None] = MASKED_LM
     config_type: ClassVar[type[Config]] = MaskedLMConfig
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric("loss", "low"),

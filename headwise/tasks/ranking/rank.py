@@ -20,9 +20,11 @@ from headwise.data.suggestions import Suggestion
 from headwise.errors import DataError
 from headwise.predictors.baselines import Baseline
 from headwise.tasks._files import as_json, from_json
+from headwise.tasks.demo import Demo
 from headwise.tasks.ranking.choices import GAPS, Catalogue, Choice, ChoiceBatch, ChoiceTable, Negatives, NegativesConfig
 from headwise.tasks.ranking.click_logs import Click, ClicksConfig
 from headwise.tasks.ranking.click_parts import read_held_out, read_log, suggest_for_clicks
+from headwise.tasks.ranking.demo import RANK
 from headwise.tasks.ranking.model import InterestConfig, InterestNetwork, build_interest_network
 from headwise.tasks.ranking.ranker import Ranker, auc, scored_table
 from headwise.tasks.task import Assets, Given, Metric, Stats, Task
@@ -43,6 +45,7 @@ class Rank(Task[dict[str, list[Choice]]]):
     """Ranking of items by how likely they are chosen after a history."""
 
     name: ClassVar[str] = "rank"
+    demo: ClassVar[Demo | None] = RANK
     unit: ClassVar[str] = "candidates"
     config_type: ClassVar[type[Config]] = RankConfig
     metrics: ClassVar[tuple[Metric, ...]] = (Metric("loss", "low"), Metric("auc", "high"))

@@ -22,6 +22,8 @@ from headwise.errors import ConfigError, DataError
 from headwise.models.pooled_encoder import SequencePoolingConfig
 from headwise.predictors.baselines import Baseline, named, sample
 from headwise.tasks._files import damaged
+from headwise.tasks.demo import Demo
+from headwise.tasks.series import drawn
 from headwise.tasks.series.baselines import (
     Autoregression,
     Linear,
@@ -44,9 +46,10 @@ from headwise.tasks.series.data import (
     read_parts,
     windows,
 )
+from headwise.tasks.series.demo import FORECAST
 from headwise.tasks.series.forecaster import SeriesForecaster
 from headwise.tasks.series.model import Forecaster, ForecasterConfig, StepwiseConfig, build_forecaster
-from headwise.tasks.task import Assets, Given, Metric, Stats, Task
+from headwise.tasks.task import Assets, Generator, Given, Metric, Stats, Task
 
 # steps of a history and of a forecast where nothing says otherwise; the shares of a series that they take at most
 _LENGTH, _HORIZON = 48, 12
@@ -170,6 +173,8 @@ class Forecast(Task[Tables]):
     """Forecasts of series of real vectors."""
 
     name: ClassVar[str] = "forecast"
+    demo: ClassVar[Demo | None] = FORECAST
+    generators: ClassVar[Mapping[str, Generator]] = {"waves": drawn.make}
     unit: ClassVar[str] = "numbers"
     config_type: ClassVar[type[Config]] = ForecastConfig
     metrics: ClassVar[tuple[Metric, ...]] = (Metric("loss", "low"), Metric("mse", "low"), Metric("mae", "low"))

@@ -15,7 +15,9 @@ from headwise.errors import ConfigError
 from headwise.models.pooled_encoder import SequencePoolingConfig
 from headwise.predictors.baselines import Baseline, logistic_regression, named, of_labels, sample, standardised
 from headwise.predictors.classes import class_names, most_frequent
+from headwise.tasks.demo import Demo
 from headwise.tasks.speech import base as _speech
+from headwise.tasks.speech.demo import SPEECH_CLASSIFY
 from headwise.tasks.speech.encoders import SpeechEncoderConfig
 from headwise.tasks.speech.models import SpeechClassifier, build_speech_classifier
 from headwise.tasks.speech.recordings import Recording, RecordingsConfig
@@ -44,6 +46,7 @@ class SpeechClassify(_speech.SpeechLabels):
     """Telling recordings apart, each of which has one class; `training.batch_tokens` counts frames of 10 ms."""
 
     name: ClassVar[str] = "speech-classify"
+    demo: ClassVar[Demo | None] = SPEECH_CLASSIFY
     unit: ClassVar[str] = "recordings"
     config_type: ClassVar[type[Config]] = SpeechClassifyConfig
     config: SpeechClassifyConfig

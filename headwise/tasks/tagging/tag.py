@@ -27,6 +27,8 @@ from headwise.errors import ConfigError, DataError
 from headwise.models.token_encoders import EncoderConfig
 from headwise.predictors.classes import count_scores, counted, mean
 from headwise.tasks._files import as_json, from_json
+from headwise.tasks.demo import Demo
+from headwise.tasks.tagging.demo import TAG
 from headwise.tasks.tagging.model import (
     Independent,
     Legal,
@@ -172,6 +174,7 @@ class Tag(Task[dict[str, Sentences]]):
     """Tagging of words, each of which has one tag."""
 
     name: ClassVar[str] = "tag"
+    demo: ClassVar[Demo | None] = TAG
     unit: ClassVar[str] = "words"
     config_type: ClassVar[type[Config]] = TagConfig
     metrics: ClassVar[tuple[Metric, ...]] = (

@@ -22,12 +22,14 @@ from headwise.predictors.classes import most_frequent, verdict_scores
 from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_tokens
 from headwise.tasks._files import as_json, counts_of
 from headwise.tasks._labelling import Labelling
+from headwise.tasks.demo import Demo
 from headwise.tasks.task import Assets, Given, Probe
 from headwise.tasks.text import whole as _texts
 from headwise.tasks.text.labelled import Labelled, LabelledBatch, LabelledConfig, read_texts
 from headwise.tasks.text.pooled import Reader
 from headwise.tasks.text.suggestions import suggest_for_labelled
 from headwise.tasks.text.whole import TOKENIZER_FILE, Texts, TextsConfig
+from headwise.tasks.texts.demo import CLASSIFY
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,7 @@ class Classify(Labelling[dict[str, Texts]]):
     """Classification of whole texts, each of which has one class."""
 
     name: ClassVar[str] = "classify"
+    demo: ClassVar[Demo | None] = CLASSIFY
     unit: ClassVar[str] = "texts"
     config_type: ClassVar[type[Config]] = ClassifyConfig
     config: ClassifyConfig

@@ -22,12 +22,14 @@ from headwise.predictors.baselines import Baseline, named, of_numbers, ridge_reg
 from headwise.predictors.numbers import Scale, error_counts, error_scores
 from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_tokens
 from headwise.tasks._files import as_json, from_json
+from headwise.tasks.demo import Demo
 from headwise.tasks.task import Assets, Given, Metric, Probe, Stats, Task
 from headwise.tasks.text import whole as _texts
 from headwise.tasks.text.labelled import Labelled, LabelledBatch, LabelledConfig, read_texts
 from headwise.tasks.text.pooled import Reader, spread
 from headwise.tasks.text.suggestions import suggest_for_labelled
 from headwise.tasks.text.whole import TOKENIZER_FILE, Texts, TextsConfig
+from headwise.tasks.texts.demo import REGRESS
 
 
 class Regressor(Predictor[str, float, Labelled]):
@@ -107,6 +109,7 @@ class Regress(Task[dict[str, Texts]]):
     """
 
     name: ClassVar[str] = "regress"
+    demo: ClassVar[Demo | None] = REGRESS
     unit: ClassVar[str] = "texts"
     config_type: ClassVar[type[Config]] = RegressConfig
     metrics: ClassVar[tuple[Metric, ...]] = (

@@ -16,8 +16,12 @@ from headwise.data.readers import Pair
 from headwise.data.suggestions import Suggestion
 from headwise.data.tokenizers import Tokenizer
 from headwise.models.protocols import Seq2Seq
+from headwise.tasks.demo import Demo
+from headwise.tasks.task import Generator
 from headwise.tasks.text.writer import Writing
+from headwise.tasks.translation import talk
 from headwise.tasks.translation.answerer import Answerer
+from headwise.tasks.translation.demo import DIALOGUE
 from headwise.tasks.translation.dialogues import (
     DialogueConfig,
     encoded,
@@ -40,6 +44,8 @@ class Dialogue(TextToText):
     """Answers in dialogues, trained by teacher forcing on each answer and the turns before it."""
 
     name: ClassVar[str] = "dialogue"
+    demo: ClassVar[Demo | None] = DIALOGUE
+    generators: ClassVar[Mapping[str, Generator]] = {"dialogues": talk.make}
     title: ClassVar[str] = "Partner in dialogue"
     config_type: ClassVar[type[Config]] = DialogueTaskConfig
     config: DialogueTaskConfig

@@ -10,8 +10,10 @@ from headwise.data.corpus import DataConfig, LongRule
 from headwise.data.readers import Pair
 from headwise.data.suggestions import Suggestion, suggest_for_pairs
 from headwise.predictors.baselines import Baseline
+from headwise.tasks.demo import Demo
 from headwise.tasks.task import Metric, Stats
 from headwise.tasks.text.writer import Writer
+from headwise.tasks.translation.demo import SUMMARISE
 from headwise.tasks.translation.pairs import TextToText, TextToTextConfig
 from headwise.tasks.translation.rouge import NAMES, RougeConfig, rouge_counts, rouge_of
 from headwise.tasks.translation.translator import Translator
@@ -38,6 +40,7 @@ class Summarise(TextToText):
     """Summaries of texts, trained by teacher forcing on pairs of a text and its summary."""
 
     name: ClassVar[str] = "summarise"
+    demo: ClassVar[Demo | None] = SUMMARISE
     title: ClassVar[str] = "Summariser"
     config_type: ClassVar[type[Config]] = SummariseConfig
     metrics: ClassVar[tuple[Metric, ...]] = (*Writer.metrics, *(Metric(name, "high") for name in NAMES))

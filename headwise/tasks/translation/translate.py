@@ -6,6 +6,8 @@ from pydantic import Field
 
 from headwise.config import Config
 from headwise.data.corpus import DataConfig
+from headwise.tasks.demo import Demo
+from headwise.tasks.translation.demo import TRANSLATE
 from headwise.tasks.translation.pairs import TextToText, TextToTextConfig
 
 
@@ -19,6 +21,7 @@ class Translate(TextToText):
     """Translation of sentences, trained by teacher forcing on sentence pairs."""
 
     name: ClassVar[str] = "translate"
+    demo: ClassVar[Demo | None] = TRANSLATE
     title: ClassVar[str] = "Translator"
     config_type: ClassVar[type[Config]] = TranslateConfig
     config: TranslateConfig

@@ -20,6 +20,7 @@ from headwise.data.suggestions import Suggestion
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import ConfigError, DataError
 from headwise.tasks._files import as_json, from_json
+from headwise.tasks.demo import Demo
 from headwise.tasks.task import Assets, Given, Metric, Stats, Task, required
 from headwise.tasks.text.plain import (
     SPECIALS,
@@ -34,6 +35,7 @@ from headwise.tasks.text.plain import (
 )
 from headwise.tasks.text.suggestions import suggest_for_vectors
 from headwise.tasks.vectors.contexts import ContextBatch, ContextConfig, Lines, Windows, context_source
+from headwise.tasks.vectors.demo import WORD_VECTORS
 from headwise.tasks.vectors.lexicon import (
     Lexicon,
     WordVectors,
@@ -84,6 +86,7 @@ class WordVectorsTask(Task[dict[str, Text]]):
     """A vector for each word of a text, such that words in like contexts have like vectors."""
 
     name: ClassVar[str] = "word-vectors"
+    demo: ClassVar[Demo | None] = WORD_VECTORS
     unit: ClassVar[str] = "pairs"
     config_type: ClassVar[type[Config]] = WordVectorsTaskConfig
     metrics: ClassVar[tuple[Metric, ...]] = (Metric("loss", "low"),)

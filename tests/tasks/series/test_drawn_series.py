@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from headwise.data import generators
+from headwise.tasks import generators
 from headwise.data.synthetic import Sizes
 from headwise.errors import ConfigError, DataError
 from headwise.tasks.series.drawn import LAG, draw, make

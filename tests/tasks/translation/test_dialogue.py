@@ -7,8 +7,8 @@ import torch
 from life import batch_of, built_of, scores_of, task_of
 
 import headwise
-from headwise.data import demos
 from headwise.errors import ConfigError
+from headwise.tasks.translation.demo import DIALOGUE
 from headwise.tasks.translation.dialogue import Dialogue
 from headwise.tasks.translation.dialogues import BETWEEN
 from headwise.tasks.translation.talk import UNKNOWN, dialogue
@@ -120,7 +120,7 @@ def test_a_recurrent_model_answers_too(make):
 
 @pytest.mark.slow
 def test_answers_come_from_earlier_turns(tmp_path):
-    _, path = demos.make("dialogue", tmp_path)
+    _, path = DIALOGUE.make("dialogue", tmp_path)
     train(recipes.read(str(path), []), tmp_path / "run")
     answerer = headwise.load(tmp_path / "run")
     pairs = examples(tmp_path / "run", "test", {})

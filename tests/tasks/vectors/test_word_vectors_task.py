@@ -7,11 +7,11 @@ import pytest
 import torch
 from life import baselines_of, batch_of, built_of, fitted, scores_of, task_of
 
-from headwise.data import grammar
 from headwise.data.sources import Limits
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.tasks import registry
 from headwise.tasks.task import Assets, Given
+from headwise.tasks.text import grammar
 from headwise.tasks.vectors.word_tests import WordLabel, probe
 from headwise.tasks.vectors.word_vectors import WordVectorsTask
 

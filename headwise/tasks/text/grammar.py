@@ -1,5 +1,7 @@
 """Sentences of a small grammar with a seed: words of one kind stand in the same places, so their vectors come close."""
 
+from pathlib import Path
+
 import numpy as np
 
 from headwise.data.buckets import random_bits
@@ -35,3 +37,9 @@ def sentences(count: int, seed: int = 0) -> list[str]:
         rule = RULES[row[0] % len(RULES)]
         found.append(" ".join(KINDS[kind][draw % len(KINDS[kind])] for kind, draw in zip(rule, row[1:], strict=False)))
     return found
+
+
+def write_sentences(folder: Path) -> None:
+    """Writes `sentences.txt`: lines of the grammar."""
+    text = "".join(f"{sentence}\n" for sentence in sentences(3000))
+    (folder / "sentences.txt").write_text(text, encoding="utf-8")
