@@ -116,8 +116,8 @@ def _inspected(
 ) -> "Sequence[Inspection]":
     """The report on the files of a recipe, or on a single file."""
     from headwise.config import build, override
-    from headwise.data.inspection import KINDS, guess, inspect
-    from headwise.tasks.registry import task_type
+    from headwise.data.inspection import guess
+    from headwise.tasks import registry
     from headwise.training import recipes
 
     path = Path(file)
@@ -127,11 +127,11 @@ def _inspected(
                 "a recipe states how its data is read; give settings such as data.KEY=VALUE instead of options"
             )
         recipe = recipes.read(file, overrides)
-        task = task_type(recipe.task)
-        data = getattr(recipe, "data", None)
-        return task.inspect(recipe) or inspect(data, held_out, lambda part: task.examples(recipe, part))
-    if kind != "auto" and kind not in KINDS:
-        raise ConfigError(unknown("--kind", kind, ["auto", *KINDS]))
+        inspect = registry.task_type(recipe.task).inspect
+        return inspect(recipe) if held_out is None else inspect(recipe, held_out)
+    kinds = registry.data_kinds()
+    if kind != "auto" and kind not in kinds:
+        raise ConfigError(unknown("--kind", kind, ["auto", *kinds]))
     values = override({"data": {"train": file, **given}}, overrides)
-    section, _ = KINDS[guess(file) if kind == "auto" else kind]
-    return inspect(build(section, values["data"], "options"), held_out)
+    chosen = guess(file, kinds.values()) if kind == "auto" else kinds[kind]
+    return chosen.inspect(build(chosen.section, values["data"], "options"), held_out)

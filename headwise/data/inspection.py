@@ -1,30 +1,28 @@
-"""What is in a data file: its bad lines by kind, the odd ones, and what the good ones are like; by kind of data."""
+"""What is in a data file: its bad lines by kind, the odd ones, and what the good ones are like.
+
+Each kind of data is a `DataKind` of the family that reads it.
+"""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from math import fsum, isclose
-from pathlib import PurePath
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import fsum
+from pathlib import Path, PurePath
+from typing import Any, TypeVar
 
-from headwise.config import Config
-from headwise.data import media_inspection
 from headwise.data.bad_lines import BadLine, BadLines
-from headwise.data.corpus import DataConfig, reading, resolve
 from headwise.data.files import require_file, scan_lines
-from headwise.data.readers import is_jsonl, scan_pairs, take
-from headwise.data.report import measure, report
+from headwise.data.readers import is_jsonl, take
+from headwise.data.report import measure
 from headwise.errors import ConfigError, DataError
-from headwise.tasks.images.images import ImagesConfig
-from headwise.tasks.series.data import SeriesConfig, Step, numeric_columns, scan_steps
-from headwise.tasks.speech.recordings import RecordingsConfig
-from headwise.tasks.text.labelled import Label, LabelledConfig, scan_labelled
-from headwise.tasks.text.plain import TextConfig, scan_texts
-from headwise.tasks.text.tagged import TaggedConfig, scan_tagged
-from headwise.tasks.translation.dialogues import DialogueConfig
+
+T = TypeVar("T")
 
 PARTS = ("train", "valid", "test")
 _SHOWN = 5
+# entries of a table that people are shown
+_ENTRIES = 10
 _LONG = 10.0
 _SURE_CHARACTERS = 200
 
@@ -100,162 +98,81 @@ def _by_kind(lines: BadLines | Odd) -> dict[str, Any]:
     return {kind: {"count": count, "first": first[kind]} for kind, count in lines.counts.most_common()}
 
 
-def inspect(
-    data: Config | None, held_out: str | None = None, examples: Callable[[str], Sequence[Any]] = lambda part: ()
-) -> list[Inspection]:
-    """Reads the files that a recipe's `[data]` names to their ends, whatever is in them.
+def _advised(line: BadLine) -> str:
+    return DataError(line.what, line.settings).told("shell")
+
+
+@dataclass(frozen=True)
+class Opening:
+    """How a file begins: what tells its kind of data."""
+
+    path: str
+
+    @property
+    def ending(self) -> str:
+        """The ending of its name in small letters, without `.gz`."""
+        suffixes = [suffix.lower() for suffix in PurePath(self.path).suffixes if suffix.lower() != ".gz"]
+        return suffixes[-1] if suffixes else ""
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The first lines, from the first that is not blank. Raises: DataError: the file cannot be read."""
+        require_file(self.path)
+        texts = (text for _, text in scan_lines(self.path) if isinstance(text, str))
+        first = next((text for text in texts if text and not text.isspace()), "")
+        return [first, *take(texts, 9)]
+
+    @property
+    def is_jsonl(self) -> bool:
+        """Whether it holds JSON lines."""
+        return is_jsonl(self.path, self.lines[0])
+
+
+@dataclass(frozen=True)
+class DataKind:
+    """A kind of data, as `headwise data report` knows it.
 
     Args:
-        held_out: a file of pairs whose sources and words are looked up among those of train.
-        examples: those of a part, which are counted where there is no more to say of this kind of data.
-
-    Raises:
-        ConfigError: held-out pairs beside other data.
-        DataError: a file cannot be read any further.
+        name: what `--kind` calls it.
+        section: the `[data]` of its recipes.
+        look: (data, part, held-out file) to what is in the file of a part.
+        likeness: how much a file looks like it: 0 is not at all; of several kinds the largest is taken.
+        held_out: whether other examples can be looked up among those of train.
     """
-    if held_out is not None and not isinstance(data, DataConfig):
-        raise ConfigError("--held-out goes with sentence pairs only; leave it out")
-    chosen = next((look for kind, look in KINDS.values() if isinstance(data, kind)), None)
-    if chosen is None:
-        counts = {part: len(examples(part)) for part in PARTS}
-        return [Inspection(part, "examples", count) for part, count in counts.items() if count]
-    parts = [part for part in PARTS if getattr(data, part) is not None]
-    return [chosen(data, part, held_out if part == "train" else None) for part in parts]
+
+    name: str
+    section: type[Any]
+    look: Callable[[Any, str, str | None], Inspection]
+    likeness: Callable[[Opening], int] = lambda opening: 0
+    held_out: bool = False
+
+    def inspect(self, data: Any, held_out: str | None = None) -> list[Inspection]:
+        """Reads the files that a recipe's `[data]` names to their ends, whatever is in them.
+
+        Args:
+            held_out: a file of examples that are looked up among those of train.
+
+        Raises:
+            ConfigError: held-out examples where they cannot be looked up.
+            DataError: a file cannot be read any further.
+        """
+        if held_out is not None and not self.held_out:
+            raise ConfigError("--held-out goes with sentence pairs only; leave it out")
+        parts = [part for part in PARTS if getattr(data, part) is not None]
+        return [self.look(data, part, held_out if part == "train" else None) for part in parts]
 
 
-def guess(path: str) -> str:
-    """The kind of data in a file, by the ending of its name, else by its first line that is not blank.
+def guess(path: str, kinds: Iterable[DataKind]) -> DataKind:
+    """The kind of data in a file: the one that it looks most like.
 
     Raises:
         DataError: the file cannot be read.
     """
-    suffixes = [suffix.lower() for suffix in PurePath(path).suffixes if suffix.lower() != ".gz"]
-    if suffixes and suffixes[-1] in (".conllu", ".conll", ".iob", ".iob2", ".bio", ".bioes"):
-        return "tagged"
-    if suffixes and suffixes[-1] == ".csv":
-        return "labelled"
-    require_file(path)
-    lines = (text for _, text in scan_lines(path) if isinstance(text, str))
-    first = next((text for text in lines if text and not text.isspace()), "")
-    if is_jsonl(path, first):
-        if '"turns"' in first or '"messages"' in first:
-            return "dialogues"
-        return "tagged" if '"words"' in first else "labelled" if '"label"' in first else "pairs"
-    if first.startswith("# ") and any(text.count("\t") == 9 for text in take(lines, 9)):
-        return "tagged"
-    return "tagged" if first.count("\t") == 9 else "pairs" if "\t" in first else "text"
+    opening = Opening(path)
+    return max(kinds, key=lambda kind: kind.likeness(opening))
 
 
-def _pairs(data: DataConfig, part: str, held_out: str | None) -> Inspection:
-    bad, odd = BadLines(), Odd()
-    how = reading(data.model_copy(update={"empty": "error"}), "nfc")
-    path, target = resolve(getattr(data, part)), getattr(data, f"{part}_target")
-    second = None if target is None else resolve(target)
-    pairs = take(bad.good(scan_pairs(path, second, how)), data.limit, to_end=second is not None)
-    for pair in pairs:
-        if _quoted(pair.source) or _quoted(pair.target):
-            odd.add("stray quotes", pair.line)
-    others = None if held_out is None else list(BadLines().good(scan_pairs(held_out, None, how)))
-    found = report(pairs, held_out=others) if pairs else None
-    _long(odd, [(len(pair.source) + len(pair.target), pair.line) for pair in pairs])
-    for line in found.outlier_lines if found else ():
-        odd.add("length ratio", line)
-    if found and found.outliers:
-        odd.counts["length ratio"] = found.outliers
-    facts = {} if found is None else asdict(found)
-    return Inspection(str(path), "pairs", len(pairs), bad, odd, facts, tuple(found.lines() if found else ()))
-
-
-def _tagged(data: TaggedConfig, part: str, held_out: str | None) -> Inspection:
-    bad, odd = BadLines(), Odd()
-    path = resolve(getattr(data, part))
-    sentences = take(bad.good(scan_tagged(path, data)), data.limit)
-    tags = Counter(tag for sentence in sentences for tag in sentence.tags or ())
-    _long(odd, [(len(sentence.words), sentence.line) for sentence in sentences])
-    for sentence in sentences:
-        if len(sentence.words) > data.max_len:
-            odd.add("beyond max_len", sentence.line)
-    words = Counter(word for sentence in sentences for word in sentence.words)
-    facts: dict[str, Any] = {"words": words.total(), "vocabulary": len(words), "tags": dict(tags.most_common())}
-    told = [f"words                    {words.total():,}", f"vocabulary               {len(words):,}"]
-    told += [f"tags                     {len(tags):,}"]
-    told += [f"  {tag[:40]:<22} {count:,} ({count / tags.total():.1%})" for tag, count in tags.most_common(40)]
-    if sentences:
-        facts["lengths"] = asdict(measure([len(sentence.words) for sentence in sentences]))
-    return Inspection(str(path), "sentences", len(sentences), bad, odd, facts, tuple(told))
-
-
-def _labelled(data: LabelledConfig, part: str, held_out: str | None) -> Inspection:
-    bad, odd = BadLines(), Odd()
-    path = resolve(getattr(data, part))
-    examples = take(bad.good(scan_labelled(path, data)), data.limit)
-    labels = Counter(str(example.label) for example in examples)
-    _long(odd, [(len(example.text), example.line) for example in examples])
-    known: dict[str, Label | None] = {}
-    for example in examples:
-        if known.setdefault(example.text, example.label) != example.label:
-            odd.add("text of another label", example.line)
-    facts: dict[str, Any] = {"labels": dict(labels.most_common()), "different_texts": len(known)}
-    told = [f"different texts          {len(known):,}", f"labels                   {len(labels):,}"]
-    told += [f"  {label[:22]:<22} {count:,} ({count / labels.total():.1%})" for label, count in labels.most_common(40)]
-    if examples:
-        facts["lengths"] = asdict(measure([len(example.text) for example in examples]))
-    return Inspection(str(path), "texts", len(examples), bad, odd, facts, tuple(told))
-
-
-def _text(data: TextConfig, part: str, held_out: str | None) -> Inspection:
-    bad, odd = BadLines(), Odd()
-    path = resolve(getattr(data, part))
-    sizes: list[int] = []
-    letters: set[str] = set()
-    for text in bad.good(scan_texts(path, data.max_line_bytes)):
-        sizes.append(len(text))
-        letters.update(text)
-    facts: dict[str, Any] = {"characters": sum(sizes) + len(sizes), "different_characters": len(letters)}
-    told = [f"characters               {facts['characters']:,}", f"different characters     {len(letters):,}"]
-    if sizes:
-        facts["lengths"] = asdict(measure(sizes))
-    return Inspection(str(path), "lines", len(sizes), bad, odd, facts, tuple(told))
-
-
-def _series(data: SeriesConfig, part: str, held_out: str | None) -> Inspection:
-    bad, odd = BadLines(), Odd()
-    path = resolve(getattr(data, part))
-    columns, others = (data.columns, []) if data.columns else numeric_columns(path, data)
-    steps = list(bad.good(scan_steps(path, data, columns)))
-    known: dict[str, list[Step]] = {}
-    for step in steps:
-        if step.filled:
-            odd.add("missing numbers", step.line)
-        before = known.setdefault(step.series, [])
-        if len(before) > 1 and _uneven(before, step):
-            odd.add("uneven time", step.line)
-        before.append(step)
-    told = [f"series                   {len(known):,}", f"columns                  {len(columns):,}"]
-    told += [f"  not read: {', '.join(map(repr, others[:_SHOWN]))}"] if others else []
-    facts: dict[str, Any] = {"series": len(known), "columns": {}, "not_read": others}
-    for place, column in enumerate(columns if steps else ()):
-        numbers = [step.numbers[place] for step in steps]
-        found = {"least": min(numbers), "mean": fsum(numbers) / len(numbers), "greatest": max(numbers)}
-        facts["columns"][column] = found
-        told.append(f"  {column[:22]:<22} " + ", ".join(f"{name} {number:.4g}" for name, number in found.items()))
-    if steps:
-        facts["lengths"] = asdict(measure([len(found) for found in known.values()]))
-    return Inspection(str(path), "steps", len(steps), bad, odd, facts, tuple(told))
-
-
-def _uneven(before: Sequence[Step], step: Step) -> bool:
-    """Whether a step comes sooner or later than the second one came after the first."""
-    times = [one.time for one in (before[0], before[1], before[-1], step) if one.time is not None]
-    return len(times) == 4 and not isclose(times[3] - times[2], times[1] - times[0], rel_tol=1e-6)
-
-
-def _quoted(text: str) -> bool:
-    """Whether a side looks like a piece of a CSV file: quoted as a whole, or with a quote that has no second."""
-    return (len(text) > 1 and text[0] == text[-1] == '"') or text.count('"') % 2 == 1
-
-
-def _long(odd: Odd, sizes: Sequence[tuple[int, int]]) -> None:
+def add_long(odd: Odd, sizes: Sequence[tuple[int, int]]) -> None:
     """Counts what is ten times as long as 95 of 100 are; a little text is never long."""
     if not sizes:
         return
@@ -265,32 +182,30 @@ def _long(odd: Odd, sizes: Sequence[tuple[int, int]]) -> None:
             odd.add("very long", line)
 
 
-def _advised(line: BadLine) -> str:
-    return DataError(line.what, line.settings).told("shell")
+def entries(facts: Mapping[str, Any]) -> tuple[str, ...]:
+    """The facts as lines for people; of long tables the first entries."""
+    lines = []
+    for name, value in facts.items():
+        if not isinstance(value, dict):
+            lines.append(f"{name:<24} {value:,}")
+            continue
+        lines.append(f"{name:<24} {len(value):,}" if name in ("sizes", "classes", "labels", "rates") else name)
+        lines += [f"  {key[:40]:<22} {number:,}" for key, number in list(value.items())[:_ENTRIES]]
+        lines += [f"  and {len(value) - _ENTRIES:,} more"] if len(value) > _ENTRIES else []
+    return tuple(lines)
 
 
-def _media(
-    noun: str, look: Callable[[Any, str], media_inspection.Found], counted: str = "line"
-) -> Callable[..., Inspection]:
-    def inspected(data: Any, part: str, held_out: str | None) -> Inspection:
-        good, bad, strange, facts = look(data, part)
-        odd = Odd()
-        for kind, place in strange:
-            odd.add(kind, place)
-        path = str(resolve(getattr(data, part)))
-        return Inspection(path, noun, good, bad, odd, facts, media_inspection.told(facts), counted)
-
-    return inspected
+def spread(values: Sequence[int] | Sequence[float]) -> dict[str, int | float]:
+    """The least, the mean and the greatest of some numbers."""
+    summary = {"least": min(values), "mean": fsum(values) / len(values), "greatest": max(values)}
+    return {name: round(value, 3) for name, value in summary.items()}
 
 
-# of data: its section of a recipe, and what looks into its files
-KINDS: Mapping[str, tuple[type[Any], Callable[..., Inspection]]] = {
-    "pairs": (DataConfig, _pairs),
-    "tagged": (TaggedConfig, _tagged),
-    "labelled": (LabelledConfig, _labelled),
-    "text": (TextConfig, _text),
-    "series": (SeriesConfig, _series),
-    "dialogues": (DialogueConfig, _media("dialogues", media_inspection.dialogues)),
-    "images": (ImagesConfig, _media("images", media_inspection.images, "image")),
-    "recordings": (RecordingsConfig, _media("recordings", media_inspection.recordings, "recording")),
-}
+def good_items(scanned: Iterable[T | DataError], bad: BadLines, path: Path, kind: str) -> Iterator[tuple[int, T]]:
+    """The items that could be read, with their numbers from 1; the others are added to the bad lines."""
+
+    def lines() -> Iterator[tuple[int, T] | BadLine]:
+        for number, item in enumerate(scanned, 1):
+            yield BadLine(str(path), number, kind, item.message) if isinstance(item, DataError) else (number, item)
+
+    return bad.good(lines())

@@ -4,6 +4,7 @@ import importlib
 import pkgutil
 from functools import cache
 
+from headwise.data.inspection import DataKind
 from headwise.folders import Folder
 from headwise.tasks.task import Task
 
@@ -22,3 +23,8 @@ _FOLDER = Folder(_modules, Task, "task")  # type: ignore[type-abstract]
 task_names = _FOLDER.names
 task_type = _FOLDER.find
 catalogue = _FOLDER.catalogue
+
+
+def data_kinds() -> dict[str, DataKind]:
+    """What `headwise data report` can look into, by name."""
+    return {kind.name: kind for name in task_names() for kind in task_type(name).kinds}

@@ -7,22 +7,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.config import Config
+from headwise.data.inspection import PARTS, DataKind, Inspection
 from headwise.data.sources import Limits, Source
 from headwise.data.suggestions import Suggestion
-from headwise.errors import CheckpointError
+from headwise.errors import CheckpointError, ConfigError
 from headwise.predictors.baselines import Baseline
 from headwise.predictors.predictor import Predictor
 from headwise.tasks.demo import Demo
-
-if TYPE_CHECKING:
-    from headwise.data.inspection import Inspection
 
 D = TypeVar("D")
 
@@ -115,6 +113,8 @@ class Task(ABC, Generic[D]):
     name: ClassVar[str]
     config_type: ClassVar[type[Config]]
     metrics: ClassVar[tuple[Metric, ...]]
+    # what `headwise data report` knows of its data
+    kinds: ClassVar[tuple[DataKind, ...]] = ()
     # what `headwise demo` trains on; None: there is none
     demo: ClassVar[Demo | None] = None
     # what `headwise data make` draws, by name
@@ -152,12 +152,20 @@ class Task(ABC, Generic[D]):
         """The labelled examples of a split as its files have them, for the predictor's `evaluate`."""
 
     @classmethod
-    def inspect(cls, config: Any) -> "Sequence[Inspection]":
-        """What `headwise data report` says of the data files.
+    def inspect(cls, config: Any, held_out: str | None = None) -> Sequence[Inspection]:
+        """What `headwise data report` says of the data files: by its kind of data, else how many examples there are.
 
-        Here nothing: then what there is to say of its kind of data, else how many examples there are.
+        Args:
+            held_out: a file of examples that are looked up among those of train, for kinds of data that can.
         """
-        return ()
+        data = getattr(config, "data", None)
+        kind = next((kind for kind in cls.kinds if isinstance(data, kind.section)), None)
+        if kind is not None:
+            return kind.inspect(data, held_out)
+        if held_out is not None:
+            raise ConfigError(f"--held-out does not apply to task '{cls.name}'; leave it out")
+        counts = {part: len(cls.examples(config, part)) for part in PARTS}
+        return [Inspection(part, "examples", count) for part, count in counts.items() if count]
 
     @classmethod
     def baselines(cls, config: Any, predictor: Any, examples: Sequence[Any]) -> Iterator[Baseline]:

@@ -8,6 +8,7 @@ from headwise.data.bad_lines import BadLine, BadLines
 from headwise.data.corpus import DataConfig, load_corpus
 from headwise.data.inspection import guess
 from headwise.errors import DataError
+from headwise.tasks import registry
 from headwise.tasks.language.language_model import LanguageModel, LanguageModelConfig
 from headwise.tasks.tagging.tag import Tag, TagConfig
 from headwise.tasks.text.plain import TextConfig, portions
@@ -119,7 +120,13 @@ def test_a_pipe_is_refused_where_files_are_read_twice(tmp_path, read):
         read(path)
 
 
-@pytest.mark.parametrize("look", [guess, lambda path: list(read_words(path, TaggedConfig(train=path)))])
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda path: guess(path, registry.data_kinds().values()),
+        lambda path: list(read_words(path, TaggedConfig(train=path))),
+    ],
+)
 def test_a_pipe_is_refused_where_its_first_line_says_what_it_is(tmp_path, look):
     path = str(tmp_path / "pipe")
     os.mkfifo(path)

@@ -7,18 +7,22 @@ import pytest
 from pictures import folder_of, stripes
 from sounds import wave
 
-from headwise.data.inspection import guess, inspect
+from headwise.data.inspection import guess
+from headwise.tasks import registry
 from headwise.tasks.images.images import ImagesConfig
+from headwise.tasks.images.report import IMAGES
 from headwise.tasks.speech.recordings import RecordingsConfig
+from headwise.tasks.speech.report import RECORDINGS
 from headwise.tasks.translation.dialogues import DialogueConfig
+from headwise.tasks.translation.report import DIALOGUES
 
 
 def test_turns_and_answers_of_dialogues(tmp_path):
     path = tmp_path / "talk.jsonl"
     rows = [["a", "b"], ["c", "d", "e", "f"], ["a", "b"], ["alone"]]
     path.write_text("".join(json.dumps({"turns": row}) + "\n" for row in rows) + "{\n")
-    assert guess(str(path)) == "dialogues"
-    (found,) = inspect(DialogueConfig(train=str(path)))
+    assert guess(str(path), registry.data_kinds().values()) is DIALOGUES
+    (found,) = DIALOGUES.inspect(DialogueConfig(train=str(path)))
     values = found.values()
     assert (values["dialogues"], values["answers"], values["turns"]["greatest"]) == (3, 4, 4)
     assert values["odd"]["duplicates"]["first"] == [{"line": 3}]
@@ -33,7 +37,7 @@ def test_sizes_and_classes_of_images(tmp_path):
     folder_of(tmp_path / "train", images, labels)
     broken = next((tmp_path / "train").rglob("*.png"))
     (broken.parent / "zz.png").write_bytes(broken.read_bytes()[:40])
-    (found,) = inspect(ImagesConfig(train=str(tmp_path / "train")))
+    (found,) = IMAGES.inspect(ImagesConfig(train=str(tmp_path / "train")))
     values = found.values()
     assert values["images"] == 7 == sum(values["classes"].values()) == sum(values["sizes"].values())
     assert sorted(values["classes"].values()) == sorted(np.bincount(labels).tolist())
@@ -52,7 +56,7 @@ def test_rates_and_seconds_of_recordings(tmp_path):
         (tmp_path / f"{name}.wav").write_bytes(wave(samples, rate))
     (tmp_path / "d.wav").write_bytes(b"RIFF")
     (tmp_path / "list.csv").write_text("path,label\na.wav,x\nb.wav,y\nc.wav,x\nd.wav,y\n")
-    (found,) = inspect(RecordingsConfig(train=str(tmp_path / "list.csv")))
+    (found,) = RECORDINGS.inspect(RecordingsConfig(train=str(tmp_path / "list.csv")))
     values = found.values()
     assert values["recordings"] == 3
     assert values["rates"] == {"1600": 2, "800": 1}
@@ -66,6 +70,6 @@ def test_long_tables_are_cut_for_people(tmp_path):
     arrays = {"audio": np.ones(120, np.int16), "offsets": np.arange(0, 121, 10)}
     arrays |= {"labels": np.array([f"l{place}" for place in range(12)]), "sample_rate": np.array(1600)}
     np.savez(tmp_path / "a.npz", **arrays)
-    (found,) = inspect(RecordingsConfig(train=str(tmp_path / "a.npz"), label_key="labels"))
+    (found,) = RECORDINGS.inspect(RecordingsConfig(train=str(tmp_path / "a.npz"), label_key="labels"))
     assert "  and 2 more" in found.lines()
     assert len(found.values()["labels"]) == 12

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from headwise.config import Config, build
 from headwise.data.corpus import resolve
+from headwise.data.inspection import DataKind
 from headwise.data.sources import Limits, Source, spread
 from headwise.data.suggestions import Suggestion
 from headwise.predictors.baselines import Baseline, logistic_regression, named, of_labels, sample, standardised
@@ -39,6 +40,7 @@ from headwise.tasks.images.image_sets import (
 from headwise.tasks.images.images import ImagesConfig, scan_images
 from headwise.tasks.images.pixels import Image
 from headwise.tasks.images.recogniser import ImageClassifier, Known, Recogniser, build_image_classifier
+from headwise.tasks.images.report import IMAGES
 from headwise.tasks.task import Assets, Probe
 
 # classes that a note names
@@ -182,6 +184,7 @@ class ImageClassify(ImageTask):
     """
 
     name: ClassVar[str] = "image-classify"
+    kinds: ClassVar[tuple[DataKind, ...]] = (IMAGES,)
     demo: ClassVar[Demo | None] = IMAGE_CLASSIFY
     unit: ClassVar[str] = "images"
     config_type: ClassVar[type[Config]] = ImageClassifyConfig

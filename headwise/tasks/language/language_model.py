@@ -9,6 +9,7 @@ from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from headwise.config import Config
+from headwise.data.inspection import DataKind
 from headwise.data.sources import Limits, Source
 from headwise.data.streams import Memory, Stream, Text, TextBatch, windows
 from headwise.data.suggestions import Suggestion, suggest_for_text
@@ -25,6 +26,7 @@ from headwise.tasks.language.ngram import COUNTED, NGrams
 from headwise.tasks.task import Assets, Given, Metric, Probe, Stats, Task
 from headwise.tasks.text import running as _plain_text
 from headwise.tasks.text.plain import TextConfig, unknown_tokens
+from headwise.tasks.text.report import TEXT
 from headwise.tasks.text.running import TOKENIZER_FILE
 
 
@@ -64,6 +66,7 @@ class LanguageModel(Task[dict[str, Text]]):
     """
 
     name: ClassVar[str] = "language-model"
+    kinds: ClassVar[tuple[DataKind, ...]] = (TEXT,)
     demo: ClassVar[Demo | None] = LANGUAGE_MODEL
     config_type: ClassVar[type[Config]] = LanguageModelConfig
     metrics: ClassVar[tuple[Metric, ...]] = (

@@ -11,6 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from headwise.config import Config
+from headwise.data.inspection import DataKind
 from headwise.data.sources import Limits, Source
 from headwise.data.streams import Text
 from headwise.data.suggestions import Suggestion
@@ -32,6 +33,7 @@ from headwise.tasks.language.masked import (
 from headwise.tasks.task import Assets, Given, Metric, Probe, Stats, Task
 from headwise.tasks.text import running as _plain_text
 from headwise.tasks.text.plain import SPECIALS, TextConfig, word_counts
+from headwise.tasks.text.report import TEXT
 from headwise.tasks.text.running import TOKENIZER_FILE
 from headwise.tasks.text.suggestions import suggest_for_masked
 from headwise.tasks.text.whole import has_table
@@ -66,6 +68,7 @@ class MaskedLM(Task[dict[str, Text]]):
     """
 
     name: ClassVar[str] = "masked-lm"
+    kinds: ClassVar[tuple[DataKind, ...]] = (TEXT,)
     demo: ClassVar[Demo | None] = MASKED_LM
     config_type: ClassVar[type[Config]] = MaskedLMConfig
     metrics: ClassVar[tuple[Metric, ...]] = (

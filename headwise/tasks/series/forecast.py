@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from headwise.attention.precision import wide
 from headwise.config import Config, build
 from headwise.data.corpus import resolve
+from headwise.data.inspection import DataKind
 from headwise.data.sources import Limits, Source, spread
 from headwise.data.suggestions import Suggestion, held_out
 from headwise.errors import ConfigError, DataError
@@ -49,6 +50,7 @@ from headwise.tasks.series.data import (
 from headwise.tasks.series.demo import FORECAST
 from headwise.tasks.series.forecaster import SeriesForecaster
 from headwise.tasks.series.model import Forecaster, ForecasterConfig, StepwiseConfig, build_forecaster
+from headwise.tasks.series.report import SERIES
 from headwise.tasks.task import Assets, Generator, Given, Metric, Stats, Task
 
 # steps of a history and of a forecast where nothing says otherwise; the shares of a series that they take at most
@@ -173,6 +175,7 @@ class Forecast(Task[Tables]):
     """Forecasts of series of real vectors."""
 
     name: ClassVar[str] = "forecast"
+    kinds: ClassVar[tuple[DataKind, ...]] = (SERIES,)
     demo: ClassVar[Demo | None] = FORECAST
     generators: ClassVar[Mapping[str, Generator]] = {"waves": drawn.make}
     unit: ClassVar[str] = "numbers"

@@ -9,6 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from headwise.config import Config
+from headwise.data.inspection import DataKind
 from headwise.data.sources import Limits, Source
 from headwise.data.suggestions import Suggestion
 from headwise.errors import ConfigError
@@ -21,6 +22,7 @@ from headwise.tasks.speech.demo import SPEECH_CLASSIFY
 from headwise.tasks.speech.encoders import SpeechEncoderConfig
 from headwise.tasks.speech.models import SpeechClassifier, build_speech_classifier
 from headwise.tasks.speech.recordings import Recording, RecordingsConfig
+from headwise.tasks.speech.report import RECORDINGS
 from headwise.tasks.speech.speech_labeller import SpeechLabeller
 from headwise.tasks.speech.strings import Strings
 from headwise.tasks.speech.utterances import SpeechBatch, load_recordings, read_recordings
@@ -46,6 +48,7 @@ class SpeechClassify(_speech.SpeechLabels):
     """Telling recordings apart, each of which has one class; `training.batch_tokens` counts frames of 10 ms."""
 
     name: ClassVar[str] = "speech-classify"
+    kinds: ClassVar[tuple[DataKind, ...]] = (RECORDINGS,)
     demo: ClassVar[Demo | None] = SPEECH_CLASSIFY
     unit: ClassVar[str] = "recordings"
     config_type: ClassVar[type[Config]] = SpeechClassifyConfig

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from headwise.config import Config
 from headwise.data.batches import NO_TAG
+from headwise.data.inspection import DataKind
 from headwise.data.sources import Limits, Source
 from headwise.data.suggestions import Suggestion
 from headwise.errors import ConfigError, DataError
@@ -18,6 +19,7 @@ from headwise.tasks.speech import base as _speech
 from headwise.tasks.speech.encoders import FrameEncoderConfig, FrameWindowConfig
 from headwise.tasks.speech.models import EveryFrameConfig, FrameTagger, build_frame_tagger
 from headwise.tasks.speech.recordings import Recording
+from headwise.tasks.speech.report import RECORDINGS
 from headwise.tasks.speech.speech_tagger import SpeechTagger, frames_of
 from headwise.tasks.speech.strings import MarkedConfig
 from headwise.tasks.speech.utterances import SpeechBatch, load_recordings
@@ -42,6 +44,7 @@ class SpeechTag(_speech.SpeechLabels):
     """A label for every frame of 10 ms; `training.batch_tokens` counts frames, losses are divided by labelled ones."""
 
     name: ClassVar[str] = "speech-tag"
+    kinds: ClassVar[tuple[DataKind, ...]] = (RECORDINGS,)
     unit: ClassVar[str] = "frames"
     config_type: ClassVar[type[Config]] = SpeechTagConfig
     config: SpeechTagConfig

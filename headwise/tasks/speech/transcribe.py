@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from headwise import metrics
 from headwise.config import Config
+from headwise.data.inspection import DataKind
 from headwise.data.sources import Limits, Source
 from headwise.data.suggestions import Suggestion
 from headwise.errors import ConfigError, DataError
@@ -31,6 +32,7 @@ from headwise.tasks.speech.base import (
 from headwise.tasks.speech.encoders import SpeechEncoderConfig
 from headwise.tasks.speech.listening import Known
 from headwise.tasks.speech.recordings import Recording
+from headwise.tasks.speech.report import RECORDINGS
 from headwise.tasks.speech.speech_writer import SpeechWriter
 from headwise.tasks.speech.strings import JoinedConfig
 from headwise.tasks.speech.transcriber import Transcriber, Units
@@ -64,6 +66,7 @@ class Transcribe(Task[Mapping[str, list[Recording]]]):
     """Writing down what is said; `training.batch_tokens` counts frames of 10 ms, losses are divided by units."""
 
     name: ClassVar[str] = "transcribe"
+    kinds: ClassVar[tuple[DataKind, ...]] = (RECORDINGS,)
     config_type: ClassVar[type[Config]] = TranscribeConfig
     metrics: ClassVar[tuple[Metric, ...]] = (Metric("loss", "low"), Metric("wer", "low"), Metric("cer", "low"))
     config: TranscribeConfig

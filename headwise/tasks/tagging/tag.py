@@ -17,6 +17,7 @@ from headwise.data import spans
 from headwise.data.bad_lines import warn_skipped
 from headwise.data.batches import NO_TAG
 from headwise.data.corpus import resolve
+from headwise.data.inspection import DataKind
 from headwise.data.parts import Parts, Scan, read_part, read_parts
 from headwise.data.readers import Pair
 from headwise.data.sources import Limits, Source, bucketed
@@ -42,6 +43,7 @@ from headwise.tasks.tagging.model import (
 from headwise.tasks.tagging.scores import tag_count_scores, tag_counts
 from headwise.tasks.tagging.tagger import Tagger, most_frequent
 from headwise.tasks.task import Assets, Given, Metric, Probe, Stats, Task, required
+from headwise.tasks.text.report import TAGGED
 from headwise.tasks.text.start import StartRunConfig, freeze, take_over, tokenizer_of_run
 from headwise.tasks.text.tagged import Tagged, TaggedConfig, scan_tagged, scheme_of
 from headwise.tasks.text.words import SpellingConfig, WordBatch, WordRows, WordTokenizer, collate_words, encode_words
@@ -174,6 +176,7 @@ class Tag(Task[dict[str, Sentences]]):
     """Tagging of words, each of which has one tag."""
 
     name: ClassVar[str] = "tag"
+    kinds: ClassVar[tuple[DataKind, ...]] = (TAGGED,)
     demo: ClassVar[Demo | None] = TAG
     unit: ClassVar[str] = "words"
     config_type: ClassVar[type[Config]] = TagConfig

@@ -11,6 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from headwise.config import Config
+from headwise.data.inspection import DataKind
 from headwise.data.sources import Limits, Source
 from headwise.data.suggestions import Suggestion
 from headwise.errors import DataError
@@ -27,6 +28,7 @@ from headwise.tasks.task import Assets, Given, Probe
 from headwise.tasks.text import whole as _texts
 from headwise.tasks.text.labelled import Labelled, LabelledBatch, LabelledConfig, read_texts
 from headwise.tasks.text.pooled import Reader
+from headwise.tasks.text.report import LABELLED
 from headwise.tasks.text.suggestions import suggest_for_labelled
 from headwise.tasks.text.whole import TOKENIZER_FILE, Texts, TextsConfig
 from headwise.tasks.texts.demo import CLASSIFY
@@ -135,6 +137,7 @@ class Classify(Labelling[dict[str, Texts]]):
     """Classification of whole texts, each of which has one class."""
 
     name: ClassVar[str] = "classify"
+    kinds: ClassVar[tuple[DataKind, ...]] = (LABELLED,)
     demo: ClassVar[Demo | None] = CLASSIFY
     unit: ClassVar[str] = "texts"
     config_type: ClassVar[type[Config]] = ClassifyConfig

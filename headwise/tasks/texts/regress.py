@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from headwise.attention.precision import wide
 from headwise.config import Config
+from headwise.data.inspection import DataKind
 from headwise.data.sources import Limits, Source
 from headwise.data.suggestions import Suggestion
 from headwise.errors import DataError
@@ -27,6 +28,7 @@ from headwise.tasks.task import Assets, Given, Metric, Probe, Stats, Task
 from headwise.tasks.text import whole as _texts
 from headwise.tasks.text.labelled import Labelled, LabelledBatch, LabelledConfig, read_texts
 from headwise.tasks.text.pooled import Reader, spread
+from headwise.tasks.text.report import LABELLED
 from headwise.tasks.text.suggestions import suggest_for_labelled
 from headwise.tasks.text.whole import TOKENIZER_FILE, Texts, TextsConfig
 from headwise.tasks.texts.demo import REGRESS
@@ -109,6 +111,7 @@ class Regress(Task[dict[str, Texts]]):
     """
 
     name: ClassVar[str] = "regress"
+    kinds: ClassVar[tuple[DataKind, ...]] = (LABELLED,)
     demo: ClassVar[Demo | None] = REGRESS
     unit: ClassVar[str] = "texts"
     config_type: ClassVar[type[Config]] = RegressConfig

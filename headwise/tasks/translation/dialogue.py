@@ -12,6 +12,7 @@ from headwise.config import Config
 from headwise.data.bad_lines import BadLines
 from headwise.data.batches import Ragged
 from headwise.data.corpus import Corpus
+from headwise.data.inspection import DataKind
 from headwise.data.readers import Pair
 from headwise.data.suggestions import Suggestion
 from headwise.data.tokenizers import Tokenizer
@@ -31,6 +32,7 @@ from headwise.tasks.translation.dialogues import (
     turns_of,
 )
 from headwise.tasks.translation.pairs import Pairs, TextToText, TextToTextConfig
+from headwise.tasks.translation.report import DIALOGUES
 from headwise.tasks.translation.translator import Translator
 
 
@@ -44,6 +46,7 @@ class Dialogue(TextToText):
     """Answers in dialogues, trained by teacher forcing on each answer and the turns before it."""
 
     name: ClassVar[str] = "dialogue"
+    kinds: ClassVar[tuple[DataKind, ...]] = (DIALOGUES,)
     demo: ClassVar[Demo | None] = DIALOGUE
     generators: ClassVar[Mapping[str, Generator]] = {"dialogues": talk.make}
     title: ClassVar[str] = "Partner in dialogue"

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from headwise.config import Config
 from headwise.data.corpus import DataConfig, LongRule
+from headwise.data.inspection import DataKind
 from headwise.data.readers import Pair
 from headwise.data.suggestions import Suggestion, suggest_for_pairs
 from headwise.predictors.baselines import Baseline
@@ -15,6 +16,7 @@ from headwise.tasks.task import Metric, Stats
 from headwise.tasks.text.writer import Writer
 from headwise.tasks.translation.demo import SUMMARISE
 from headwise.tasks.translation.pairs import TextToText, TextToTextConfig
+from headwise.tasks.translation.report import PAIRS
 from headwise.tasks.translation.rouge import NAMES, RougeConfig, rouge_counts, rouge_of
 from headwise.tasks.translation.translator import Translator
 
@@ -40,6 +42,7 @@ class Summarise(TextToText):
     """Summaries of texts, trained by teacher forcing on pairs of a text and its summary."""
 
     name: ClassVar[str] = "summarise"
+    kinds: ClassVar[tuple[DataKind, ...]] = (PAIRS,)
     demo: ClassVar[Demo | None] = SUMMARISE
     title: ClassVar[str] = "Summariser"
     config_type: ClassVar[type[Config]] = SummariseConfig

@@ -6,9 +6,11 @@ from pydantic import Field
 
 from headwise.config import Config
 from headwise.data.corpus import DataConfig
+from headwise.data.inspection import DataKind
 from headwise.tasks.demo import Demo
 from headwise.tasks.translation.demo import TRANSLATE
 from headwise.tasks.translation.pairs import TextToText, TextToTextConfig
+from headwise.tasks.translation.report import PAIRS
 
 
 class TranslateConfig(TextToTextConfig):
@@ -21,6 +23,7 @@ class Translate(TextToText):
     """Translation of sentences, trained by teacher forcing on sentence pairs."""
 
     name: ClassVar[str] = "translate"
+    kinds: ClassVar[tuple[DataKind, ...]] = (PAIRS,)
     demo: ClassVar[Demo | None] = TRANSLATE
     title: ClassVar[str] = "Translator"
     config_type: ClassVar[type[Config]] = TranslateConfig

@@ -13,6 +13,7 @@ from headwise.config import Config
 from headwise.data.bad_lines import warn_skipped
 from headwise.data.corpus import resolve
 from headwise.data.files import digested, require_file
+from headwise.data.inspection import DataKind
 from headwise.data.report import embedding_size
 from headwise.data.sources import Limits, Source
 from headwise.data.streams import Text
@@ -33,6 +34,7 @@ from headwise.tasks.text.plain import (
     whole,
     word_counts,
 )
+from headwise.tasks.text.report import TEXT
 from headwise.tasks.text.suggestions import suggest_for_vectors
 from headwise.tasks.vectors.contexts import ContextBatch, ContextConfig, Lines, Windows, context_source
 from headwise.tasks.vectors.demo import WORD_VECTORS
@@ -86,6 +88,7 @@ class WordVectorsTask(Task[dict[str, Text]]):
     """A vector for each word of a text, such that words in like contexts have like vectors."""
 
     name: ClassVar[str] = "word-vectors"
+    kinds: ClassVar[tuple[DataKind, ...]] = (TEXT,)
     demo: ClassVar[Demo | None] = WORD_VECTORS
     unit: ClassVar[str] = "pairs"
     config_type: ClassVar[type[Config]] = WordVectorsTaskConfig

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from headwise.tasks import generators
 from headwise.data.synthetic import Sizes
 from headwise.errors import ConfigError, DataError
+from headwise.tasks import generators
 from headwise.tasks.series.drawn import LAG, draw, make
 
 
@@ -28,6 +28,6 @@ def test_files_are_the_same_wherever_made(tmp_path):
     assert (lines[0], len(lines), lines[-1].split(",")[0]) == ("step,tide,echo", 41, "39")
     with pytest.raises(DataError, match=r"series.csv: is other data, of another seed or size; remove it, or name"):
         make(tmp_path / "a", 4, 40)
-    with pytest.raises(ConfigError, match="--symbols, --shortest and --longest mean nothing to 'waves'; leave them"):
+    with pytest.raises(ConfigError, match="--symbols, --shortest and --longest do not apply to 'waves'; leave them"):
         generators.make("waves", tmp_path / "c", 3, Sizes(40, symbols=3))
     assert not (tmp_path / "c").exists()

@@ -7,7 +7,6 @@ import pytest
 
 from headwise.config import build
 from headwise.data.bad_lines import BadLine
-from headwise.data.inspection import inspect
 from headwise.errors import ConfigError, DataError
 from headwise.tasks.series.data import (
     Scaling,
@@ -22,6 +21,7 @@ from headwise.tasks.series.data import (
     scan_steps,
     windows,
 )
+from headwise.tasks.series.report import SERIES
 
 
 @pytest.fixture
@@ -275,12 +275,12 @@ def test_windows_of_a_span_that_begins_late():
 
 def test_report_of_series(table):
     _path, config = table("t,x,note\n1,2,a\n2,,b\n3,oops,c\n3,4,d\n9,6,e\n", time="t", missing="previous")
-    (found,) = inspect(config)
+    (found,) = SERIES.inspect(config)
     assert (found.good, found.bad.total, dict(found.odd.counts)) == (4, 1, {"missing numbers": 1, "uneven time": 1})
     assert found.values()["columns"] == {"x": {"least": 2.0, "mean": 3.5, "greatest": 6.0}}
     assert "  not read: 'note'" in found.lines()
     _path, config = table("x\n1\n?\n")
-    (found,) = inspect(config)
+    (found,) = SERIES.inspect(config)
     assert found.bad.counts == {"cells": 1}
 
 
