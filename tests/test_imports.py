@@ -12,6 +12,8 @@ import headwise
 
 ROOT = Path(headwise.__file__).parent
 
+FAMILIES = {f"tasks.{path.parent.name}" for path in (ROOT / "tasks").glob("*/__init__.py")}
+
 # a part may import from itself and from the levels before its own
 LEVELS = [
     {"errors"},
@@ -26,7 +28,9 @@ LEVELS = [
     {"decoding", "metrics", "runs"},
     {"explain"},
     {"predictors"},
-    {"tasks", "textbook"},
+    {"tasks"},
+    {"tasks.text"},
+    {"textbook"} | FAMILIES - {"tasks.text"},
     {"training"},
     {"service"},
     {"explorer"},
@@ -57,9 +61,6 @@ NARROW = {
     "runs": {"errors", "files"},
 }
 
-# modules, not parts: training knows tasks only through their base and their registry
-NARROW_MODULES = {"training": {"tasks": {"headwise.tasks.task", "headwise.tasks.registry", "headwise.tasks"}}}
-
 # what shows attention asks for the pages of the explorer, when it is called and not before
 SHOWN = {
     ("headwise.records", "headwise.explorer.notebook"),
@@ -73,7 +74,7 @@ THIRD_PARTY = {
     "pydantic": None,
     "pydantic_core": {"problems"},
     "tomli_w": {"config", "cli.init", "runs.migration"},
-    "typer": {"cli"},
+    "typer": {"cli", *(f"{family}.cli" for family in FAMILIES)},
     "rich": {"cli", "runs.display", "labels"},
     "tokenizers": {"data.cutting", "data.tokenizers", "data.unigram"},
     "safetensors": {"runs.tensors"},
@@ -86,14 +87,14 @@ THIRD_PARTY = {
     "mlflow": {"runs.trackers"},
     "trackio": {"runs.trackers"},
     "transformers": {"adoption"},
-    "PIL": {"data.picture_files"},
+    "PIL": {"tasks.images.picture_files"},
     "fastapi": {"service", "explorer"},
     "h11": {"service"},
     "uvicorn": {"service"},
     "prometheus_client": {"service"},
-    "soundfile": {"data.sound_files"},
-    "sklearn": {"predictors.baselines", "predictors.forecast_baselines"},
-    "scipy": {"predictors.graph_inputs", "predictors.ranker"},
+    "soundfile": {"tasks.speech.sounds"},
+    "sklearn": {"predictors.baselines", "tasks.series.baselines"},
+    "scipy": {"tasks.graphs.node_labeller", "tasks.ranking.ranker"},
 }
 
 
@@ -127,7 +128,10 @@ def imports(path: Path) -> list[tuple[int, str]]:
 
 
 def part_of(module: str) -> str:
-    return module.split(".")[1] if "." in module else ""
+    """The folder of a module; a family of tasks is a part of its own."""
+    names = module.split(".")
+    family = ".".join(names[1:3])
+    return family if family in FAMILIES else names[1] if len(names) > 1 else ""
 
 
 def level_of(part: str) -> int:
@@ -137,17 +141,19 @@ def level_of(part: str) -> int:
 def broken(path: Path, module: str, imported: str) -> str | None:
     """Why a module may not import another one of the package, or None."""
     own, other = part_of(module), part_of(imported)
-    if other == own or own in ("cli", "") or (module, imported) in SHOWN:
+    if other == own or own == "" or (module, imported) in SHOWN:
         return None
     if other == "":
-        return "the package itself is for its users"
+        return None if own == "cli" or module.endswith(".cli") else "the package itself is for its users"
+    if other in FAMILIES and not (other == "tasks.text" and own in FAMILIES):
+        return f"{other} is a family of tasks, which is found by name"
+    # the commands of a family
+    if own == "cli" or (other == "cli" and module == f"headwise.{own}.cli"):
+        return None
     if level_of(other) >= level_of(own):
         return f"{other} is not below {own}"
     if own in NARROW and other not in NARROW[own]:
         return f"{own} knows only {', '.join(sorted(NARROW[own])) or 'nothing'}"
-    allowed = NARROW_MODULES.get(own, {}).get(other)
-    if allowed is not None and imported not in allowed:
-        return f"{own} knows of {other} only {', '.join(sorted(allowed))}"
     return None
 
 

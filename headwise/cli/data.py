@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwise.cli import make, tokenize
+from headwise.cli import make
 from headwise.cli.options import Columns
 from headwise.cli.output import json_line
 from headwise.errors import ConfigError, unknown
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Inspect, make and fetch data files.")
 app.command("make")(make.make)
-app.command("tokenize")(tokenize.tokenize)
 
 
 @app.callback()

@@ -12,7 +12,6 @@ import typer
 
 import headwise
 from headwise.cli import (
-    align,
     check,
     config,
     curve,
@@ -33,6 +32,7 @@ from headwise.cli import list as catalogue
 from headwise.cli import plan as planning
 from headwise.cli.failures import INTERRUPTED, describe, one_line
 from headwise.errors import MachineError
+from headwise.tasks.families import commands
 from headwise.trust import trusting
 
 app = typer.Typer(
@@ -78,7 +78,6 @@ app.command("serve")(serve.serve)
 app.command("sweep")(sweep.sweep)
 app.add_typer(curve.app, name="curve")
 app.command("results")(results.results)
-app.command("align")(align.align)
 app.command("plan")(planning.plan)
 app.command("check")(check.check)
 app.command("list")(catalogue.show)
@@ -86,6 +85,9 @@ app.command("config")(config.config)
 app.command("doctor")(doctor.doctor)
 app.add_typer(data.app, name="data")
 app.command("demo")(demo.demo)
+for _name, _command in commands().items():
+    _verb = _name.removeprefix("data ")
+    (app if _verb == _name else data.app).command(_verb)(_command)
 
 
 def run() -> None:

@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Int, UInt8
+from jaxtyping import Float, Int, UInt8
+
+# the class of a pixel that counts nowhere
+NO_CLASS = 255
 
 
 @dataclass(frozen=True)
@@ -103,4 +106,26 @@ class Tokens:
     special: Sequence[int] = ()
 
 
-Places = OnImage | InGraph
+@dataclass(frozen=True, eq=False)
+class OnSound:
+    """Rows and columns are stretches of a recording.
+
+    Args:
+        spectrogram: as the model hears it, the lowest band first.
+        seconds: how long the recording is.
+    """
+
+    spectrogram: Float[np.ndarray, "bands frames"]
+    seconds: float
+
+
+Places = OnImage | InGraph | OnSound
+
+
+def times(places: int, seconds: float) -> list[str]:
+    """A label for each place of the encoder: when it begins.
+
+    >>> times(2, 0.5)
+    ['0.00 s', '0.25 s']
+    """
+    return [f"{seconds * place / places:.2f} s" for place in range(places)]

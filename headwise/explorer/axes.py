@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from headwise.explain.folding import known
-from headwise.explain.places import InGraph, OnImage, Places, Tokens
+from headwise.explain.places import InGraph, OnImage, OnSound, Places, Tokens, times
 from headwise.explorer.traces import Group, Traced
-from headwise.tasks.speech.listening import times
 
 
 def axes(one: Traced) -> dict[str, Any]:
@@ -25,23 +24,17 @@ def axes(one: Traced) -> dict[str, Any]:
             told["places"]["classes"] = one.places.labels.classes
     elif isinstance(one.places, InGraph):
         told["places"] = {"kind": "graph", "nodes": len(one.places.names), "chosen": one.places.chosen}
-    elif one.sound is not None:
-        told["places"] = {"kind": "sound", "seconds": one.sound.seconds}
-    seconds = None if one.sound is None else one.sound.seconds
-    return told | {"axes": axes_of(one.groups, one.tokens, one.places, seconds)}
+    elif isinstance(one.places, OnSound):
+        told["places"] = {"kind": "sound", "seconds": one.places.seconds}
+    return told | {"axes": axes_of(one.groups, one.tokens, one.places)}
 
 
-def axes_of(
-    groups: Sequence[Group], tokens: Sequence[Tokens], places: Places | None = None, seconds: float | None = None
-) -> dict[str, Any]:
-    """Both sides of each group; `seconds` are those of a recording."""
-
-    def told(labels: list[str]) -> dict[str, Any]:
-        if seconds is not None and labels == times(len(labels), seconds):
-            return {"kind": "frames"}
-        return axis(labels, tokens, places)
-
-    return {group.name: {side: told(getattr(group, side)) for side in ("queries", "keys")} for group in groups}
+def axes_of(groups: Sequence[Group], tokens: Sequence[Tokens], places: Places | None = None) -> dict[str, Any]:
+    """Both sides of each group."""
+    return {
+        group.name: {side: axis(getattr(group, side), tokens, places) for side in ("queries", "keys")}
+        for group in groups
+    }
 
 
 def axis(labels: list[str], tokens: Sequence[Tokens], places: Places | None) -> dict[str, Any]:
@@ -49,6 +42,8 @@ def axis(labels: list[str], tokens: Sequence[Tokens], places: Places | None) -> 
     grid = places.grid(len(labels)) if isinstance(places, OnImage) else None
     if grid is not None:
         return {"kind": "patches", "grid": [grid.rows, grid.columns], "before": grid.before}
+    if isinstance(places, OnSound) and labels == times(len(labels), places.seconds):
+        return {"kind": "frames"}
     if isinstance(places, InGraph) and len(labels) == len(places.names):
         return {"kind": "nodes"}
     found = known(labels, tokens)

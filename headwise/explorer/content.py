@@ -10,11 +10,10 @@ from jaxtyping import Bool, Float
 
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain.explanation import Explanation, Layer
-from headwise.explain.places import Tokens
+from headwise.explain.places import Places, Tokens
 from headwise.explorer.traces import Group, Traced, grouped, shape_of
 from headwise.predictors.looking import allowed
 from headwise.records import LayerRecord, Trace
-from headwise.tasks.speech.look import SoundMap
 
 Weights = Float[np.ndarray, "heads queries keys"]
 Allowed = Bool[np.ndarray, "#heads #queries #keys"]
@@ -30,7 +29,7 @@ class Content:
         weights: those of a layer, made when they are asked for.
         allowed: which pairs the mask of a layer allows; None: all, or all that a causal one does.
         tokens: what is known of tokens.
-        sound: the recording that was heard.
+        places: what rows and columns are where they are no tokens.
     """
 
     source: str
@@ -39,7 +38,7 @@ class Content:
     weights: Callable[[str], Weights]
     allowed: Callable[[str], Allowed | None]
     tokens: Sequence[Tokens] = ()
-    sound: SoundMap | None = None
+    places: Places | None = None
 
     @property
     def numbers(self) -> int:
@@ -64,7 +63,7 @@ class Content:
 def of_traced(one: Traced) -> Content:
     """What the explorer keeps of an input."""
     shown = one.groups, one.weights, lambda name: allowed(one.trace[name])
-    return Content(one.source, one.output, *shown, one.tokens, one.sound)
+    return Content(one.source, one.output, *shown, one.tokens, one.places)
 
 
 def of_explanation(found: Explanation) -> Content:
@@ -80,7 +79,7 @@ def of_explanation(found: Explanation) -> Content:
         lambda name: layers[name].weights,
         lambda name: layers[name].allowed,
         found.tokens,
-        found.draw if isinstance(found.draw, SoundMap) else None,
+        found.places,
     )
 
 

@@ -5,10 +5,9 @@ from fastapi import FastAPI, Request, Response
 from jaxtyping import Shaped
 
 from headwise.errors import Unsupported
-from headwise.explain.places import OnImage
+from headwise.explain.places import NO_CLASS, OnImage
 from headwise.explorer.explorer import Explorer, Name, Numbers
 from headwise.explorer.traces import Traced
-from headwise.tasks.images.masks import NO_CLASS
 
 # pixels of a side of a picture that is sent to a page
 _SIDE = 1024

@@ -14,6 +14,7 @@ from jaxtyping import UInt8
 from headwise.errors import ConfigError
 from headwise.explain import heads
 from headwise.explain.folding import Fold, folded, folds
+from headwise.explain.places import OnSound
 from headwise.explain.ramps import CONTROLS, hexadecimal
 from headwise.explorer import bundle
 from headwise.explorer.axes import axes_of
@@ -131,18 +132,19 @@ def _answers(content: Content) -> dict[str, Any]:
         if group.one_sequence and len(group.layers) > 1:
             rollouts[group.name] = _base64(npy(heads.rollout(map(content.weights, group.layers))))
     trace = {"trace_id": "inside", "model": "", "source": content.source, "output": content.output, "warnings": []}
-    seconds = None if content.sound is None else content.sound.seconds
+    # a saved page has pictures of sounds, and none of images or graphs
+    sound = content.places if isinstance(content.places, OnSound) else None
     return {
         "trace": {
             **trace,
             "groups": [asdict(group) for group in content.groups],
-            "axes": axes_of(content.groups, content.tokens, seconds=seconds),
+            "axes": axes_of(content.groups, content.tokens, sound),
         },
         "ramps": {name: hexadecimal(name) for name in CONTROLS},
         "small": small,
         "matrix": matrices,
         "masks": masks,
-        "sound": content.sound and _base64(npy(shades(content.sound))),
+        "sound": sound and _base64(npy(shades(sound))),
         "rollout": rollouts,
     }
 

@@ -5,8 +5,8 @@ from fastapi import FastAPI, Request, Response
 from jaxtyping import UInt8
 
 from headwise.errors import Unsupported
+from headwise.explain.places import OnSound, Places
 from headwise.explorer.explorer import Explorer, Numbers
-from headwise.tasks.speech.look import SoundMap
 
 # frames that are sent to a page
 _FRAMES = 4096
@@ -18,17 +18,17 @@ def sounded(app: FastAPI, explorer: Explorer) -> None:
     @app.get("/api/v1/traces/{name}/sound", response_class=Numbers)
     async def sound(request: Request, name: str) -> Response:
         """The log-mel spectrogram as the model hears it: (bands, frames), the highest band first, from 0 to 255."""
-        return await explorer.numbers(request, name, lambda one: shades(one.sound))
+        return await explorer.numbers(request, name, lambda one: shades(one.places))
 
 
-def shades(sound: SoundMap | None) -> UInt8[np.ndarray, "bands frames"]:
+def shades(places: Places | None) -> UInt8[np.ndarray, "bands frames"]:
     """A spectrogram in 256 steps, from its smallest number to its largest; every so many frames of a long one.
 
     Raises: Unsupported if there is none, or no frame of it.
     """
-    if sound is None:
+    if not isinstance(places, OnSound):
         raise Unsupported("this run reads no recordings")
-    whole = sound.spectrogram[::-1]
+    whole = places.spectrogram[::-1]
     if not whole.size:
         raise Unsupported("the recording is shorter than one frame")
     found = whole[:, :: -(-whole.shape[1] // _FRAMES)]

@@ -23,7 +23,6 @@ from headwise.predictors.looking import Pass, fitting
 from headwise.predictors.watched_heads import looked
 from headwise.records import Edit, LayerRecord, RecordedCall, Trace, edit
 from headwise.service.served import Served
-from headwise.tasks.speech.look import SoundMap
 
 Stage = Literal["scores", "masked", "weights"]
 # heads, queries, keys
@@ -75,7 +74,6 @@ class Traced:
         change: what the edits change in the answer; None: nothing is edited.
         places: what rows and columns are where they are no tokens.
         tokens: what is known of tokens.
-        sound: the recording that was heard.
     """
 
     id: str
@@ -89,7 +87,6 @@ class Traced:
     seen: Pass
     places: Places | None = None
     tokens: Sequence[Tokens] = ()
-    sound: SoundMap | None = None
     edits: tuple[Edit, ...] = ()
     change: dict[str, Any] | None = None
     summaries: dict[tuple[str, Fold], list[list[dict[str, float]]]] = field(default_factory=dict)
@@ -200,7 +197,7 @@ class Traced:
     def _check_pairs(self, record: LayerRecord, count: int) -> None:
         if count > _MOST_PAIRS:
             _, rows, columns = shape_of(record)
-            what = "look at a node on the page Graph" if self.places is not None else "give a shorter input"
+            what = "look at a node on the page Graph" if isinstance(self.places, InGraph) else "give a shorter input"
             raise Unsupported(f"{record.name} has {rows:,} x {columns:,} pairs, too many to be shown at once; {what}")
 
     def _record(self, layer: str) -> LayerRecord:
@@ -231,8 +228,7 @@ def traced(run: Served, item: Any, target: str | None, key: str | None = None) -
         {name: (_of(layer, record), shape_of(record)) for name, (layer, record) in look.layers.items()}, names
     )
     name = digest_of(run, item, target, key)
-    sound = found.draw if isinstance(found.draw, SoundMap) else None
-    made_of = (found.source, found.output, groups, look.trace, look.seen, found.places, found.tokens, sound)
+    made_of = (found.source, found.output, groups, look.trace, look.seen, found.places, found.tokens)
     return Traced(name, run.name, item, target, *made_of)
 
 

@@ -11,6 +11,10 @@ from headwise.layers.feed_forward import FeedForward
 from headwise.layers.norms import normed
 
 
+class Block(nn.Module):
+    """What a model repeats: recomputed for the gradient, and sharded, as a whole."""
+
+
 class Residual(nn.Module):
     """after(x + dropout(sublayer(before(x)))): pre-norm fills `before`, post-norm `after`; the other is an identity.
 
@@ -57,7 +61,7 @@ class Residual(nn.Module):
         return f"dropout={self.dropout}" if self.skip else f"dropout={self.dropout}, skip=False"
 
 
-class EncoderBlock(nn.Module):
+class EncoderBlock(Block):
     """Self-attention and feed-forward, each inside a residual; feed-forward and its residual may be left out (None)."""
 
     def __init__(
@@ -87,7 +91,7 @@ class EncoderBlock(nn.Module):
         return self.feed_forward_residual(x, self.feed_forward(entering), valid_lens)
 
 
-class DecoderBlock(nn.Module):
+class DecoderBlock(Block):
     """Self-attention, cross-attention to a memory and feed-forward, each inside a residual.
 
     Without cross-attention and its residual (both None) it is the block of a model that only writes; feed-forward and

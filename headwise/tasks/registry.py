@@ -1,21 +1,18 @@
-"""The tasks there are: each family, a folder beside this file, lists the modules of its tasks; a name has hyphens."""
+"""The tasks there are: a family lists the modules of its tasks as `TASKS`; a task is named as its file, with hyphens."""
 
-import importlib
-import pkgutil
 from functools import cache
 
 from headwise.data.inspection import DataKind
 from headwise.folders import Folder
+from headwise.tasks.families import families
 from headwise.tasks.task import Task
 
 
 @cache
 def _modules() -> dict[str, str]:
     """The module of each task, by the task's name."""
-    here = importlib.import_module(__package__)
-    families = [f"{__package__}.{entry.name}" for entry in pkgutil.iter_modules(here.__path__) if entry.ispkg]
-    tasks = {family: getattr(importlib.import_module(family), "TASKS", ()) for family in families}
-    return {name.replace("_", "-"): f"{family}.{name}" for family, names in tasks.items() for name in names}
+    tasks = [(name, family.__name__) for family in families() for name in getattr(family, "TASKS", ())]
+    return {name.replace("_", "-"): f"{family}.{name}" for name, family in tasks}
 
 
 _FOLDER = Folder(_modules, Task, "task")  # type: ignore[type-abstract]

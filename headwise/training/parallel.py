@@ -12,12 +12,11 @@ from torch.utils.checkpoint import checkpoint
 
 from headwise.data.sources import Source
 from headwise.errors import ConfigError
-from headwise.layers.blocks import DecoderBlock, EncoderBlock
+from headwise.layers.blocks import Block
 from headwise.layers.norms import TokenBatchNorm
 from headwise.processes import Processes
 from headwise.runs.commits import Writable
 from headwise.runs.tensors import TensorFile
-from headwise.tasks.speech.encoders import ConformerBlock
 from headwise.training import numerics
 from headwise.training.compiling import Loss
 from headwise.training.objective import Objective
@@ -26,8 +25,6 @@ from headwise.training.recipe import TrainingConfig
 T = TypeVar("T")
 
 Kind = Literal["none", "ddp", "fsdp"]
-# what a model repeats: computed again as a whole
-BLOCKS = (EncoderBlock, DecoderBlock, ConformerBlock)
 _OF_BATCH = (TokenBatchNorm, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
@@ -95,7 +92,7 @@ def recompute(model: nn.Module) -> None:
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:
     """What a model repeats, the first one first."""
-    return [module for module in model.modules() if isinstance(module, BLOCKS)]
+    return [module for module in model.modules() if isinstance(module, Block)]
 
 
 def _again(plain: Callable[..., Any], *inputs: Any, **options: Any) -> Any:
@@ -130,7 +127,7 @@ def shard(objective: Objective, config: TrainingConfig, device: torch.device) ->
 
 def _units(model: nn.Module) -> list[tuple[nn.Module, set[nn.Parameter]]]:
     """The blocks, each with those of its parameters that are also somewhere else in the model."""
-    paths = {path: module for path, module in model.named_modules() if isinstance(module, BLOCKS)}
+    paths = {path: module for path, module in model.named_modules() if isinstance(module, Block)}
     homes: dict[nn.Parameter, set[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         home = next((path for path in paths if name.startswith(f"{path}.")), "")

@@ -7,8 +7,8 @@ import pytest
 
 from headwise.data.readers import Pair
 from headwise.data.report import embedding_size, measure, report
-from headwise.data.suggestions import suggest
 from headwise.errors import DataError
+from headwise.tasks.translation.suggestions import suggest
 
 
 def pairs_of(*sides):

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from headwise.errors import Unsupported
+from headwise.explain.places import OnSound
 from headwise.explorer.sounds import shades
-from headwise.tasks.speech.look import SoundMap
 
 
 def _heard(spectrogram):
-    return SoundMap(spectrogram, 1.0)
+    return OnSound(spectrogram, 1.0)
 
 
 def test_the_highest_band_comes_first():

@@ -6,10 +6,11 @@ from torch.distributed import device_mesh, fsdp
 from training_toy import toy
 
 from headwise.errors import ConfigError
+from headwise.layers.blocks import Block
 from headwise.models.decoder_only import build_decoder
 from headwise.models.transformer_config import DecoderConfig
 from headwise.training.objective import Objective
-from headwise.training.parallel import BLOCKS, shard
+from headwise.training.parallel import shard
 from headwise.training.recipe import TrainingConfig
 
 
@@ -34,7 +35,7 @@ def test_every_unit_is_kept_where_the_recipe_says(asked, offload, precision):
     shard(objective, TrainingConfig(parallel="fsdp", offload=offload, precision=precision), torch.device("cuda"))
     modules, options = zip(*asked, strict=True)
     # the blocks, then what is around them
-    assert all(isinstance(module, BLOCKS) for module in modules[:-1])
+    assert all(isinstance(module, Block) for module in modules[:-1])
     assert (len(modules), modules[-1]) == (4, objective)
     policy = fsdp.CPUOffloadPolicy if offload else fsdp.OffloadPolicy
     assert [type(one["offload_policy"]) for one in options] == [policy] * 4

@@ -18,16 +18,18 @@ from headwise.data.files import MAX_LINE_BYTES, Bytes, digested, is_hidden
 from headwise.data.idx import parse_npz
 from headwise.data.tables import Row, Table, scan_rows, text_cell
 from headwise.errors import DataError
+from headwise.explain.places import NO_CLASS
 from headwise.tasks.images.image_sets import ImageSet, Loaded, Scan, load_parts, seen_before
 from headwise.tasks.images.images import PICTURES, Scanned, as_bytes, as_images, caught
 from headwise.tasks.images.mask_pictures import LABELS, NOWHERE, Legend, as_labels, decode_mask
 from headwise.tasks.images.picture_files import decode
 from headwise.tasks.images.pixels import Colour, Image, PicturesConfig
 
+# classes that there can be beside `NO_CLASS` and one that training lacks
+MAX_CLASSES = 254
+
 MaskFormat = Literal["auto", "folder", "csv", "tsv", "jsonl", "npz"]
 
-# the class of a pixel that counts nowhere, and how many classes there can be beside it and one that training lacks
-NO_CLASS, MAX_CLASSES = 255, 254
 # labels that a note names
 _NAMED = 8
 

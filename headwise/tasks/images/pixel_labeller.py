@@ -16,7 +16,7 @@ from headwise.data.bad_lines import strict
 from headwise.data.files import Bytes
 from headwise.errors import ConfigError, DataError, ShapeError
 from headwise.explain.explanation import Explained, Explanation, Layer
-from headwise.explain.places import Grid, OnImage
+from headwise.explain.places import NO_CLASS, Grid, OnImage
 from headwise.labels import visible
 from headwise.positions import Position
 from headwise.predictors import looking
@@ -27,7 +27,7 @@ from headwise.processes import divided
 from headwise.tasks.images.image_sets import as_batch, checked
 from headwise.tasks.images.maps import Labelled, LabelMap
 from headwise.tasks.images.mask_pictures import LABELS, Legend, fitted, restored
-from headwise.tasks.images.masks import NO_CLASS, MasksConfig, classes_of, picture_with_mask, scan_masks
+from headwise.tasks.images.masks import MasksConfig, classes_of, picture_with_mask, scan_masks
 from headwise.tasks.images.picture_files import decode, encode_labels
 from headwise.tasks.images.pixel_scores import confusion, majority_of_pixels, told
 from headwise.tasks.images.pixels import MAX_PIXELS, Image, Shape, adapted

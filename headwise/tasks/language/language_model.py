@@ -12,7 +12,7 @@ from headwise.config import Config
 from headwise.data.inspection import DataKind
 from headwise.data.sources import Limits, Source
 from headwise.data.streams import Memory, Stream, Text, TextBatch, windows
-from headwise.data.suggestions import Suggestion, suggest_for_text
+from headwise.data.suggestions import Suggestion
 from headwise.data.tokenizers import TokenizerConfig
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError
@@ -28,6 +28,7 @@ from headwise.tasks.text import running as _plain_text
 from headwise.tasks.text.plain import TextConfig, unknown_tokens
 from headwise.tasks.text.report import TEXT
 from headwise.tasks.text.running import TOKENIZER_FILE
+from headwise.tasks.text.suggestions import suggest_for_text
 
 
 class LanguageModelConfig(Config):

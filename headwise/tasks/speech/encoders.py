@@ -16,6 +16,7 @@ from headwise.attention.zeros import zeroed_beyond
 from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.layers.attention import MultiHeadAttention
+from headwise.layers.blocks import Block
 from headwise.layers.embeddings import Placed
 from headwise.layers.feed_forward import FeedForward
 from headwise.layers.initializers import Scheme
@@ -134,7 +135,7 @@ class ConvolutionModule(nn.Module):
         return output
 
 
-class ConformerBlock(nn.Module):
+class ConformerBlock(Block):
     """x += first(x) / 2; x += attention(x); x += convolution(x); x += second(x) / 2; norm(x); each behind a norm.
 
     Args:

@@ -101,12 +101,3 @@ class Ear:
         """(bands, frames) as the model hears them, the lowest band first."""
         frames = log_mel(torch.from_numpy(one.samples), one.rate, len(self.known.mean))
         return frames.mT.numpy()
-
-
-def times(places: int, seconds: float) -> list[str]:
-    """A label for each place of the encoder: when it begins.
-
-    >>> times(2, 0.5)
-    ['0.00 s', '0.25 s']
-    """
-    return [f"{seconds * place / places:.2f} s" for place in range(places)]

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from headwise.errors import ShapeError
 from headwise.explain import maps
 from headwise.explain.canvas import Picture, picture
+from headwise.explain.places import OnSound
 from headwise.explain.values import Drawing
 from headwise.tasks.speech.marks import Mark
 
@@ -46,13 +47,11 @@ class SoundMap:
     """Draws an explanation over the places of a recording.
 
     Args:
-        spectrogram: as the model hears it, the lowest band first.
-        seconds: how long the recording is.
+        sound: the recording.
         track: labels of frames, which are drawn between the two; their probabilities stand for weights of tags.
     """
 
-    spectrogram: Float[np.ndarray, "bands frames"]
-    seconds: float
+    sound: OnSound
     track: Track | None = None
 
     def __call__(self, found: "Explanation", layer: str | int | None, heads: "Heads") -> Drawing:
@@ -71,7 +70,7 @@ class SoundMap:
             weights, labels = self.track.likely()
         title = f"{found.source} → {found.output}\n{found.caption(name, heads)}"
         marks = () if self.track is None else self.track.marks
-        return sound_page(self.spectrogram, self.seconds, weights, labels, title=title, marks=marks)
+        return sound_page(self.sound.spectrogram, self.sound.seconds, weights, labels, title=title, marks=marks)
 
 
 WIDTH, HEIGHT = 5.6, 1.5  # inches of the spectrogram

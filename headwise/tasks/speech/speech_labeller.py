@@ -9,6 +9,7 @@ import torch
 
 from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation
+from headwise.explain.places import OnSound, times
 from headwise.labels import decimals, visible
 from headwise.layers.sequence_pooling import AttentionOverSequence
 from headwise.predictors import looking
@@ -16,7 +17,7 @@ from headwise.predictors.baselines import Baseline, majority
 from headwise.predictors.classes import verdict_scores
 from headwise.predictors.predictor import Form, Predictor
 from headwise.processes import divided
-from headwise.tasks.speech.listening import Ear, Known, times
+from headwise.tasks.speech.listening import Ear, Known
 from headwise.tasks.speech.look import SoundMap
 from headwise.tasks.speech.models import SpeechClassifier
 from headwise.tasks.speech.recordings import Recording, RecordingsConfig
@@ -102,7 +103,8 @@ class SpeechLabeller(Predictor[Recording, dict[str, float], Recording]):
             pooled = isinstance(self.model.pooling, AttentionOverSequence) and name.startswith("pooling.")
             keys = times(seen.weights.shape[-1], one.seconds)
             layers[name] = seen.layer([said] if pooled else keys, keys, "pooled" if pooled else None)
-        return Explanation(Path(one.name).name, said, layers, SoundMap(self.ear.spectrogram(one), one.seconds))
+        sound = OnSound(self.ear.spectrogram(one), one.seconds)
+        return Explanation(Path(one.name).name, said, layers, SoundMap(sound), places=sound)
 
 
 def gold_of(examples: Sequence[Recording]) -> list[str]:

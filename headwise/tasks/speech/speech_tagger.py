@@ -12,6 +12,7 @@ import torch
 
 from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation, Layer
+from headwise.explain.places import OnSound, times
 from headwise.labels import visible
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline, majority
@@ -19,7 +20,7 @@ from headwise.predictors.classes import class_scores
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.predictor import Form, Predictor
 from headwise.processes import divided
-from headwise.tasks.speech.listening import Ear, Known, times
+from headwise.tasks.speech.listening import Ear, Known
 from headwise.tasks.speech.log_mel import frame_count, frame_seconds
 from headwise.tasks.speech.look import SoundMap, Track
 from headwise.tasks.speech.marks import Mark, frame_labels, runs
@@ -157,9 +158,9 @@ class SpeechTagger(Predictor[Recording, FrameLabels, Recording]):
                 layers[name] = seen.layer(said, times(places, one.seconds), "cross", rows=of_places)
         layers["output"] = Layer((shares @ odds)[None], said, self.known.outputs, "tags")
         track = Track(marks, self.known.outputs, odds.T)
-        picture = SoundMap(self.ear.spectrogram(one), one.seconds, track)
+        sound = OnSound(self.ear.spectrogram(one), one.seconds)
         titled = [mark.label for mark in marks[:_TITLED]] + ["..."] * (len(marks) > _TITLED)
-        return Explanation(Path(one.name).name, " ".join(titled), layers, picture)
+        return Explanation(Path(one.name).name, " ".join(titled), layers, SoundMap(sound, track), places=sound)
 
     def _labels(self, odds: np.ndarray) -> FrameLabels:
         return FrameLabels([self.known.outputs[at] for at in odds.argmax(-1).tolist()], frame_seconds(self.known.rate))

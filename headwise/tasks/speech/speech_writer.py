@@ -12,13 +12,14 @@ from headwise.decoding.options import asked
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError
 from headwise.explain.explanation import Explanation
+from headwise.explain.places import OnSound, times
 from headwise.labels import visible
 from headwise.models.protocols import Seq2Seq
 from headwise.predictors import looking
 from headwise.predictors.drafting import Draft
 from headwise.predictors.predictor import Form, Predictor
 from headwise.processes import divided
-from headwise.tasks.speech.listening import Ear, Known, times
+from headwise.tasks.speech.listening import Ear, Known
 from headwise.tasks.speech.look import SoundMap
 from headwise.tasks.speech.models import SpeechReader, filled
 from headwise.tasks.speech.recordings import Recording, RecordingsConfig
@@ -130,8 +131,8 @@ class SpeechWriter(Predictor[Recording, str, Recording]):
         places = times(int(batch.src_lens[0]), one.seconds)
         weights = looking.attended(self.model, batch.src, batch.src_lens, batch.tgt_in)
         layers = looking.layers_of(weights, places, places, [*map(ids.shown, tokens), looking.EOS])
-        picture = SoundMap(self.ear.spectrogram(one), one.seconds)
-        return Explanation(Path(one.name).name, said, layers, picture)
+        sound = OnSound(self.ear.spectrogram(one), one.seconds)
+        return Explanation(Path(one.name).name, said, layers, SoundMap(sound), places=sound)
 
     def _heard(self, items: Sequence[Recording | str] | str, tokens: list[int]) -> Iterator[PairBatch]:
         """Recordings of similar length together, with these tokens and an end to write about each."""

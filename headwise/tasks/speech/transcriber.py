@@ -13,11 +13,12 @@ from headwise.attention.precision import wide
 from headwise.decoding import ctc
 from headwise.errors import ConfigError
 from headwise.explain.explanation import Explanation, Layer
+from headwise.explain.places import OnSound, times
 from headwise.labels import visible
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.predictor import Form, Predictor
 from headwise.processes import divided
-from headwise.tasks.speech.listening import Ear, Known, times
+from headwise.tasks.speech.listening import Ear, Known
 from headwise.tasks.speech.look import SoundMap
 from headwise.tasks.speech.models import FrameLabeller
 from headwise.tasks.speech.recordings import Recording, RecordingsConfig
@@ -140,8 +141,8 @@ class Transcriber(Predictor[Recording, str, Recording]):
         shares = ctc.occupancy(log_probs, units)
         weights = (shares / shares.sum(axis=1, keepdims=True))[None]
         layer = Layer(weights, self.units.split(said), times(len(log_probs), one.seconds), "cross")
-        picture = SoundMap(self.ear.spectrogram(one), one.seconds)
-        return Explanation(Path(one.name).name, said, {"output": layer}, picture)
+        sound = OnSound(self.ear.spectrogram(one), one.seconds)
+        return Explanation(Path(one.name).name, said, {"output": layer}, SoundMap(sound), places=sound)
 
 
 def written(item: Recording, text: str, form: Form) -> list[str]:

@@ -1,5 +1,6 @@
 """The task of tagging words: files of the run, model, loss and scores."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from jaxtyping import Float
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from headwise.config import Config
+from headwise.config import Config, build
 from headwise.data import spans
 from headwise.data.bad_lines import warn_skipped
 from headwise.data.batches import NO_TAG
@@ -22,7 +23,8 @@ from headwise.data.parts import Parts, Scan, read_part, read_parts
 from headwise.data.readers import Pair
 from headwise.data.sources import Limits, Source, bucketed
 from headwise.data.spans import Scheme, illegal_sentences
-from headwise.data.suggestions import Suggestion, suggest_for_tagged
+from headwise.data.splits import split_by
+from headwise.data.suggestions import Suggestion, held_out
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import ConfigError, DataError
 from headwise.models.token_encoders import EncoderConfig
@@ -45,7 +47,7 @@ from headwise.tasks.tagging.tagger import Tagger, most_frequent
 from headwise.tasks.task import Assets, Given, Metric, Probe, Stats, Task, required
 from headwise.tasks.text.report import TAGGED
 from headwise.tasks.text.start import StartRunConfig, freeze, take_over, tokenizer_of_run
-from headwise.tasks.text.tagged import Tagged, TaggedConfig, scan_tagged, scheme_of
+from headwise.tasks.text.tagged import Tagged, TaggedConfig, read_tagged, scan_tagged, scheme_of
 from headwise.tasks.text.words import SpellingConfig, WordBatch, WordRows, WordTokenizer, collate_words, encode_words
 
 TOKENIZER_FILE, SPELLING_FILE = "tokenizer.json", "spelling.tokenizer.json"
@@ -379,3 +381,37 @@ def _encoded(sentences: list[Tagged], learned: Learned, names: tuple[str, ...], 
     rows = encode_words([sentence.words for sentence in sentences], learned.tokenizer, wanted, learned.words)
     kept = np.flatnonzero(rows.pieces.lengths <= max_len)
     return Sentences([sentences[place] for place in kept], rows.take(kept), names)
+
+
+def suggest_for_tagged(data: Mapping[str, Any]) -> Suggestion:
+    """A recurrent tagger of words known by their spelling, with a CRF if tags mark spans, for these keys of `[data]`.
+
+    Raises: as `suggest_for_pairs`.
+    """
+    config = build(TaggedConfig, data, "data")
+    sentences = read_tagged(resolve(config.train), config)
+    parts = held_out(
+        data, lambda *parts: split_by(sentences, lambda one: one.text, parts, config.split_seed, "sentences")
+    )
+    words = Counter(word for sentence in sentences for word in sentence.words)
+    longest = max(len(sentence.words) for sentence in sentences)
+    scheme = scheme_of(sentences, config)
+    values = {
+        "label_smoothing": 0.1,
+        **({} if scheme == "none" else {"output": {"kind": "crf"}}),
+        "data": {**parts, **data, "max_len": max(256, longest)},
+        "tokenizer": {"kind": "bpe", "vocab_size": min(8000, 1000 * math.ceil((len(words) + 4) / 1000))},
+        "spelling": {"longest": 4, "vocab_size": 12_000, "min_frequency": 2 if len(words) > 2000 else 1},
+        "pooling": {"kind": "mean", "place": "before"},
+        "model": {"kind": "rnn", "cell": "gru", "d_model": 128, "hidden_dim": 128, "num_layers": 1, "dropout": 0.3},
+        "training": {
+            "learning_rate": 4e-3,
+            "schedule": "budget",
+            "warmup_share": 0.1,
+            "batch_tokens": max(1024, longest),
+            "budget": "target",
+            "max_epochs": 6 if words.total() > 100_000 else 20,
+            "monitor": "accuracy" if scheme == "none" else "span_f1",
+        },
+    }
+    return Suggestion(values, f"Tagging, fitted to the {len(sentences):,} sentences")

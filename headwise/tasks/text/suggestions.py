@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from headwise.config import build
 from headwise.data.corpus import resolve
 from headwise.data.report import embedding_size
 from headwise.data.splits import split_by
-from headwise.data.suggestions import Size, Suggestion, held_out, suggest_for_text
+from headwise.data.suggestions import Size, Suggestion, held_out
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.tasks.text.labelled import LabelledConfig, read_labelled
 
@@ -133,3 +134,58 @@ def suggest_for_masked(data: Mapping[str, Any]) -> Suggestion:
     values["model"] = {"kind": "attention", **model, "encoder_layers": 4}
     values["training"] = {**values["training"], "learning_rate": 1e-3, "max_epochs": 20, "monitor": "loss"}
     return Suggestion(values, "A masked language model of plain text")
+
+
+_LARGER = {"training.max_epochs": 10, "model.d_model": 256, "model.d_ff": 1024, "training.learning_rate": 2e-3}
+
+
+_WRITERS = (
+    Size({"training.max_epochs": 10}, 0),
+    Size(_LARGER, 12_000),
+    Size({**_LARGER, "model.num_layers": 6, "training.batch_tokens": 4096}, 40_000),
+)
+
+
+def suggest_for_text(data: Mapping[str, Any]) -> Suggestion:
+    """A decoder-only Transformer for the text of these keys of `[data]`.
+
+    Raises: as `suggest_for_pairs`.
+    """
+    # the only kind of data whose reader loads torch
+    from headwise.tasks.text.plain import Portion, TextConfig, portions
+
+    config = build(TextConfig, data, "data")
+
+    @cache
+    def cut(valid: float, test: float) -> dict[str, Portion]:
+        return portions(config.model_copy(update={"valid_fraction": valid, "test_fraction": test}))
+
+    parts = held_out(data, cut)
+    found = cut(parts.get("valid_fraction", 0.0), parts.get("test_fraction", 0.0))
+    chars = found["train"].chars
+    values = {
+        "length": 128 if chars > 20_000 else 32,
+        "data": {**parts, **data},
+        "tokenizer": {"kind": "bpe", "vocab_size": 1024 if chars < 5e6 else 4096 if chars < 5e7 else 8192},
+        "model": {
+            "d_model": 128,
+            "d_ff": 512,
+            "num_heads": 4,
+            "num_layers": 4,
+            "activation": "gelu",
+            "position": "rotary",
+            "dropout": 0.1,
+            "attention_dropout": 0.0,
+            "activation_dropout": 0.0,
+        },
+        "training": {
+            "learning_rate": 4e-3,
+            "weight_decay": 0.1,
+            "schedule": "budget",
+            "warmup_share": 0.05,
+            "batch_tokens": 2048,
+            "max_epochs": 8,
+            "monitor": "bits_per_char",
+        },
+    }
+    return Suggestion(values, f"A language model, fitted to a text of {chars:,} characters", _WRITERS)

@@ -16,10 +16,11 @@ from headwise.data.files import MAX_LINE_BYTES, digested, require_file, scan_lin
 from headwise.data.jsonl import any_field, kind_name, parse_object, text_field, texts
 from headwise.data.readers import Pair, is_jsonl, take
 from headwise.data.splits import overlap, split_by
-from headwise.data.suggestions import Suggestion, held_out, suggest
+from headwise.data.suggestions import Suggestion, held_out
 from headwise.data.text import Normalize, clean
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import DataError
+from headwise.tasks.translation.suggestions import suggest
 
 Side = Literal["second", "first", "both"]
 

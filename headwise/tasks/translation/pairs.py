@@ -15,7 +15,7 @@ from headwise.data.batches import PairBatch, Ragged, collate, fit_lengths, pair_
 from headwise.data.corpus import Corpus, DataConfig, load_corpus, read_part
 from headwise.data.readers import Pair
 from headwise.data.sources import Limits, Source, bucketed
-from headwise.data.suggestions import Suggestion, suggest_for_pairs
+from headwise.data.suggestions import Suggestion
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import DataError
 from headwise.models.protocols import Seq2Seq
@@ -28,6 +28,7 @@ from headwise.tasks.text.writer import Writer, WriterConfig, Writing
 from headwise.tasks.translation.dialogues import DialogueConfig
 from headwise.tasks.translation.recurrent import RecurrentConfig, build_recurrent
 from headwise.tasks.translation.rouge import RougeConfig
+from headwise.tasks.translation.suggestions import suggest_for_pairs
 from headwise.tasks.translation.translator import Translator
 
 SOURCE_FILE, TARGET_FILE = "source.tokenizer.json", "target.tokenizer.json"

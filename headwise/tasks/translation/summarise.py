@@ -9,7 +9,7 @@ from headwise.config import Config
 from headwise.data.corpus import DataConfig, LongRule
 from headwise.data.inspection import DataKind
 from headwise.data.readers import Pair
-from headwise.data.suggestions import Suggestion, suggest_for_pairs
+from headwise.data.suggestions import Suggestion
 from headwise.predictors.baselines import Baseline
 from headwise.tasks.demo import Demo
 from headwise.tasks.task import Metric, Stats
@@ -18,6 +18,7 @@ from headwise.tasks.translation.demo import SUMMARISE
 from headwise.tasks.translation.pairs import TextToText, TextToTextConfig
 from headwise.tasks.translation.report import PAIRS
 from headwise.tasks.translation.rouge import NAMES, RougeConfig, rouge_counts, rouge_of
+from headwise.tasks.translation.suggestions import suggest_for_pairs
 from headwise.tasks.translation.translator import Translator
 
 # tokens of a source that `init` lets a model read

@@ -13,9 +13,9 @@ from torch.nn import functional as F
 import headwise
 from headwise.data.sources import Limits
 from headwise.errors import CheckpointError, ConfigError
+from headwise.explain.places import NO_CLASS
 from headwise.tasks import registry
 from headwise.tasks.images.image_segment import ImageSegment
-from headwise.tasks.images.masks import NO_CLASS
 from headwise.tasks.images.pixels import Image
 from headwise.tasks.task import Assets
 from headwise.training.train import train

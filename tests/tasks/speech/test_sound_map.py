@@ -5,6 +5,7 @@ import pytest
 
 from headwise.errors import ShapeError
 from headwise.explain.explanation import Explanation, Layer
+from headwise.explain.places import OnSound
 from headwise.tasks.speech.look import SoundMap, Track, sound_page
 from headwise.tasks.speech.marks import Mark
 
@@ -15,7 +16,7 @@ def test_weights_lie_below_the_seconds_they_are_of(tmp_path):
         "own": Layer(weights, ["a", "b", "c"], ["a", "b", "c"], "self"),
         "pooling": Layer(np.eye(3)[None, 1:2], ["said"], ["a", "b", "c"], "pooled"),
     }
-    found = Explanation("x.wav", "said", layers, SoundMap(np.arange(12.0).reshape(2, 6), 0.06))
+    found = Explanation("x.wav", "said", layers, SoundMap(OnSound(np.arange(12.0).reshape(2, 6), 0.06)))
     upper, lower = found.page().axes[:2]
     assert upper.get_xlim() == lower.get_xlim() == (0.0, 0.06)
     assert upper.images[0].get_array().shape == (2, 6)
@@ -37,7 +38,7 @@ def test_labels_in_time_lie_between_sound_and_weights(tmp_path):
         "own": Layer(np.full((1, 3, 4), 0.25), ["two 0.00 s", "x 0.50 s", "two 0.52 s"], ["a"] * 4, "cross"),
         "output": Layer(np.full((1, 3, 25), 1 / 25), ["a", "b", "c"], track.names, "tags"),
     }
-    found = Explanation("x.wav", "two x two", layers, SoundMap(np.zeros((2, 100)), 1.0, track))
+    found = Explanation("x.wav", "two x two", layers, SoundMap(OnSound(np.zeros((2, 100)), 1.0), track))
     drawn = found.page()
     upper, lower, strip = drawn.axes
     assert strip.get_xlim() == lower.get_xlim() == (0.0, 1.0)

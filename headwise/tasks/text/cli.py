@@ -60,3 +60,6 @@ def _progress(done: int, total: int) -> None:
 
 def _silent(done: int, total: int) -> None:
     """Nothing where nobody looks."""
+
+
+COMMANDS = {"data tokenize": tokenize}

@@ -114,3 +114,6 @@ def _lines(pairs: "list[Pair]", found: list[Links], as_json: bool) -> Iterator[s
 
 def _words(pair: "Pair") -> tuple[list[str], list[str]]:
     return pair.source.split(), pair.target.split()
+
+
+COMMANDS = {"align": align}
