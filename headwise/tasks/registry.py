@@ -1,4 +1,4 @@
-"""The tasks there are: a family lists the modules of its tasks as `TASKS`; a task is named as its file, with hyphens."""
+"""The tasks there are: a family lists the modules of its tasks as `TASKS`; a task is named as its file."""
 
 from functools import cache
 

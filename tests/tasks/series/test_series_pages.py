@@ -5,7 +5,8 @@ import pytest
 
 from headwise.errors import ShapeError
 from headwise.explain.explanation import Explanation, Layer
-from headwise.tasks.series.look import SeriesMap, series_page
+from headwise.tasks.series.look import SeriesMap
+from headwise.tasks.series.pages import series_page
 
 
 def test_numbers_and_weights_stand_over_the_same_steps():

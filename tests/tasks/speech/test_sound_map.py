@@ -6,8 +6,9 @@ import pytest
 from headwise.errors import ShapeError
 from headwise.explain.explanation import Explanation, Layer
 from headwise.explain.places import OnSound
-from headwise.tasks.speech.look import SoundMap, Track, sound_page
+from headwise.tasks.speech.look import SoundMap, Track
 from headwise.tasks.speech.marks import Mark
+from headwise.tasks.speech.pages import sound_page
 
 
 def test_weights_lie_below_the_seconds_they_are_of(tmp_path):

@@ -1,0 +1,89 @@
+"""One page about a forecast: the numbers of a series, and below them, over the same steps, what is looked at."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from headwise.errors import ShapeError
+from headwise.explain import maps
+from headwise.explain.canvas import Picture, picture
+from headwise.explain.curves import colour
+
+WIDTH, HEIGHT = 6.4, 1.3  # inches of the numbers of a column
+ROW = 0.2  # inches of a query
+PANELS = 4  # columns that are drawn
+
+
+def series_page(
+    names: Sequence[str],
+    past: Float[np.ndarray, "length targets"],
+    ahead: Float[np.ndarray, "horizon targets"],
+    truth: Float[np.ndarray, "horizon targets"] | None,
+    weights: Float[np.ndarray, "queries places"],
+    labels: Sequence[str],
+    *,
+    title: str = "",
+) -> Picture:
+    """The history and the forecast of the first four columns, each in a panel, and a row of weights for each query.
+
+    Args:
+        truth: what came in place of the forecast, if that is known.
+        weights: how much each query looks at each step; the first place is the first step of the history.
+        labels: of the queries.
+
+    Raises:
+        ShapeError: if there is no place or no query.
+
+    >>> drawn = series_page(["a"], np.ones((5, 1)), np.ones((2, 1)), None, np.eye(5)[-2:], ["+1", "+2"])
+    >>> [axes.get_ylabel() for axes in drawn.axes[:2]]
+    ['a', '']
+    """
+    if not weights.size:
+        raise ShapeError(f"nothing to draw: weights of shape {weights.shape}")
+    shown = min(len(names), PANELS)
+    below, left = max(ROW * len(weights), 0.3), 0.9
+    size = (left + WIDTH + 1.5, shown * HEIGHT + below + 1.3)
+    figure = picture(*size, free=True)
+    boxes = [(left, below + 0.7 + HEIGHT * place, WIDTH, HEIGHT - 0.12) for place in reversed(range(shown))]
+    panels = [
+        figure.add_axes((x / size[0], y / size[1], width / size[0], height / size[1]))
+        for x, y, width, height in [*boxes, (left, 0.5, WIDTH, below)]
+    ]
+    limits = (0.5 - len(past), len(ahead) + 0.5)
+    for column, axes in enumerate(panels[:-1]):
+        _numbers(axes, past[:, column], ahead[:, column], None if truth is None else truth[:, column], column)
+        axes.set_ylabel(maps.labels([names[column]]).texts[0], fontsize=maps.LABEL_SIZE)
+        axes.set_xlim(limits)
+        axes.set_xticks([])
+        axes.tick_params(labelsize=maps.LABEL_SIZE)
+    panels[0].legend(frameon=False, fontsize=maps.LABEL_SIZE, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    _weights(panels[-1], weights, labels, 1 - len(past), limits)
+    figure.suptitle(maps.title_of(title).texts[0], fontsize=maps.TITLE_SIZE, y=1 - 0.12 / size[1], va="top")
+    return figure
+
+
+def _numbers(axes: Axes, past: np.ndarray, ahead: np.ndarray, truth: np.ndarray | None, column: int) -> None:
+    """The line of a column; the forecast begins at the last number that is known."""
+    steps, known = np.arange(len(ahead) + 1), past[-1:]
+    axes.plot(np.arange(1 - len(past), 1), past, color="0.25", linewidth=1.2, label="history")
+    if truth is not None:
+        axes.plot(steps, np.concatenate((known, truth)), color="0.6", linewidth=1.2, label="truth")
+    forecast = np.concatenate((known, ahead))
+    axes.plot(steps, forecast, "--", color=colour(1), linewidth=1.4, label="forecast", marker=".", markersize=4)
+    axes.axvline(0.5, color="0.8", linewidth=0.8)
+
+
+def _weights(axes: Axes, weights: np.ndarray, labels: Sequence[str], first: int, limits: tuple[float, float]) -> None:
+    """Rows of weights, the first place at step `first`; 0 is the last step of the history."""
+    image = maps.draw(axes, weights, maps.norm("sqrt", maps.largest(weights, None)))
+    image.set_extent((first - 0.5, first + weights.shape[1] - 0.5, len(weights) - 0.5, -0.5))
+    axes.set_aspect("auto")
+    axes.set_xlim(limits)
+    axes.set_ylim(len(weights) - 0.5, -0.5)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=10, integer=True))
+    axes.set_yticks(range(len(weights)), maps.labels(list(labels)).texts)
+    axes.tick_params(labelsize=maps.LABEL_SIZE)
+    axes.set_xlabel("steps; 0 is the last one that is known", fontsize=maps.LABEL_SIZE)
