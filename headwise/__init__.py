@@ -27,14 +27,7 @@ if TYPE_CHECKING:
     from headwise.attention.mechanisms.scored import Scored
     from headwise.attention.normalizers import Normalizer
     from headwise.attention.scores import Score
-    from headwise.errors import (
-        CheckpointError,
-        ConfigError,
-        DataError,
-        HeadwiseError,
-        ShapeError,
-        Unsupported,
-    )
+    from headwise.errors import CheckpointError, ConfigError, DataError, HeadwiseError, ShapeError, Unsupported
     from headwise.layers.attention import MultiHeadAttention
     from headwise.positions.position import Position
     from headwise.records import Hide, Mute, Replace, Swap, edit, record

@@ -8,12 +8,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from headwise.errors import ShapeError, Unsupported
-from headwise.textbook import (
-    AdditiveAttention,
-    DotProductAttention,
-    masked_softmax,
-    sequence_mask,
-)
+from headwise.textbook import AdditiveAttention, DotProductAttention, masked_softmax, sequence_mask
 
 
 def attended_by_loops(score, queries, keys, values, lens):

@@ -22,11 +22,11 @@ from headwise.models.transformer_config import DecoderConfig
 from headwise.tasks._files import as_json, from_json
 from headwise.tasks.demo import Demo
 from headwise.tasks.images import shapes
+from headwise.tasks.images.base import IMAGES_FILE
 from headwise.tasks.images.captioner import Captioner, Seen, build_captioner, paired
 from headwise.tasks.images.captions import CaptionsConfig, captions_of, load_captions, scan_of, suggest_for_captions
 from headwise.tasks.images.demo import CAPTION
 from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig
-from headwise.tasks.images.image_classify import IMAGES_FILE
 from headwise.tasks.images.image_sets import ImageSet, as_batch, constants, images_of
 from headwise.tasks.images.pixels import Image
 from headwise.tasks.task import Assets, Generator, Given, required

@@ -1,11 +1,9 @@
 """The task of naming what an image shows: classes, loss and scores; a recipe to begin with."""
 
 import math
-from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path, PurePath
 from typing import Any, ClassVar
 
@@ -16,13 +14,12 @@ from torch import Tensor, nn
 from headwise.config import Config, build
 from headwise.data.corpus import resolve
 from headwise.data.inspection import DataKind
-from headwise.data.sources import Limits, Source, spread
 from headwise.data.suggestions import Suggestion
 from headwise.predictors.baselines import Baseline, logistic_regression, named, of_labels, sample, standardised
 from headwise.predictors.classes import class_names
-from headwise.tasks._files import as_json, from_json
-from headwise.tasks._labelling import Labelling
+from headwise.tasks._files import from_json
 from headwise.tasks.demo import Demo
+from headwise.tasks.images.base import IMAGES_FILE, ImageTask, made_assets
 from headwise.tasks.images.demo import IMAGE_CLASSIFY
 from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig
 from headwise.tasks.images.image_sets import (
@@ -116,44 +113,6 @@ def _told(part: str, images: ImageSet, train: ImageSet, classes: list[str]) -> l
         more = ", ..." if len(others) > _NAMED else ""
         notes.append(f"{part}: classes that training lacks, so that they cannot be got right: {named}{more}")
     return notes
-
-
-IMAGES_FILE = "images.json"
-
-
-def made_assets(loaded: Loaded, known: Mapping[str, Any]) -> Assets[dict[str, ImageSet]]:
-    """What a task on images keeps."""
-    return Assets({IMAGES_FILE: as_json(known)}, dict(loaded.parts), loaded.digests, loaded.notes)
-
-
-class ImageTask(Labelling[dict[str, ImageSet]]):
-    """Labels of images or of their pixels.
-
-    A batch has `training.batch_sentences` images; `training.batch_tokens` means nothing here.
-    """
-
-    # images of a batch where training.batch_sentences is not set
-    batch_images: ClassVar[int]
-
-    @abstractmethod
-    def collate(self, split: str, indices: list[int]) -> Any:
-        """The images at these places as a batch."""
-
-    def source(self, split: str, limits: Limits) -> Source[Any] | None:
-        images = self.split(split)
-        if images is None or not len(images):
-            return None
-        size = limits.sentences or self.batch_images
-        return spread(len(images), size, partial(self.collate, split), limits, shuffle=split == "train")
-
-    def split(self, split: str) -> ImageSet | None:
-        """The images of a part; none in a run that is loaded."""
-        return (self.assets.data or {}).get(split)
-
-    def shown(self, count: int) -> list[Image]:
-        """The first images of validation, or of training where there are no others."""
-        images = self.split("valid") or self.split("train")
-        return [] if images is None else list(images.take(list(range(len(images)))[:count]).images())
 
 
 # of the baseline: images that it is fitted to, pixels of a side that it reads, inverse of its penalty

@@ -17,9 +17,9 @@ from headwise.data.suggestions import Suggestion
 from headwise.explain.places import NO_CLASS
 from headwise.tasks._files import from_json
 from headwise.tasks.demo import Demo
+from headwise.tasks.images.base import IMAGES_FILE, ImageTask, made_assets
 from headwise.tasks.images.demo import IMAGE_SEGMENT
 from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig, PatchConfig
-from headwise.tasks.images.image_classify import IMAGES_FILE, ImageTask, made_assets
 from headwise.tasks.images.image_sets import ImageSet, constants, images_of, measured
 from headwise.tasks.images.masks import MaskBatch, MasksConfig, classes_of, load_masks, scan_of
 from headwise.tasks.images.pixel_labeller import PixelClasses, PixelLabeller
