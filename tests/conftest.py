@@ -23,7 +23,7 @@ from jaxtyping import config as jaxtyping_config
 from jaxtyping import install_import_hook
 
 # a test imports the helpers that lie beside it by name
-sys.path += [str(folder) for folder in (Path(__file__).parent, *Path(__file__).parent.iterdir()) if folder.is_dir()]
+sys.path += [str(folder) for folder in (Path(__file__).parent, *Path(__file__).parent.rglob("*")) if folder.is_dir()]
 
 import devices
 

@@ -142,9 +142,9 @@ def _functions(path: Path):
     return [node for node in ast.walk(tree(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
-def test_files_are_at_most_300_lines():
+def test_files_are_at_most_600_lines():
     long = {str(path.relative_to(ROOT)): len(path.read_text().split("\n")) - 1 for path in FILES}
-    assert not {name: lines for name, lines in long.items() if lines > 300}
+    assert not {name: lines for name, lines in long.items() if lines > 600}
 
 
 def test_functions_are_at_most_40_lines():

@@ -34,6 +34,7 @@ from headwise.data.tokenizers import Tokenizer
 from headwise.errors import HeadwiseError
 from headwise.runs import publish
 from headwise.runs.commits import MANIFEST, seal
+from headwise.tasks.registry import data_kinds
 from headwise.tasks.text.plain import TextConfig, portions
 from headwise.tasks.text.tagged import TaggedConfig, read_tagged, read_words
 from headwise.training.loading import load
@@ -169,7 +170,7 @@ class Inputs:
         """A data file, read as every kind of data, with bad lines skipped or not."""
         path = str(self.written(name, text, rng))
         rule = rng.choice(("stop", "skip"))
-        kind = rng.choice((guess(path), "pairs", "tagged", "text"))
+        kind = rng.choice((guess(path, data_kinds().values()).name, "pairs", "tagged", "text"))
         if kind == "pairs":
             load_corpus(DataConfig(train=path, bad_lines=rule, valid_fraction=0.0, test_fraction=0.0), "nfc")
         elif kind == "tagged":

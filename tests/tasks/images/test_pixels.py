@@ -167,7 +167,7 @@ def test_pictures_are_converted_some_rows_at_a_time(mode, monkeypatch):
     at_once = decode(data, "a")
     adapted_at_once = adapted(at_once, shape, "resize")
     for module in ("picture_files", "pixels"):
-        monkeypatch.setattr(f"headwise.data.{module}._AT_ONCE", 14)
+        monkeypatch.setattr(f"headwise.tasks.images.{module}._AT_ONCE", 14)
     found = decode(data, "a")
     np.testing.assert_array_equal(found.pixels, at_once.pixels)
     np.testing.assert_array_equal(adapted(found, shape, "resize"), adapted_at_once)
