@@ -110,6 +110,30 @@ def test_what_a_mask_says_is_seen_is_what_its_table_shows(second):
             assert torch.equal(torch.ones_like(shown) if seen is None else seen.expand_as(shown), shown)
 
 
+class Shifted(Mask):
+    """A band of a user's own that lies wholly before or behind the query."""
+
+    def __init__(self, left, right):
+        self.left, self.right = left, right
+
+    def __call__(self, batch, head, query, key):
+        within = key == key
+        within = within if self.left is None else within & (key >= query - self.left)
+        return within if self.right is None else within & (key <= query + self.right)
+
+    def band(self):
+        return (self.left, self.right)
+
+
+@pytest.mark.parametrize("kernel", ["plain", "fused", "strips", "banded"])
+@pytest.mark.parametrize("mask", [Shifted(None, -1) & Shifted(-1, None), Shifted(None, -2) & Window(1, 70)])
+def test_two_bands_that_do_not_meet_show_nothing(kernel, mask):
+    shape = (BATCH, HEADS, 7, 9)
+    assert not mask.seen(*shape, 0, torch.device(DEVICE)).any()
+    for tensor in results(mask, kernel, "softmax", shape[2:], NAN):
+        assert not tensor.any()
+
+
 @pytest.mark.parametrize(
     ("kernel", "length", "normalizer"),
     [("banded", 2048, "softmax"), ("strips", 1100, "sparsemax"), ("edges", 40, "softmax")],
