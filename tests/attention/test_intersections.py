@@ -22,7 +22,7 @@ from headwise.attention.masks import (
     Table,
     Window,
 )
-from headwise.attention.scores import Additive
+from headwise.attention.scores import Additive, Cosine
 
 BATCH, HEADS = 2, 2
 
@@ -132,6 +132,16 @@ def test_two_bands_that_do_not_meet_show_nothing(kernel, mask):
     assert not mask.seen(*shape, 0, torch.device(DEVICE)).any()
     for tensor in results(mask, kernel, "softmax", shape[2:], NAN):
         assert not tensor.any()
+
+
+@pytest.mark.parametrize("score", [Additive(4, 4, 3), Cosine(HEADS)])
+def test_without_queries_nothing_is_seen(score):
+    key = torch.full((BATCH, HEADS, 5, 4), NAN, device=DEVICE, requires_grad=True)
+    query, score = key.detach()[:, :, :0], score.to(DEVICE)
+    for mask in (Causal(), Padding(torch.tensor([4, 2]))):
+        output = attend(query, key, key, score=score, mask=mask, query_start=3)
+        for gradient in torch.autograd.grad(output.sum(), [key, *score.parameters()], allow_unused=True):
+            assert gradient is None or not gradient.any()
 
 
 @pytest.mark.parametrize(
