@@ -144,6 +144,15 @@ def test_without_queries_nothing_is_seen(score):
             assert gradient is None or not gradient.any()
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8])
+def test_numbers_of_a_small_type_reach_as_far_as_there_are_keys(dtype):
+    """300 positions, which neither of these types can count."""
+    ids = (torch.arange(300) // 9).expand(BATCH, -1)
+    for mask, wide in ((Documents(ids.to(dtype)), Documents(ids)), (Prefix(ids[:, 99].to(dtype)), Prefix(ids[:, 99]))):
+        seen = [one.seen(BATCH, HEADS, 280, 300, 0, torch.device(DEVICE)) for one in (mask, wide)]
+        assert torch.equal(*seen)
+
+
 @pytest.mark.parametrize(
     ("kernel", "length", "normalizer"),
     [("banded", 2048, "softmax"), ("strips", 1100, "sparsemax"), ("edges", 40, "softmax")],
