@@ -140,9 +140,12 @@ class Call:
         """
         if self.mask is None:
             return self
-        if keep is None or self.mask.tells_who_sees():
-            batch, heads, query_len, key_len = self.shape
-            first, last = (0, query_len) if rows is None else rows
+        batch, heads, query_len, key_len = self.shape
+        first, last = (0, query_len) if rows is None else rows
+        if first == last:
+            # nobody sees a key, whatever the mask would show
+            seen = torch.zeros(1, 1, key_len, dtype=torch.bool, device=self.query.device)
+        elif keep is None or self.mask.tells_who_sees():
             seen = self.mask.seen(batch, heads, last - first, key_len, self.query_start + first, self.query.device)
         else:
             seen = keep.any(2)

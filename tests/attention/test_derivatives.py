@@ -71,6 +71,18 @@ def test_forward_mode(run):
     torch.testing.assert_close(tangent, expected)
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+@every_run
+def test_forward_mode_over_gradients(run):
+    """As `torch.func.hessian` has it."""
+    x, direction = numbers(), numbers(1)
+    found, expected = (
+        torch.func.jvp(torch.func.grad(lambda y, kernel=kernel: run(y, kernel)), (x,), (direction,))[1]
+        for kernel in (None, "plain")
+    )
+    torch.testing.assert_close(found, expected)
+
+
 @every_run
 def test_gradients_of_gradients_by_a_graph(run):
     """PyTorch says too late that there are none; the backward pass that makes the graph says so by name."""

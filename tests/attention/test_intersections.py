@@ -22,7 +22,7 @@ from headwise.attention.masks import (
     Table,
     Window,
 )
-from headwise.attention.scores import Additive
+from headwise.attention.scores import Additive, Cosine
 
 BATCH, HEADS = 2, 2
 
@@ -108,6 +108,49 @@ def test_what_a_mask_says_is_seen_is_what_its_table_shows(second):
             shown = mask.dense(*shape, query_start=start, device=DEVICE).expand(shape).any(2)
             seen = mask.seen(*shape, start, torch.device(DEVICE))
             assert torch.equal(torch.ones_like(shown) if seen is None else seen.expand_as(shown), shown)
+
+
+class Shifted(Mask):
+    """A band of a user's own that lies wholly before or behind the query."""
+
+    def __init__(self, left, right):
+        self.left, self.right = left, right
+
+    def __call__(self, batch, head, query, key):
+        within = key == key
+        within = within if self.left is None else within & (key >= query - self.left)
+        return within if self.right is None else within & (key <= query + self.right)
+
+    def band(self):
+        return (self.left, self.right)
+
+
+@pytest.mark.parametrize("kernel", ["plain", "fused", "strips", "banded"])
+@pytest.mark.parametrize("mask", [Shifted(None, -1) & Shifted(-1, None), Shifted(None, -2) & Window(1, 70)])
+def test_two_bands_that_do_not_meet_show_nothing(kernel, mask):
+    shape = (BATCH, HEADS, 7, 9)
+    assert not mask.seen(*shape, 0, torch.device(DEVICE)).any()
+    for tensor in results(mask, kernel, "softmax", shape[2:], NAN):
+        assert not tensor.any()
+
+
+@pytest.mark.parametrize("score", [Additive(4, 4, 3), Cosine(HEADS)])
+def test_without_queries_nothing_is_seen(score):
+    key = torch.full((BATCH, HEADS, 5, 4), NAN, device=DEVICE, requires_grad=True)
+    query, score = key.detach()[:, :, :0], score.to(DEVICE)
+    for mask in (Causal(), Padding(torch.tensor([4, 2]))):
+        output = attend(query, key, key, score=score, mask=mask, query_start=3)
+        for gradient in torch.autograd.grad(output.sum(), [key, *score.parameters()], allow_unused=True):
+            assert gradient is None or not gradient.any()
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8])
+def test_numbers_of_a_small_type_reach_as_far_as_there_are_keys(dtype):
+    """300 positions, which neither of these types can count."""
+    ids = (torch.arange(300) // 9).expand(BATCH, -1)
+    for mask, wide in ((Documents(ids.to(dtype)), Documents(ids)), (Prefix(ids[:, 99].to(dtype)), Prefix(ids[:, 99]))):
+        seen = [one.seen(BATCH, HEADS, 280, 300, 0, torch.device(DEVICE)) for one in (mask, wide)]
+        assert torch.equal(*seen)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from devices import on_the_host
 from test_continuer import continuer
 from torch import nn
 
+from headwise.attention.mechanisms.scored import Scored
 from headwise.layers import packed
 from headwise.predictors.twins import Twin
 from headwise.records import record
@@ -34,7 +35,10 @@ def test_a_language_model_copies_its_weights_once(copies):
 
 
 @on_the_host("layers are packed for a processor")
-@pytest.mark.parametrize("change", ["in place", "data", "pointer", "replaced", "optimizer", "precision", "copied"])
+@pytest.mark.parametrize(
+    "change",
+    ["in place", "data", "pointer", "replaced", "optimizer", "precision", "copied", "mechanism", "exchanged", "buffer"],
+)
 def test_what_changes_is_copied_anew(copies, change):
     model, twin = continuer().model.float(), Twin()
     first = twin.of(model, "fp32")
@@ -52,6 +56,14 @@ def test_what_changes_is_copied_anew(copies, change):
     elif change == "optimizer":
         weight.grad = torch.ones_like(weight)
         torch.optim.AdamW([weight], fused=True).step()
+    elif change == "mechanism":
+        # without parameters, as the one before
+        model.decoder.blocks[0].self_attention.mechanism = Scored(normalizer="sparsemax")
+    elif change == "exchanged":
+        inner, outer = (model.decoder.blocks[number].feed_forward for number in (0, 1))
+        inner.inner.weight, outer.inner.weight = outer.inner.weight, inner.inner.weight
+    elif change == "buffer":
+        model.register_buffer("more", torch.ones(()))
     elif change == "precision":
         precision = "bf16"
     else:

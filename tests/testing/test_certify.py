@@ -238,6 +238,17 @@ class Mean(Mechanism):
         return mean.expand(-1, -1, call.query.shape[2], -1)
 
 
+class Averaging:
+    """A base that is no mechanism, with the method of one."""
+
+    def forward(self, call):
+        return call.value
+
+
+class Mixed(Averaging, Mechanism):
+    pass
+
+
 class AnyMean(Mean):
     facts = Facts(honours="any", causal=True)
 
@@ -276,6 +287,8 @@ def test_what_is_not_declared_never_reaches_a_mechanism(changes, message):
     for asked in (Mean(), Mean().weights, Mean().stages):
         with pytest.raises(Unsupported, match=message):
             asked(call)
+    with pytest.raises(Unsupported, match=message.replace("Mean", "Mixed")):
+        Mixed()(call)
     assert Mean()(Call(x, x, x)).shape == x.shape
 
 

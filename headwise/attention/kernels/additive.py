@@ -138,7 +138,9 @@ class _Sums(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx, *tangents):
-        return torch.func.jvp(_sums, ctx.saved_tensors, tangents)[1]
+        # the value is expanded, and no dual tensor is made of numbers that share their memory
+        inputs, tangents = (tuple(tensor.contiguous() for tensor in each) for each in (ctx.saved_tensors, tangents))
+        return torch.func.jvp(_sums, inputs, tangents)[1]
 
     @staticmethod
     def vmap(info, in_dims, *inputs):

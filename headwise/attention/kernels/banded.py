@@ -172,7 +172,8 @@ def _table(call: Call, layout: Layout, phase: int) -> tuple[Keep, Empty | None]:
     key = group * layout.stride + phase * layout.block + column + layout.first
     there, beyond = (key >= 0) & (key < key_len), query >= query_len
     band, start = call.mask.band(), call.query_start
-    if band is not None and layout.first + query_len <= key_len and start + band[1] >= 0:
+    whole = band is not None and sum(band) >= 0
+    if whole and layout.first + query_len <= key_len and start + band[1] >= 0:
         far = column + layout.first - start - row
         keep = (far >= -band[0]) & (far <= band[1]) & there | beyond
         return keep[None, None], None

@@ -24,6 +24,9 @@ def reached(
 ) -> Bool[Tensor, "1 1 key_len"] | None:
     """The keys within a band of some query; None if these are all keys."""
     left, right = band
+    if left is not None and right is not None and left + right < 0:
+        # two bounds that leave nothing between them, such as strictly before and strictly after
+        return torch.zeros(1, 1, key_len, dtype=torch.bool, device=device)
     last = None if right is None else query_start + query_len + right
     first = None if left is None else query_start - left
     if (last is None or last >= key_len) and (first is None or first <= 0):

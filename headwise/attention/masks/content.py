@@ -178,7 +178,7 @@ class Prefix(Mask):
     def seen(
         self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
     ) -> Bool[Tensor, "batch 1 key_len"]:
-        ends = self.prefix_lens.to(device).clamp(min=query_start + query_len)
+        ends = self.prefix_lens.to(device).long().clamp(min=query_start + query_len)
         return (torch.arange(key_len, device=device) < ends[:, None]).unsqueeze(1)
 
 
@@ -222,7 +222,7 @@ class Documents(Mask):
     def seen(
         self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
     ) -> Bool[Tensor, "batch 1 key_len"]:
-        ids = self.ids.to(device)
+        ids = self.ids.to(device).long()
         queries, keys = ids[:, query_start : query_start + query_len], ids[:, :key_len]
         ordered = F.pad(queries, (0, 1), value=-1).sort(-1).values.contiguous()
         place = torch.searchsorted(ordered, keys.contiguous()).clamp(max=query_len)

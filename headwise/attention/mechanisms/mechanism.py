@@ -95,8 +95,10 @@ class Mechanism(nn.Module, ABC):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         for name in ("forward", "weights", "stages"):
-            if name in cls.__dict__:
-                setattr(cls, name, _checking(cls.__dict__[name]))
+            home = next(kind for kind in cls.__mro__ if name in kind.__dict__)
+            # one of a base that is no mechanism comes unchecked
+            if home is cls or not issubclass(home, Mechanism):
+                setattr(cls, name, _checking(home.__dict__[name]))
 
     @classmethod
     def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "Mechanism":
