@@ -1,6 +1,8 @@
 """Code outside the installed packages runs where the user trusts it, and nowhere else: every way into an import."""
 
+import os
 import py_compile
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -188,3 +190,15 @@ def test_the_name_of_a_folder_makes_nothing_installed(ran, monkeypatch, name):
     with pytest.raises(Untrusted):
         import_trusted("evil")
     assert ran == []
+
+
+@pytest.mark.slow
+def test_processes_that_a_command_starts_do_not_look_in_the_current_folder(ran, tmp_path):
+    write("../bin/headwise", "from headwise.cli.main import run\n\nif __name__ == '__main__':\n    run()\n")
+    write("multiprocessing.py", f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    write("text.txt", "go home .\n" * 99)
+    write("lm.toml", 'task = "language-model"\ndata = { train = "text.txt" }\ntokenizer = { kind = "char" }\nmodel = {}\n')
+    command = [sys.executable, "../bin/headwise", "data", "tokenize", "lm.toml", "--workers", "2", "--output", "made"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert not (tmp_path / "ran").exists()
+    assert done.returncode == 0, done.stderr
