@@ -6,11 +6,10 @@ A thing of one's own is named `module:attribute`.
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from headwise.errors import ConfigError, Untrusted, unknown
-from headwise.trust import import_trusted
+from headwise.trust import here, import_trusted
 
 T = TypeVar("T")
 
@@ -79,7 +78,7 @@ def imported(name: str) -> Any:
         raise
     except ModuleNotFoundError as error:
         if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
-            raise ConfigError(f"no module '{module}' here ({Path.cwd()}) or installed") from None
+            raise ConfigError(f"no module '{module}' here ({here()}) or installed") from None
         raise ConfigError(f"module '{module}' needs '{error.name}', which is not installed") from None
     except (Exception, SystemExit) as error:
         raise ConfigError(f"module '{module}' fails when it is imported: {type(error).__name__}: {error}") from error

@@ -4,8 +4,10 @@
 decided here alone, where a source file would be executed.
 """
 
+import errno
 import hashlib
 import importlib
+import inspect
 import os
 import site
 import sys
@@ -15,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.abc import MetaPathFinder
-from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -43,86 +45,140 @@ def import_trusted(name: str) -> ModuleType:
     """The module of this name, which is looked for in the current folder first.
 
     Modules of installed packages, and those that this program has imported already, are taken as they are. Any other
-    source file is executed only if its digest is remembered, or inside `trusting`; byte code beside it is not used.
+    source file is executed only if its digest is remembered, or inside `trusting`; byte code beside it is not used. The
+    same holds for what such a file imports, at once or when one of its functions is called.
 
     Raises: Untrusted naming the module and its file; whatever the import raises.
     """
-    guard, folder = _Guard(), str(Path.cwd())
-    sys.path.insert(0, folder)
+    guard = _Guard()
+    if not any(isinstance(finder, _Later) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Later())
+    # the current folder, which may be gone
+    sys.path.insert(0, "")
     sys.meta_path.insert(0, guard)
     try:
         return importlib.import_module(name)
     finally:
         sys.meta_path.remove(guard)
-        sys.path.remove(folder)
+        sys.path.remove("")
 
 
 def trust_folder() -> Path:
     """Where trusted digests are kept, a file each: its name is the digest, its text the path of the source."""
-    if sys.platform == "win32":
-        base = os.environ.get("APPDATA") or os.path.expanduser("~/AppData/Roaming")
-    else:
-        base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    return Path(base) / "headwise" / "trusted"
+    name, usual = ("APPDATA", "~/AppData/Roaming") if sys.platform == "win32" else ("XDG_CONFIG_HOME", "~/.config")
+    base = os.environ.get(name, "")
+    # a place in the current folder would be a stranger's
+    return Path(base if os.path.isabs(base) else os.path.expanduser(usual)) / "headwise" / "trusted"
+
+
+def here() -> str:
+    """The current folder, as messages name it."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return "a folder that is gone"
 
 
 class _Guard(MetaPathFinder):
     """Finds modules outside the installed packages before anything else does, and has their sources checked."""
 
-    def __init__(self) -> None:
-        # packages that this program imported by itself; a folder without __init__.py has no file
-        self._own = {
-            name
-            for name, module in list(sys.modules.items())
-            if getattr(module, "__file__", None) and not isinstance(getattr(module, "__loader__", None), _CheckedLoader)
-        }
+    def find_spec(
+        self, fullname: str, path: Iterable[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return _checked_spec(fullname, path, target, _trusting.get())
+
+
+class _Later(MetaPathFinder):
+    """Does so for what checked code imports later, when its functions are called."""
 
     def find_spec(
         self, fullname: str, path: Iterable[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname.partition(".")[0] in self._own:
+        loader = _importing_loader()
+        if not isinstance(loader, _CheckedLoader):
             return None
-        if BuiltinImporter.find_spec(fullname) or FrozenImporter.find_spec(fullname):
-            return None
-        # a namespace has a path that is no sequence
-        spec = PathFinder.find_spec(fullname, path, target)  # type: ignore[arg-type]
-        if spec is None or spec.origin is None or _is_installed(spec.origin):
-            return None
-        if not isinstance(spec.loader, SourceFileLoader):
-            raise Untrusted(
-                f"module '{fullname}' would run {_shown(spec.origin)}, which is no source file and not part of an "
-                "installed package; install its package, or import it in a program of your own"
-            )
-        return spec_from_file_location(
-            fullname,
-            spec.origin,
-            loader=_CheckedLoader(fullname, spec.origin),
-            submodule_search_locations=spec.submodule_search_locations,
-        )
+        return _checked_spec(fullname, path, target, loader.trusting or _trusting.get())
 
 
 class _CheckedLoader(SourceFileLoader):
-    """Executes the very bytes whose digest was checked, never byte code that lies beside them."""
+    """Executes the very bytes whose digest was checked, never byte code that lies beside them.
+
+    `trusting` says whether the user allowed it when it was found: then what it imports later is allowed too.
+    """
+
+    trusting = False
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
         source = self.get_data(path)
-        _check(fullname, path, source)
+        _check(fullname, path, source, self.trusting)
         code: CodeType = self.source_to_code(source, path)
         return code
 
 
-def _check(module: str, path: str, content: bytes) -> None:
+def _checked_spec(
+    fullname: str, path: Iterable[str] | None, target: ModuleType | None, trusting: bool
+) -> ModuleSpec | None:
+    if _is_own(fullname):
+        return None
+    spec = _spec_of_others(fullname, path, target)
+    if spec is None or spec.origin is None or not spec.has_location or _is_installed(spec.origin):
+        return spec
+    if not isinstance(spec.loader, SourceFileLoader):
+        raise Untrusted(
+            f"module '{fullname}' would run {_shown(spec.origin)}, which is no source file and not part of an "
+            "installed package; install its package, or import it in a program of your own"
+        )
+    loader = _CheckedLoader(fullname, spec.origin)
+    loader.trusting = trusting
+    places = spec.submodule_search_locations
+    return spec_from_file_location(fullname, spec.origin, loader=loader, submodule_search_locations=places)
+
+
+def _is_own(fullname: str) -> bool:
+    """Whether this program imported the module's package by itself; a folder without __init__.py has no file."""
+    package = sys.modules.get(fullname.partition(".")[0])
+    return bool(getattr(package, "__file__", None)) and not isinstance(
+        getattr(package, "__loader__", None), _CheckedLoader
+    )
+
+
+def _spec_of_others(fullname: str, path: Iterable[str] | None, target: ModuleType | None) -> ModuleSpec | None:
+    """What the other finders find; editable installations have some of their own."""
+    for finder in sys.meta_path:
+        if isinstance(finder, _Guard | _Later) or not hasattr(finder, "find_spec"):
+            continue
+        # a namespace has a path that is no sequence
+        spec = finder.find_spec(fullname, path, target)  # type: ignore[arg-type]
+        if spec is not None:
+            return spec
+    return None
+
+
+def _importing_loader() -> object:
+    """What loaded the code that imports something now, which called Python's import, which called a finder."""
+    frame, is_inside = inspect.currentframe(), False
+    while frame is not None:
+        is_import = str(frame.f_globals.get("__name__")).partition(".")[0] == "importlib"
+        if is_inside and not is_import:
+            return frame.f_globals.get("__loader__")
+        frame, is_inside = frame.f_back, is_inside or is_import
+    return None
+
+
+def _check(module: str, path: str, content: bytes, trusting: bool) -> None:
     digest = hashlib.sha256(content).hexdigest()
     entry = trust_folder() / digest
-    if entry.exists():
+    if entry.is_absolute() and entry.exists():
         return
-    if not _trusting.get():
+    if not trusting:
         raise Untrusted(
             f"module '{module}' would run {_shown(path)}, which is not part of an installed package; read it, then "
             f"allow it with --trust (in Python: trust=True, or import {module} yourself)"
         )
     try:
+        if not entry.is_absolute():
+            raise OSError(errno.ENOENT, "there is no home folder")
         entry.parent.mkdir(parents=True, exist_ok=True)
         with replacing(entry) as temporary:
             temporary.write_text(f"{os.path.abspath(path)}\n", encoding="utf-8", errors="surrogateescape")
@@ -134,7 +190,7 @@ def _check(module: str, path: str, content: bytes) -> None:
 
 def _shown(path: str) -> str:
     """The path from the current folder, where it lies below it."""
-    return path.removeprefix(f"{os.getcwd()}{os.sep}")
+    return path.removeprefix(f"{here()}{os.sep}")
 
 
 def _is_installed(origin: str) -> bool:

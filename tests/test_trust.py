@@ -1,6 +1,10 @@
 """Code outside the installed packages runs where the user trusts it, and nowhere else: every way into an import."""
 
+import hashlib
+import importlib.util
+import os
 import py_compile
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headwise.attention.mechanisms import mechanism_type
-from headwise.errors import Untrusted
+from headwise.errors import ConfigError, Untrusted
 from headwise.folders import imported
 from headwise.tasks import registry
 from headwise.trust import import_trusted, trust_folder, trusting
@@ -188,3 +192,73 @@ def test_the_name_of_a_folder_makes_nothing_installed(ran, monkeypatch, name):
     with pytest.raises(Untrusted):
         import_trusted("evil")
     assert ran == []
+
+
+def test_what_trusted_code_imports_later_is_checked_too(ran):
+    write("pack/__init__.py", "")
+    write("pack/mine.py", "def called():\n    from . import part\n")
+    part = write("pack/part.py")
+    before = set(sys.modules)
+    with trusting():
+        mine = import_trusted("pack.mine")
+    # allowed with the module that imports it
+    mine.called()
+    assert ran == ["pack.part"]
+    forget(before)
+    part.write_text(SOURCE + "# changed\n")
+    with pytest.raises(Untrusted, match=r"'pack\.part'"):
+        import_trusted("pack.mine").called()
+    # what this program imports is its own
+    importlib.import_module("pack.part")
+    assert ran == ["pack.part", "pack.part"]
+
+
+def test_what_other_finders_find_is_checked_too(ran, monkeypatch):
+    path = write("../elsewhere/editable.py")
+
+    class Editable:
+        @staticmethod
+        def find_spec(name, *_):
+            return importlib.util.spec_from_file_location(name, path) if name == "editable" else None
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Editable])
+    with pytest.raises(Untrusted, match="'editable'"):
+        import_trusted("editable")
+    assert ran == []
+
+
+@pytest.mark.parametrize("has_home", [True, False])
+def test_no_digest_in_the_current_folder_counts(ran, monkeypatch, has_home):
+    digest = hashlib.sha256(write("mine.py").read_bytes()).hexdigest()
+    monkeypatch.setenv("XDG_CONFIG_HOME", "config" if has_home else "")
+    if not has_home:
+        # what Python leaves of it for a user without a home folder
+        monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    for folder in ("config", "~/.config"):
+        write(f"{folder}/headwise/trusted/{digest}", "")
+    with pytest.raises(Untrusted):
+        import_trusted("mine")
+    if not has_home:
+        with trusting(), pytest.warns(UserWarning, match="no home folder"):
+            import_trusted("mine")
+
+
+def test_in_a_folder_that_is_gone_installed_packages_are_found(ran, tmp_path):
+    Path("gone").mkdir()
+    os.chdir("gone")
+    Path("../gone").rmdir()
+    assert imported("colorsys:rgb_to_hsv")
+    with pytest.raises(ConfigError, match=r"no module 'none_such' here .* is gone"):
+        imported("none_such:x")
+
+
+@pytest.mark.slow
+def test_processes_that_a_command_starts_do_not_look_in_the_current_folder(ran, tmp_path):
+    write("../bin/headwise", "from headwise.cli.main import run\n\nif __name__ == '__main__':\n    run()\n")
+    write("multiprocessing.py", f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    write("text.txt", "go home .\n" * 99)
+    write("lm.toml", 'task = "language-model"\ndata = { train = "text.txt" }\nmodel = {}\n')
+    command = [sys.executable, "../bin/headwise", "data", "tokenize", "lm.toml", "--workers", "2", "--output", "made"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert not (tmp_path / "ran").exists()
+    assert done.returncode == 0, done.stderr

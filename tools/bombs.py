@@ -4,6 +4,7 @@ import gzip
 import os
 import struct
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -57,6 +58,9 @@ def bombs(size: int = 1 << 30, largest: int = 1 << 24) -> dict[str, tuple[Write,
         "thin.png": (partial(picture, side=(1, largest), mode="RGBA"), read_images),
         "flat.png": (partial(picture, side=(largest, 1), mode="RGBA"), read_images),
         "padded.png": (partial(picture, side=side, mode="RGBA", padded=4 * size // 16), read_images),
+        "parts.png": (partial(parts, side=32, size=largest), read_images),
+        "parts.jpg": (partial(parts, side=32, size=largest, jpeg=True), read_images),
+        "scans.jpg": (partial(scans, side=side, size=largest >> 4), read_images),
         "short.jpg": (partial(picture, side=64, claimed=huge), read_images),
         "huge.jpg": (partial(picture, side=huge), read_images),
         "progressive.jpg": (partial(picture, side=side, progressive=True, subsampling=0), read_images),
@@ -110,6 +114,24 @@ def picture(
         path.write_bytes(data)
     if padded:
         os.truncate(path, padded)
+
+
+def parts(path: Path, side: int, size: int, jpeg: bool = False) -> None:
+    """A picture with so many bytes of empty parts before its pixels."""
+    picture(path, side, **({"format": "JPEG"} if jpeg else {}))
+    data, start = path.read_bytes(), 2 if jpeg else 33
+    empty = b"\xff\xe5\0\2" if jpeg else struct.pack(">I4sI", 0, b"prVt", zlib.crc32(b"prVt"))
+    path.write_bytes(data[:start] + empty * (size // len(empty)) + data[start:])
+
+
+def scans(path: Path, side: int, size: int) -> None:
+    """A JPEG file that goes over its pixels again and again."""
+    picture(path, side, mode="L", progressive=True)
+    data = path.read_bytes()
+    # one symbol, of a bit: no number in the next 32,767 blocks
+    table = b"\xff\xc4" + struct.pack(">HB", 20, 16) + bytes([1, *[0] * 15, 0xE0])
+    scan = b"\xff\xda" + struct.pack(">H6B", 8, 1, 1, 0, 63, 63, 0) + b"\x7f\xfe" * ((side >> 3) ** 2 // 32767 + 1)
+    path.write_bytes(data[:-2] + table + scan * (size // len(scan)) + data[-2:])
 
 
 def idx(path: Path, shape: tuple[int, ...]) -> None:

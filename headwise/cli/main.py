@@ -95,6 +95,8 @@ def run() -> None:
     # read once, when PyTorch is loaded: idle threads sleep instead of spinning, which on a shared machine can cost
     # several times the work itself
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    # the processes that this one starts would look in the current folder first: a stranger's pickle.py there would run
+    os.environ["PYTHONSAFEPATH"] = "1"
     if "RANK" in os.environ:
         # read then too: what PyTorch advises programmers is nothing to the user of a launcher
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")

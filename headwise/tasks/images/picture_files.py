@@ -1,6 +1,7 @@
 """Pictures in PNG and JPEG files: decoded upright within limits of memory, and written."""
 
 import io
+import itertools
 import struct
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,14 @@ T = TypeVar("T")
 _AT_ONCE = 1 << 20
 # bytes of a file besides its pixels: thumbnails, profiles of colours, EXIF data
 _HEADERS = 1 << 20
+# what a decoder may go over besides pixels: single bytes between parts; each part, which takes it time and memory,
+# costs as many as 64, or more if it is large: that makes 1,024 parts, or 16 MiB
+_MOST_COST, _PART = 1 << 16, 1 << 6
+# times that a JPEG file goes over its pixels: cameras and programs write ten
+_MOST_SCANS = 100
+# markers of JPEG without a length
+_BARE = {0x00, 0xC8, *range(0xD0, 0xDA), *range(0xF0, 0xFE)}
+_SCAN, _FILL = 0xDA, 0xFF
 
 _OWN = (b"\x89PNG", b"\xff\xd8")
 _OTHERS = {
@@ -60,6 +69,7 @@ def decoded(data: bytes, name: str, max_pixels: int, made: Callable[[Any], T], *
     if not data:
         raise DataError(f"{name}: is empty (0 bytes); restore it or remove it")
     pillow, turn = _pillow()
+    _check_parts(data, name)
     try:
         # warnings of sizes that are refused here by a limit of our own
         with (
@@ -121,15 +131,43 @@ def _check_jpeg(picture: Any, data: bytes, name: str, max_pixels: int, whole: bo
 
 def _in_one_pass(data: bytes) -> bool:
     """Whether all channels of a JPEG file are scanned together; else a decoder keeps all of it in memory."""
-    place, channels = 2, None
-    while data[place : place + 1] == b"\xff" and len(data) > place + 9:
-        marker, size = struct.unpack_from(">xBH", data, place)
+    channels = None
+    for marker, place, _ in _markers(data):
         if marker in (0xC0, 0xC1):
             channels = data[place + 9]
-        if marker == 0xDA:
+        if marker == _SCAN:
             return data[place + 4] == channels
-        place += 2 + size
     return False
+
+
+def _check_parts(data: bytes, name: str) -> None:
+    """Refuses parts without end, of which a decoder would go over each, or keep it."""
+    parts = _chunks(data) if data.startswith(_OWN[0]) else (cost for _, _, cost in _markers(data))
+    if any(cost > _MOST_COST for cost in itertools.accumulate(parts)):
+        raise DataError(f"{name}: has too much besides its pixels: thumbnails, profiles, comments; save it anew")
+    if data.startswith(_OWN[1]) and data.count(bytes((0xFF, _SCAN))) > _MOST_SCANS:
+        raise DataError(f"{name}: goes over its pixels more than {_MOST_SCANS} times; save it anew")
+
+
+def _chunks(data: bytes) -> Iterator[int]:
+    """For each chunk of a PNG file what it costs, besides its bytes."""
+    place, kind = 8, b""
+    while place + 8 <= len(data) and kind != b"IEND":
+        size, kind = struct.unpack_from(">I4s", data, place)
+        yield 1 if kind == b"IDAT" else max(_PART, size >> 8)
+        place += 12 + size
+
+
+def _markers(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """The markers of a JPEG file up to its first scan, where they stand, and what each costs, as Pillow reads them."""
+    place = end = 2
+    while 0 < (place := data.find(b"\xff", end)) < len(data) - 9:
+        marker, size = struct.unpack_from(">xBH", data, place)
+        is_bare = marker in _BARE or marker == _FILL
+        yield marker, place, place - end + (1 if is_bare else max(_PART, size >> 8))
+        if marker == _SCAN:
+            return
+        end = place + (1 if marker == _FILL else 2 if is_bare else 2 + max(2, size))
 
 
 def strips(picture: Any) -> Iterator[tuple[slice, Any]]:

@@ -155,6 +155,40 @@ def test_a_jpeg_that_is_too_short_for_its_pixels_is_refused():
         decode(huge, "a")
 
 
+def many_parts(kind):
+    """A picture with parts, each of which a decoder keeps or goes over, or with bytes between them."""
+    png, jpg, profile = encoded(RED), encoded(RED, "JPEG"), b"\xff\xe2\xff\xff" + bytes(0xFFFD)
+    return {
+        "chunks before": png[:33] + private_chunk() * 1100 + png[33:],
+        "chunks behind": png[:-12] + private_chunk() * 1100 + png[-12:],
+        "segments": jpg[:2] + b"\xff\xe5\0\2" * 1100 + jpg[2:],
+        "fill": jpg[:2] + b"\xff" * 70_000 + jpg[2:],
+        "junk": jpg[:2] + b"\0" * 70_000 + jpg[2:],
+        "hidden": jpg[:2] + b"\xff\xf0\xff\xff" + b"\xff\xd8" * 70_000 + jpg[2:],
+        "profiles": jpg[:2] + profile * 300 + jpg[2:],
+        "scans": jpg[:-2] + jpg[jpg.index(b"\xff\xda") : -2] * 100 + jpg[-2:],
+    }[kind]
+
+
+def private_chunk():
+    return struct.pack(">I4sI", 0, b"prVt", zlib.crc32(b"prVt"))
+
+
+@pytest.mark.parametrize(
+    "kind", ["chunks before", "chunks behind", "segments", "fill", "junk", "hidden", "profiles", "scans"]
+)
+def test_parts_without_end_are_refused_before_a_decoder_goes_over_them(kind, monkeypatch):
+    monkeypatch.setattr(Pillow, "open", lambda *_, **__: pytest.fail("opened"))
+    with pytest.raises(DataError, match=r"too much besides its pixels|more than 100 times"):
+        decode(many_parts(kind), "a")
+
+
+def test_parts_as_programs_write_them_are_read():
+    png, jpg, profile = encoded(RED), encoded(RED, "JPEG", progressive=True), b"\xff\xe2\xff\xff" + bytes(0xFFFD)
+    assert decode(png[:33] + private_chunk() * 99 + png[33:], "a").shape == (2, 3, 3)
+    assert decode(jpg[:2] + profile * 200 + b"\xff" * 99 + jpg[2:], "a").shape == (2, 3, 3)
+
+
 @pytest.mark.parametrize("mode", ["L", "LA", "P", "RGB", "RGBA", "CMYK", "I;16", "1"])
 def test_pictures_are_converted_some_rows_at_a_time(mode, monkeypatch):
     rng = np.random.default_rng(1)
