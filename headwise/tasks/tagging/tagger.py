@@ -28,6 +28,8 @@ from headwise.tasks.text.words import WordBatch, WordRows, WordTokenizer, collat
 
 # tokens that are read together, padding included
 PREDICTION_TOKENS = 4096
+# characters of a word on average, from which on sentences are cut by their characters
+_CHARACTERS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,8 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
         tags: by their numbers.
         words: every word of training and its most frequent tag there.
         data: how files are read, and the longest sentence of training in words. A sentence of more words than four
-            times that is tagged in parts, with a warning: attention over all of it would cost the square of its length.
+            times that, or of 8 times as many characters, is tagged in parts, with a warning: attention over all of it
+            would cost the square of its length.
         scheme: how the tags mark spans.
     """
 
@@ -107,18 +110,17 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
     def _parts(self, given: Sequence[Tagged]) -> list[tuple[int, tuple[str, ...]]]:
         """The words to be read together: sentences by place, cut where they are far longer than those of training."""
         limit = 4 * self.data.max_len
-        if long := [item for item in given if len(item.words) > limit]:
+        # a word may be a token for each character
+        most = _CHARACTERS * limit
+        long = (item.words for item in given if len(item.words) > limit or sum(map(len, item.words)) > most)
+        if words := next(long, None):
             warnings.warn(
-                f"'{' '.join(long[0].words)[:40]}...' has {len(long[0].words):,} words; sentences of more than "
-                f"{limit:,} are tagged in parts",
+                f"'{' '.join(words)[:40]}...' has {len(words):,} words; sentences of more than {limit:,}, or of"
+                f" {most:,} characters, are tagged in parts",
                 QuotingWarning,
                 stacklevel=3,
             )
-        return [
-            (place, tuple(item.words[start : start + limit]))
-            for place, item in enumerate(given)
-            for start in range(0, len(item.words), limit)
-        ]
+        return [(place, part) for place, item in enumerate(given) for part in _cut(item.words, limit, most)]
 
     def write(self, item: Tagged, output: Chosen, form: Form, options: Any = None) -> list[str]:
         """`word/TAG word/TAG`, or a line of JSON that can be read again as data."""
@@ -208,6 +210,23 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
 
     def _tagged(self, item: Tagged | str) -> Tagged:
         return self.parse(item) if isinstance(item, str) else item
+
+
+def _cut(words: Sequence[str], limit: int, most: int) -> Iterator[tuple[str, ...]]:
+    """Parts of so many words and characters at most; of a longer word only the beginning.
+
+    >>> list(_cut(["a", "bc", "defgh"], 9, 3))
+    [('a', 'bc'), ('def',)]
+    """
+    start = size = 0
+    for place, word in enumerate(words):
+        length = min(len(word), most)
+        if place - start == limit or size + length > most:
+            yield tuple(each[:most] for each in words[start:place])
+            start, size = place, 0
+        size += length
+    if words:
+        yield tuple(each[:most] for each in words[start:])
 
 
 def most_frequent(sentences: Iterable[Tagged]) -> dict[str, str]:

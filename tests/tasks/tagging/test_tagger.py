@@ -208,6 +208,23 @@ def test_endless_sentences_are_tagged_in_parts(tagger):
     assert tags == head + tail
 
 
+def test_endless_words_are_read_by_their_beginning_and_many_long_ones_in_parts(tagger, monkeypatch):
+    lengths, encode = [], tagger_module.encode_words
+
+    def encoded(*given):
+        rows = encode(*given)
+        lengths.extend(rows.tokens.lengths.tolist())
+        return rows
+
+    monkeypatch.setattr(tagger_module, "encode_words", encoded)
+    most = 32 * tagger.data.max_len
+    with pytest.warns(QuotingWarning, match=f"or of {most:,} characters, are tagged in parts"):
+        found = tagger.tag(["a" * 10 * most, " ".join(["ab" * (most // 6)] * 7)])
+    assert [len(tags) for tags in found] == [1, 7]
+    assert len(lengths) == 1 + 4
+    assert max(lengths) <= most
+
+
 @pytest.mark.parametrize("attention", [False, True])
 def test_what_transitions_changed_is_shown(tagger, attention, tmp_path):
     if attention:
