@@ -18,7 +18,7 @@ from headwise.data.corpus import resolve
 from headwise.data.series import Series, SeriesConfig, read_file
 from headwise.data.series_parts import Scaling, Span, Window, WindowTable, parted, read_parts, windows
 from headwise.data.series_suggestions import suggest_for_series
-from headwise.data.sources import Limits, Source, spread
+from headwise.data.sources import Limits, Source, spread, spread_places
 from headwise.data.suggestions import Suggestion
 from headwise.errors import ConfigError, DataError
 from headwise.models.forecaster import Forecaster, ForecasterConfig, StepwiseConfig, build_forecaster
@@ -190,6 +190,9 @@ class Forecast(Task[Tables]):
             return None
         size = limits.sentences or max(1, limits.tokens // table.places)
         return spread(len(table), size, partial(self.collate, split), limits, shuffle=split == "train")
+
+    def select(self, examples: Sequence[Window], count: int) -> list[Window]:
+        return [examples[place] for place in spread_places(len(examples), count)]
 
     def collate(self, split: str, indices: list[int]) -> WindowBatch:
         """These windows of a part; of a decoder, every step of a window of training counts but the first."""

@@ -125,7 +125,7 @@ class LanguageModel(Task[dict[str, Text]]):
         if text is None:
             return None
         length, memory = self.config.length, self.config.model.memory_len > 0
-        text, rows = _plain_text.limited(text, length, limits)
+        text, rows = _plain_text.limited(text, self.tokenizer, length, limits)
         if split != "train":
             return scored(text, length, rows, memory=memory)
         if memory:
@@ -133,6 +133,9 @@ class LanguageModel(Task[dict[str, Text]]):
             carried = Memory(model.num_layers, model.memory_len, model.d_model)
             return Stream(text, length, min(rows, len(text)), carried)
         return windows(text, length, rows, seed=limits.seed)
+
+    def select(self, examples: Sequence[str], count: int) -> list[str]:
+        return _plain_text.first_lines(examples, self.tokenizer, count * self.config.length)
 
     def loss(self, model: nn.Module, batch: TextBatch) -> Float[Tensor, ""]:
         assert isinstance(model, DecoderOnly)

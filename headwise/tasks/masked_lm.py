@@ -124,9 +124,12 @@ class MaskedLM(Task[dict[str, Text]]):
         text = (self.assets.data or {}).get(split)
         if text is None:
             return None
-        text, rows = _plain_text.limited(text, self.config.length, limits)
+        text, rows = _plain_text.limited(text, self.tokenizer, self.config.length, limits)
         train = split == "train"
         return masked_windows(text, self.config.length, rows, self._masking(limits.seed if train else 0), shuffle=train)
+
+    def select(self, examples: Sequence[str], count: int) -> list[str]:
+        return _plain_text.first_lines(examples, self.tokenizer, count * self.config.length)
 
     def loss(self, model: nn.Module, batch: MaskedBatch) -> Float[Tensor, ""]:
         assert isinstance(model, MaskedEncoder)
