@@ -86,10 +86,22 @@ def keep_freed_memory() -> bool:
 
     Returns whether the C library took it. Costs some resident memory.
     """
-    if sys.platform != "linux" or platform.libc_ver()[0] != "glibc":
+    library = _glibc()
+    if library is None:
         return False
-    library = ctypes.CDLL(None)
     return bool(library.mallopt(_M_MMAP_MAX, 0)) and bool(library.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))
+
+
+def release_freed_memory() -> bool:
+    """Returns to the system what glibc has kept so far, in some 10 ms; whether there was any."""
+    library = _glibc()
+    return library is not None and bool(library.malloc_trim(0))
+
+
+def _glibc() -> Any:
+    if sys.platform != "linux" or platform.libc_ver()[0] != "glibc":
+        return None
+    return ctypes.CDLL(None)
 
 
 def choose_products(*, try_other: bool = True) -> tuple[str, str]:

@@ -197,6 +197,10 @@ def test_memory_setting_is_asked_of_glibc_alone(monkeypatch):
             asked.append((what, value))
             return 1
 
+        def malloc_trim(self, pad):
+            asked.append(pad)
+            return 1
+
     monkeypatch.undo()
     monkeypatch.setattr(runtime.ctypes, "CDLL", lambda name: Library())
     monkeypatch.setattr(runtime.sys, "platform", "linux")
@@ -204,5 +208,8 @@ def test_memory_setting_is_asked_of_glibc_alone(monkeypatch):
     assert runtime.keep_freed_memory()
     # no memory maps for large blocks, and no giving back from the end
     assert asked == [(-4, 0), (-1, 2**31 - 1)]
+    assert runtime.release_freed_memory()
+    assert asked[2:] == [0]
     monkeypatch.setattr(runtime.platform, "libc_ver", lambda: ("", ""))
     assert not runtime.keep_freed_memory()
+    assert not runtime.release_freed_memory()

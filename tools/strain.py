@@ -35,6 +35,8 @@ GOALS = {
 SLOW_S, RECEIVE_S = 3.0, 1.0
 # longer than clients may be slow where nothing is set
 STOPPED_S = 9.0
+# after which an idle service has returned the memory of its answers
+IDLE_S = 2.0
 # what stands for a status where there was no answer
 CLOSED = 0
 
@@ -191,6 +193,7 @@ async def _crowds(one: Service, table: Table) -> dict[str, float]:
     await one.ask()
     before = _memory(one.process.pid)
     found = await _flood(one, table)
+    await asyncio.sleep(IDLE_S)
     found["memory grows by MiB"] = _memory(one.process.pid) - before
     return found | await _slow(one)
 

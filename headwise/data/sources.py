@@ -216,8 +216,13 @@ def spread(
     Args:
         shuffle: False: the same order in every pass, for evaluation.
     """
-    order = permutation(count, 0, 0)[: limits.examples]
+    order = spread_places(count, limits.examples)
     return shuffled(len(order), size, lambda places: collate(order[places].tolist()), seed=limits.seed, shuffle=shuffle)
+
+
+def spread_places(count: int, limit: int | None) -> np.ndarray:
+    """Which of `count` examples `spread` has where it may have `limit`."""
+    return permutation(count, 0, 0)[:limit]
 
 
 def whole(make: Callable[[], B]) -> Drawn[B]:

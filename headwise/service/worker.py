@@ -8,9 +8,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from headwise import runtime
 from headwise.decoding.watching import Searched, watching
 from headwise.predictors.predictor import Flowing
 from headwise.wanted import while_wanted
+
+# without a job, after which the memory of the last ones is returned to the system
+_IDLE_S = 1.0
 
 Begins = Callable[[], Flowing[Any, Any] | None]
 
@@ -112,13 +116,20 @@ class Worker:
                 self._jobs.append(job)
 
     def _work(self) -> None:
+        idle_s: float | None = None
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._jobs or self.closed)
-                if not self._jobs:
+                called = self._changed.wait_for(lambda: self._jobs or self.closed, idle_s)
+                if self._jobs:
+                    self._begun = self._take(self._jobs[0].key, self._together)
+                elif called:
                     return
-                self._begun = self._take(self._jobs[0].key, self._together)
-            self._answer(self._begun)
+            if called:
+                self._answer(self._begun)
+                idle_s = _IDLE_S
+            else:
+                runtime.release_freed_memory()
+                idle_s = None
 
     def _take(self, key: Hashable | None, room: int) -> list[Job]:
         """The first job, and those that go with it, as many as there is room for."""

@@ -211,6 +211,10 @@ class Task(ABC, Generic[D]):
     def source(self, split: str, limits: Limits) -> Source[Any] | None:
         """The batches of a split, those of "train" in random order; None where there is no such split."""
 
+    def select(self, examples: Sequence[Any], count: int) -> Sequence[Any]:
+        """The examples of a split that `source` has where `Limits.examples` is `count`; here the first ones."""
+        return examples[:count]
+
     @abstractmethod
     def loss(self, model: nn.Module, batch: Any) -> Float[Tensor, ""]:
         """Sum of the loss over the real target tokens (nats); 0 with zero gradient for a batch without any."""

@@ -2,7 +2,7 @@
 
 import datetime
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,13 +124,17 @@ def _compared(session: Session, outcome: Outcome, log: RunLog, guard: Guard) -> 
         with guard(), warnings.catch_warnings():
             # what is odd about the data was told at the start
             warnings.simplefilter("ignore")
-            examples = type(session.task).examples(recipe, "valid")[: recipe.training.valid_limit]
+            every: Sequence[Any] = type(session.task).examples(recipe, "valid")
+            limit = recipe.training.valid_limit
+            examples = every if limit is None else session.task.select(every, limit)
             predictor = session.task.predictor(session.model)
             beside = compared(recipe, predictor, examples, outcome.metrics, session.digests)
     except Exception as error:
         # nothing that compares keeps a run from its end: the data may be gone, a task of one's own may fail in any way
         log.note(f"baselines are left out: {error if isinstance(error, HeadwiseError) else repr(error)[:200]}")
         return nothing
+    if beside.baselines and len(examples) < len(every):
+        log.note(f"model and baselines are compared on a part of the validation data: training.valid_limit = {limit}")
     for note in (*beside.notes, *([] if beside.comparison is None else [beside.comparison.warning])):
         log.note(note)
     return beside

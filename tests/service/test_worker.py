@@ -7,6 +7,8 @@ import weakref
 
 import pytest
 
+from headwise import runtime
+from headwise.service import worker as worker_module
 from headwise.service.worker import Expired, Full, Job, Worker
 
 
@@ -325,3 +327,18 @@ def test_items_are_counted_once():
     assert all(job.answer.result(60) for job in jobs)
     assert sum(sizes) == 6
     worker.close(20.0)
+
+
+def test_an_idle_worker_returns_freed_memory_once_and_a_busy_one_keeps_it(monkeypatch):
+    log, released, gate = [], threading.Semaphore(0), threading.Event()
+    monkeypatch.setattr(worker_module, "_IDLE_S", 0.0)
+    monkeypatch.setattr(runtime, "release_freed_memory", lambda: (log.append("released"), released.release()))
+    worker = Worker(4, 4)
+    worker.submit(by_itself(lambda items: [gate.wait(60)]))
+    second = by_itself(lambda items: (log.append("answered"), items)[1])
+    worker.submit(second)
+    gate.set()
+    assert second.answer.result(60) == [0]
+    assert released.acquire(timeout=60)
+    worker.close(20.0)
+    assert log == ["answered", "released"]

@@ -109,6 +109,20 @@ def test_a_loaded_run_has_the_scores_of_its_last_validation(run):
     assert {name: told[name] for name in common} == pytest.approx({name: run.scores[name] for name in common}, rel=1e-4)
 
 
+def test_a_validation_of_few_examples_is_of_those_that_it_selects(run):
+    of_examples(run)
+    source = run.task.source("valid", Limits(99, examples=3))
+    with torch.no_grad():
+        told = run.task.summarise(run.task.measure(run.one.model, source.once()))
+    examples = run.task.select(run.task.examples(run.task.config, "valid"), 3)
+    found = run.one.evaluate(examples)
+    common = told.keys() & found.keys()
+    assert common
+    # `summarise` of the loss of a caption counts all that are drawn, `evaluate` all of an image
+    common -= {"loss", "perplexity", "accuracy"} if run.case.task == "caption" else set()
+    assert {name: found[name] for name in common} == pytest.approx({name: told[name] for name in common}, rel=1e-4)
+
+
 def test_inputs_side_by_side_do_not_hear_of_each_other(run):
     one, items = run.one, run.items
     single = [one.predict([item])[0] for item in items]

@@ -119,6 +119,16 @@ def test_what_is_scored_has_its_own_majority_and_the_training_data_is_checked(fo
     ]
 
 
+def test_a_limited_validation_has_the_majority_of_what_it_selects(folder, monkeypatch):
+    # of one class, so that no other part has this majority
+    monkeypatch.setattr(Classify, "select", lambda self, examples, count: [examples[0]] * count)
+    train(RECIPE, folder, overrides=["training.valid_limit=4"])
+    facts = json.loads((folder / "state" / "finished.json").read_text())
+    assert facts["baselines"]["majority"]["accuracy"] == 1.0
+    note = "compared on a part of the validation data: training.valid_limit = 4"
+    assert note in (folder / "log.txt").read_text()
+
+
 @pytest.fixture
 def finished(folder):
     train(RECIPE, folder, overrides=["training.baseline_cpu_s=0"])

@@ -1,11 +1,11 @@
 """What the tasks of images share."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-from headwise.data.sources import Limits, Source, spread
+from headwise.data.sources import Limits, Source, spread, spread_places
 from headwise.tasks._files import as_json
 from headwise.tasks._labelling import Labelling
 from headwise.tasks.images.image_sets import ImageSet, Loaded
@@ -39,6 +39,9 @@ class ImageTask(Labelling[dict[str, ImageSet]]):
             return None
         size = limits.sentences or self.batch_images
         return spread(len(images), size, partial(self.collate, split), limits, shuffle=split == "train")
+
+    def select(self, examples: Sequence[Image], count: int) -> list[Image]:
+        return [examples[place] for place in spread_places(len(examples), count)]
 
     def split(self, split: str) -> ImageSet | None:
         """The images of a part; none in a run that is loaded."""

@@ -1,7 +1,7 @@
 """Captions: an image in, a text out; an encoder of images and a decoder whose words look at the places of the image."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePath
@@ -13,7 +13,7 @@ from torch import nn
 
 from headwise.config import Config
 from headwise.data.batches import PairBatch, Ragged
-from headwise.data.sources import Limits, Source, spread
+from headwise.data.sources import Limits, Source, spread, spread_places
 from headwise.data.suggestions import Suggestion
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import DataError
@@ -65,6 +65,11 @@ class Captioned:
     images: ImageSet
     targets: Ragged
     of: np.ndarray
+
+    @property
+    def firsts(self) -> np.ndarray:
+        """Whether a caption is the first of its image."""
+        return np.diff(self.of, prepend=-1) != 0
 
 
 class Caption(Writer[dict[str, Captioned]]):
@@ -144,6 +149,13 @@ class Caption(Writer[dict[str, Captioned]]):
         size = limits.sentences or BATCH_CAPTIONS
         return spread(len(found.targets), size, partial(self.collate, split), limits, shuffle=split == "train")
 
+    def select(self, examples: Sequence[Image], count: int) -> list[Image]:
+        found = self.split("valid")
+        assert found is not None
+        rows = spread_places(len(found.targets), count)
+        # an image is scored with the first of its captions
+        return [examples[image] for image in found.of[rows[found.firsts[rows]]]]
+
     def split(self, split: str) -> Captioned | None:
         """The examples of a part; None where there are none, as in a run that is loaded."""
         found = (self.assets.data or {}).get(split)
@@ -160,8 +172,7 @@ class Caption(Writer[dict[str, Captioned]]):
         batch = paired(read, lines * columns, found.targets.take(rows), self.tokenizer, indices)
         if split == "train":
             return batch
-        first = (rows == 0) | (found.of[rows - 1] != images)
-        scored = zip(first, images, strict=True)
+        scored = zip(found.firsts[rows], images, strict=True)
         return replace(
             batch, references=[captions_of(found.images.labels[image]) if once else [] for once, image in scored]
         )

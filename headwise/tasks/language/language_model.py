@@ -24,7 +24,7 @@ from headwise.tasks.language.continuer import Continuer, continuing, likelihood,
 from headwise.tasks.language.demo import LANGUAGE_MODEL
 from headwise.tasks.language.ngram import COUNTED, NGrams
 from headwise.tasks.task import Assets, Given, Metric, Probe, Stats, Task
-from headwise.tasks.text import running as _plain_text
+from headwise.tasks.text import running
 from headwise.tasks.text.plain import TextConfig, unknown_tokens
 from headwise.tasks.text.report import TEXT
 from headwise.tasks.text.running import TOKENIZER_FILE
@@ -79,7 +79,7 @@ class LanguageModel(Task[dict[str, Text]]):
 
     def __init__(self, config: LanguageModelConfig, assets: Assets[dict[str, Text]]):
         super().__init__(config, assets)
-        self.tokenizer = _plain_text.tokenizer_of(assets.files, config.tokenizer)
+        self.tokenizer = running.tokenizer_of(assets.files, config.tokenizer)
 
     @classmethod
     def prepare(cls, config: LanguageModelConfig) -> Assets[dict[str, Text]]:
@@ -87,7 +87,7 @@ class LanguageModel(Task[dict[str, Text]]):
 
     @classmethod
     def prepare_with(cls, config: LanguageModelConfig, given: Given) -> Assets[dict[str, Text]]:
-        read = _plain_text.read(config.data, config.tokenizer, given, config.length)
+        read = running.read(config.data, config.tokenizer, given, config.length)
         notes = list(read.notes)
         notes += _counted(read.data, read.tokenizer.vocab_size, config.ngram)
         for part, text in read.data.items():
@@ -97,14 +97,14 @@ class LanguageModel(Task[dict[str, Text]]):
 
     @classmethod
     def examples(cls, config: LanguageModelConfig, split: str) -> list[str]:
-        return _plain_text.lines_of(config.data, split)
+        return running.lines_of(config.data, split)
 
     @classmethod
     def baselines(
         cls, config: LanguageModelConfig, predictor: Continuer, examples: Sequence[str]
     ) -> Iterator[Baseline]:
         """An n-gram model of the training tokens."""
-        train = _plain_text.trained_on(config.data, predictor.tokenizer)
+        train = running.trained_on(config.data, predictor.tokenizer)
         if not config.ngram or not len(train):
             return
         counts = NGrams(train.tokens, config.ngram, predictor.tokenizer.vocab_size)
@@ -125,7 +125,7 @@ class LanguageModel(Task[dict[str, Text]]):
         if text is None:
             return None
         length, memory = self.config.length, self.config.model.memory_len > 0
-        text, rows = _plain_text.limited(text, length, limits)
+        text, rows = running.limited(text, self.tokenizer, length, limits)
         if split != "train":
             return scored(text, length, rows, memory=memory)
         if memory:
@@ -133,6 +133,9 @@ class LanguageModel(Task[dict[str, Text]]):
             carried = Memory(model.num_layers, model.memory_len, model.d_model)
             return Stream(text, length, min(rows, len(text)), carried)
         return windows(text, length, rows, seed=limits.seed)
+
+    def select(self, examples: Sequence[str], count: int) -> list[str]:
+        return running.first_lines(examples, self.tokenizer, count * self.config.length)
 
     def loss(self, model: nn.Module, batch: TextBatch) -> Float[Tensor, ""]:
         assert isinstance(model, DecoderOnly)
@@ -159,7 +162,7 @@ class LanguageModel(Task[dict[str, Text]]):
 
     def probes(self, predictor: Any) -> list[Probe]:
         shown = [text for text in self.config.show if text.strip()]
-        beginning = _plain_text.beginning(self.assets.data, self.tokenizer, self.config.length)
+        beginning = running.beginning(self.assets.data, self.tokenizer, self.config.length)
         return [self.probe(predictor, text) for text in shown or [beginning] if text]
 
     def predictor(self, model: nn.Module) -> Continuer:

@@ -31,7 +31,7 @@ from headwise.tasks.language.masked import (
     masked_windows,
 )
 from headwise.tasks.task import Assets, Given, Metric, Probe, Stats, Task
-from headwise.tasks.text import running as _plain_text
+from headwise.tasks.text import running
 from headwise.tasks.text.plain import SPECIALS, TextConfig, word_counts
 from headwise.tasks.text.report import TEXT
 from headwise.tasks.text.running import TOKENIZER_FILE
@@ -80,7 +80,7 @@ class MaskedLM(Task[dict[str, Text]]):
 
     def __init__(self, config: MaskedLMConfig, assets: Assets[dict[str, Text]]):
         super().__init__(config, assets)
-        self.tokenizer = _plain_text.tokenizer_of(assets.files, config.tokenizer)
+        self.tokenizer = running.tokenizer_of(assets.files, config.tokenizer)
 
     @classmethod
     def prepare(cls, config: MaskedLMConfig) -> Assets[dict[str, Text]]:
@@ -88,7 +88,7 @@ class MaskedLM(Task[dict[str, Text]]):
 
     @classmethod
     def prepare_with(cls, config: MaskedLMConfig, given: Given) -> Assets[dict[str, Text]]:
-        read = _plain_text.read(config.data, config.tokenizer, given, config.length)
+        read = running.read(config.data, config.tokenizer, given, config.length)
         if (
             read.tokenizer.vocab_size <= SPECIALS
             or not word_counts(read.data["train"], read.tokenizer.vocab_size).any()
@@ -99,13 +99,13 @@ class MaskedLM(Task[dict[str, Text]]):
 
     @classmethod
     def examples(cls, config: MaskedLMConfig, split: str) -> list[str]:
-        return _plain_text.lines_of(config.data, split)
+        return running.lines_of(config.data, split)
 
     @classmethod
     def baselines(cls, config: MaskedLMConfig, predictor: Filler, examples: Sequence[str]) -> Iterator[Baseline]:
         """The frequencies of tokens in training, on the same masked tokens: see `_knowing_nothing`."""
         size = predictor.tokenizer.vocab_size
-        train = word_counts(_plain_text.trained_on(config.data, predictor.tokenizer), size)
+        train = word_counts(running.trained_on(config.data, predictor.tokenizer), size)
         asked = np.zeros(size, dtype=np.int64)
         for batch in predictor.masked(examples):
             asked += np.bincount(batch.targets.numpy(), minlength=size)
@@ -135,9 +135,12 @@ class MaskedLM(Task[dict[str, Text]]):
         text = (self.assets.data or {}).get(split)
         if text is None:
             return None
-        text, rows = _plain_text.limited(text, self.config.length, limits)
+        text, rows = running.limited(text, self.tokenizer, self.config.length, limits)
         train = split == "train"
         return masked_windows(text, self.config.length, rows, self._masking(limits.seed if train else 0), shuffle=train)
+
+    def select(self, examples: Sequence[str], count: int) -> list[str]:
+        return running.first_lines(examples, self.tokenizer, count * self.config.length)
 
     def loss(self, model: nn.Module, batch: MaskedBatch) -> Float[Tensor, ""]:
         assert isinstance(model, MaskedEncoder)
@@ -156,7 +159,7 @@ class MaskedLM(Task[dict[str, Text]]):
         return [f"{text} → {filler.write(text, filled, 'text')[0]}" for text, filled in found]
 
     def probes(self, predictor: Any) -> list[Probe]:
-        words = _plain_text.beginning(self.assets.data, self.tokenizer, self.config.length).split()
+        words = running.beginning(self.assets.data, self.tokenizer, self.config.length).split()
         middle = len(words) // 2
         masked = " ".join([*words[:middle], MASK, *words[middle + 1 :]])
         return [Probe(text) for text in self.config.show or [masked]]

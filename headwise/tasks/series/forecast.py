@@ -17,7 +17,7 @@ from headwise.attention.precision import wide
 from headwise.config import Config, build
 from headwise.data.corpus import resolve
 from headwise.data.inspection import DataKind
-from headwise.data.sources import Limits, Source, spread
+from headwise.data.sources import Limits, Source, spread, spread_places
 from headwise.data.suggestions import Suggestion, held_out
 from headwise.errors import ConfigError, DataError
 from headwise.models.pooled_encoder import SequencePoolingConfig
@@ -267,6 +267,9 @@ class Forecast(Task[Tables]):
             return None
         size = limits.sentences or max(1, limits.tokens // table.places)
         return spread(len(table), size, partial(self.collate, split), limits, shuffle=split == "train")
+
+    def select(self, examples: Sequence[Window], count: int) -> list[Window]:
+        return [examples[place] for place in spread_places(len(examples), count)]
 
     def collate(self, split: str, indices: list[int]) -> WindowBatch:
         """These windows of a part; of a decoder, every step of a window of training counts but the first."""

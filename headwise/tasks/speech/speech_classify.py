@@ -17,7 +17,7 @@ from headwise.models.pooled_encoder import SequencePoolingConfig
 from headwise.predictors.baselines import Baseline, logistic_regression, named, of_labels, sample, standardised
 from headwise.predictors.classes import class_names, most_frequent
 from headwise.tasks.demo import Demo
-from headwise.tasks.speech import base as _speech
+from headwise.tasks.speech import base
 from headwise.tasks.speech.demo import SPEECH_CLASSIFY
 from headwise.tasks.speech.encoders import SpeechEncoderConfig
 from headwise.tasks.speech.models import SpeechClassifier, build_speech_classifier
@@ -29,11 +29,11 @@ from headwise.tasks.speech.utterances import SpeechBatch, load_recordings, read_
 from headwise.tasks.task import Assets
 
 
-class SpeechClassifyConfig(_speech.LabelledConfig):
+class SpeechClassifyConfig(base.LabelledConfig):
     """Which recordings to tell apart, and with which model."""
 
     data: RecordingsConfig = Field(description="the recordings")
-    model: SpeechEncoderConfig = Field(description=f"{_speech.ENCODERS} or token (each alone)")
+    model: SpeechEncoderConfig = Field(description=f"{base.ENCODERS} or token (each alone)")
     pooling: SequencePoolingConfig = Field(
         SequencePoolingConfig(), description="from the states of a recording to one vector: any kind but cls"
     )
@@ -44,7 +44,7 @@ class SpeechClassifyConfig(_speech.LabelledConfig):
         self.pooling.check(self.model)
 
 
-class SpeechClassify(_speech.SpeechLabels):
+class SpeechClassify(base.SpeechLabels):
     """Telling recordings apart, each of which has one class; `training.batch_tokens` counts frames of 10 ms."""
 
     name: ClassVar[str] = "speech-classify"
@@ -66,7 +66,7 @@ class SpeechClassify(_speech.SpeechLabels):
                 notes.append(f"{part}: always saying '{best}' is right for {counts[best] / len(found):.1%}")
                 if others := sorted(str(label) for label in counts if label not in classes):
                     notes.append(f"{part}: classes that training lacks cannot be got right: {', '.join(others[:5])}")
-        return _speech.made_assets(config, loaded, classes, best, tuple(notes))
+        return base.made_assets(config, loaded, classes, best, tuple(notes))
 
     @classmethod
     def examples(cls, config: SpeechClassifyConfig, split: str) -> list[Recording]:
@@ -86,7 +86,7 @@ class SpeechClassify(_speech.SpeechLabels):
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
-        return _speech.suggest(
+        return base.suggest(
             data, RecordingsConfig, "Classification of speech", {"pooling": {"kind": "attention", "num_heads": 4}}
         )
 
@@ -97,15 +97,13 @@ class SpeechClassify(_speech.SpeechLabels):
 
     def source(self, split: str, limits: Limits) -> Source[SpeechBatch] | None:
         found = (self.assets.data or {}).get(split)
-        return _speech.source_of(
-            found, self._encode, Strings, self.config.frames.bands, limits, shuffle=split == "train"
-        )
+        return base.source_of(found, self._encode, Strings, self.config.frames.bands, limits, shuffle=split == "train")
 
     def answered(self, model: nn.Module, batch: SpeechBatch) -> tuple[Tensor, Tensor]:
         return model(batch.frames, batch.lens), batch.targets[:, 0]
 
     def samples(self, model: nn.Module) -> list[str]:
-        chosen = _speech.shown(self.assets.data, self.config.num_shown)
+        chosen = base.shown(self.assets.data, self.config.num_shown)
         verdicts = [next(iter(shares.items())) for shares in self.predictor(model).predict(chosen)]
         return [
             f"{PurePath(one.name).name} ({one.label}) → {label} {share:.2f}"
@@ -118,7 +116,7 @@ class SpeechClassify(_speech.SpeechLabels):
 
     def card(self, metrics: Mapping[str, float]) -> str:
         answer = f"tells {len(self.known.outputs)} classes apart"
-        return _speech.card(self.config, self.config.data, self.assets, "Classifier of recordings", answer, metrics)
+        return base.card(self.config, self.config.data, self.assets, "Classifier of recordings", answer, metrics)
 
     def _encode(self, one: Recording) -> list[int]:
         return [self.numbers.get(one.label or "", len(self.numbers))]

@@ -15,7 +15,7 @@ from headwise.data.sources import Limits, Source
 from headwise.data.suggestions import Suggestion
 from headwise.errors import ConfigError, DataError
 from headwise.predictors.classes import class_names, most_frequent
-from headwise.tasks.speech import base as _speech
+from headwise.tasks.speech import base
 from headwise.tasks.speech.encoders import FrameEncoderConfig, FrameWindowConfig
 from headwise.tasks.speech.models import EveryFrameConfig, FrameTagger, build_frame_tagger
 from headwise.tasks.speech.recordings import Recording
@@ -26,12 +26,12 @@ from headwise.tasks.speech.utterances import SpeechBatch, load_recordings
 from headwise.tasks.task import Assets
 
 
-class SpeechTagConfig(_speech.LabelledConfig):
+class SpeechTagConfig(base.LabelledConfig):
     """Which recordings to label in time, and with which model."""
 
     data: MarkedConfig = Field(description="the recordings and their labels in time")
     frames: EveryFrameConfig = Field(EveryFrameConfig(), description="what the model hears of a recording")
-    model: FrameEncoderConfig = Field(description=f"{_speech.ENCODERS}, mlp (neighbouring frames) or token")
+    model: FrameEncoderConfig = Field(description=f"{base.ENCODERS}, mlp (neighbouring frames) or token")
 
     def model_post_init(self, context: object) -> None:
         if isinstance(self.model, FrameWindowConfig) and self.frames.subsampling != 1:
@@ -40,7 +40,7 @@ class SpeechTagConfig(_speech.LabelledConfig):
             )
 
 
-class SpeechTag(_speech.SpeechLabels):
+class SpeechTag(base.SpeechLabels):
     """A label for every frame of 10 ms; `training.batch_tokens` counts frames, losses are divided by labelled ones."""
 
     name: ClassVar[str] = "speech-tag"
@@ -66,15 +66,15 @@ class SpeechTag(_speech.SpeechLabels):
                 notes.append(f"{part}: always saying '{best}' is right for {found[best] / max(labelled, 1):.1%}")
                 if others := sorted(label for label in found if label is not None and label not in known):
                     notes.append(f"{part}: labels that training lacks cannot be got right: {', '.join(others[:5])}")
-        return _speech.made_assets(config, loaded, classes, best, tuple(notes))
+        return base.made_assets(config, loaded, classes, best, tuple(notes))
 
     @classmethod
     def examples(cls, config: SpeechTagConfig, split: str) -> list[Recording]:
-        return _speech.joined_examples(config.data, split)
+        return base.joined_examples(config.data, split)
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
-        return _speech.suggest(data, MarkedConfig, "Labels of frames", {"frames": {"bands": 40, "subsampling": 1}})
+        return base.suggest(data, MarkedConfig, "Labels of frames", {"frames": {"bands": 40, "subsampling": 1}})
 
     def build(self) -> FrameTagger:
         constants = self.known.mean, self.known.deviation
@@ -82,7 +82,7 @@ class SpeechTag(_speech.SpeechLabels):
 
     def source(self, split: str, limits: Limits) -> Source[SpeechBatch] | None:
         train = split == "train"
-        return _speech.source_of(
+        return base.source_of(
             (self.assets.data or {}).get(split),
             self._encode,
             lambda count: self.config.data.strings(count, held_out=not train),
@@ -95,7 +95,7 @@ class SpeechTag(_speech.SpeechLabels):
         return model(batch.frames, batch.lens).flatten(0, 1), batch.targets.flatten()
 
     def samples(self, model: nn.Module) -> list[str]:
-        chosen = _speech.shown(self.assets.data, self.config.num_shown)
+        chosen = base.shown(self.assets.data, self.config.num_shown)
         found = self.predictor(model).predict(chosen)
         return [
             f"{PurePath(one.name).name} ({one.label}) → {' '.join(mark.label for mark in labels.marks)}"
@@ -108,7 +108,7 @@ class SpeechTag(_speech.SpeechLabels):
 
     def card(self, metrics: Mapping[str, float]) -> str:
         answer = f"gives each frame of 10 ms one of {len(self.known.outputs)} labels"
-        return _speech.card(self.config, self.config.data, self.assets, "Labeller of frames", answer, metrics)
+        return base.card(self.config, self.config.data, self.assets, "Labeller of frames", answer, metrics)
 
     def _encode(self, one: Recording) -> list[int]:
         # a label that training lacks is the number after all others

@@ -16,7 +16,7 @@ from headwise.data.sources import Limits, Source
 from headwise.data.suggestions import Suggestion
 from headwise.errors import ConfigError, DataError
 from headwise.predictors.classes import mean
-from headwise.tasks.speech import base as _speech
+from headwise.tasks.speech import base
 from headwise.tasks.speech.base import (
     TOKENIZER_FILE,
     AttentionOutputConfig,
@@ -44,11 +44,11 @@ _GREEDY = (
 )
 
 
-class TranscribeConfig(_speech.SpeechConfig):
+class TranscribeConfig(base.SpeechConfig):
     """Which recordings to write down, in which units, and with which model."""
 
     data: JoinedConfig = Field(description="the recordings; data.label_key names their texts")
-    model: SpeechEncoderConfig = Field(description=f"{_speech.ENCODERS} or token (each alone)")
+    model: SpeechEncoderConfig = Field(description=f"{base.ENCODERS} or token (each alone)")
     units: Literal["char", "word"] = Field("char", description="what the model writes: characters, or whole words")
     output: OutputConfig = Field(CtcConfig(), description="how it writes them: by ctc, or by a decoder with attention")
     beam: int = Field(
@@ -73,7 +73,7 @@ class Transcribe(Task[Mapping[str, list[Recording]]]):
 
     def __init__(self, config: TranscribeConfig, assets: Assets[Mapping[str, list[Recording]]]):
         super().__init__(config, assets)
-        self.known = _speech.known_of(assets, config.frames.bands)
+        self.known = base.known_of(assets, config.frames.bands)
         self.way = _way(config, self.known, assets)
 
     @classmethod
@@ -91,7 +91,7 @@ class Transcribe(Task[Mapping[str, list[Recording]]]):
             lost = "they are not in the loss" if config.output.kind == "ctc" else "they cannot be written"
             if strange := sum(len(units) in units.encode(one.label or "") for one in recordings):
                 notes.append(f"{part}: {strange:,} texts have {config.units}s that training lacks; {lost}")
-        assets = _speech.made_assets(config, loaded, units.names, notes=tuple(notes))
+        assets = base.made_assets(config, loaded, units.names, notes=tuple(notes))
         if config.output.kind == "attention":
             # what stands between two texts is a unit too
             joined = [" ".join(texts[:2])] if config.data.concatenate is not None else []
@@ -99,16 +99,16 @@ class Transcribe(Task[Mapping[str, list[Recording]]]):
             assets = replace(assets, files={**assets.files, TOKENIZER_FILE: tokens})
             if (method := config.output.decoding.method) != "greedy":
                 assets = replace(assets, notes=(*assets.notes, f"{_GREEDY} ({method})"))
-        way = _way(config, _speech.known_of(assets, config.frames.bands), assets)
+        way = _way(config, base.known_of(assets, config.frames.bands), assets)
         return replace(assets, notes=assets.notes + tuple(_too_long(config, way, loaded.parts)))
 
     @classmethod
     def examples(cls, config: TranscribeConfig, split: str) -> list[Recording]:
-        return _speech.joined_examples(config.data, split)
+        return base.joined_examples(config.data, split)
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
-        return _speech.suggest(data, JoinedConfig, "Transcription", {"units": "char"})
+        return base.suggest(data, JoinedConfig, "Transcription", {"units": "char"})
 
     def fewest_tensors(self) -> int:
         return self.config.model.fewest_tensors()
@@ -118,7 +118,7 @@ class Transcribe(Task[Mapping[str, list[Recording]]]):
 
     def source(self, split: str, limits: Limits) -> Source[SpeechBatch] | None:
         train = split == "train"
-        return _speech.source_of(
+        return base.source_of(
             (self.assets.data or {}).get(split),
             self.way.encode,
             lambda count: self.config.data.strings(count, held_out=not train),
@@ -150,7 +150,7 @@ class Transcribe(Task[Mapping[str, list[Recording]]]):
         return {name: value * (1 if name == "loss" else 100) for name, value in found.items()}
 
     def samples(self, model: nn.Module) -> list[str]:
-        chosen = _speech.shown(self.assets.data, self.config.num_shown)
+        chosen = base.shown(self.assets.data, self.config.num_shown)
         said = self.predictor(model).predict(chosen)
         return [f"{PurePath(one.name).name} ({one.label}) → {text}" for one, text in zip(chosen, said, strict=True)]
 
@@ -159,7 +159,7 @@ class Transcribe(Task[Mapping[str, list[Recording]]]):
 
     def card(self, metrics: Mapping[str, float]) -> str:
         answer = f"writes them down in {len(self.known.outputs)} {self.config.units}s"
-        return _speech.card(self.config, self.config.data, self.assets, "Transcriber", answer, metrics)
+        return base.card(self.config, self.config.data, self.assets, "Transcriber", answer, metrics)
 
 
 def _way(config: TranscribeConfig, known: Known, assets: Assets[Any]) -> Way:

@@ -1,8 +1,10 @@
 """What the tasks that read running text share: tokenizer, parts, token files."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from headwise.data.bad_lines import warn_skipped
 from headwise.data.corpus import resolve
@@ -16,8 +18,10 @@ from headwise.tasks.text import token_files
 from headwise.tasks.text.plain import (
     TRAINED_CHARS,
     TextConfig,
+    begin_id,
     encode,
     portions,
+    text_of,
     train_tokenizer,
     training_portion,
     whole,
@@ -112,8 +116,10 @@ def beginning(data: Mapping[str, Text] | None, tokenizer: Tokenizer, length: int
     return tokenizer.decode(tokens).strip()
 
 
-def limited(text: Text, length: int, limits: Limits) -> tuple[Text, int]:
+def limited(text: Text, tokenizer: Tokenizer, length: int, limits: Limits) -> tuple[Text, int]:
     """The part of a text that is read, and how many windows of `length` tokens a batch has.
+
+    Where examples are limited, these are the lines that end within so many windows.
 
     Raises: ConfigError where there is no room for one.
     """
@@ -121,4 +127,28 @@ def limited(text: Text, length: int, limits: Limits) -> tuple[Text, int]:
     if not rows:
         raise ConfigError(f"training.batch_tokens ({limits.tokens}) is less than one window: length is {length}")
     rows = rows if limits.sentences is None else min(rows, limits.sentences)
-    return text if limits.examples is None else text.first(limits.examples * length), rows
+    if limits.examples is None or limits.examples * length >= len(text):
+        return text, rows
+    return _whole_lines(text.first(limits.examples * length), tokenizer), rows
+
+
+def first_lines(lines: Sequence[str], tokenizer: Tokenizer, count: int) -> list[str]:
+    """The lines that end within the first `count` tokens; of a longer first line its beginning."""
+    text = text_of(lines, tokenizer)
+    if count >= len(text):
+        return list(lines)
+    beginning = _whole_lines(text.first(count), tokenizer)
+    number = int((beginning.tokens[1:] == _line_end(tokenizer)).sum())
+    return list(lines[:number]) or [tokenizer.decode(beginning.tokens[1:].tolist())]
+
+
+def _whole_lines(text: Text, tokenizer: Tokenizer) -> Text:
+    """A text up to its last line end, if it has any, with the characters of this part."""
+    tokens = np.asarray(text.tokens[:])
+    ends = np.flatnonzero(tokens[1:] == _line_end(tokenizer))
+    tokens = tokens[: ends[-1] + 2] if len(ends) else tokens
+    return Text(tokens, len(tokenizer.decode(tokens[1:].tolist())))
+
+
+def _line_end(tokenizer: Tokenizer) -> int:
+    return begin_id(tokenizer) if tokenizer.config.spaces == "kept" else tokenizer.eos_id

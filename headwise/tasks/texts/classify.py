@@ -25,7 +25,7 @@ from headwise.tasks._files import as_json, counts_of
 from headwise.tasks._labelling import Labelling
 from headwise.tasks.demo import Demo
 from headwise.tasks.task import Assets, Given, Probe
-from headwise.tasks.text import whole as _texts
+from headwise.tasks.text import whole
 from headwise.tasks.text.labelled import Labelled, LabelledBatch, LabelledConfig, read_texts
 from headwise.tasks.text.pooled import Reader
 from headwise.tasks.text.report import LABELLED
@@ -145,7 +145,7 @@ class Classify(Labelling[dict[str, Texts]]):
 
     def __init__(self, config: ClassifyConfig, assets: Assets[dict[str, Texts]]):
         super().__init__(config, assets)
-        self.tokenizer, self.classes = _texts.tokenizer_of(assets.files, config), _classes(assets.files)
+        self.tokenizer, self.classes = whole.tokenizer_of(assets.files, config), _classes(assets.files)
 
     @classmethod
     def prepare(cls, config: ClassifyConfig) -> Assets[dict[str, Texts]]:
@@ -153,24 +153,24 @@ class Classify(Labelling[dict[str, Texts]]):
 
     @classmethod
     def prepare_with(cls, config: ClassifyConfig, given: Given) -> Assets[dict[str, Texts]]:
-        parts = _texts.read_all(config, numbers=False)
+        parts = whole.read_all(config, numbers=False)
         train = parts.examples["train"]
         if given.files is None:
-            tokenizer, classes = _texts.trained_tokenizer(train, config), _counted(train, config.data.train)
+            tokenizer, classes = whole.trained_tokenizer(train, config), _counted(train, config.data.train)
         else:
-            tokenizer, classes = _texts.tokenizer_of(given.files, config), _classes(given.files)
+            tokenizer, classes = whole.tokenizer_of(given.files, config), _classes(given.files)
             _refuse_unknown(train, classes, config.data.train)
         data, notes = {}, parts.notes + _rare(train)
         for split, examples in parts:
             numbers, told = _numbered(split, examples, classes)
-            data[split], cut = _texts.encoded(split, examples, numbers, tokenizer, config.data.max_len)
+            data[split], cut = whole.encoded(split, examples, numbers, tokenizer, config.data.max_len)
             notes += cut + told
         files = {TOKENIZER_FILE: tokenizer.to_bytes(), CLASSES_FILE: as_json(classes, ordered=True)}
         return Assets(files, data, parts.digests, tuple(notes))
 
     @classmethod
     def examples(cls, config: ClassifyConfig, split: str) -> list[Labelled]:
-        return _texts.read_split(config, split, numbers=False)
+        return whole.read_split(config, split, numbers=False)
 
     @classmethod
     def baselines(
@@ -192,13 +192,13 @@ class Classify(Labelling[dict[str, Texts]]):
         return self.config.model.fewest_tensors()
 
     def build(self) -> PooledEncoder:
-        return _texts.built(self.config, self.tokenizer, len(self.classes))
+        return whole.built(self.config, self.tokenizer, len(self.classes))
 
     def initialise(self, model: nn.Module, seed: int) -> list[str]:
-        return _texts.started(model, self.tokenizer, self.config, seed)
+        return whole.started(model, self.tokenizer, self.config, seed)
 
     def source(self, split: str, limits: Limits) -> Source[LabelledBatch] | None:
-        return _texts.source_of(_texts.split_of(self.assets, split), limits, shuffle=split == "train")
+        return whole.source_of(whole.split_of(self.assets, split), limits, shuffle=split == "train")
 
     @property
     def num_labels(self) -> int:
@@ -208,20 +208,20 @@ class Classify(Labelling[dict[str, Texts]]):
         return model(batch.tokens, batch.lens), batch.targets
 
     def samples(self, model: nn.Module) -> list[str]:
-        texts, classifier = _texts.shown(self.config, self.assets), self.predictor(model)
+        texts, classifier = whole.shown(self.config, self.assets), self.predictor(model)
         found = zip(texts, classifier.predict(texts), strict=True)
         return [f"{text} → {verdict.label} ({verdict.probability:.0%})" for text, verdict in found]
 
     def probes(self, predictor: Any) -> list[Probe]:
-        return [Probe(text) for text in _texts.shown(self.config, self.assets)]
+        return [Probe(text) for text in whole.shown(self.config, self.assets)]
 
     def predictor(self, model: nn.Module) -> Classifier:
-        return Classifier(_texts.reader_of(model, self.tokenizer, self.config), self.classes, self.config.data)
+        return Classifier(whole.reader_of(model, self.tokenizer, self.config), self.classes, self.config.data)
 
     def card(self, metrics: Mapping[str, float]) -> str:
         scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
         answer = f"one of {len(self.classes)} classes"
-        return _texts.card(self.config, "Classifier", sum(self.classes.values()), scores, answer)
+        return whole.card(self.config, "Classifier", sum(self.classes.values()), scores, answer)
 
 
 def _label(example: Labelled) -> str:
@@ -252,7 +252,7 @@ def _share(counts: Mapping[str, int], name: str) -> str:
 def _counted(train: Sequence[Labelled], name: str) -> dict[str, int]:
     """How often each class occurs, in alphabetical order. Raises: DataError where there is nothing to learn."""
     counts = Counter(map(_label, train))
-    _texts.refuse_equal(list(counts), name, "label")
+    whole.refuse_equal(list(counts), name, "label")
     if len(counts) == len(train) > 2:
         raise DataError(
             f"{name}: every text of the training part has a label of its own, such as '{min(counts)[:40]}';"

@@ -25,7 +25,7 @@ from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_toke
 from headwise.tasks._files import as_json, from_json
 from headwise.tasks.demo import Demo
 from headwise.tasks.task import Assets, Given, Metric, Probe, Stats, Task
-from headwise.tasks.text import whole as _texts
+from headwise.tasks.text import whole
 from headwise.tasks.text.labelled import Labelled, LabelledBatch, LabelledConfig, read_texts
 from headwise.tasks.text.pooled import Reader, spread
 from headwise.tasks.text.report import LABELLED
@@ -125,7 +125,7 @@ class Regress(Task[dict[str, Texts]]):
 
     def __init__(self, config: RegressConfig, assets: Assets[dict[str, Texts]]):
         super().__init__(config, assets)
-        self.tokenizer, self.scale = _texts.tokenizer_of(assets.files, config), _scale(assets.files)
+        self.tokenizer, self.scale = whole.tokenizer_of(assets.files, config), _scale(assets.files)
 
     @classmethod
     def prepare(cls, config: RegressConfig) -> Assets[dict[str, Texts]]:
@@ -133,17 +133,17 @@ class Regress(Task[dict[str, Texts]]):
 
     @classmethod
     def prepare_with(cls, config: RegressConfig, given: Given) -> Assets[dict[str, Texts]]:
-        parts = _texts.read_all(config, numbers=True)
+        parts = whole.read_all(config, numbers=True)
         train = parts.examples["train"]
         if given.files is None:
-            _texts.refuse_equal([example.label for example in train], config.data.train, "number")
-            tokenizer, scale = _texts.trained_tokenizer(train, config), Scale(*spread(map(_number, train)))
+            whole.refuse_equal([example.label for example in train], config.data.train, "number")
+            tokenizer, scale = whole.trained_tokenizer(train, config), Scale(*spread(map(_number, train)))
         else:
-            tokenizer, scale = _texts.tokenizer_of(given.files, config), _scale(given.files)
+            tokenizer, scale = whole.tokenizer_of(given.files, config), _scale(given.files)
         data, notes = {}, list(parts.notes)
         for split, examples in parts:
             targets = [(_number(example) - scale.mean) / scale.deviation for example in examples]
-            data[split], cut = _texts.encoded(split, examples, targets, tokenizer, config.data.max_len)
+            data[split], cut = whole.encoded(split, examples, targets, tokenizer, config.data.max_len)
             notes += cut
             if split != "train" and targets:
                 # the mean is 0 on the scale of the targets
@@ -156,7 +156,7 @@ class Regress(Task[dict[str, Texts]]):
 
     @classmethod
     def examples(cls, config: RegressConfig, split: str) -> list[Labelled]:
-        return _texts.read_split(config, split, numbers=True)
+        return whole.read_split(config, split, numbers=True)
 
     @classmethod
     def baselines(cls, config: RegressConfig, predictor: Regressor, examples: Sequence[Labelled]) -> Iterator[Baseline]:
@@ -176,13 +176,13 @@ class Regress(Task[dict[str, Texts]]):
         return self.config.model.fewest_tensors()
 
     def build(self) -> PooledEncoder:
-        return _texts.built(self.config, self.tokenizer, 1)
+        return whole.built(self.config, self.tokenizer, 1)
 
     def initialise(self, model: nn.Module, seed: int) -> list[str]:
-        return _texts.started(model, self.tokenizer, self.config, seed)
+        return whole.started(model, self.tokenizer, self.config, seed)
 
     def source(self, split: str, limits: Limits) -> Source[LabelledBatch] | None:
-        return _texts.source_of(_texts.split_of(self.assets, split), limits, shuffle=split == "train")
+        return whole.source_of(whole.split_of(self.assets, split), limits, shuffle=split == "train")
 
     def loss(self, model: nn.Module, batch: LabelledBatch) -> Float[Tensor, ""]:
         """Sum of the squared errors of the standardised numbers."""
@@ -200,19 +200,19 @@ class Regress(Task[dict[str, Texts]]):
         return {"loss": stats["squares"] / stats["count"]} | error_scores(stats, self.scale.deviation)
 
     def samples(self, model: nn.Module) -> list[str]:
-        texts, regressor = _texts.shown(self.config, self.assets), self.predictor(model)
+        texts, regressor = whole.shown(self.config, self.assets), self.predictor(model)
         return [f"{text} → {number:.4g}" for text, number in zip(texts, regressor.predict(texts), strict=True)]
 
     def probes(self, predictor: Any) -> list[Probe]:
-        return [Probe(text) for text in _texts.shown(self.config, self.assets)]
+        return [Probe(text) for text in whole.shown(self.config, self.assets)]
 
     def predictor(self, model: nn.Module) -> Regressor:
-        return Regressor(_texts.reader_of(model, self.tokenizer, self.config), self.scale, self.config.data)
+        return Regressor(whole.reader_of(model, self.tokenizer, self.config), self.scale, self.config.data)
 
     def card(self, metrics: Mapping[str, float]) -> str:
         scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
-        found = _texts.split_of(self.assets, "train")
-        return _texts.card(self.config, "Regressor", len(found.examples) if found else 0, scores, "a number")
+        found = whole.split_of(self.assets, "train")
+        return whole.card(self.config, "Regressor", len(found.examples) if found else 0, scores, "a number")
 
 
 def _number(example: Labelled) -> float:
