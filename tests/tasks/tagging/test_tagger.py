@@ -13,6 +13,7 @@ from headwise.models.token_encoders import AttentionConfig, WindowConfig
 from headwise.predictors.classes import count_scores, counted
 from headwise.predictors.predictor import Predictor
 from headwise.records import record
+from headwise.tasks.tagging import tagger as tagger_module
 from headwise.tasks.tagging.model import LinearChain, PoolingConfig, build_token_tagger
 from headwise.tasks.tagging.tagger import Chosen, Tagger, most_frequent
 from headwise.tasks.text.tagged import Tagged, TaggedConfig
