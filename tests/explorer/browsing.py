@@ -47,5 +47,7 @@ def explored_at(runs, *options):
     command = [sys.executable, "-m", "headwise", "explore", *map(str, runs), "--no-browser", "--threads", "1"]
     with subprocess.Popen([*command, *map(str, options)], stdout=subprocess.PIPE, text=True) as process:
         line = process.stdout.readline()
-        yield line.split()[2].rstrip(";")
-        process.terminate()
+        try:
+            yield line.split()[2].rstrip(";")
+        finally:
+            process.terminate()
