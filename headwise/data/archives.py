@@ -1,5 +1,8 @@
 """Archives that are not trusted: zip and tar, unpacked file by file, nothing outside the folder, within limits."""
 
+import bz2
+import gzip
+import io
 import lzma
 import stat
 import tarfile
@@ -9,13 +12,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from headwise.errors import DataError
 
 MAX_BYTES = 4 << 30
 MAX_FILES = 100_000
 _BLOCK = 1 << 18
+# of a member's name and what else is said of it, which is read at once
+_MOST_SAID = 1 << 20
+_MOST_NAME = 1 << 12
+_PACKED: dict[bytes, Callable[[Path], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 
 
 class _Member(NamedTuple):
@@ -68,6 +75,8 @@ def unpack(
 def _checked(archive: Path, member: _Member, seen: set[str]) -> PurePosixPath:
     name = PurePosixPath(member.name)
     fault = None
+    if len(member.name) > _MOST_NAME:
+        raise DataError(f"{archive}: member '{member.name[:40]}...' has a name of {len(member.name):,} characters")
     if not name.parts or name.is_absolute() or ".." in name.parts:
         fault = "names a place outside the folder"
     elif any(character in member.name for character in "\\:\0"):
@@ -102,12 +111,48 @@ def _members(archive: Path) -> Iterator[_Member]:
             for one in packed.infolist():
                 yield _Member(one.filename, one.file_size, _zip_kind(one), partial(packed.open, one))
         return
-    with tarfile.open(archive) as tar:
+    with _unpacked(archive) as stream, tarfile.open(fileobj=stream, mode="r:") as tar:
         for entry in tar:
             yield _Member(entry.name, entry.size, _tar_kind(entry), partial(tar.extractfile, entry))
         # the checksum of the whole stands behind the last member
-        while tar.fileobj is not None and tar.fileobj.read(_BLOCK):
+        while stream.read(_BLOCK):
             pass
+
+
+class _Limited(io.RawIOBase):
+    """A tar archive as it comes out of its packing, where no header and not the whole is without end."""
+
+    def __init__(self, stream: Any, archive: Path) -> None:
+        self._stream, self._archive = stream, archive
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= _MOST_SAID:
+            raise DataError(f"{self._archive}: a member with a name or facts of more than {_MOST_SAID:,} bytes")
+        self._check(self._stream.tell() + size)
+        data: bytes = self._stream.read(size)
+        return data
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        self._check(place)
+        found: int = self._stream.seek(place, whence)
+        return found
+
+    def tell(self) -> int:
+        place: int = self._stream.tell()
+        return place
+
+    def _check(self, place: int) -> None:
+        if place > MAX_BYTES:
+            raise DataError(f"{self._archive}: unpacks to more than {MAX_BYTES:,} bytes, with what is not wanted")
+
+
+@contextmanager
+def _unpacked(archive: Path) -> Iterator[_Limited]:
+    with archive.open("rb") as file:
+        start = file.read(8)
+    opened = next((found for magic, found in _PACKED.items() if start.startswith(magic)), lambda path: path.open("rb"))
+    with opened(archive) as stream:
+        yield _Limited(stream, archive)
 
 
 def _zip_kind(one: zipfile.ZipInfo) -> str | None:

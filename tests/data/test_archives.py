@@ -6,6 +6,7 @@ import zipfile
 
 import pytest
 
+from headwise.data import archives
 from headwise.data.archives import unpack
 from headwise.errors import DataError
 
@@ -90,6 +91,24 @@ def test_bombs(pack, tmp_path):
         unpack(path, tmp_path / "out", max_bytes=1000)
     with pytest.raises(DataError, match="more than 1 members"):
         unpack(path, tmp_path / "less", max_files=1)
+
+
+@pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
+def test_bombs_in_headers(form, tmp_path):
+    for size in (2_000_000, 5000):
+        with tarfile.open(tmp_path / "archive", "w:gz", format=form) as out:
+            out.addfile(tarfile.TarInfo("a" * size))
+        with pytest.raises(DataError, match=r"facts of more than 1,048,576 bytes|has a name of 5,000 characters"):
+            unpack(tmp_path / "archive", tmp_path / "out")
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz", "w:bz2", "w:xz"])
+def test_what_is_not_wanted_is_not_without_end_either(mode, tmp_path, monkeypatch):
+    path = tarred(tmp_path / "archive", ("a", bytes(90_000)), ("b", b"1"), mode=mode)
+    assert len(unpack(path, tmp_path / "out", wanted=lambda name: name == "b")) == 1
+    monkeypatch.setattr(archives, "MAX_BYTES", 80_000)
+    with pytest.raises(DataError, match="unpacks to more than 80,000 bytes, with what is not wanted"):
+        unpack(path, tmp_path / "less", wanted=lambda name: name == "b")
 
 
 def test_a_bomb_that_lies_about_its_size(tmp_path):

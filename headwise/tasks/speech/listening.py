@@ -62,11 +62,16 @@ class Ear:
 
     def parse(self, text: str) -> Recording:
         """The sound file at a path. Raises: DataError if it cannot be read, or is longer than `max_seconds`."""
-        return recording_of(Bytes(self.data.max_bytes).read(Path(text)), text, self.data)
+        return self._small(recording_of(Bytes(self.data.max_bytes).read(Path(text)), text, self.data))
+
+    def _small(self, one: Recording) -> Recording:
+        """At the rate of the model: many may wait, each as large as recordings may be."""
+        return at_rate(one, self.known.rate) if one.rate > self.known.rate else one
 
     def read(self, path: Path) -> Iterator[Recording]:
         """A sound file, or those of a list or an .npz file; labels are not needed."""
-        return strict(scan_recordings(path, self.data.model_copy(update={"format": "auto"}), labelled=False))
+        config = self.data.model_copy(update={"format": "auto"})
+        return map(self._small, strict(scan_recordings(path, config, labelled=False)))
 
     def heard(self, item: Recording | str) -> Recording:
         """At the rate of the model; a text is the path of a sound file."""

@@ -93,6 +93,15 @@ def test_a_recording_is_no_longer_than_recordings_may_be_however_it_is_named(mak
             read()
 
 
+def test_recordings_wait_at_the_rate_of_the_model(make, tmp_path):
+    task = make()
+    predictor, path = restored(task, built_of(task).eval()), tmp_path / "fast.wav"
+    path.write_bytes(wave([0.5, -0.5] * 40_000, rate=80_000))
+    rate = predictor.ear.known.rate
+    for one in (predictor.parse(str(path)), *predictor.read(path)):
+        assert (one.rate, len(one.samples)) == (rate, rate)
+
+
 def test_what_cannot_be_is_refused(make, tmp_path):
     with pytest.raises(ConfigError, match=r'pooling\.kind = "cls" is for texts'):
         make(pooling={"kind": "cls"})
