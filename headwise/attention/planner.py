@@ -96,9 +96,12 @@ def _is_cached_badly(call: Call) -> bool:
 
 
 def _is_long(call: Call) -> bool:
-    """A table of scores that is better not kept: 64 MiB or more; half where no gradient computes it twice."""
-    width = 1 if call.score.is_dot() else call.score.pair_width(call.query)
-    return math.prod(call.shape) * width >= (_LONG if call.learns else _LONG // 2)
+    """A table of scores that is better not kept: 64 MiB or more; without a gradient, which computes it twice, half.
+
+    A score that is made in several steps makes several tables, which strips have in the cache: then a quarter.
+    """
+    limit = _LONG if call.learns else _LONG // (2 if call.score.is_dot() else 4)
+    return math.prod(call.shape) * call.score.kept_width(call.query) >= limit
 
 
 _FEW, _SHORT, _MIDDLE, _CACHED, _LONG = 32.0 * 32, 128.0 * 128, 512.0 * 512, 1 << 22, 1 << 24
@@ -130,7 +133,7 @@ class Plan:
 
     `flops` counts multiplications and additions of the forward pass that are really done, under the mask as the kernel
     honours it; `bytes` what is in memory at the height of the forward pass, inputs and output included, within a factor
-    of 2; `materialises` says what that is besides.
+    of 2 from a mebibyte on, without what a mask needs to make its table; `materialises` says what that is besides.
     """
 
     kernel: str

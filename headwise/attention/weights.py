@@ -106,7 +106,7 @@ def _tile(call: Call, heads: list[int] | None, rows: tuple[int, int], columns: t
         return plain.normalized(cut, allowed(0, key_len))[..., columns[0] : columns[1]]
     scores = plain.normalized(_columns(cut, *columns), allowed(*columns), normalizer=_hidden)
     total = scores.new_full((*scores.shape[:3], 1), float("-inf"))
-    width = 1 if call.score.is_dot() else call.score.pair_width(call.query)
+    width = call.score.kept_width(call.query)
     step = max(1, _AT_ONCE // max(1, total.numel() * width))
     for low in range(0, key_len, step):
         high = min(low + step, key_len)

@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_leaves
 from headwise.attention import kernels, planner
 from headwise.attention.call import Call
 from headwise.attention.masks import Causal, Documents, Edges, Mask, Padding, Table, Window
-from headwise.attention.scores import Additive
+from headwise.attention.scores import Additive, QKNorm, ScaledDot, SoftCap
 
 BATCH, HEADS, DIM = 2, 4, 16
 
@@ -85,7 +85,38 @@ def test_a_plan_tells_the_height_of_memory(length, learns):
     half = [tensor.detach().bfloat16() for tensor in tensors]
     for kernel in ("plain", "fused"):
         agrees(Call(*half, mask=made["documents"]), kernel)
+    for kernel in ("plain", "strips"):
+        for normalizer in ("softmax", "top_k:8"):
+            agrees(Call(*tensors, SoftCap(ScaledDot(), 50.0), normalizer), kernel)
+            agrees(Call(*tensors, normalizer=normalizer), kernel)
     assert {kernel for kernel, *_ in (*CASES, *SCORED)} == {*kernels.KERNELS} - {"flex"}
+
+
+@pytest.mark.parametrize("score", ["scaled_dot", SoftCap(ScaledDot(), 50.0), QKNorm(DIM)])
+@pytest.mark.parametrize("learns", [True, False])
+def test_a_step_of_grouped_heads_is_mostly_copies_of_its_keys(score, learns):
+    query = torch.randn(BATCH, 8, 1, DIM, dtype=torch.bfloat16, requires_grad=learns)
+    key = torch.randn(BATCH, 2, 1500, DIM, dtype=torch.bfloat16, requires_grad=learns)
+    for mask in (None, Padding(torch.tensor([1500, 700]))):
+        for kernel in ("plain", "strips"):
+            agrees(Call(query, key, key, score, mask=mask), kernel)
+
+
+def test_unequal_widths_are_widened():
+    query, key = (torch.randn(BATCH, HEADS, length, 8, dtype=torch.float64) for length in (512, 2048))
+    agrees(Call(query, key, torch.cat(4 * [key], -1)), "fused")
+
+
+def test_blocks_of_a_band_are_counted_with_what_their_score_makes():
+    tensors = [torch.randn(BATCH, HEADS, 512, DIM, requires_grad=True) for _ in range(3)]
+    for score in (Additive(DIM, DIM, 8), QKNorm(DIM), SoftCap(ScaledDot(), 50.0)):
+        agrees(Call(*tensors, score, "sigmoid", Window(100, 0)), "banded")
+
+
+def test_a_bent_product_keeps_tables_and_no_features():
+    x = torch.empty(1, 4, 256, 128, requires_grad=True)
+    plan = planner.plan(Call(x, x, x, SoftCap(ScaledDot(), 50.0)))
+    assert plan.kernel == "plain"
 
 
 class ReadsValues(Mask):

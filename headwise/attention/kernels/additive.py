@@ -47,13 +47,11 @@ def keeps(call: Call) -> str:
 
 def holds(call: Call) -> int:
     """Bytes at the height of the forward pass besides inputs and output: tables, and a block of what is inside tanh."""
-    block = _CACHED if call.query.device.type == "cpu" else _MANY
-    tabled = call.tabled()
-    projected = call.score.pair_width(call.query) * math.prod(call.shape[:2]) * (call.shape[2] + call.shape[3])
-    copies = 2 if not tabled else 4
-    return 4 * (
-        copies * math.prod(call.shape) + projected + min(block, pairs(call) * call.score.pair_width(call.query))
-    )
+    block, item = _CACHED if call.query.device.type == "cpu" else _MANY, max(4, call.query.element_size())
+    width = call.score.pair_width(call.query)
+    projected = width * math.prod(call.shape[:2]) * (call.shape[2] + call.shape[3])
+    tables = plain.tables(call, call.tabled()) * math.prod(call.shape)
+    return plain.copied_bytes(call) + item * (tables + projected + min(block, pairs(call) * width))
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:

@@ -56,15 +56,24 @@ def keeps(call: Call) -> str:
 
 def holds(call: Call) -> int:
     """Bytes at the height of the forward pass besides inputs and output."""
-    item, heads = call.query.element_size(), call.shape[1] // call.key.shape[1]
-    tables = pairs(call) // math.prod(call.shape[:2]) * (1 if call.mask.band() is not None else call.shape[0])
-    copies = item * (2 * call.query.numel() + 2 * heads * (call.key.numel() + call.value.numel()))
+    item, layout = call.query.element_size(), Layout.of(call)
+    (batch, heads), dims = call.shape[:2], call.query.shape[-1] + call.value.shape[-1]
+    tables = pairs(call) // (batch * heads) * (1 if call.mask.band() is not None else batch)
+    length = layout.groups * layout.stride + (layout.every - 1) * layout.block
+    copies = item * (2 * call.query.numel() + call.key.numel() + call.value.numel())
+    copies += item * batch * heads // call.group * length * dims
     if _is_tiled(call):
-        return copies + tables * (2 + item)
+        # keys and values for each head, and what the score makes of them
+        again = (call.group > 1) + (not is_plain(call.score))
+        return copies + again * item * batch * heads * length * dims + tables * (2 + item)
     # one phase after another; what each keeps for the gradient stays
-    phases = Layout.of(call).every
-    kept = 2 * max(4, item) * pairs(call) if call.learns else 0
-    return copies + max(kept, plain.table_bytes(call, pairs(call) // phases, tables // phases))
+    kept, made = layout.every if call.learns else 1, max(4, item)
+    if made > item or call.group > 1 or not is_plain(call.score):
+        # keys and values of blocks, which overlap, in float32 and for each head
+        copies += made * batch * heads * kept * layout.groups * layout.width * dims
+    table = plain.table_bytes(call, pairs(call) // layout.every, tables // layout.every)
+    # of the tables that a phase makes, half are there when it has ended
+    return copies + table + (kept - 1) * table // 2
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:

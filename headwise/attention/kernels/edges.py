@@ -66,11 +66,11 @@ def keeps(call: Call) -> str:
 def holds(call: Call) -> int:
     """Bytes at the height of the forward pass besides inputs and output: scores, weights, and indices of the pairs."""
     listed = call.mask.pairs().query.shape[0]
-    width = 1 if call.score.is_dot() or isinstance(call.score, GAT) else 2 * call.score.pair_width(call.query)
+    width = 1 if call.score.is_dot() or isinstance(call.score, GAT) else 2 * call.score.kept_width(call.query)
     step = max(*call.shape[2:], _NUMBERS // max(1, call.shape[0] * call.shape[1] * width))
     features = width * call.shape[0] * call.shape[1] * min(step, listed)
     values = 2 * math.prod(call.shape[:2]) * call.shape[3] * call.value.shape[-1]
-    return 4 * (2 * pairs(call) + features + values) + 8 * 8 * listed
+    return plain.copied_bytes(call) + 4 * (2 * pairs(call) + features + values) + 8 * 8 * listed
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from headwise.attention.again import can_run_again
-from headwise.attention.call import Call
+from headwise.attention.call import Call, is_plain
 from headwise.attention.kernels import plain
 from headwise.attention.kernels._sdpa import NoDerivative, sdpa
 from headwise.attention.normalizers import Softmax
@@ -61,12 +61,29 @@ def keeps(call: Call) -> str:
 
 def holds(call: Call) -> int:
     """Bytes at the height of the forward pass besides inputs and output."""
-    item, tabled = call.query.element_size(), _tabled(call)
+    # a score of half-precision vectors is float32, and so is then what SDPA is given
+    item = call.query.element_size() if is_plain(call.score) else max(4, call.query.element_size())
+    tabled = _tabled(call)
     scores = 4 * item * math.prod(call.shape) if materialises(call) else 4 * math.prod(call.shape[:3])
-    # keys and values without what nobody sees, and rows without a key, are copies
-    copies = item * (call.query.numel() + call.key.numel() + call.value.numel()) if tabled else 0
     # the table, the same with rows that see nothing, and the numbers that SDPA adds
-    return scores + copies + tabled * (2 + item)
+    return scores + _copied_bytes(call) + tabled * (2 + item)
+
+
+def _copied_bytes(call: Call) -> int:
+    """Bytes of queries, keys and values without what nobody sees, as their score turns them, and of one width."""
+    inputs = (call.query, call.key, call.value)
+    numbers, item = sum(tensor.numel() for tensor in inputs), call.query.element_size()
+    copied = item * numbers if call.mask is not None or _tabled(call) else 0
+    if not is_plain(call.score):
+        # once in the type of the score, once more as it leaves them
+        copied += 2 * max(4, item) * numbers
+    if materialises(call):
+        copied += item * call.group * (call.key.numel() + call.value.numel())
+    width = max(call.query.shape[-1], call.value.shape[-1])
+    padded = sum(math.prod(tensor.shape[:3]) * width for tensor in inputs if tensor.shape[-1] < width)
+    # the output has that width too
+    shortened = math.prod(call.shape[:3]) * width if width > call.value.shape[-1] else 0
+    return copied + item * (padded + shortened)
 
 
 def _tabled(call: Call) -> int:

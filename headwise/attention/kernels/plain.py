@@ -6,9 +6,9 @@ from collections.abc import Callable
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from headwise.attention.call import Call, per_head
+from headwise.attention.call import Call, is_plain, per_head
 from headwise.attention.dropout import drop
-from headwise.attention.normalizers import Softmax
+from headwise.attention.normalizers import Entmax, Entmax15, Softmax, Sparsemax, TopK
 from headwise.attention.precision import wide
 from headwise.attention.zeros import zeroed
 from headwise.errors import ShapeError
@@ -27,25 +27,45 @@ def pairs(call: Call) -> int:
 def keeps(call: Call) -> str:
     """The table of scores, and for a score that is no product what it has for each pair."""
     shown, count = ", ".join(map(str, call.shape)), math.prod(call.shape) * 4
-    if call.score.is_dot():
+    width = call.score.kept_width(call.query)
+    if width == 1:
         return f"scores ({shown}), {count:,} bytes"
-    width = call.score.pair_width(call.query)
     return f"features ({shown}, {width}), {count * width:,} bytes"
 
 
 def holds(call: Call) -> int:
     """Bytes at the height of the forward pass besides inputs and output."""
-    return table_bytes(call, math.prod(call.shape), call.tabled())
+    return table_bytes(call, math.prod(call.shape), call.tabled()) + copied_bytes(call)
+
+
+def copied_bytes(call: Call) -> int:
+    """Bytes that the definition makes of queries, keys and values: cleaned, in float32, for each head, scaled."""
+    item, group = call.query.element_size(), call.group
+    numbers = 2 * call.query.numel()
+    if item < 4 or group > 1:
+        numbers += group * (call.key.numel() + call.value.numel())
+    if not is_plain(call.score):
+        numbers += group * call.key.numel()
+    cleaned = 0 if call.mask is None else item * (call.key.numel() + call.value.numel())
+    return cleaned + max(4, item) * numbers
 
 
 def table_bytes(call: Call, pairs: int, tabled: int) -> int:
     """Bytes of the definition over so many pairs, under a table of so many."""
     item = max(4, call.query.element_size())
-    # scores and weights; beside a table what is hidden is filled in; other normalizers sort, or try thresholds
-    copies = 2 if not tabled else 4 if isinstance(call.normalizer, Softmax) else 5
     # a score that is no product keeps the sums of its features, and what it makes of them
-    width = 0 if call.score.is_dot() else 2 * call.score.pair_width(call.query)
-    return item * pairs * max(copies, width) + tabled
+    width = 2 * call.score.kept_width(call.query) - 1
+    return item * pairs * max(tables(call, tabled), width) + tabled
+
+
+def tables(call: Call, tabled: int) -> int:
+    """Tables as large as the scores that are in memory at once."""
+    if isinstance(call.normalizer, Softmax):
+        # scores and weights; beside a table what is hidden is filled in
+        return 4 if tabled else 2
+    # these sort, or try thresholds
+    searches = isinstance(call.normalizer, Entmax | Entmax15 | Sparsemax | TopK)
+    return 5 if tabled or searches else 2
 
 
 def weights(call: Call) -> Float[Tensor, "batch heads query_len key_len"]:

@@ -39,7 +39,7 @@ def pairs(call: Call) -> int:
 def keeps(call: Call) -> str:
     """What is in memory at once."""
     rows, keys = max(((b - a), (high - low)) for a, b, low, high in _strips(call))
-    width = 1 if call.score.is_dot() else call.score.pair_width(call.query)
+    width = call.score.kept_width(call.query)
     count = call.shape[0] * call.shape[1] * rows * keys * width * 4
     return f"scores of {rows} rows at a time, {count:,} bytes"
 
@@ -48,10 +48,9 @@ def holds(call: Call) -> int:
     """Bytes at the height of the forward pass besides inputs and output: a strip, and inputs in float32."""
     rows, keys = max(((b - a), (high - low)) for a, b, low, high in _strips(call))
     share = rows * keys / (call.shape[2] * call.shape[3])
-    inputs = 4 * call.shape[1] // call.key.shape[1] * (call.key.numel() + call.value.numel())
     strip = plain.table_bytes(call, int(math.prod(call.shape) * share), int(call.tabled() * share))
     # the strips, and they side by side
-    return strip + (inputs if call.mask is not None else 0) + 4 * math.prod(call.shape[:3]) * call.value.shape[-1]
+    return strip + plain.copied_bytes(call) + 4 * math.prod(call.shape[:3]) * call.value.shape[-1]
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
@@ -106,7 +105,7 @@ def _strips(call: Call) -> Iterator[tuple[int, int, int, int]]:
     """(first query, last, lowest key, highest) of every strip; ends are behind the last one."""
     batch, heads, query_len, key_len = call.shape
     left, right = (None, None) if call.mask is None else call.mask.within() or (None, None)
-    width = 1 if call.score.is_dot() else call.score.pair_width(call.query)
+    width = call.score.kept_width(call.query)
     step = max(_ROWS, _NUMBERS // (batch * heads * key_len * width))
     for first in range(0, query_len, step):
         last = min(first + step, query_len)

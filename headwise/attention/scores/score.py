@@ -42,8 +42,12 @@ class Score(nn.Module, ABC):
         return self(query, key).flatten(1).unflatten(0, (batch, pairs)).transpose(1, 2)
 
     def pair_width(self, query: Query) -> int:
-        """Numbers that are multiplied for each pair; a score that is no dot product keeps them all at once."""
+        """Numbers that are multiplied for each pair."""
         return query.shape[-1]
+
+    def kept_width(self, query: Query) -> int:
+        """Numbers of each pair that are in memory at once: all of them, unless the score is a product."""
+        return 1 if self.is_dot() else self.pair_width(query)
 
     def per_head(self) -> bool:
         """Whether it has numbers of its own for each head: it then needs all heads of a call at once."""

@@ -40,6 +40,10 @@ class SoftCap(Score):
     def pair_width(self, query: Query) -> int:
         return self.score.pair_width(query)
 
+    def kept_width(self, query: Query) -> int:
+        # the inner score, and what is made of it
+        return 2 if self.score.is_dot() else self.score.kept_width(query)
+
     def per_head(self) -> bool:
         return self.score.per_head()
 
