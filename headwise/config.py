@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
 
 from headwise.errors import ConfigError
 from headwise.problems import told
@@ -57,9 +58,14 @@ def file_keys(config: Config) -> dict[str, FileKey]:
         value = getattr(config, name)
         if isinstance(value, Config):
             found |= {f"{name}.{key}": mark for key, mark in file_keys(value).items()}
-        elif (mark := _mark((field.annotation, *field.metadata))) is not None:
+        elif (mark := file_mark(field)) is not None:
             found[name] = mark
     return found
+
+
+def file_mark(field: FieldInfo) -> FileKey | None:
+    """The mark of a field that names a file; None of another one."""
+    return _mark((field.annotation, *field.metadata))
 
 
 def value_of(config: Config, key: str) -> Any:

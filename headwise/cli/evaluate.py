@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwise.cli.options import Columns
+from headwise.cli.options import Columns, TaskOptions
 from headwise.cli.output import json_line
 from headwise.errors import ConfigError
 from headwise.processes import Processes, joined, sharing, together
@@ -19,16 +19,15 @@ if TYPE_CHECKING:
 
 
 def evaluate(
+    context: typer.Context,
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     split: Annotated[str, typer.Option(help="Which part of the run's own data: test, valid or train.")] = "test",
     data: Annotated[Path | None, typer.Option(help="A file of examples, instead of the run's own data.")] = None,
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
     columns: Columns = None,
-    kind: Annotated[str | None, typer.Option(help="What --data holds, where a model has several scores.")] = None,
     source_key: Annotated[str | None, typer.Option(help="Source field, or language, of JSON lines.")] = None,
     target_key: Annotated[str | None, typer.Option(help="Target field, or language, of JSON lines.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first examples.")] = None,
-    tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's tokenizer, such as zh or char.")] = None,
     against: Annotated[
         Path | None, typer.Option(help="Another run: print the difference of the two on the same examples.")
     ] = None,
@@ -37,20 +36,23 @@ def evaluate(
     """Score a run on the held-out part of its own data, or on a file (--data)."""
     import headwise
     from headwise import runtime
+    from headwise.tasks.options import flag_of
     from headwise.training.loading import beside, examples
 
-    if kind is not None and data is None:
-        raise ConfigError("--kind says what a file holds; name it with --data")
+    of_data, options = TaskOptions.of(context, "data"), TaskOptions.of(context, "evaluate").values
+    if of_data.values and data is None:
+        named = flag_of(of_data.kind, next(iter(of_data.values)))
+        raise ConfigError(f"{named} describes a file of examples; name it with --data")
     given: dict[str, object] = {"source_key": source_key, "target_key": target_key, "columns": columns}
     if data is None:
         given = {name: value for name, value in given.items() if value is not None}
     else:
-        split, given = "test", given | _own_file(data, target_data, kind)
+        split, given = "test", given | _own_file(data, target_data, of_data)
     runtime.apply(fast_products=False)
     with joined() as processes, sharing(processes):
         found = processes.once(lambda: examples(run, split, given)[:limit])
         predictor = together(processes, lambda: headwise.load(run))
-        scores = scores_of(processes, predictor, against, found, tokenize)
+        scores = scores_of(processes, predictor, against, found, options)
     if not processes.first:
         return
     compared = None if against else beside(run, predictor, found, scores)
@@ -61,24 +63,26 @@ def evaluate(
     show(scores, f"{run} on {len(found):,} examples of {data or f'its {split} part'}{other}", compared)
 
 
-def _own_file(data: Path, target_data: Path | None, kind: str | None) -> dict[str, object]:
+def _own_file(data: Path, target_data: Path | None, of_data: TaskOptions) -> dict[str, object]:
     """The keys of a file that is read as it stands: what the recipe says of its own files is of those alone."""
+    of_test = {name: None for name in of_data.kind.model_fields if name.startswith("test_")}
     second = None if target_data is None else os.path.abspath(target_data)
-    return {"test": os.path.abspath(data), "test_target": second, "format": None, "test_kind": kind}
+    return {"test": os.path.abspath(data), "test_target": second, "format": None} | of_test | of_data.values
 
 
 def scores_of(
-    processes: Processes, predictor: Any, against: Path | None, found: Sequence[Any], tokenize: str | None
+    processes: Processes, predictor: Any, against: Path | None, found: Sequence[Any], given: Mapping[str, Any]
 ) -> Mapping[str, float | str]:
     """The scores of a run on these examples, or how they differ from those of another run. Raises: ConfigError."""
     import headwise
+    from headwise.decoding.options import flag
     from headwise.predictors.intervals import compared
 
     if against is not None:
-        if tokenize is not None:
-            raise ConfigError("--tokenize means nothing beside --against; leave it out")
+        if given:
+            raise ConfigError(f"{flag(next(iter(given)))} means nothing beside --against; leave it out")
         return compared(predictor.resampled(found), headwise.load(against).resampled(found))
-    options = None if tokenize is None else predictor.options({"tokenize": tokenize})
+    options = predictor.options(given) if given else None
     scores: Mapping[str, float | str] = predictor.evaluate(found, options=options)
     return scores
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwise.cli.options import Columns
+from headwise.cli.options import Columns, TaskOptions
 from headwise.cli.output import opened
 from headwise.errors import ConfigError
 from headwise.trust import trusting
@@ -22,11 +22,11 @@ _SMALL_BYTES = 1 << 20
 
 
 def init(
+    context: typer.Context,
     task: Annotated[str, typer.Argument(help="What to learn: a name from `headwise list tasks`, or my_module:MyTask.")],
     settings: Annotated[list[str] | None, typer.Argument(help="Settings such as model.num_heads=8.")] = None,
     data: Annotated[Path, typer.Option(help="File to train on.")] = ...,  # type: ignore[assignment]
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
-    edges: Annotated[Path | None, typer.Option(help="List of edges, where --data holds the nodes of a graph.")] = None,
     valid: Annotated[
         Path | None, typer.Option(help="File to validate on; default: a part of --data is held out.")
     ] = None,
@@ -41,6 +41,7 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing recipe.")] = False,
 ) -> None:
     """Write a commented recipe.toml that suits the data and, with --minutes, this machine and the time."""
+    from headwise.config import file_keys, value_of
     from headwise.tasks import registry
 
     # a task that is named here is the user's own word
@@ -48,14 +49,15 @@ def init(
         kind = registry.task_type(task)
     if output.exists() and not force:
         raise ConfigError(f"{output} is there already; give another --output, or --force to replace it")
-    files = {"data": data, "target_data": target_data, "edges": edges, "valid": valid, "test": test}
+    files = {"data": data, "target_data": target_data, "valid": valid, "test": test}
     given = {name: None if path is None else str(path.resolve()) for name, path in files.items()}
     options = {"columns": columns, "source_key": source_key, "target_key": target_key}
-    keys = data_keys(kind, task, {**given, **options})
+    keys = data_keys(kind, task, {**given, **options, **TaskOptions.of(context, "data").values})
     heading, recipe, values = fitted(kind, task, keys, settings or [], minutes)
-    _check(recipe, [path for path in given.values() if path is not None])
+    paths = [value_of(recipe, key) for key in file_keys(recipe) if key.rpartition(".")[2] in keys]
+    _check(recipe, paths)
     text = f"# {heading}; train it with: headwise train {output}\n"
-    text += commented(recipe, values, output, [path for path in given.values() if path is not None])
+    text += commented(recipe, values, output, paths)
     with opened(output) as stream:
         stream.write(text)
     typer.echo(f"wrote {output}: {_summary(recipe)}")

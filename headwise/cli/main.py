@@ -31,6 +31,7 @@ from headwise.cli import (
 from headwise.cli import list as catalogue
 from headwise.cli import plan as planning
 from headwise.cli.failures import INTERRUPTED, describe, one_line
+from headwise.cli.options import EvaluateCommand, InitCommand, TaskCommand
 from headwise.errors import MachineError
 from headwise.tasks.families import commands
 from headwise.trust import trusting
@@ -68,10 +69,10 @@ def _options(
     """Attention models: train them on your files, use them, and see what they attend to."""
 
 
-app.command("init")(init.init)
+app.command("init", cls=InitCommand)(init.init)
 app.command("train")(train.train)
-app.command("predict")(predict.predict)
-app.command("evaluate")(evaluate.evaluate)
+app.command("predict", cls=TaskCommand)(predict.predict)
+app.command("evaluate", cls=EvaluateCommand)(evaluate.evaluate)
 app.command("explain")(explain.explain)
 app.command("explore")(explore.explore)
 app.command("serve")(serve.serve)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from headwise.cli.files import files_of, in_folder
+from headwise.cli.options import TaskOptions
 from headwise.cli.output import opened
 from headwise.errors import ConfigError, DataError
 from headwise.processes import ALONE, Processes, joined, sharing, together
@@ -25,6 +26,7 @@ _FOLDER_MARKS = ("/", os.sep)
 
 
 def predict(
+    context: typer.Context,
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     inputs: Annotated[list[str] | None, typer.Argument(help="Texts, files, or - for stdin.", metavar="INPUT")] = None,
     file: Annotated[list[Path] | None, typer.Option(help="A file of inputs; may be given several times.")] = None,
@@ -32,22 +34,9 @@ def predict(
     output: Annotated[Path | None, typer.Option(help="File for the answers; a folder for pictures.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per input.")] = False,
     batch: Annotated[int, typer.Option(min=1, help="Number of inputs read at a time.")] = 256,
-    method: Annotated[str | None, typer.Option(help="beam, greedy or sample.")] = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="Beam size.")] = None,
-    n_best: Annotated[int | None, typer.Option(min=1, help="Outputs for each input.")] = None,
-    length_penalty: Annotated[float | None, typer.Option(min=0, help="0: rank by probability; 1: by its mean.")] = None,
-    max_len: Annotated[int | None, typer.Option(min=1, help="Longest output, in tokens.")] = None,
-    temperature: Annotated[float | None, typer.Option(help="Sampling: below 1 favours probable tokens.")] = None,
-    top_k: Annotated[int | None, typer.Option(min=0, help="Sampling: only this many most probable tokens.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Sampling: only the most probable tokens of this mass.")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Steps of a forecast; default: the model's horizon.")] = None,
-    stop: Annotated[str | None, typer.Option(help=r"Text that ends a continuation; \n is a line end.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the random numbers, for sampling.")] = None,
-    scores: Annotated[bool, typer.Option("--scores", help="Put the score before each output.")] = False,
-    alignments: Annotated[bool, typer.Option("--alignments", help="Add word alignments (source-target).")] = False,
-    vectors: Annotated[bool, typer.Option("--vectors", help="Write vectors; without inputs, of every word.")] = False,
     own: Annotated[
-        list[str] | None, typer.Option("--set", help="NAME=VALUE for a task of your own; repeat it.")
+        list[str] | None, typer.Option("--set", help="NAME=VALUE that a predictor of your own takes; repeat it.")
     ] = None,
 ) -> None:
     """Apply a trained model to texts, files or standard input: one line of output for each input, in order.
@@ -57,16 +46,14 @@ def predict(
     """
     from headwise.config import override
 
-    given = {"method": method, "beam_size": beam, "n_best": n_best, "length_penalty": length_penalty, "steps": steps}
-    given |= {"max_len": max_len, "temperature": temperature, "top_k": top_k, "top_p": top_p, "scores": scores or None}
-    given |= {"alignments": alignments or None, "vectors": vectors or None, "stop": stop and stop.replace("\\n", "\n")}
-    places = sources(inputs or [], file or [], text or [], needed=not vectors)
+    places = sources(inputs or [], file or [], text or [])
     _refuse_own(output, places)
-    chosen = {name: value for name, value in given.items() if value is not None} | override({}, own or [])
+    chosen = TaskOptions.of(context, "predict").values | override({}, own or [])
     chunk = 1 if inputs == [STDIN] and sys.stdin.isatty() else batch
     with joined() as processes, sharing(processes):
         predictor = together(processes, lambda: loaded(run, seed))
-        _apply(predictor, chosen, places, _To(output, chunk, as_json, (n_best or 1) > 1), processes)
+        numbered = not as_json and chosen.get("n_best", 1) != 1
+        _apply(predictor, chosen, places, _To(output, chunk, as_json, numbered), processes)
 
 
 class _To(NamedTuple):
@@ -86,7 +73,7 @@ def _apply(
     processes: Processes,
 ) -> None:
     options = predictor.options(chosen)
-    items = items_of(predictor, places) if places else predictor.everything()
+    items = items_of(predictor, places) if places else predictor.everything(options)
     if to.output is not None and predictor.ending and in_folder(to.output):
         return _list(files_of(predictor, items, options, to.chunk, to.output), processes)
     unknown: list[Unknown] = []
@@ -95,7 +82,7 @@ def _apply(
     if not processes.first:
         # the same work, whose answers the first process writes
         return _exhaust(written)
-    _write(written, to.output, to.chunk, to.numbered and not to.as_json)
+    _write(written, to.output, to.chunk, to.numbered)
     warn(unknown)
 
 
@@ -172,20 +159,15 @@ def warn(unknown: "list[Unknown]") -> None:
         typer.echo(f"warning: {lost}", err=True)
 
 
-def sources(inputs: list[str], files: list[Path], texts: list[str], *, needed: bool = True) -> list[tuple[str, bool]]:
+def sources(inputs: list[str], files: list[Path], texts: list[str]) -> list[tuple[str, bool]]:
     """What to read, in this order, and whether it is a file.
 
-    Args:
-        needed: there must be something.
-
     Raises:
-        ConfigError: nothing is given that must be, or what looks like a file is not there.
+        ConfigError: what looks like a file is not there.
         DataError: a folder in place of a file.
     """
     found = [(name, _is_file(name)) for name in inputs]
     found += [(os.fspath(path), True) for path in files] + [(line, False) for line in texts]
-    if needed and not found:
-        raise ConfigError("no input: give texts, --file FILE, or - for standard input")
     for name, is_file in found:
         if is_file and os.path.isdir(name):
             raise DataError(f"{name}: is a folder; name the files in it")

@@ -26,7 +26,7 @@ def asked(base: DecodingConfig, given: Mapping[str, Any]) -> DecodingConfig:
     of_sampling = [name for name in _OF_SAMPLING if name in options]
     chosen = method or ("sample" if of_sampling else "beam" if "beam_size" in options or n_best > 1 else base.method)
     if of_sampling and chosen != "sample":
-        raise ConfigError(f"{_flag(of_sampling[0])} needs --method sample, not {chosen}")
+        raise ConfigError(f"{flag(of_sampling[0])} needs --method sample, not {chosen}")
     if "beam_size" in options and chosen != "beam":
         raise ConfigError(f"--beam needs --method beam, not {chosen}")
     if chosen == "greedy" and n_best > 1:
@@ -39,5 +39,10 @@ def asked(base: DecodingConfig, given: Mapping[str, Any]) -> DecodingConfig:
     return build(DecodingConfig, values, "options")
 
 
-def _flag(name: str) -> str:
+def flag(name: str) -> str:
+    """An option as it is typed, from its name.
+
+    >>> flag("n_best"), flag("beam_size")
+    ('--n-best', '--beam')
+    """
     return _FLAGS.get(name, f"--{name.replace('_', '-')}")

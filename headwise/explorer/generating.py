@@ -27,7 +27,7 @@ from headwise.explorer.traces import traced
 from headwise.predictors.drafting import Draft, Follower, Looked
 from headwise.service.answers import LINES, as_lines
 from headwise.service.app import Service, route
-from headwise.service.asking import Options, check_search
+from headwise.service.asking import check_search
 from headwise.service.served import Served
 from headwise.service.streaming import Told, streamed
 
@@ -71,7 +71,7 @@ async def _generated(explorer: Explorer, service: Service, verb: str, ask: AskGe
     run = service.find(ask.model, "predict")
     check_input(ask, service.limits)
     given = ask.given()
-    check_search(Options(**given), 1, service.limits, getattr(run.predictor, "decoding", None))
+    check_search(given, 1, service.limits, getattr(run.predictor, "decoding", None))
     options = run.predictor.options({**given, "prefix": ask.force} if ask.force else given)
     reading = service.submit(lambda _: [_read(explorer, run, ask, options)], [None])
     (read,) = await service.answer(reading, request)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast, runtime_checkable
 
 from headwise.data.tokenizers import Tokenizer
+from headwise.decoding.options import flag
 from headwise.errors import ConfigError, Unsupported
 from headwise.labels import visible
 from headwise.predictors.baselines import Baseline
@@ -72,15 +73,6 @@ def unknown_tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> Unknown:
     return Unknown(count, sum(map(len, rows)), tuple(lost)[:_NAMED], what)
 
 
-def flag(name: str) -> str:
-    """An option of `headwise predict` as it is typed, from its name.
-
-    >>> flag("n_best"), flag("beam_size")
-    ('--n-best', '--beam')
-    """
-    return "--beam" if name == "beam_size" else f"--{name.replace('_', '-')}"
-
-
 @runtime_checkable
 class Flowing(Protocol[Given_I, Told_O]):
     """Outputs under way, which more inputs may join."""
@@ -108,7 +100,8 @@ class Predictor(ABC, Generic[I, O, E]):
     `model` is the network that it applies; `reads` says whether an argument is the input itself or may name a file that
     `parse` opens: such a run is not served over HTTP; `ending` is that of the files that outputs are written to, one
     each, in a folder; empty: outputs are lines alone; `given` is what an input is, for those who show it; `verb` is the
-    last part of its address in a service, besides "predict".
+    last part of its address in a service, besides "predict"; `streams` says whether a service may tell an output that
+    is not searched for among several piece by piece, as `writes()` reads its tokens.
     """
 
     model: Any
@@ -116,6 +109,7 @@ class Predictor(ABC, Generic[I, O, E]):
     ending: ClassVar[str] = ""
     given: ClassVar[Given] = "text"
     verb: ClassVar[str] = "predict"
+    streams: ClassVar[bool] = False
 
     @abstractmethod
     def parse(self, text: str) -> I:
@@ -192,10 +186,10 @@ class Predictor(ABC, Generic[I, O, E]):
         """What of these inputs training has not taught the model; nothing where a model cannot tell."""
         return Unknown()
 
-    def everything(self) -> Sequence[I]:
-        """Every input that there is, where their number is limited, as of words in a vocabulary.
+    def everything(self, options: Any = None) -> Sequence[I]:
+        """What `predict` answers where no input is given, as with these options every word of a vocabulary.
 
-        Raises: ConfigError where it is not.
+        Raises: ConfigError where there must be an input.
         """
         raise ConfigError("no input: give texts, --file FILE, or - for standard input")
 

@@ -12,7 +12,7 @@ from fastapi.responses import PlainTextResponse
 
 from headwise.errors import HeadwiseError
 from headwise.service.answers import JSON, LINES, NOT_KEPT, as_json, as_lines, as_steps
-from headwise.service.asking import Ask, AskTrace, check, check_text, parsed, schema_of
+from headwise.service.asking import Ask, AskTrace, asking, check, check_text, parsed, schema_of
 from headwise.service.guard import LOOPBACK, Guard, Straight
 from headwise.service.limits import Limits
 from headwise.service.meters import MEDIA_TYPE, Meters
@@ -136,8 +136,10 @@ def create_app(
     app.state.give_up = lambda: service.worker.close(0.0)
     _looks(app, service)
     for verb in sorted({"predict", *(run.verb for run in service.runs.values())}):
+        able = [run for run in service.runs.values() if verb in (run.verb, "predict")]
         # any verb may be asked to stream, and says who can
-        route(app, service, verb, Ask, _predict, media=(JSON, LINES))
+        ask = asking(kind for run in able for kind in run.options)
+        route(app, service, verb, ask, _predict, media=(JSON, LINES))
     route(app, service, "trace", AskTrace, _trace)
     for add in more:
         add(app, service)
@@ -255,8 +257,8 @@ def _shown(run: Served, items: list[Any], options: Any) -> list[tuple[Any, Any]]
 
 
 def _streamed(service: Service, run: Served, ask: Ask, items: list[Any], options: Any) -> Response:
-    if run.verb != "complete" or len(items) != 1 or ask.attention:
-        raise Problem(422, "stream is for one text of a language model, without attention")
+    if not run.predictor.streams or len(items) != 1 or ask.attention:
+        raise Problem(422, "stream is for one text, without attention, of a model that continues texts")
     how = run.decoding(options)
     if how is None or how.method == "beam" or how.num_samples > 1:
         raise Problem(422, "stream writes one continuation: use method greedy or sample")

@@ -1,13 +1,15 @@
 """What a request may say, and how its body becomes it; whatever is wrong is told without repeating what was sent."""
 
 import json
-from typing import Any, Literal, NoReturn, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from headwise.decoding.search import DecodingConfig
 from headwise.service.limits import Limits
 from headwise.service.problems import Problem
+from headwise.tasks.options import Options, joined
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -23,29 +25,11 @@ class Body(BaseModel):
     model: str | None = Field(None, max_length=200, description="name of a run; may be left out where there is one")
 
 
-class Options(BaseModel):
-    """How outputs are searched for; what is left out is as the run's recipe says."""
-
-    # frozen, so that requests that say nothing share one
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
-
-    method: Literal["beam", "greedy", "sample"] | None = None
-    beam_size: int | None = Field(None, ge=1)
-    n_best: int | None = Field(None, ge=1, description="outputs for each text")
-    length_penalty: float | None = Field(None, ge=0, le=10)
-    max_len: int | None = Field(None, ge=1, description="tokens of an output")
-    temperature: float | None = Field(None, gt=0, le=100)
-    top_k: int | None = Field(None, ge=0, le=1 << 20)
-    top_p: float | None = Field(None, gt=0, le=1)
-    stop: str | None = Field(None, min_length=1, max_length=100, description="text that ends a continuation")
-    alignments: Literal[True] | None = Field(None, description="word alignments of translations")
-
-
 class Ask(Body):
     """Texts to answer."""
 
     texts: list[str] = Field(min_length=1, description="inputs, as arguments of `headwise predict`")
-    options: Options = Options()
+    options: Options = Field(Options(), description="as those of `headwise predict`; others as the recipe says")
     attention: bool = Field(False, description="return the weights of every layer too")
     stream: bool = Field(False, description="continuations of one text as they are written: JSON lines")
 
@@ -56,6 +40,13 @@ class AskTrace(Body):
     text: str = Field(min_length=1)
     layer: str | None = Field(None, max_length=200, description="name of a layer; the one that says most if left out")
     head: int = Field(0, ge=0, le=1 << 16)
+
+
+def asking(kinds: Iterable[type[Options]]) -> type[Ask]:
+    """The requests to runs of tasks that have these options."""
+    options = joined(kinds)
+    description = Ask.model_fields["options"].description
+    return create_model("Ask", __base__=Ask, options=(options, Field(options(), description=description)))
 
 
 def parsed(body: bytes, kind: type[M]) -> M:
@@ -103,19 +94,20 @@ def check(ask: Ask, limits: Limits, decoding: DecodingConfig | None = None) -> N
     """
     _at_most("texts", len(ask.texts), limits.texts)
     _texts(ask.texts, limits.chars)
-    check_search(ask.options, len(ask.texts), limits, decoding)
+    check_search(ask.options.model_dump(exclude_none=True), len(ask.texts), limits, decoding)
     if ask.attention:
         _at_most("texts with attention", len(ask.texts), limits.shown_texts)
 
 
-def check_search(options: Options, count: int, limits: Limits, decoding: DecodingConfig | None) -> None:
+def check_search(options: Mapping[str, Any], count: int, limits: Limits, decoding: DecodingConfig | None) -> None:
     """Raises: Problem 422 for a search of `count` inputs that is larger than the limits allow."""
-    hypotheses = max(options.beam_size or 1, options.n_best or 1)
+    sizes = {name: value for name, value in options.items() if isinstance(value, int)}
+    hypotheses = max(sizes.get("beam_size", 1), sizes.get("n_best", 1))
     _at_most("options.beam_size and n_best", hypotheses, limits.beam)
-    _at_most("options.max_len", options.max_len or 1, limits.max_len)
+    _at_most("options.max_len", sizes.get("max_len", 1), limits.max_len)
     if decoding is not None:
         own = {"beam": decoding.beam_size, "sample": decoding.num_samples, "greedy": 1}[decoding.method]
-        work = count * max(hypotheses, own) * (options.max_len or decoding.max_len)
+        work = count * max(hypotheses, own) * sizes.get("max_len", decoding.max_len)
         _at_most("texts x beam_size x max_len", work, limits.work)
 
 

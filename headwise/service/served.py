@@ -18,6 +18,8 @@ from headwise.predictors.predictor import Predictor
 from headwise.predictors.stepping import steps
 from headwise.runs.publish import MODEL
 from headwise.runtime import version
+from headwise.tasks.options import Options
+from headwise.tasks.registry import task_type
 from headwise.training.loading import load, recipe_of
 
 
@@ -27,6 +29,7 @@ class Served:
 
     Args:
         name: by which requests call it.
+        options: what requests may say of the answers.
         identity: what tells its weights, and the program that reads them, apart from others.
         folder: where it is.
     """
@@ -34,6 +37,7 @@ class Served:
     name: str
     task: str
     predictor: Predictor[Any, Any, Any]
+    options: tuple[type[Options], ...] = ()
     identity: str = ""
     folder: Path | None = None
 
@@ -127,16 +131,17 @@ def served(folders: Sequence[Path], others: Sequence[Path] = (), *, files: bool 
     if odd := next((name for name in names if any("\ud800" <= letter <= "\udfff" for letter in name)), None):
         raise ConfigError(f"{visible(odd)} is no name that a request can hold: it is not UTF-8; rename the folder")
     for name, folder in zip(names, folders, strict=False):
-        task = str(recipe_of(folder).task)
+        task = recipe_of(folder).task
         predictor = load(folder)
         if predictor.reads == "file" and not files:
             raise ConfigError(
                 f"{folder}: task {task} reads files, and no path is taken from a request; `headwise explain` reads them"
             )
-        found[name] = Served(name, task, predictor, _identity([folder / MODEL]), folder)
+        options = tuple(kind for kind in task_type(task).options if kind.adds_to == "predict")
+        found[name] = Served(name, task, predictor, options, _identity([folder / MODEL]), folder)
     for name, folder in zip(names[len(folders) :], others, strict=True):
         adopted = Adopted(saved(folder))
-        found[name] = Served(name, "adopted", adopted, _identity(adopted.saved.files), folder)
+        found[name] = Served(name, "adopted", adopted, (), _identity(adopted.saved.files), folder)
     return found
 
 

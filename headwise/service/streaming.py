@@ -82,7 +82,7 @@ def continued(run: Served, options: Any) -> Callable[[list[Any], Callable[[Told]
 
     def work(items: list[Any], tell: Callable[[Told], None]) -> list[Any]:
         tokens, shown = list[int](), ""
-        tokenizer = run.predictor.tokenizer  # type: ignore[attr-defined]
+        tokenizer = run.predictor.writes()
 
         def step(found: Searched) -> None:
             nonlocal shown

@@ -6,6 +6,7 @@ import pkgutil
 from collections.abc import Callable
 from functools import cache
 from types import ModuleType
+from typing import Any
 
 
 @cache
@@ -16,10 +17,18 @@ def families() -> tuple[ModuleType, ...]:
     return tuple(importlib.import_module(f"{__package__}.{name}") for name in sorted(names))
 
 
+def modules(name: str) -> list[ModuleType]:
+    """The module of this name of each family that has one, such as `options`."""
+    places = (f"{family.__name__}.{name}" for family in families())
+    return [importlib.import_module(place) for place in places if importlib.util.find_spec(place)]
+
+
 def commands() -> dict[str, Callable[..., None]]:
     """What families add to the command line: `COMMANDS` of their modules `cli`, such as "data tokenize"."""
-    named: dict[str, Callable[..., None]] = {}
-    for family in families():
-        if importlib.util.find_spec(f"{family.__name__}.cli"):
-            named |= importlib.import_module(f"{family.__name__}.cli").COMMANDS
-    return named
+    return {name: command for module in modules("cli") for name, command in module.COMMANDS.items()}
+
+
+def options() -> list[Any]:
+    """The kinds of `Options` in the modules `options` of families."""
+    kinds = (value for module in modules("options") for value in vars(module).values() if isinstance(value, type))
+    return list(dict.fromkeys(kind for kind in kinds if getattr(kind, "adds_to", None)))

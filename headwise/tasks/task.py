@@ -21,6 +21,7 @@ from headwise.errors import CheckpointError, ConfigError
 from headwise.predictors.baselines import Baseline
 from headwise.predictors.predictor import Predictor
 from headwise.tasks.demo import Demo
+from headwise.tasks.options import Options
 
 D = TypeVar("D")
 
@@ -119,6 +120,8 @@ class Task(ABC, Generic[D]):
     demo: ClassVar[Demo | None] = None
     # what `headwise data make` draws, by name
     generators: ClassVar[Mapping[str, Generator]] = {}
+    # what verbs of the command line and requests of a service take for it
+    options: ClassVar[tuple[type[Options], ...]] = ()
     # what `num_tokens` of a batch counts
     unit: ClassVar[str] = "tokens"
 

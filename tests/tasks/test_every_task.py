@@ -216,7 +216,7 @@ def test_an_example_of_the_data_is_an_input(run):
 
 def test_the_explorer_shows_every_run_that_attends(run):
     item = run.items[-1]
-    served = Served(run.case.task, run.case.task, run.one, "weights")
+    served = Served(run.case.task, run.case.task, run.one, (), "weights")
     try:
         explained = run.one.explain(item)
         found = traced(served, item, None, "the last input")

@@ -33,6 +33,7 @@ from headwise.tasks.graphs.node_labeller import (
     neighbourhoods,
     num_features,
 )
+from headwise.tasks.graphs.options import EdgeOptions
 from headwise.tasks.task import Assets
 
 # of logistic regression: rows of features that add up to 1 want a weak penalty
@@ -78,6 +79,7 @@ class NodeClassify(Labelling[Splits]):
     demo: ClassVar[Demo | None] = NODE_CLASSIFY
     unit: ClassVar[str] = "nodes"
     config_type: ClassVar[type[Config]] = NodeClassifyConfig
+    options = (EdgeOptions,)
     config: NodeClassifyConfig
 
     def __init__(self, config: NodeClassifyConfig, assets: Assets[Splits]):

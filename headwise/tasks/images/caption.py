@@ -31,6 +31,7 @@ from headwise.tasks.images.image_sets import ImageSet, as_batch, constants, imag
 from headwise.tasks.images.pixels import Image
 from headwise.tasks.task import Assets, Generator, Given, required
 from headwise.tasks.text.bleu import Scoring
+from headwise.tasks.text.options import BleuOptions, WritingOptions
 from headwise.tasks.text.writer import Asked, Writer, WriterConfig, Writing, text_of
 
 TOKENIZER_FILE = "tokenizer.json"
@@ -82,6 +83,7 @@ class Caption(Writer[dict[str, Captioned]]):
     demo: ClassVar[Demo | None] = CAPTION
     generators: ClassVar[Mapping[str, Generator]] = {"shapes": shapes.make}
     config_type: ClassVar[type[Config]] = CaptionConfig
+    options = (WritingOptions, BleuOptions)
     config: CaptionConfig
 
     def __init__(self, config: CaptionConfig, assets: Assets[dict[str, Captioned]]):

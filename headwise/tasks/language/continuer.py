@@ -78,6 +78,7 @@ class Continuer(Predictor[str, list[Continuation], str]):
     """
 
     verb = "complete"
+    streams = True
 
     def __init__(
         self, model: DecoderOnly, tokenizer: Tokenizer, decoding: DecodingConfig, length: int, places: int | None = None

@@ -23,6 +23,7 @@ from headwise.tasks.demo import Demo
 from headwise.tasks.language.continuer import Continuer, continuing, likelihood, likelihood_scores, scored, text_loss
 from headwise.tasks.language.demo import LANGUAGE_MODEL
 from headwise.tasks.language.ngram import COUNTED, NGrams
+from headwise.tasks.language.options import ContinuationOptions
 from headwise.tasks.task import Assets, Given, Metric, Probe, Stats, Task
 from headwise.tasks.text import running
 from headwise.tasks.text.plain import TextConfig, unknown_tokens
@@ -70,6 +71,7 @@ class LanguageModel(Task[dict[str, Text]]):
     kinds: ClassVar[tuple[DataKind, ...]] = (TEXT,)
     demo: ClassVar[Demo | None] = LANGUAGE_MODEL
     config_type: ClassVar[type[Config]] = LanguageModelConfig
+    options = (ContinuationOptions,)
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric("loss", "low"),
         Metric("perplexity", "low"),

@@ -26,6 +26,7 @@ from headwise.tasks.ranking.click_logs import Click, ClicksConfig
 from headwise.tasks.ranking.click_parts import read_held_out, read_log, suggest_for_clicks
 from headwise.tasks.ranking.demo import RANK
 from headwise.tasks.ranking.model import InterestConfig, InterestNetwork, build_interest_network
+from headwise.tasks.ranking.options import RankingOptions
 from headwise.tasks.ranking.ranker import Ranker, auc, scored_table
 from headwise.tasks.task import Assets, Given, Metric, Stats, Task
 
@@ -48,6 +49,7 @@ class Rank(Task[dict[str, list[Choice]]]):
     demo: ClassVar[Demo | None] = RANK
     unit: ClassVar[str] = "candidates"
     config_type: ClassVar[type[Config]] = RankConfig
+    options = (RankingOptions,)
     metrics: ClassVar[tuple[Metric, ...]] = (Metric("loss", "low"), Metric("auc", "high"))
     config: RankConfig
 

@@ -50,6 +50,7 @@ from headwise.tasks.series.data import (
 from headwise.tasks.series.demo import FORECAST
 from headwise.tasks.series.forecaster import SeriesForecaster
 from headwise.tasks.series.model import Forecaster, ForecasterConfig, StepwiseConfig, build_forecaster
+from headwise.tasks.series.options import ForecastOptions
 from headwise.tasks.series.report import SERIES
 from headwise.tasks.task import Assets, Generator, Given, Metric, Stats, Task
 
@@ -180,6 +181,7 @@ class Forecast(Task[Tables]):
     generators: ClassVar[Mapping[str, Generator]] = {"waves": drawn.make}
     unit: ClassVar[str] = "numbers"
     config_type: ClassVar[type[Config]] = ForecastConfig
+    options = (ForecastOptions,)
     metrics: ClassVar[tuple[Metric, ...]] = (Metric("loss", "low"), Metric("mse", "low"), Metric("mae", "low"))
     config: ForecastConfig
 

@@ -38,6 +38,7 @@ from headwise.tasks.speech.strings import JoinedConfig
 from headwise.tasks.speech.transcriber import Transcriber, Units
 from headwise.tasks.speech.utterances import SpeechBatch, load_recordings
 from headwise.tasks.task import Assets, Metric, Stats, Task
+from headwise.tasks.text.options import SearchOptions
 
 _GREEDY = (
     "validation writes by greedy search, which is quick; predict and evaluate write as output.decoding.method says"
@@ -68,6 +69,7 @@ class Transcribe(Task[Mapping[str, list[Recording]]]):
     name: ClassVar[str] = "transcribe"
     kinds: ClassVar[tuple[DataKind, ...]] = (RECORDINGS,)
     config_type: ClassVar[type[Config]] = TranscribeConfig
+    options = (SearchOptions,)
     metrics: ClassVar[tuple[Metric, ...]] = (Metric("loss", "low"), Metric("wer", "low"), Metric("cer", "low"))
     config: TranscribeConfig
 

@@ -19,6 +19,7 @@ from headwise.data.tokenizers import Tokenizer
 from headwise.models.protocols import Seq2Seq
 from headwise.tasks.demo import Demo
 from headwise.tasks.task import Generator
+from headwise.tasks.text.options import BleuOptions, WritingOptions
 from headwise.tasks.text.writer import Writing
 from headwise.tasks.translation import talk
 from headwise.tasks.translation.answerer import Answerer
@@ -51,6 +52,7 @@ class Dialogue(TextToText):
     generators: ClassVar[Mapping[str, Generator]] = {"dialogues": talk.make}
     title: ClassVar[str] = "Partner in dialogue"
     config_type: ClassVar[type[Config]] = DialogueTaskConfig
+    options = (WritingOptions, BleuOptions)
     config: DialogueTaskConfig
 
     @classmethod

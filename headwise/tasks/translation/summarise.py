@@ -13,8 +13,10 @@ from headwise.data.suggestions import Suggestion
 from headwise.predictors.baselines import Baseline
 from headwise.tasks.demo import Demo
 from headwise.tasks.task import Metric, Stats
+from headwise.tasks.text.options import BleuOptions
 from headwise.tasks.text.writer import Writer
 from headwise.tasks.translation.demo import SUMMARISE
+from headwise.tasks.translation.options import TranslationOptions
 from headwise.tasks.translation.pairs import TextToText, TextToTextConfig
 from headwise.tasks.translation.report import PAIRS
 from headwise.tasks.translation.rouge import NAMES, RougeConfig, rouge_counts, rouge_of
@@ -47,6 +49,7 @@ class Summarise(TextToText):
     demo: ClassVar[Demo | None] = SUMMARISE
     title: ClassVar[str] = "Summariser"
     config_type: ClassVar[type[Config]] = SummariseConfig
+    options = (TranslationOptions, BleuOptions)
     metrics: ClassVar[tuple[Metric, ...]] = (*Writer.metrics, *(Metric(name, "high") for name in NAMES))
     config: SummariseConfig
 

@@ -8,7 +8,9 @@ from headwise.config import Config
 from headwise.data.corpus import DataConfig
 from headwise.data.inspection import DataKind
 from headwise.tasks.demo import Demo
+from headwise.tasks.text.options import BleuOptions
 from headwise.tasks.translation.demo import TRANSLATE
+from headwise.tasks.translation.options import TranslationOptions
 from headwise.tasks.translation.pairs import TextToText, TextToTextConfig
 from headwise.tasks.translation.report import PAIRS
 
@@ -27,4 +29,5 @@ class Translate(TextToText):
     demo: ClassVar[Demo | None] = TRANSLATE
     title: ClassVar[str] = "Translator"
     config_type: ClassVar[type[Config]] = TranslateConfig
+    options = (TranslationOptions, BleuOptions)
     config: TranslateConfig

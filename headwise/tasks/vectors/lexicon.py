@@ -21,11 +21,12 @@ from headwise.config import Config
 from headwise.data.files import read_lines
 from headwise.data.sources import Limits
 from headwise.data.tokenizers import Tokenizer
+from headwise.decoding.options import flag
 from headwise.errors import ConfigError, DataError
 from headwise.labels import visible
 from headwise.predictors.baselines import Baseline
 from headwise.predictors.classes import mean
-from headwise.predictors.predictor import Form, Predictor, Unknown, flag
+from headwise.predictors.predictor import Form, Predictor, Unknown
 from headwise.tasks.text.plain import SPECIALS, text_of
 from headwise.tasks.text.vectors import vector_line
 from headwise.tasks.vectors.contexts import ContextBatch, ContextConfig, Kind, Lines, Windows, context_source
@@ -162,8 +163,10 @@ class Lexicon(Predictor[Query, Nearest, str | Test]):
         """A query a line; blank lines are left out."""
         return (self.parse(text) for _, text in read_lines(path) if text and not text.isspace())
 
-    def everything(self) -> list[Query]:
-        """Each word of the vocabulary, frequent ones first."""
+    def everything(self, options: Looking | None = None) -> Sequence[Query]:
+        """Where vectors are written, each word of the vocabulary, frequent ones first."""
+        if options is None or not options.vectors:
+            return super().everything()
         words = self.tokenizer.pieces()[SPECIALS:]
         return [Query(word, ((1, word),)) for word in words]
 

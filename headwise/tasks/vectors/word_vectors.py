@@ -46,6 +46,7 @@ from headwise.tasks.vectors.lexicon import (
     loss_of,
     sampling_loss,
 )
+from headwise.tasks.vectors.options import NeighbourOptions, WordTestOptions
 from headwise.tasks.vectors.word_tests import Test, TestKind, read_tests
 
 TOKENIZER_FILE, COUNTS_FILE = "words.tokenizer.json", "counts.json"
@@ -92,6 +93,7 @@ class WordVectorsTask(Task[dict[str, Text]]):
     demo: ClassVar[Demo | None] = WORD_VECTORS
     unit: ClassVar[str] = "pairs"
     config_type: ClassVar[type[Config]] = WordVectorsTaskConfig
+    options = (NeighbourOptions, WordTestOptions)
     metrics: ClassVar[tuple[Metric, ...]] = (Metric("loss", "low"),)
     config: WordVectorsTaskConfig
 

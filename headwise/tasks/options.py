@@ -1,0 +1,46 @@
+"""Options that tasks add to verbs of the command line, and to the requests of a service."""
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from pydantic import ConfigDict, create_model
+
+from headwise.config import Config
+
+
+class Flag(NamedTuple):
+    """How an option is typed where that is not its name with hyphens; an annotation of its field."""
+
+    text: str
+
+
+class Options(Config):
+    """What tasks add to a verb: each field is an option, with a description and the default None, which is "not given".
+
+    A predictor takes the values of "predict" and "evaluate" by `Predictor.options`. Those of "data" are keys of the
+    recipe's `[data]`, which `init` and `evaluate --data` take; a key that begins with `test_` is of the file tested on.
+
+    >>> from pydantic import Field
+    >>> class Rounding(Options):
+    ...     digits: int | None = Field(None, ge=0, description="digits after the point")
+    >>> flag_of(Rounding, "digits")
+    '--digits'
+    """
+
+    model_config = ConfigDict(strict=True)
+    adds_to: ClassVar[Literal["predict", "evaluate", "data"]] = "predict"
+
+
+def flag_of(kind: type[Options], name: str) -> str:
+    """An option as it is typed."""
+    marks = [mark.text for mark in kind.model_fields[name].metadata if isinstance(mark, Flag)]
+    return marks[0] if marks else f"--{name.replace('_', '-')}"
+
+
+def joined(kinds: Iterable[type[Options]]) -> type[Options]:
+    """All options of several kinds; of two with the same name the first."""
+    fields: dict[str, Any] = {}
+    for kind in kinds:
+        for name, field in kind.model_fields.items():
+            fields.setdefault(name, (field.annotation, field))
+    return create_model("Options", __base__=Options, **fields)

@@ -1,0 +1,34 @@
+"""Options of tasks whose models write: how outputs are searched for, and how they are compared with references."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from headwise.tasks.options import Flag, Options
+
+
+class SearchOptions(Options):
+    """How outputs are searched for; what is left out is as the run's recipe says."""
+
+    method: Literal["beam", "greedy", "sample"] | None = Field(None, description="beam, greedy or sample")
+    beam_size: Annotated[int | None, Flag("--beam")] = Field(None, ge=1, description="beam size")
+    n_best: int | None = Field(None, ge=1, description="outputs for each input")
+    length_penalty: float | None = Field(None, ge=0, le=10, description="0: rank by probability; 1: by its mean")
+    max_len: int | None = Field(None, ge=1, description="longest output, in tokens")
+    temperature: float | None = Field(None, gt=0, le=100, description="sampling: below 1 favours probable tokens")
+    top_k: int | None = Field(None, ge=0, le=1 << 20, description="sampling: only this many most probable tokens")
+    top_p: float | None = Field(None, gt=0, le=1, description="sampling: only the most probable tokens of this mass")
+
+
+class WritingOptions(SearchOptions):
+    """A search whose outputs have scores."""
+
+    scores: bool | None = Field(None, description="put the score before each output")
+
+
+class BleuOptions(Options):
+    """How outputs are compared with references."""
+
+    adds_to = "evaluate"
+
+    tokenize: str | None = Field(None, description="sacreBLEU's tokenizer, such as zh or char")
