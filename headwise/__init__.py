@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from headwise.attention.normalizers import Normalizer
     from headwise.attention.scores import Score
     from headwise.errors import CheckpointError, ConfigError, DataError, HeadwiseError, ShapeError, Unsupported
+    from headwise.explorer.notebook import show
     from headwise.layers.attention import MultiHeadAttention
     from headwise.positions.position import Position
     from headwise.records import Hide, Mute, Replace, Swap, edit, record
@@ -51,6 +52,7 @@ _HOMES = {
     "headwise.attention.normalizers": ("Normalizer",),
     "headwise.attention.scores": ("Score",),
     "headwise.errors": ("CheckpointError", "ConfigError", "DataError", "HeadwiseError", "ShapeError", "Unsupported"),
+    "headwise.explorer.notebook": ("show",),
     "headwise.layers.attention": ("MultiHeadAttention",),
     "headwise.positions.position": ("Position",),
     "headwise.records": ("Hide", "Mute", "Replace", "Swap", "edit", "record"),
@@ -99,6 +101,7 @@ __all__ = [
     "plan",
     "record",
     "release",
+    "show",
     "train",
     "tune",
     "weights",

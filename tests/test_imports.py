@@ -61,12 +61,6 @@ NARROW = {
     "runs": {"errors", "files"},
 }
 
-# what shows attention asks for the pages of the explorer, when it is called and not before
-SHOWN = {
-    ("headwise.records", "headwise.explorer.notebook"),
-    ("headwise.explain.explanation", "headwise.explorer.notebook"),
-}
-
 # what families draw
 PAGES = {f"tasks.{name}" for name in ("graphs.neighbours", "images.pages", "ranking.history_pages", "series.pages")}
 PAGES |= {"tasks.speech.pages", "tasks.vectors.projection_page"}
@@ -145,7 +139,7 @@ def level_of(part: str) -> int:
 def broken(path: Path, module: str, imported: str) -> str | None:
     """Why a module may not import another one of the package, or None."""
     own, other = part_of(module), part_of(imported)
-    if other == own or own == "" or (module, imported) in SHOWN:
+    if other == own or own == "":
         return None
     if other in FAMILIES and not (other == "tasks.text" and own in FAMILIES):
         return f"{other} is a family of tasks, which is found by name"
@@ -193,15 +187,6 @@ def test_third_party_packages_stay_at_home(path):
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize(("module", "imported"), sorted(SHOWN))
-def test_pages_are_imported_where_they_are_shown(module, imported):
-    path = ROOT.joinpath(*module.split(".")[1:])
-    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    assert imported in {name for _, name in imports(path)}
-    top = {node.module for node in ast.parse(path.read_text()).body if isinstance(node, ast.ImportFrom)}
-    assert imported not in top
-
-
 def test_package_imports_nothing_of_itself_when_imported():
     tree = ast.parse((ROOT / "__init__.py").read_text(encoding="utf-8"))
     for node in tree.body:
@@ -218,7 +203,7 @@ def test_no_module_imports_itself_in_a_circle():
         assert module not in trail, " -> ".join([*trail, module])
         if module in done:
             return
-        for name in sorted(graph[module] - {later for earlier, later in SHOWN if earlier == module}):
+        for name in sorted(graph[module]):
             visit(name, [*trail, module])
         done.add(module)
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -228,20 +228,6 @@ class Explanation:
         from headwise.explain.canvas import save
 
         return save(self.page(layer, heads), path)
-
-    def show(self, *, height: int = 640) -> Any:
-        """The attention in a notebook: a page, which needs no server and loads nothing, as the last line of a cell.
-
-        Args:
-            height: of the frame, in pixels.
-        Returns: a page, which `.save("attention.html")` writes to a file.
-        Raises:
-            Unsupported: if the model has no attention.
-            ConfigError: for more weights than 32 MB.
-        """
-        from headwise.explorer.notebook import show
-
-        return show(self, height=height)
 
     def figures(self) -> dict[str, Drawing]:
         """Every layer as a figure of its own, by file name: its heads, or what `draw` makes of it."""

@@ -43,15 +43,21 @@ class Page:
 def show(
     found: Any, queries: Sequence[str] = (), keys: Sequence[str] = (), *, example: int = 0, height: int = 640
 ) -> Page:
-    """The views of the explorer for a trace of `record` or what `Predictor.explain` returns.
+    """Attention in a notebook, as the last line of a cell: a page that needs no server and loads nothing.
 
     Args:
-        queries, keys: tokens of a trace, which knows none; keys are the queries where they are left out.
+        found: a trace of `record`, or what `Predictor.explain` returns.
+        queries, keys: tokens of a trace, which knows none; keys are the queries where they are left out, and a layer
+            whose places are as many as neither has numbers.
         example: number of the row of a trace's batch.
-        height: of the frame in a notebook, in pixels.
+        height: of the frame, in pixels.
+
+    Returns: a page, which `.save("attention.html")` writes to a file.
 
     Raises:
-        ConfigError: for anything else, an example that is not there, or weights of more than 32 MB.
+        ConfigError: for anything else, a trace without calls, an example that is not there, or weights of more than
+            32 MB.
+        Unsupported: an explanation without attention.
 
     >>> import torch
     >>> from headwise import MultiHeadAttention, record

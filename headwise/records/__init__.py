@@ -3,7 +3,7 @@
 Changing it for a while is in `edits`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal
 
@@ -58,24 +58,6 @@ class Trace:
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._records.values())
-
-    def show(
-        self, queries: Sequence[str] = (), keys: Sequence[str] = (), *, example: int = 0, height: int = 640
-    ) -> Any:
-        """Attention in a notebook: a page, which needs no server and loads nothing, as the last line of a cell.
-
-        Args:
-            queries, keys: the tokens of rows and columns; keys are the queries where they are left out, and a layer
-                whose places are as many as neither has numbers.
-            example: number of the row of the batch.
-            height: of the frame, in pixels.
-        Returns: a page, which `.save("attention.html")` writes to a file.
-        Raises:
-            ConfigError: nothing was recorded, there is no such example, or there are more weights than 32 MB.
-        """
-        from headwise.explorer.notebook import show
-
-        return show(self, queries, keys, example=example, height=height)
 
     def clear(self) -> None:
         """Forgets the calls so far, and with them their tensors."""

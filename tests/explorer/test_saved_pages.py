@@ -13,6 +13,7 @@ from headwise.attention.masks import Table
 from headwise.explain.explanation import Explanation, Layer
 from headwise.explain.places import Tokens
 from headwise.explain.ramps import hexadecimal
+from headwise.explorer.notebook import show
 from headwise.labels import visible
 from headwise.layers.attention import MultiHeadAttention
 from headwise.records import record
@@ -80,7 +81,7 @@ def opened(page, path, content):
 
 def test_every_view_works_from_disk(page, tmp_path):
     found = made()
-    opened(page, tmp_path / "page.html", found.show().html)
+    opened(page, tmp_path / "page.html", show(found).html)
     page.wait_for_selector("html[data-ready='decoder cross/0/0/heat']")
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     page.locator(".cell").nth(4).click()
@@ -110,7 +111,7 @@ def test_hostile_tokens_are_text_and_turn_no_number(page, tmp_path):
     count = len(labels)
     weights = np.random.default_rng(3).dirichlet(np.full(count, 0.4), (1, count))
     found = Explanation(" ".join(labels), "", {"__proto__": Layer(weights, labels, labels, "self")})
-    opened(page, tmp_path / "page.html", found.show().html)
+    opened(page, tmp_path / "page.html", show(found).html)
     page.wait_for_selector("html[data-ready]")
     held = page.evaluate(
         "JSON.stringify(JSON.parse(document.querySelector('#answers').textContent).trace.groups[0].keys)"
@@ -146,7 +147,7 @@ def test_words_and_rollout_are_inside(page, tmp_path):
     names = ["watch", "ing", "it", "<eos>"]
     layers = {f"encoder.{n}": Layer(rows[n], names, names, "self") for n in range(2)}
     found = Explanation("watching it", "", layers, tokens=[Tokens(names, [0, 0, 1, -1], [3])])
-    opened(page, tmp_path / "page.html", found.show().html)
+    opened(page, tmp_path / "page.html", show(found).html)
     page.wait_for_selector("html[data-ready='encoder self/0/0/heat']")
     page.keyboard.press("w")
     page.wait_for_selector(".rows.axis span:has-text('watching')")
@@ -165,7 +166,7 @@ def test_words_and_rollout_are_inside(page, tmp_path):
 
 
 def test_the_address_language_and_colours_work_from_disk(page, tmp_path):
-    opened(page, tmp_path / "page.html", made().show().html)
+    opened(page, tmp_path / "page.html", show(made()).html)
     page.wait_for_selector("html[data-ready]")
     page.keyboard.press(".")
     page.wait_for_selector("html[data-ready='decoder cross/0/1/heat']")
@@ -183,7 +184,7 @@ def test_the_address_language_and_colours_work_from_disk(page, tmp_path):
 
 def test_a_notebook_shows_the_same(page, tmp_path):
     # as a notebook has it: one part of a page that is somebody else's
-    frame = made().show()._repr_html_()
+    frame = show(made())._repr_html_()
     opened(page, tmp_path / "notebook.html", f"<!doctype html><title>notebook</title><div>{frame}</div>")
     inner = page.frame_locator("iframe")
     inner.locator("canvas.heat").wait_for()
@@ -197,7 +198,7 @@ def test_a_notebook_shows_the_same(page, tmp_path):
 @pytest.mark.parametrize("view", ["heat", "links", "text", "table"])
 def test_pictures_are_saved(page, tmp_path, view):
     found = made()
-    opened(page, tmp_path / "page.html", found.show().html)
+    opened(page, tmp_path / "page.html", show(found).html)
     page.wait_for_selector("html[data-ready]")
     for _ in range(["heat", "links", "text", "table"].index(view)):
         page.keyboard.press("v")
@@ -224,7 +225,7 @@ def saved(page, kind, place):
 
 
 def test_a_large_map_is_one_image_in_its_picture(page, tmp_path):
-    opened(page, tmp_path / "page.html", made(150, 130).show().html)
+    opened(page, tmp_path / "page.html", show(made(150, 130)).html)
     page.wait_for_selector("html[data-ready]")
     root = tree.fromstring(saved(page, "SVG", ".panel.wide").decode())
     (image,) = root.iter(f"{SVG}image")
@@ -240,7 +241,7 @@ def test_whatever_a_mask_forbids_is_hatched(page, tmp_path):
     layer = MultiHeadAttention(8, 2).eval()
     with record(layer) as trace:
         layer(torch.randn(1, 6, 8), mask=Table(keep[None]))
-    opened(page, tmp_path / "page.html", trace.show([*"abcdef"]).html)
+    opened(page, tmp_path / "page.html", show(trace, [*"abcdef"]).html)
     for head in range(2):
         page.wait_for_selector(f"html[data-ready$='/0/{head}/heat']")
         canvas = page.locator("canvas.heat")

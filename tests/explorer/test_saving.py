@@ -157,7 +157,7 @@ def test_a_trace_is_shown_with_the_tokens_that_fit():
     layer = MultiHeadAttention(8, 2).eval()
     with record(layer) as trace:
         layer(torch.randn(2, 3, 8), torch.randn(2, 5, 8))
-    made = trace.show(["a", "b", "<c>"], [*"vwxyz"], example=1, height=300)
+    made = show(trace, ["a", "b", "<c>"], [*"vwxyz"], example=1, height=300)
     assert isinstance(made, Page)
     told = held(made.html)
     (group,) = told["trace"]["groups"]
@@ -169,7 +169,7 @@ def test_a_trace_is_shown_with_the_tokens_that_fit():
     (found,) = [found for _, found in Parts(frame).found]
     assert found["srcdoc"] == made.html.decode()
     assert (found["sandbox"], found["height"]) == ("allow-scripts allow-downloads", "300")
-    numbered = held(trace.show().html)["trace"]["groups"][0]
+    numbered = held(show(trace).html)["trace"]["groups"][0]
     assert numbered["keys"] == ["0", "1", "2", "3", "4"]
 
 
@@ -178,22 +178,22 @@ def test_what_cannot_be_shown_is_refused(tmp_path):
     with record(layer) as trace:
         pass
     with pytest.raises(ConfigError, match="run the model while the record is open"):
-        trace.show()
+        show(trace)
     with record(layer) as trace:
         layer(torch.randn(2, 3, 8))
     with pytest.raises(ConfigError, match="the batch has examples 0 to 1"):
-        trace.show(example=2)
+        show(trace, example=2)
     with pytest.raises(ConfigError, match="a trace or an explanation is shown, not int"):
         show(3)
     with pytest.raises(ConfigError, match="has its own tokens"):
         show(explanation(), ["a"])
     with pytest.raises(Unsupported, match="no attention"):
-        explanation(layers={}).show()
+        show(explanation(layers={}))
     with pytest.raises(ConfigError, match=r"did you mean 'decoder\.0'"):
         content_of(explanation()).layer("decoder.9")
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match=r"x\.html cannot be written"):
-        explanation().show().save(tmp_path / "file" / "x.html")
+        show(explanation()).save(tmp_path / "file" / "x.html")
 
 
 def test_the_command_line_writes_a_page(run, tmp_path, capsys):
@@ -225,8 +225,8 @@ def test_scripts_become_one(monkeypatch):
 
 def test_pages_are_alike_in_every_run():
     found = explanation()
-    assert found.show().html == found.show().html
-    assert headwise.__name__ in repr(type(found.show()))
+    assert show(found).html == show(found).html
+    assert headwise.__name__ in repr(type(show(found)))
 
 
 def windowed():
@@ -239,12 +239,12 @@ def test_what_a_mask_forbids_is_told():
     layer, keep = MultiHeadAttention(8, 2).eval(), windowed()
     with record(layer) as trace:
         layer(torch.randn(1, 5, 8), mask=Table(keep))
-    told = held(trace.show([*"abcde"]).html)
+    told = held(show(trace, [*"abcde"]).html)
     hidden = np.stack([numbers(text) for text in told["masks"]["Scored"]])
     np.testing.assert_array_equal(hidden, ~keep[0].numpy())
     with record(layer) as trace:
         layer(torch.randn(1, 5, 8))
-    assert held(trace.show().html)["masks"] == {}
+    assert held(show(trace).html)["masks"] == {}
 
 
 def test_no_more_is_told_than_the_shape_of_a_causal_mask(client, runs):
@@ -252,6 +252,6 @@ def test_no_more_is_told_than_the_shape_of_a_causal_mask(client, runs):
     causal = found.layers["decoder.blocks.0.self_attention"]
     assert causal.causal
     np.testing.assert_array_equal(causal.allowed[0], np.tri(len(causal.queries), dtype=bool))
-    assert held(found.show().html)["masks"] == {}
+    assert held(show(found).html)["masks"] == {}
     name = client.post("/api/v1/traces", json={"text": TEXT}).json()["trace_id"]
     assert held(client.get(f"/api/v1/traces/{name}/export", params={"as": "html"}).content)["masks"] == {}
