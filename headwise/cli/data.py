@@ -12,6 +12,7 @@ from headwise.cli import make
 from headwise.cli.options import Columns
 from headwise.cli.output import json_line
 from headwise.errors import ConfigError, unknown
+from headwise.trust import trusting
 
 if TYPE_CHECKING:
     from headwise.data.inspection import Inspection
@@ -29,7 +30,9 @@ def _group() -> None:
 def report(
     file: Annotated[str, typer.Argument(help="A data file, plain or gzip, or a recipe: a .toml file or a name.")],
     overrides: Annotated[list[str] | None, typer.Argument(help="Settings such as data.column=xpos.")] = None,
-    kind: Annotated[str, typer.Option(help="Kind of data: auto, or one of those that an unknown one lists.")] = "auto",
+    kind: Annotated[
+        str, typer.Option(help="Kind of data: auto, one of those that an unknown one lists, or my_module:MyTask.")
+    ] = "auto",
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
     held_out: Annotated[Path | None, typer.Option(help="Held-out pairs; reports what they share with these.")] = None,
     columns: Columns = None,
@@ -128,7 +131,9 @@ def _inspected(
         recipe = recipes.read(file, overrides)
         inspect = registry.task_type(recipe.task).inspect
         return inspect(recipe) if held_out is None else inspect(recipe, held_out)
-    kinds = registry.data_kinds()
+    # a task that is named here is the user's own word
+    with trusting():
+        kinds = registry.data_kinds(kind)
     if kind != "auto" and kind not in kinds:
         raise ConfigError(unknown("--kind", kind, ["auto", *kinds]))
     values = override({"data": {"train": file, **given}}, overrides)

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 def demo(
     task: Annotated[
-        str, typer.Argument(help="What to learn; the message for an unknown name lists all.")
-    ] = "translate",
+        str | None,
+        typer.Argument(help="What to learn; default: the phrasebook; the message for an unknown name lists all."),
+    ] = None,
     folder: Annotated[
         Path | None, typer.Option("--run-folder", help="Run folder to write; default: runs/demo, or runs/demo-TASK.")
     ] = None,
@@ -34,8 +35,9 @@ def demo(
     from headwise.training.loading import beside, examples
 
     runtime.apply()
-    place = folder or run or Path("runs") / ("demo" if task == "translate" else f"demo-{task}")
-    small, recipe = _demo(task).make(task, place.with_name(f"{place.name}-data"))
+    name, small = _demo(task)
+    place = folder or run or Path("runs") / ("demo" if small.first else f"demo-{name}")
+    small, recipe = small.make(name, place.with_name(f"{place.name}-data"))
     typer.echo(f"to learn: {small.shows}; the recipe is {recipe}")
     trained(recipes.read(recipe, overrides or []), place)
     predictor: Any = headwise.load(place)
@@ -53,19 +55,21 @@ def demo(
     typer.echo(f"next:    headwise train {recipe} seed=1")
 
 
-def _demo(task: str) -> "Demo":
-    """The demo of a task. Raises: ConfigError for a task that has none."""
+def _demo(task: str | None) -> "tuple[str, Demo]":
+    """The demo of a task, by its name; the first one where none is named. Raises: ConfigError for a task without."""
     from headwise.tasks import registry
 
-    demos = {name: registry.task_type(name).demo for name in registry.task_names()}
-    if ":" in task:
-        # a task that is named here is the user's own word
-        with trusting():
-            demos[task] = registry.task_type(task).demo
-    small = demos.get(task)
-    if small is None:
-        raise ConfigError(unknown("demo", task, [name for name, other in demos.items() if other]))
-    return small
+    # a task that is named here is the user's own word
+    with trusting():
+        kinds = [registry.task_type(name) for name in registry.task_names()]
+        demos = {kind.name: kind.demo for kind in kinds if kind.demo is not None}
+        if task is not None and ":" in task and (own := registry.task_type(task).demo) is not None:
+            demos[task] = own
+    if task is None:
+        return next((name, demo) for name, demo in demos.items() if demo.first)
+    if task not in demos:
+        raise ConfigError(unknown("demo", task, demos))
+    return task, demos[task]
 
 
 def _draw(predictor: Any, item: Any, run: Path) -> None:

@@ -5,11 +5,13 @@ from typing import Annotated
 
 import typer
 
+from headwise.trust import trusting
+
 
 def make(
     problem: Annotated[
         str,
-        typer.Argument(help="copy, reverse, sort, recall, lookup, odd, parity, brackets, shapes, dialogues or waves."),
+        typer.Argument(help="A problem, or my_module:MyTask/NAME; the message for an unknown one lists all."),
     ],
     folder: Annotated[
         Path | None, typer.Option(help="Folder to write; default: synthetic/PROBLEM in the folder of data.")
@@ -32,8 +34,10 @@ def make(
     from headwise.training import recipes
 
     sizes = Sizes(count, symbols, shortest, longest)
-    place = folder or data_cache() / "synthetic" / problem
-    made = generators.make(problem, place, seed, sizes)
+    place = folder or data_cache() / "synthetic" / problem.rpartition("/")[2]
+    # a task that is named here is the user's own word
+    with trusting():
+        made = generators.make(problem, place, seed, sizes)
     for path, number in made.items():
         typer.echo(f"{path}: {number:,} examples")
     if problem in recipes.shipped() and folder is None:

@@ -2,12 +2,32 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
 # the class of a pixel that counts nowhere
 NO_CLASS = 255
+
+
+class Places:
+    """What rows and columns lie on, where they are no tokens; an own kind says what pages and `axes` are told of it."""
+
+    # what to do where there are too many to be shown
+    advice = "give a shorter input"
+
+    def place_names(self) -> Sequence[str]:
+        """A label for each, where a layer has none."""
+        return ()
+
+    def description(self) -> dict[str, Any] | None:
+        """What the rows and columns lie on, as JSON; None: nothing that a page draws."""
+        return None
+
+    def axis(self, labels: Sequence[str]) -> dict[str, Any] | None:
+        """What the places with these labels are, as JSON; None: tokens."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -46,7 +66,7 @@ class PixelLabels:
 
 
 @dataclass(frozen=True, eq=False)
-class OnImage:
+class OnImage(Places):
     """Rows and columns lie on an image.
 
     Args:
@@ -71,9 +91,19 @@ class OnImage:
         """What an axis of this length is; None: no places."""
         return next((grid for grid in self.grids if grid.length == length), None)
 
+    def description(self) -> dict[str, Any]:
+        covered = self.covered or self.pixels.shape[:2]
+        told: dict[str, Any] = {"kind": "image", "shape": [*self.pixels.shape], "covered": [*covered]}
+        classes = {} if self.labels is None else {"classes": self.labels.classes}
+        return told | {"chosen": self.chosen} | classes
+
+    def axis(self, labels: Sequence[str]) -> dict[str, Any] | None:
+        grid = self.grid(len(labels))
+        return grid and {"kind": "patches", "grid": [grid.rows, grid.columns], "before": grid.before}
+
 
 @dataclass(frozen=True, eq=False)
-class InGraph:
+class InGraph(Places):
     """Rows and columns are the nodes of a graph; which hears of which is in the mask of its layers.
 
     Args:
@@ -89,6 +119,16 @@ class InGraph:
     classes: Sequence[str]
     chosen: int | None = None
     bonds: dict[tuple[int, int], float] = field(default_factory=dict)
+    advice = "look at a node on the page Graph"
+
+    def place_names(self) -> Sequence[str]:
+        return self.names
+
+    def description(self) -> dict[str, Any]:
+        return {"kind": "graph", "nodes": len(self.names), "chosen": self.chosen}
+
+    def axis(self, labels: Sequence[str]) -> dict[str, Any] | None:
+        return {"kind": "nodes"} if len(labels) == len(self.names) else None
 
 
 @dataclass(frozen=True)
@@ -107,7 +147,7 @@ class Tokens:
 
 
 @dataclass(frozen=True, eq=False)
-class OnSound:
+class OnSound(Places):
     """Rows and columns are stretches of a recording.
 
     Args:
@@ -118,8 +158,11 @@ class OnSound:
     spectrogram: Float[np.ndarray, "bands frames"]
     seconds: float
 
+    def description(self) -> dict[str, Any]:
+        return {"kind": "sound", "seconds": self.seconds}
 
-Places = OnImage | InGraph | OnSound
+    def axis(self, labels: Sequence[str]) -> dict[str, Any] | None:
+        return {"kind": "frames"} if labels == times(len(labels), self.seconds) else None
 
 
 def times(places: int, seconds: float) -> list[str]:

@@ -17,7 +17,7 @@ from headwise.explain import heads as of_heads
 from headwise.explain.explanation import Layer
 from headwise.explain.folding import Fold, folded
 from headwise.explain.layer_trace import layer_trace
-from headwise.explain.places import InGraph, Places, Tokens
+from headwise.explain.places import Places, Tokens
 from headwise.explain.trace_formats import formatted
 from headwise.predictors.looking import Pass, fitting
 from headwise.predictors.watched_heads import looked
@@ -197,7 +197,7 @@ class Traced:
     def _check_pairs(self, record: LayerRecord, count: int) -> None:
         if count > _MOST_PAIRS:
             _, rows, columns = shape_of(record)
-            what = "look at a node on the page Graph" if isinstance(self.places, InGraph) else "give a shorter input"
+            what = (self.places or Places()).advice
             raise Unsupported(f"{record.name} has {rows:,} x {columns:,} pairs, too many to be shown at once; {what}")
 
     def _record(self, layer: str) -> LayerRecord:
@@ -223,7 +223,7 @@ def traced(run: Served, item: Any, target: str | None, key: str | None = None) -
     """
     look = looked(run.predictor, item, target)
     found = look.explanation
-    names = list(found.places.names) if isinstance(found.places, InGraph) else []
+    names = [] if found.places is None else found.places.place_names()
     groups = grouped(
         {name: (_of(layer, record), shape_of(record)) for name, (layer, record) in look.layers.items()}, names
     )

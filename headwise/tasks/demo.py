@@ -17,6 +17,7 @@ class Demo:
             the name of a recipe that ships.
         given: an input to look at, as on the command line; FOLDER stands for the folder of the data.
         others: further inputs to answer.
+        first: whether it is the one where no task is named.
     """
 
     shows: str
@@ -24,6 +25,7 @@ class Demo:
     recipe: str
     given: str
     others: tuple[str, ...] = ()
+    first: bool = False
 
     def make(self, task: str, folder: Path) -> tuple["Demo", str]:
         """Writes data and recipe into a folder, the same wherever made; returns the demo there, and its recipe.

@@ -22,6 +22,9 @@ task_type = _FOLDER.find
 catalogue = _FOLDER.catalogue
 
 
-def data_kinds() -> dict[str, DataKind]:
-    """What `headwise data report` can look into, by name."""
-    return {kind.name: kind for name in task_names() for kind in task_type(name).kinds}
+def data_kinds(name: str = "") -> dict[str, DataKind]:
+    """What `headwise data report` can look into, by name; that of a task of one's own by the task's name, if given."""
+    kinds = {kind.name: kind for task in task_names() for kind in task_type(task).kinds}
+    if ":" in name:
+        kinds |= zip((name,), task_type(name).kinds, strict=False)
+    return kinds

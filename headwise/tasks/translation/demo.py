@@ -117,4 +117,5 @@ TRANSLATE = Demo(
     "phrasebook",
     "i'm home .",
     ("go .", "i lost .", "he's calm ."),
+    first=True,
 )
