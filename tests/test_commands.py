@@ -81,7 +81,8 @@ def understood(arguments):
 @pytest.mark.parametrize("name", PAGES)
 def test_commands_of_a_page_are_understood(name):
     for line in shown(PAGES[name]):
-        if line.startswith("headwise "):
+        # the options of an outside task are those of its module, which test_pages.py writes
+        if line.startswith("headwise ") and name != "tasks.md":
             understood(words(line)[1:])
     for line in mentioned(PAGES[name]):
         # a sentence may leave out what a command must have, and speak of VERB
@@ -97,7 +98,8 @@ def understood_so_far(arguments):
     try:
         understood(arguments)
     except Exception as error:
-        if "Missing" not in str(error):
+        # a module of the reader's own is not there
+        if "Missing" not in str(error) and "no module 'my_module'" not in str(error):
             raise
 
 

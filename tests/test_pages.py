@@ -1,5 +1,6 @@
 """The pages about data, tasks, run folders and the command line are true: examples run, tables are complete."""
 
+import json
 import os
 import re
 import shlex
@@ -8,12 +9,19 @@ from pathlib import Path
 
 import pytest
 import typer
+from fastapi.testclient import TestClient
 
 from headwise import errors, runtime
 from headwise.cli import failures
 from headwise.cli.main import app, main
+from headwise.explorer.api import explored
+from headwise.explorer.comparing import compared
+from headwise.explorer.films import filmed
+from headwise.explorer.pages import paged
 from headwise.runs import trackers
 from headwise.runs.migration import FORMAT
+from headwise.service.app import create_app
+from headwise.service.served import served
 from headwise.training.recipe import MAY_CHANGE, FilmConfig
 from headwise.training.resume import _LAID_OUT_OVER
 from headwise.training.train import train
@@ -62,23 +70,34 @@ def test_the_page_of_speech_runs():
     assert Path("heard.png").stat().st_size > 1000
 
 
-def test_the_task_of_the_page_trains_and_predicts(capsys):
+def test_the_task_of_the_page_has_every_door(capsys):
     (module,) = blocks("tasks.md", "python")
-    (recipe,) = blocks("tasks.md", "toml")
+    assert sum(line.strip() != "" for line in module.splitlines()) <= 90
     # a name of its own, since modules stay
-    Path("sums_of_page.py").write_text(module)
-    Path("sums.toml").write_text(recipe.replace("sums:Sums", "sums_of_page:Sums"))
-    Path("sums.txt").write_text("".join(f"{n % 5} {n % 7}\n" for n in range(70)))
-    told = []
+    Path("twice_of_page.py").write_text(module)
+    printed = []
     for line in "".join(blocks("tasks.md", "sh")).splitlines():
-        assert main(shlex.split(line.replace("sums:Sums", "sums_of_page:Sums"))[1:]) == 0, capsys.readouterr().err
-        told.append(capsys.readouterr().out)
-    assert "hidden = 16  (whole number, at least 1)" in told[0]
-    assert told[1] == "train: 35 examples\n\nvalid: 35 examples\n\ntest: 35 examples\n"
-    assert "step 80" in told[3]
-    assert [0 < float(line) < 14 for line in told[4].splitlines()] == [True, True]
-    assert all(line.isdecimal() for line in told[5].splitlines())
-    assert '"mae"' in told[6]
+        assert main(shlex.split(line.replace("twice:", "twice_of_page:"))[1:]) == 0, capsys.readouterr().err
+        printed.append(capsys.readouterr().out)
+    config, _, of_file, _, of_recipe, _, resumed, lines, objects, scores, attention, demo = printed
+    assert "words, each with a tab and 1 or 0" in config
+    assert of_file == "train.tsv: 300 words\n"
+    assert of_recipe.startswith(f"{Path('train.tsv').resolve()}: 300 words")
+    assert "step 30" in resumed
+    assert all(0 <= float(line) <= 1 for line in lines.splitlines())
+    assert all(len(str(json.loads(line)["output"])) == 3 for line in objects.splitlines())
+    assert set(json.loads(scores)) == {"examples", "accuracy"}
+    assert "attention, mean of 2 heads" in attention
+    assert "demo/figures/attention.png" in demo
+
+    runs = served([Path("run")])
+    client = TestClient(create_app(runs, hosts=["testserver"], more=[explored, filmed, compared([]), paged]))
+    with client:
+        body = {"texts": ["noon", "deed"], "options": {"digits": 1}}
+        assert client.post("/api/v1/twice", json=body).json()["outputs"] == list(map(json.loads, objects.splitlines()))
+        assert client.post("/api/v1/twice", json=body | {"options": {"beam_size": 2}}).status_code == 422
+        trace = client.post("/api/v1/traces", json={"text": "noon"}).json()
+        assert trace["groups"][0]["queries"] == [*"noon"]
 
 
 class Curves(trackers.Tracker):
@@ -179,7 +198,7 @@ def test_every_verb_is_in_the_table():
 def test_options_shared_by_verbs_are_those_of_the_table():
     rows = re.findall(r"^\| `(--[a-z-]+)` \| .* \| (.*) \|$", page("command_line.md"), re.MULTILINE)
     table = {option: set(re.findall(r"`([a-z ]+)`", verbs)) for option, verbs in rows}
-    assert len(table) == 13
+    assert len(table) == 12
     having = {option: {name for name, command in commands().items() if option in _options(command)} for option in table}
     # a limit of tokens or figures is another thing than one of examples
     assert having == table

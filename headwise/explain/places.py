@@ -99,7 +99,7 @@ class OnImage(Places):
 
     def axis(self, labels: Sequence[str]) -> dict[str, Any] | None:
         grid = self.grid(len(labels))
-        return grid and {"kind": "patches", "grid": [grid.rows, grid.columns], "before": grid.before}
+        return None if grid is None else {"kind": "patches", "grid": [grid.rows, grid.columns], "before": grid.before}
 
 
 @dataclass(frozen=True, eq=False)

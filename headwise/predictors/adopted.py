@@ -1,14 +1,12 @@
 """An adopted Hugging Face model that answers texts, so that what explores runs explores it too."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from headwise.adoption.saved import Saved
-from headwise.data.files import read_lines
 from headwise.errors import ConfigError, Unsupported
 from headwise.explain.explanation import Explanation, Layer
 from headwise.explain.places import Tokens
@@ -37,10 +35,6 @@ class Adopted(Predictor[str, str, str]):
         if not self.saved.tokens(text):
             raise ConfigError("there is no token to read; give a text")
         return text
-
-    def read(self, path: Path) -> Iterator[str]:
-        """A text a line; blank lines are left out."""
-        return (self.parse(text) for _, text in read_lines(path) if text and not text.isspace())
 
     def predict(self, items: Sequence[str] | str, options: None = None) -> list[str]:
         """The answer to each text."""

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast, runtime_checkable
 
+from headwise.data.files import read_lines
 from headwise.data.tokenizers import Tokenizer
 from headwise.decoding.options import flag
 from headwise.errors import ConfigError, Unsupported
+from headwise.files import json_text
 from headwise.labels import visible
 from headwise.predictors.baselines import Baseline
 from headwise.predictors.drafting import Draft
@@ -111,13 +113,13 @@ class Predictor(ABC, Generic[I, O, E]):
     verb: ClassVar[str] = "predict"
     streams: ClassVar[bool] = False
 
-    @abstractmethod
     def parse(self, text: str) -> I:
-        """One input from an argument of the command line, or a line of standard input."""
+        """One input from an argument of the command line, or a line of standard input; here the text itself."""
+        return cast(I, text)
 
-    @abstractmethod
     def read(self, path: Path) -> Iterator[I]:
-        """The inputs in a file, one after another, however long it is."""
+        """The inputs in a file, one after another, however long it is; here its lines, but for blank ones."""
+        return (self.parse(text) for _, text in read_lines(path) if text and not text.isspace())
 
     @abstractmethod
     def predict(self, items: Sequence[I], options: Any = None) -> list[O]:
@@ -134,9 +136,9 @@ class Predictor(ABC, Generic[I, O, E]):
         """
         return None
 
-    @abstractmethod
     def write(self, item: I, output: O, form: Form, options: Any = None) -> list[str]:
         """An output as lines of text, or as one line of JSON with the input beside it; without line ends."""
+        return [json_text({"input": item, "output": output}) if form == "json" else visible(str(output))]
 
     def file_of(self, item: I, output: O) -> bytes:
         """An output as the content of a file of its own. Raises: Unsupported if outputs are lines alone."""

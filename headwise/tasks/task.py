@@ -23,6 +23,21 @@ from headwise.predictors.predictor import Predictor
 from headwise.tasks.demo import Demo
 from headwise.tasks.options import Options
 
+# what a task is made of, in one place for those who write one
+__all__ = [
+    "Assets",
+    "Batch",
+    "DataKind",
+    "Demo",
+    "Given",
+    "Inspection",
+    "Metric",
+    "Options",
+    "Probe",
+    "Suggestion",
+    "Task",
+]
+
 D = TypeVar("D")
 
 # (folder, seed, count) -> the files of drawn examples, and how many each has
@@ -184,13 +199,17 @@ class Task(ABC, Generic[D]):
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
-        """What `headwise init` writes: a recipe fitted to the data. Here: every setting at its default.
+        """What `headwise init` writes: a recipe fitted to the data. Here: every setting at its default, and a metric
+        to monitor where there is no loss.
 
         Args:
             data: keys of `[data]`, or of the task itself if it has no such section, as the user gave them.
         """
         inside = "data" in cls.config_type.model_fields
-        return Suggestion({"data": dict(data)} if inside else dict(data), f"Task {cls.name}")
+        values = {"data": dict(data)} if inside else dict(data)
+        if "loss" not in {metric.name for metric in cls.metrics}:
+            values["training"] = {"monitor": cls.metrics[0].name}
+        return Suggestion(values, f"Task {cls.name}")
 
     @abstractmethod
     def build(self) -> nn.Module:
@@ -230,9 +249,9 @@ class Task(ABC, Generic[D]):
     def summarise(self, stats: Stats) -> dict[str, float]:
         """The scores of summed counts, by the names of `metrics`."""
 
-    @abstractmethod
     def samples(self, model: nn.Module) -> list[str]:
-        """What the model does with a fixed set of examples, a line each; shown at each validation."""
+        """What the model does with a fixed set of examples, a line each, shown at each validation; here none."""
+        return []
 
     def probe(self, predictor: Predictor[Any, Any, Any], text: str) -> Probe:
         """What a film of the training looks at where the recipe names this input, without an answer to it."""
@@ -246,6 +265,6 @@ class Task(ABC, Generic[D]):
     def predictor(self, model: nn.Module) -> Predictor[Any, Any, Any]:
         """What `load` returns: the object that applies the model to new inputs."""
 
-    @abstractmethod
     def card(self, metrics: Mapping[str, float]) -> str:
         """Markdown for the README of a run: what the model does, on what it was trained, how to use it."""
+        return f"# Task {self.name}\n"

@@ -88,9 +88,6 @@ class Continuer(Predictor[str, list[Continuation], str]):
         self.draws = Draws()
         self._twin = Twin[DecoderOnly]()
 
-    def parse(self, text: str) -> str:
-        return text
-
     def read(self, path: Path) -> Iterator[str]:
         return (line for _, line in read_lines(path))
 

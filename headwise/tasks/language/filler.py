@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from torch.nn.utils.rnn import pad_sequence
 from headwise import metrics
 from headwise.attention.precision import wide
 from headwise.data.batches import token_batches
-from headwise.data.files import read_lines
 from headwise.data.text import SPACE_MARK
 from headwise.data.tokenizers import Tokenizer
 from headwise.decoding.options import flag
@@ -69,10 +67,6 @@ class Filler(Predictor[str, Filled, str]):
         if MASK not in text:
             raise ConfigError(f"'{visible(text[:40])}': there is nothing to tell; write {MASK} in place of a word")
         return text
-
-    def read(self, path: Path) -> Iterator[str]:
-        """A text a line; blank lines are left out."""
-        return (self.parse(text) for _, text in read_lines(path) if text and not text.isspace())
 
     @torch.inference_mode()
     def predict(self, items: Sequence[str] | str, options: int | None = None) -> list[Filled]:

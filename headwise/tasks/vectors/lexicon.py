@@ -5,7 +5,6 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +17,6 @@ from torch.nn import functional as F
 from headwise import metrics
 from headwise.attention.precision import wide
 from headwise.config import Config
-from headwise.data.files import read_lines
 from headwise.data.sources import Limits
 from headwise.data.tokenizers import Tokenizer
 from headwise.decoding.options import flag
@@ -158,10 +156,6 @@ class Lexicon(Predictor[Query, Nearest, str | Test]):
         if sign:
             raise ConfigError(f"'{text}': a word is missing behind {parts[-1]}")
         return Query(" ".join(parts), tuple(terms))
-
-    def read(self, path: Path) -> Iterator[Query]:
-        """A query a line; blank lines are left out."""
-        return (self.parse(text) for _, text in read_lines(path) if text and not text.isspace())
 
     def everything(self, options: Looking | None = None) -> Sequence[Query]:
         """Where vectors are written, each word of the vocabulary, frequent ones first."""
