@@ -2,18 +2,19 @@
 
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, ValidationInfo
 from pydantic.fields import FieldInfo
 
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, Untrusted
 from headwise.problems import told
+from headwise.registry import as_text
 
 C = TypeVar("C", bound="Config")
 
@@ -40,6 +41,27 @@ class FileKey:
 # the types of such keys; `DataFile | None` where there may be no file
 DataFile = Annotated[str, FileKey()]
 StartFile = Annotated[str, FileKey(at_start=True)]
+
+
+def named(check: Callable[[str], object]) -> BeforeValidator:
+    """Marks a key that names something of a registry: a text, or a table of a name and arguments, which becomes one.
+
+    Args:
+        check: raises ConfigError for a text that names nothing.
+    """
+
+    def read(value: Any, info: ValidationInfo) -> Any:
+        try:
+            text = as_text(value)
+            if isinstance(text, str):
+                check(text)
+        except Untrusted:
+            raise
+        except ConfigError as error:
+            raise ConfigError(f"{info.field_name}: {error}") from None
+        return text
+
+    return BeforeValidator(read)
 
 
 def file_keys(config: Config) -> dict[str, FileKey]:

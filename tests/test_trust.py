@@ -13,7 +13,7 @@ import pytest
 
 from headwise.attention.mechanisms import mechanism_type
 from headwise.errors import ConfigError, Untrusted
-from headwise.folders import imported
+from headwise.registry import imported
 from headwise.tasks import registry
 from headwise.trust import import_trusted, trust_folder, trusting
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from headwise.attention import mechanisms
+from headwise.attention import mechanisms, normalizers, scores
 from headwise.attention.masks import Causal, Mask, Window
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.mechanisms.scored import Scored
@@ -108,10 +108,13 @@ class AskSwap(_Asked):
         return [Swap(self.layer, self._built(old, one, group))]
 
     def _built(self, old: Mechanism, one: Traced, group: Group) -> Mechanism:
+        # no other names: a request names no module of the server's
         if self.mechanism == "scored":
+            for registry, text in ((scores.REGISTRY, self.score), (normalizers.REGISTRY, self.normalizer)):
+                if text is not None and (name := registry.parse(text).name) not in registry.names():
+                    raise ConfigError(unknown(registry.noun, name, registry.names()))
             own = (old.score, old.normalizer) if isinstance(old, Scored) else (None, None)
             return Scored(self.score or own[0], self.normalizer or own[1])
-        # no other: a request names no module of the server's
         if self.mechanism not in mechanisms.names():
             raise ConfigError(unknown("mechanism", self.mechanism, mechanisms.names()))
         if self.score or self.normalizer:

@@ -252,8 +252,7 @@ def _mechanism(mechanism: Mechanism | str | None, head_dim: int, num_heads: int)
     if mechanism is None:
         return Scored()
     if isinstance(mechanism, str):
-        kind = mechanisms.mechanism_type(mechanism)
-        return kind.sized(head_dim=head_dim, num_heads=num_heads, max_len=512, dropout=0.0)
+        return mechanisms.build(mechanism, head_dim=head_dim, num_heads=num_heads, max_len=512, dropout=0.0)
     if not isinstance(mechanism, Mechanism):
         what = f"the class {mechanism.__name__}" if isinstance(mechanism, type) else type(mechanism).__name__
         raise ConfigError(f"mechanism must be a Mechanism object or a name such as 'scored', got {what}")

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from headwise.attention import normalizers, scores
 from headwise.attention.dropout import Dropout
 from headwise.attention.mechanisms.scored import Scored
+from headwise.attention.normalizers import NormalizerName
+from headwise.attention.scores import ScoreName
 from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.layers.attention import MultiHeadAttention
@@ -38,11 +40,10 @@ class SequencePoolingConfig(Config):
     )
     query: Literal["learned", "last"] = Field("learned", description="of attention: learned, or the last state")
     num_heads: int = Field(1, ge=1, description="of attention: heads, each with a query of its own")
-    score: str = Field("scaled_dot", description="of attention: how alike query and state are; `headwise list scores`")
-    normalizer: str = Field("softmax", description="of attention: scores to weights; `headwise list normalizers`")
+    score: ScoreName = Field("scaled_dot", description="of attention: how alike query and state are; see `list scores`")
+    normalizer: NormalizerName = Field("softmax", description="of attention: scores to weights; see `list normalizers`")
 
     def model_post_init(self, context: object) -> None:
-        scores.check_name(self.score)
         normalizers.build(self.normalizer, self.num_heads)
 
     def check(self, encoder: EncoderConfig | BlocksConfig) -> None:

@@ -5,15 +5,19 @@ from typing import Literal
 from pydantic import Field
 from torch import nn
 
-from headwise.attention import mechanisms, normalizers, scores
+from headwise.attention import mechanisms, normalizers
+from headwise.attention.masks import MaskText
+from headwise.attention.mechanisms import MechanismName
+from headwise.attention.normalizers import NormalizerName
+from headwise.attention.scores import ScoreName
 from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.layers.blocks import Residual
 from headwise.layers.heads import Combine, Shared, check_heads
 from headwise.layers.initializers import Scheme
 from headwise.layers.norms import Norm, build_norm
+from headwise.positions import PositionName, position_type
 from headwise.positions import names as position_names
-from headwise.positions import position_type
 
 
 class SublayerConfig(Config):
@@ -41,11 +45,11 @@ class StackConfig(SublayerConfig):
         "pre", description="the norm stands before each sublayer, or after the residual"
     )
     activation: Literal["relu", "gelu", "silu", "swiglu"] = Field("relu", description="of the feed-forward network")
-    position: str = Field("sinusoidal", description="where position enters; `headwise list positions`")
+    position: PositionName = Field("sinusoidal", description="where position enters; `headwise list positions`")
     max_len: int = Field(512, ge=1, description="size of a learned table of positions, in tokens")
-    mechanism: str = Field("scored", description="what self-attention computes; `headwise list mechanisms`")
-    score: str = Field("scaled_dot", description="how alike query and key are; `headwise list scores`")
-    normalizer: str = Field("softmax", description="scores to weights; `headwise list normalizers`")
+    mechanism: MechanismName = Field("scored", description="what self-attention computes; `headwise list mechanisms`")
+    score: ScoreName = Field("scaled_dot", description="how alike query and key are; `headwise list scores`")
+    normalizer: NormalizerName = Field("softmax", description="scores to weights; `headwise list normalizers`")
     qk_norm: bool = Field(False, description="RMS normalization of queries and keys, before the position")
     value_dim: int | None = Field(
         None, ge=1, le=2**20, description="width of the values of a head; that of its keys if absent"
@@ -61,11 +65,10 @@ class StackConfig(SublayerConfig):
 
     def model_post_init(self, context: object) -> None:
         check_heads(self.d_model, self.num_heads, self.num_kv_heads)
-        scores.check_name(self.score)
         normalizers.build(self.normalizer, self.num_heads)
         position = position_type(self.position)
         for name in self.mechanisms():
-            if name != "scored" and (self.score, self.normalizer) != ("scaled_dot", "softmax"):
+            if not mechanisms.is_scored(name) and (self.score, self.normalizer) != ("scaled_dot", "softmax"):
                 raise ConfigError(f"score and normalizer belong to mechanism 'scored', not to '{name}'")
             facts = mechanisms.mechanism_type(name).facts
             if position.where.startswith("scores") and not (facts.bias and facts.relative):
@@ -111,14 +114,21 @@ class BlocksConfig(StackConfig):
     convolution_heads: bool = Field(
         False, description="encoder head h sees only the token at distance h - num_heads // 2"
     )
+    mask: MaskText | None = Field(
+        None, description="pairs that encoder attention is limited to, such as window:left=64,right=64; `list masks`"
+    )
     segment: int | None = Field(
         None, ge=1, description="length of an encoder segment, in tokens, and of the part before it that is visible"
     )
 
     def model_post_init(self, context: object) -> None:
         super().model_post_init(context)
-        if self.segment is not None and (self.reversible or self.convolution_heads):
-            raise ConfigError("segment reads the source piece by piece: leave out reversible and convolution_heads")
+        if self.segment is not None and (self.reversible or self.convolution_heads or self.mask):
+            raise ConfigError(
+                "segment reads the source piece by piece: leave out reversible, convolution_heads and mask"
+            )
+        if self.mask is not None and mechanisms.mechanism_type(self.mechanism).facts.honours != "any":
+            raise ConfigError(f"mechanism '{self.mechanism}' does not honour every mask; leave mask out")
         ahead = self.looks_ahead()
         fits = _reads if ahead else _hides
         if not fits(self.mechanism):
@@ -141,7 +151,7 @@ class TransformerConfig(BlocksConfig):
 
     kind: Literal["transformer"] = Field("transformer", description="the family of the model")
     decoder_layers: int = Field(6, ge=1, le=1024, description="decoder blocks")
-    decoder_mechanism: str | None = Field(None, description="the decoder's self-attention; as mechanism if absent")
+    decoder_mechanism: MechanismName | None = Field(None, description="the decoder's; as mechanism if absent")
     tie_embeddings: bool = Field(True, description="share the embedding tables when both sides share a tokenizer")
     tie_output: bool = Field(True, description="the output matrix is the target embedding")
 

@@ -2,9 +2,8 @@
 
 from torch import nn
 
-from headwise.attention import mechanisms, normalizers, scores
+from headwise.attention import mechanisms
 from headwise.attention.mechanisms.mechanism import Mechanism
-from headwise.attention.mechanisms.scored import Scored
 from headwise.layers.attention import MultiHeadAttention
 from headwise.layers.blocks import DecoderBlock, EncoderBlock, Residual
 from headwise.layers.feed_forward import FeedForward
@@ -31,13 +30,16 @@ def _residual(config: StackConfig) -> Residual:
 
 
 def _mechanism(config: StackConfig, name: str) -> Mechanism:
-    head_dim = config.d_model // config.num_heads
     dropout = config.dropout if config.attention_dropout is None else config.attention_dropout
-    if name == "scored":
-        score = scores.build(config.score, head_dim, head_dim, head_dim, config.num_heads)
-        return Scored(score, normalizers.build(config.normalizer, config.num_heads), dropout)
-    kind = mechanisms.mechanism_type(name)
-    return kind.sized(head_dim=head_dim, num_heads=config.num_heads, max_len=config.max_len, dropout=dropout)
+    return mechanisms.build(
+        name,
+        head_dim=config.d_model // config.num_heads,
+        num_heads=config.num_heads,
+        max_len=config.max_len,
+        dropout=dropout,
+        score=config.score,
+        normalizer=config.normalizer,
+    )
 
 
 def attention_of(

@@ -1,26 +1,42 @@
 """Where position enters: one scheme a file; the folder is the registry and a scheme's name is its file name."""
 
 from functools import partial
+from typing import Annotated
 
-from headwise.folders import Folder, members
+from headwise.config import named
 from headwise.positions.position import Position
+from headwise.positions.rotary import SCALINGS
+from headwise.registry import Registry, members
 
-_FOLDER = Folder(partial(members, __name__, "position"), Position, "position")  # type: ignore[type-abstract]
+REGISTRY = Registry(
+    "position",
+    Position,  # type: ignore[type-abstract]
+    partial(members, __name__, "position"),
+    sizes=("d_model", "head_dim", "num_heads", "max_len"),
+    nested={"scaling": SCALINGS.build},
+)
 
-names = _FOLDER.names
-position_type = _FOLDER.find
-catalogue = _FOLDER.catalogue
+names = REGISTRY.names
+position_type = REGISTRY.find
+catalogue = REGISTRY.catalogue
+
+PositionName = Annotated[str, named(position_type)]
 
 
 def details() -> dict[str, list[tuple[str, str]]]:
     """(what, value) of every scheme, as `headwise list positions` shows them."""
     kinds = {name: position_type(name) for name in names()}
     return {
-        name: [("where", kind.where), ("longer", kind.extrapolates), ("paper", kind.paper)]
+        name: [
+            *REGISTRY.details().get(name, []),
+            ("where", kind.where),
+            ("longer", kind.extrapolates),
+            ("paper", kind.paper),
+        ]
         for name, kind in kinds.items()
     }
 
 
 def build(name: str, d_model: int, head_dim: int, num_heads: int, max_len: int) -> Position:
     """The scheme of this name for a model of these sizes."""
-    return position_type(name).sized(d_model, head_dim, num_heads, max_len)
+    return REGISTRY.build(name, d_model=d_model, head_dim=head_dim, num_heads=num_heads, max_len=max_len)

@@ -13,6 +13,7 @@ from headwise.attention.precision import wide
 from headwise.errors import ConfigError, ShapeError
 from headwise.positions._angles import angles, frequencies, moved
 from headwise.positions.position import Position
+from headwise.registry import Registry
 
 # a frequency, in radians for a position, times this is the turns made in that many positions
 _TURN = 2 * math.pi
@@ -144,6 +145,10 @@ class Llama3(Scaling):
         turns = frequencies * (self.original_len / _TURN)
         fast = ((turns - self.slow) / (self.fast - self.slow)).clamp(0, 1)
         return (frequencies / self.factor).lerp(frequencies, fast)
+
+
+_SCALINGS = {"linear": Linear, "ntk": Ntk, "yarn": Yarn, "llama3": Llama3}
+SCALINGS = Registry("scaling", Scaling, lambda: _SCALINGS)  # type: ignore[type-abstract]
 
 
 class Rotary(Position):

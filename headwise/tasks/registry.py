@@ -3,7 +3,7 @@
 from functools import cache
 
 from headwise.data.inspection import DataKind
-from headwise.folders import Folder
+from headwise.registry import Registry
 from headwise.tasks.families import families
 from headwise.tasks.task import Task
 
@@ -12,14 +12,14 @@ from headwise.tasks.task import Task
 def _modules() -> dict[str, str]:
     """The module of each task, by the task's name."""
     tasks = [(name, family.__name__) for family in families() for name in getattr(family, "TASKS", ())]
-    return {name.replace("_", "-"): f"{family}.{name}" for name, family in tasks}
+    return {name.replace("_", "-"): f"{family}.{name}" for name, family in sorted(tasks)}
 
 
-_FOLDER = Folder(_modules, Task, "task")  # type: ignore[type-abstract]
+_TASKS = Registry("task", Task, _modules, sizes=("config", "assets"))  # type: ignore[type-abstract]
 
-task_names = _FOLDER.names
-task_type = _FOLDER.find
-catalogue = _FOLDER.catalogue
+task_names = _TASKS.names
+task_type = _TASKS.find
+catalogue = _TASKS.catalogue
 
 
 def data_kinds(name: str = "") -> dict[str, DataKind]:

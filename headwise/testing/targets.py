@@ -11,8 +11,8 @@ from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.normalizers import Normalizer
 from headwise.attention.scores import Score
 from headwise.errors import ConfigError, HeadwiseError, Unsupported, unknown
-from headwise.folders import imported
 from headwise.positions.position import Position
+from headwise.registry import Creator, imported
 from headwise.testing.case import HEAD_DIM, MAX_LEN, Case
 from headwise.testing.masks import SAMPLES, MaskSubject
 from headwise.testing.positions import D_MODEL, HEADS, PositionSubject
@@ -42,11 +42,9 @@ def resolve(target: Any) -> AnySubject:
         return _checked(_of(getattr(target, "__name__", type(target).__name__), target))
     families = _families()
     family, _, name = target.partition(".") if target.partition(".")[0] in families else ("", "", target)
-    # only a normalizer has an option, such as top_k:8
-    known = {"normalizers": name.partition(":")[0]}
-    found = {
-        one: make for one, (names, make) in families.items() if known.get(one, name) in names and family in ("", one)
-    }
+    # arguments may stand after a name, as in top_k:8
+    known = name.partition(":")[0]
+    found = {one: make for one, (names, make) in families.items() if known in names and family in ("", one)}
     if not found and ":" in target:
         # what is to be tried is the user's own word
         with trusting():
@@ -69,9 +67,13 @@ def _families() -> dict[str, tuple[Any, Callable[[str], AnySubject]]]:
         "mechanisms": (mechanisms.names(), lambda name: Subject(name, _built(mechanisms.mechanism_type(name)))),
         "scores": (scores.SCORES, lambda name: Subject(name, _scoring(name))),
         "normalizers": (normalizers.catalogue(), lambda name: Subject(name, _normalizing(name))),
-        "masks": (SAMPLES, lambda name: MaskSubject(name, SAMPLES[name])),
+        "masks": (SAMPLES, _masking),
         "positions": (positions.names(), lambda name: PositionSubject(name, _placed(positions.position_type(name)))),
     }
+
+
+def _masking(name: str) -> MaskSubject:
+    return MaskSubject(name, SAMPLES[name])
 
 
 def _scoring(name: str) -> Callable[[int, float], Scored]:
@@ -101,8 +103,8 @@ def _of(name: str, found: Any) -> AnySubject:
 
 
 def _placed(found: Any) -> Callable[[], Position]:
-    sized = getattr(found, "sized", None)
-    return lambda: sized(D_MODEL, HEAD_DIM, HEADS, PLACES) if sized is not None and isinstance(found, type) else found
+    is_class = isinstance(found, type | Creator) and hasattr(found, "sized")
+    return lambda: found.sized(D_MODEL, HEAD_DIM, HEADS, PLACES) if is_class else found
 
 
 def _built(found: Any) -> Callable[[int, float], Any]:
@@ -111,7 +113,7 @@ def _built(found: Any) -> Callable[[int, float], Any]:
 
 def _sized(found: Any, heads: int, dropout: float) -> Any:
     """A class is built by its `sized`, or by the sizes that its constructor has arguments for."""
-    if not isinstance(found, type):
+    if not isinstance(found, type | Creator):
         return found
     sizes: dict[str, Any] = {"head_dim": HEAD_DIM, "num_heads": heads, "max_len": MAX_LEN, "dropout": dropout}
     sized = getattr(found, "sized", None)

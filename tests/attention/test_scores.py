@@ -268,7 +268,7 @@ def test_scores_that_need_all_heads_at_once():
 
 def test_building_by_name():
     built = {name: type(scores.build(name, 4, 4, 3, 1)) for name in scores.SCORES}
-    assert built == {name: kind for name, (kind, _) in scores.SCORES.items()}
+    assert built == scores.SCORES
     unequal = ("bilinear", "additive", "concat")
     for name in unequal:
         assert scores.build(name, 4, 5, 3, 1).double()(*_tensors(4, 5)).shape == (2, 3, 5, 7)
@@ -298,7 +298,7 @@ def test_what_is_no_score_is_refused():
         as_score(Dot)
     with pytest.raises(ConfigError, match=r"score must be a name, a module or a function \(query, key\) -> scores, go"):
         as_score(3)
-    with pytest.raises(ConfigError, match=r"score 'additive' has parameters; pass a module: score=Additive\(...\)"):
+    with pytest.raises(ConfigError, match="score 'additive' has parameters; pass a module"):
         as_score("additive")
     with pytest.raises(ConfigError, match="unknown score 'dott'; did you mean 'dot'"):
         as_score("dott")

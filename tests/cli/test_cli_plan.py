@@ -66,18 +66,18 @@ def test_no_mask_is_none():
     ("option", "value", "message"),
     [
         ("--mask", "windw:3,3", "unknown mask 'windw'; did you mean 'window'?"),
-        ("--mask", "causal:3", "mask 'causal:3': causal takes no numbers"),
-        ("--mask", "window:3", "mask 'window:3': window takes LEFT,RIGHT, such as window:64,64"),
+        ("--mask", "causal:3", "mask 'causal' has no arguments, got '3'"),
+        ("--mask", "window:3", "mask 'window' needs right"),
         (
             "--mask",
             "padding:3,4",
-            "mask 'padding:3,4': padding takes no numbers, or one length a sentence; there are 8",
+            "mask 'padding:3,4': padding takes one length",
         ),
-        ("--mask", "prefix", "mask 'prefix': prefix takes one length for each sentence, or one for all"),
+        ("--mask", "prefix", "mask 'prefix': prefix takes one length"),
         (
             "--mask",
             "window:a,b",
-            "mask 'window:a,b': 'a,b' are not whole numbers; window takes LEFT,RIGHT, such as window:64,64",
+            "left of mask 'window' must be int, not 'a'",
         ),
         ("--batch", 2**63 - 1, "a tensor of these sizes has more numbers than can be counted"),
         ("--pair", "3", "--pair '3': give a query and a key, such as 3,5"),

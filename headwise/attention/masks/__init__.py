@@ -1,5 +1,10 @@
 """Which pairs may meet: predicates over (batch, head, query, key), combined by `&`, `|`, `~`; True = may attend."""
 
+import functools
+import operator
+from collections.abc import Callable
+from typing import Annotated
+
 from headwise.attention.masks.band import Band
 from headwise.attention.masks.bigbird import BigBird
 from headwise.attention.masks.content import Documents, Padding, Prefix, Table
@@ -9,10 +14,12 @@ from headwise.attention.masks.mask import And, Mask, Not, Or, Shared
 from headwise.attention.masks.pairs import Pairs
 from headwise.attention.masks.parts import parts, without
 from headwise.attention.masks.patterns import Blocks, Causal, Dilated, Global, Shifts, Strided, Window
+from headwise.config import named
+from headwise.registry import Registry, split
 
 __all__ = ["MASKS", "And", "Band", "BigBird", "Blocks", "Causal", "Dilated", "Documents", "Edges", "Global", "Mask"]
 __all__ += ["Not", "Or", "Padding", "Pairs", "Prefix", "Shared", "Shifts", "Strided", "Table", "Window", "catalogue"]
-__all__ += ["empty_rows", "explain", "parts", "without"]
+__all__ += ["MaskText", "build", "combined", "empty_rows", "explain", "parts", "without"]
 
 MASKS: dict[str, type[Mask]] = {
     "causal": Causal,
@@ -31,6 +38,33 @@ MASKS: dict[str, type[Mask]] = {
 }
 
 
-def catalogue() -> dict[str, str]:
-    """Name and first documentation line of every mask."""
-    return {name: (mask.__doc__ or "").partition("\n")[0] for name, mask in MASKS.items()}
+REGISTRY = Registry("mask", Mask, lambda: MASKS, ("length",))  # type: ignore[type-abstract]
+
+catalogue = REGISTRY.catalogue
+details = REGISTRY.details
+
+
+def build(text: str, length: int) -> Mask:
+    """The mask of a text such as "window:left=64,right=0 & strided:8": `&` binds closer than `|`, `~` inverts one.
+
+    Args:
+        length: of the sequences, for masks that are drawn for one.
+
+    >>> build("causal & ~global:2", 8)
+    And(left=Causal(), right=Not(mask=Global(tokens=2)))
+    """
+    return combined(text, lambda part: REGISTRY.build(part, length=length))
+
+
+def combined(text: str, make: Callable[[str], Mask]) -> Mask:
+    """What a text makes of several masks, each made by `make` of its part; parentheses group."""
+    text = text.strip()
+    for sign, both in (("|", operator.or_), ("&", operator.and_)):
+        if len(sides := split(text, sign)) > 1:
+            return functools.reduce(both, (combined(side, make) for side in sides))
+    if text.startswith("~"):
+        return ~combined(text[1:], make)
+    return combined(text[1:-1], make) if text.startswith("(") and text.endswith(")") else make(text)
+
+
+MaskText = Annotated[str, named(lambda text: build(text, 512))]

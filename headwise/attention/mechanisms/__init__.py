@@ -1,15 +1,52 @@
 """What is computed: one mechanism a file; the folder is the registry and a mechanism's name is its file name."""
 
 from functools import partial
+from typing import Annotated
 
+from headwise.attention import normalizers, scores
 from headwise.attention.mechanisms.mechanism import Mechanism
-from headwise.folders import Folder, members
+from headwise.attention.mechanisms.scored import Scored
+from headwise.config import named
+from headwise.registry import Registry, members
 
-_FOLDER = Folder(partial(members, __name__, "mechanism"), Mechanism, "mechanism")  # type: ignore[type-abstract]
+REGISTRY = Registry(
+    "mechanism",
+    Mechanism,  # type: ignore[type-abstract]
+    partial(members, __name__, "mechanism"),
+    sizes=("head_dim", "num_heads", "max_len", "dropout", "query_dim", "key_dim", "hidden"),
+    nested={"score": scores.as_score, "normalizer": normalizers.build},
+)
 
-names = _FOLDER.names
-mechanism_type = _FOLDER.find
-catalogue = _FOLDER.catalogue
+names = REGISTRY.names
+mechanism_type = REGISTRY.find
+catalogue = REGISTRY.catalogue
+
+MechanismName = Annotated[str, named(mechanism_type)]
+
+
+def build(
+    name: str,
+    *,
+    head_dim: int,
+    num_heads: int,
+    max_len: int,
+    dropout: float,
+    score: str | None = None,
+    normalizer: str | None = None,
+) -> Mechanism:
+    """The mechanism of this name for a model of these sizes; score and normalizer are those of `scored`."""
+    mechanism = REGISTRY.build(name, head_dim=head_dim, num_heads=num_heads, max_len=max_len, dropout=dropout)
+    if isinstance(mechanism, Scored):
+        if score is not None:
+            mechanism.score = mechanism.score or scores.build(score, head_dim, head_dim, head_dim, num_heads)
+        if normalizer is not None:
+            mechanism.normalizer = mechanism.normalizer or normalizers.build(normalizer, num_heads)
+    return mechanism
+
+
+def is_scored(name: str) -> bool:
+    """Whether a name is that of attention by its definition, which has a score and a normalizer."""
+    return REGISTRY.parse(name).name == "scored"
 
 
 def details() -> dict[str, list[tuple[str, str]]]:
@@ -21,6 +58,7 @@ def details() -> dict[str, list[tuple[str, str]]]:
             can = {"causal": facts.causal, "cross-attention": facts.cross, "recurrent form": facts.recurrent}
             can |= {"bias": facts.bias, "relative positions": facts.relative}
             found[name] = [
+                *REGISTRY.details().get(name, []),
                 ("formula", facts.formula),
                 ("paper", facts.paper),
                 ("family", facts.family),

@@ -1,7 +1,8 @@
 """How alike a query and a key are: modules (query, key) -> scores, without mask, softmax or dropout."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from inspect import signature
+from typing import Annotated
 
 from torch import Tensor
 
@@ -14,58 +15,47 @@ from headwise.attention.scores.graph import GAT, GATv2
 from headwise.attention.scores.normalized import Cosine, QKNorm
 from headwise.attention.scores.score import Product, Score
 from headwise.attention.scores.soft_cap import SoftCap
-from headwise.errors import ConfigError, unknown
+from headwise.config import named
+from headwise.errors import ConfigError
+from headwise.registry import Registry
 
 __all__ = ["GAT", "SCORES", "ActivationUnit", "Additive", "Bilinear", "Cosine", "Custom", "Distance", "Dot", "GATv2"]
-__all__ += ["Product", "QKNorm", "ScaledDot", "Score", "SoftCap", "as_score", "build", "catalogue", "check_name"]
+__all__ += ["Product", "QKNorm", "ScaledDot", "Score", "ScoreName", "SoftCap", "as_score", "build", "catalogue", "find"]
 
 
-class Sizes(NamedTuple):
-    """What a score is built from."""
-
-    query_dim: int
-    key_dim: int
-    hidden: int
-    num_heads: int
-
-
-SCORES: dict[str, tuple[type[Score], Callable[[Sizes], Score]]] = {
-    "dot": (Dot, lambda sizes: Dot()),
-    "scaled_dot": (ScaledDot, lambda sizes: ScaledDot()),
-    "distance": (Distance, lambda sizes: Distance()),
-    "bilinear": (Bilinear, lambda sizes: Bilinear(sizes.query_dim, sizes.key_dim)),
-    "additive": (Additive, lambda sizes: Additive(sizes.query_dim, sizes.key_dim, sizes.hidden)),
-    "concat": (Additive, lambda sizes: Additive(sizes.query_dim, sizes.key_dim, sizes.hidden)),
-    "cosine": (Cosine, lambda sizes: Cosine(sizes.num_heads)),
-    "qk_norm": (QKNorm, lambda sizes: QKNorm(sizes.query_dim)),
-    "soft_cap": (SoftCap, lambda sizes: SoftCap(ScaledDot(), 50.0)),
-    "gat": (GAT, lambda sizes: GAT(sizes.num_heads, sizes.query_dim)),
-    "gatv2": (GATv2, lambda sizes: GATv2(sizes.num_heads, sizes.query_dim)),
-    "activation_unit": (ActivationUnit, lambda sizes: ActivationUnit(sizes.query_dim, [sizes.hidden])),
+SCORES: dict[str, type[Score]] = {
+    "dot": Dot,
+    "scaled_dot": ScaledDot,
+    "distance": Distance,
+    "bilinear": Bilinear,
+    "additive": Additive,
+    "concat": Additive,
+    "cosine": Cosine,
+    "qk_norm": QKNorm,
+    "soft_cap": SoftCap,
+    "gat": GAT,
+    "gatv2": GATv2,
+    "activation_unit": ActivationUnit,
 }
+SIZES = ("query_dim", "key_dim", "hidden", "num_heads", "dim")
+REGISTRY = Registry("score", Score, lambda: SCORES, SIZES)  # type: ignore[type-abstract]
 
-_UNEQUAL = ("bilinear", "additive", "concat")
+find = REGISTRY.find
+catalogue = REGISTRY.catalogue
+details = REGISTRY.details
+
+ScoreName = Annotated[str, named(find)]
 
 
 def build(name: str, query_dim: int, key_dim: int, hidden: int, num_heads: int) -> Score:
-    """The score of this name. Raises: ConfigError if unknown, or if widths differ where the score needs equal ones."""
-    check_name(name)
-    if name not in _UNEQUAL and query_dim != key_dim:
+    """The score of this name. Raises: ConfigError as the registry, and where widths differ that must be equal."""
+    unequal = {"query_dim", "key_dim"} <= {*signature(find(name)).parameters}
+    if query_dim != key_dim and not unequal:
         raise ConfigError(
             f"score '{name}' needs equal widths, got query {query_dim} and key {key_dim}; use 'bilinear' or 'additive'"
         )
-    return SCORES[name][1](Sizes(query_dim, key_dim, hidden, num_heads))
-
-
-def check_name(name: str) -> None:
-    """Raises: ConfigError if no score has this name."""
-    if name not in SCORES:
-        raise ConfigError(unknown("score", name, SCORES))
-
-
-def catalogue() -> dict[str, str]:
-    """Name and first documentation line of every score."""
-    return {name: (score.__doc__ or "").partition("\n")[0] for name, (score, _) in SCORES.items()}
+    sizes = (query_dim, key_dim, hidden, num_heads, query_dim)
+    return REGISTRY.build(name, **dict(zip(SIZES, sizes, strict=True)))
 
 
 # without parameters, so one object serves everybody
@@ -85,5 +75,6 @@ def as_score(score: str | Score | Callable[..., Tensor]) -> Score:
         return score if isinstance(score, Score) else Custom(score)
     if score in _SINGLE:
         return _SINGLE[score]
-    check_name(score)
-    raise ConfigError(f"score '{score}' has parameters; pass a module: score={SCORES[score][0].__name__}(...)")
+    if signature(find(score)).parameters.keys() & SIZES:
+        raise ConfigError(f"score '{score}' has parameters; pass a module, such as score=Additive(...)")
+    return build(score, 0, 0, 0, 0)

@@ -48,6 +48,11 @@ class ActivationUnit(Score):
             steps += [ACTIVATIONS[activation](), nn.Linear(wide, out)]
         self.rest = nn.Sequential(*steps)
 
+    @classmethod
+    def sized(cls, *, query_dim: int, key_dim: int, hidden: int, num_heads: int, dim: int) -> "ActivationUnit":
+        """With one hidden layer."""
+        return cls(dim, [hidden])
+
     def forward(self, query: Query, key: Key) -> Scores:
         of_query, of_key, of_product = self._parts(query)
         # (batch, heads, query_len x hidden, dim) @ (batch, heads, dim, key_len)

@@ -1,5 +1,6 @@
 """A bound around any score."""
 
+from headwise.attention.scores.dot import ScaledDot
 from headwise.attention.scores.score import Key, Pairs, PairScores, Query, Score, Scores
 from headwise.errors import ConfigError
 
@@ -30,6 +31,11 @@ class SoftCap(Score):
             raise ConfigError(f"SoftCap bends a score such as ScaledDot(), got {score!r}")
         self.score = score
         self.cap = cap
+
+    @classmethod
+    def sized(cls, *, query_dim: int, key_dim: int, hidden: int, num_heads: int, dim: int) -> "SoftCap":
+        """Of scaled dot products, with a cap of 50."""
+        return cls(ScaledDot(), 50.0)
 
     def forward(self, query: Query, key: Key) -> Scores:
         return self.cap * (self.score(query, key) / self.cap).tanh()

@@ -12,13 +12,16 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention import mechanisms, normalizers, scores
+from headwise.attention import mechanisms, normalizers
 from headwise.attention.call import Call
 from headwise.attention.dropout import Dropout, checked, drop
 from headwise.attention.masks import Edges, Mask
+from headwise.attention.mechanisms import MechanismName
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.mechanisms.scored import Scored
+from headwise.attention.normalizers import NormalizerName
 from headwise.attention.precision import wide
+from headwise.attention.scores import ScoreName
 from headwise.config import Config
 from headwise.errors import ConfigError, Unsupported
 from headwise.layers.heads import check_heads
@@ -236,20 +239,18 @@ class GraphAttentionConfig(LayersConfig):
     kind: Literal["attention"] = Field("attention", description="the family of the encoder")
     num_heads: int = Field(8, ge=1, description="attention heads of every layer but the last; a divisor of d_model")
     last_heads: int = Field(1, ge=1, description="heads of the last layer; their mean is the output")
-    mechanism: str = Field("scored", description="what attention computes; `headwise list mechanisms`")
-    score: str = Field("gat", description="how alike query and key are; `headwise list scores`")
-    normalizer: str = Field("softmax", description="scores to weights; `headwise list normalizers`")
+    mechanism: MechanismName = Field("scored", description="what attention computes; `headwise list mechanisms`")
+    score: ScoreName = Field("gat", description="how alike query and key are; `headwise list scores`")
+    normalizer: NormalizerName = Field("softmax", description="scores to weights; `headwise list normalizers`")
     shared: bool = Field(True, description="query, key and value are one projection")
     attention_dropout: float | None = Field(None, ge=0, lt=1, description="on attention weights; as dropout if absent")
     max_len: int = Field(4096, ge=1, description="nodes of mechanisms that are built for a number of them")
 
     def model_post_init(self, context: object) -> None:
         check_heads(self.d_model, self.num_heads, None)
-        scores.check_name(self.score)
         normalizers.build(self.normalizer, self.num_heads)
-        if self.mechanism != "scored" and (self.score, self.normalizer) != ("gat", "softmax"):
+        if not mechanisms.is_scored(self.mechanism) and (self.score, self.normalizer) != ("gat", "softmax"):
             raise ConfigError(f"score and normalizer belong to mechanism 'scored', not to '{self.mechanism}'")
-        mechanisms.mechanism_type(self.mechanism)
 
     def _mixer(self, width: int, *, last: bool) -> tuple[Mixer, int]:
         heads = self.last_heads if last else self.num_heads
@@ -259,11 +260,15 @@ class GraphAttentionConfig(LayersConfig):
 
     def _mechanism(self, heads: int, dim: int) -> Mechanism:
         dropout = self.dropout if self.attention_dropout is None else self.attention_dropout
-        if self.mechanism != "scored":
-            kind = mechanisms.mechanism_type(self.mechanism)
-            return kind.sized(head_dim=dim, num_heads=heads, max_len=self.max_len, dropout=dropout)
-        score = scores.build(self.score, dim, dim, dim, heads)
-        return Scored(score, normalizers.build(self.normalizer, heads), dropout)
+        return mechanisms.build(
+            self.mechanism,
+            head_dim=dim,
+            num_heads=heads,
+            max_len=self.max_len,
+            dropout=dropout,
+            score=self.score,
+            normalizer=self.normalizer,
+        )
 
 
 GraphEncoderConfig = Annotated[PerceptronConfig | MeanConfig | GraphAttentionConfig, Field(discriminator="kind")]

@@ -11,10 +11,13 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention import mechanisms, normalizers, scores
+from headwise import positions
+from headwise.attention import mechanisms, normalizers
 from headwise.attention.dropout import Dropout
+from headwise.attention.mechanisms import MechanismName
 from headwise.attention.mechanisms.mechanism import Mechanism
-from headwise.attention.mechanisms.scored import Scored
+from headwise.attention.normalizers import NormalizerName
+from headwise.attention.scores import ScoreName
 from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.layers.attention import MultiHeadAttention
@@ -22,7 +25,7 @@ from headwise.layers.initializers import Scheme
 from headwise.models.token_encoders import EncoderConfig, TokenEncoder
 from headwise.models.transformer import TransformerEncoder, build_encoder
 from headwise.models.transformer_config import BlocksConfig
-from headwise.positions import Position, position_type
+from headwise.positions import Position, PositionName, position_type
 
 
 class Augmentation(nn.Module):
@@ -306,7 +309,7 @@ class PatchConfig(BlocksConfig):
     kind: Literal["vit"] = Field("vit", description="the family of the encoder")
     patch: int = Field(4, ge=1, description="side of a square patch, in pixels; a divisor of height and width")
     pooling: Literal["cls", "mean"] = Field("cls", description="a class token reads the image, or the mean of patches")
-    position: str = Field(
+    position: PositionName = Field(
         "learned", description="where position enters; `headwise list positions`, such as relative_2d"
     )
     max_len: int = Field(512, ge=1, description="follows from the image here: its patches, and the class token")
@@ -325,7 +328,7 @@ class PatchConfig(BlocksConfig):
             )
         grid, head_dim = self.map(sizes), self.d_model // self.num_heads
         class_token, kind = self.pooling == "cls", position_type(self.position)
-        in_rows = "on_grid" in vars(kind)
+        in_rows = "on_grid" in vars(positions.REGISTRY.class_of(self.position))
         if class_token and in_rows and kind.where != "embeddings":
             raise ConfigError(
                 f"position '{self.position}' counts the ways from patch to patch, and there is none to a class token;"
@@ -450,17 +453,16 @@ class AttentionCnnConfig(ResidualConfig):
     attention_after: int = Field(2, ge=1, description="the stage, from 1, whose map is attended to")
     reduction: int = Field(8, ge=1, description="channels of the map for each one of queries, keys and values")
     num_heads: int = Field(1, ge=1, description="attention heads, which share the reduced channels")
-    mechanism: str = Field("scored", description="what attention computes; `headwise list mechanisms`")
-    score: str = Field("dot", description="how alike query and key are; `headwise list scores`")
-    normalizer: str = Field("softmax", description="scores to weights; `headwise list normalizers`")
-    position: str = Field("none", description="position inside attention, such as relative_2d or rotary")
+    mechanism: MechanismName = Field("scored", description="what attention computes; `headwise list mechanisms`")
+    score: ScoreName = Field("dot", description="how alike query and key are; `headwise list scores`")
+    normalizer: NormalizerName = Field("softmax", description="scores to weights; `headwise list normalizers`")
+    position: PositionName = Field("none", description="position inside attention, such as relative_2d or rotary")
     attention_dropout: float = Field(0.0, ge=0, lt=1, description="on attention weights")
 
     def model_post_init(self, context: object) -> None:
-        scores.check_name(self.score)
         normalizers.build(self.normalizer, self.num_heads)
         kind, found = mechanisms.mechanism_type(self.mechanism), position_type(self.position)
-        if self.mechanism != "scored" and (self.score, self.normalizer) != ("dot", "softmax"):
+        if not mechanisms.is_scored(self.mechanism) and (self.score, self.normalizer) != ("dot", "softmax"):
             raise ConfigError(f"score and normalizer belong to mechanism 'scored', not to '{self.mechanism}'")
         if not kind.facts.bidirectional:
             raise ConfigError(f"mechanism '{self.mechanism}' sees no later places; an image needs one that does")
@@ -496,11 +498,15 @@ class AttentionCnnConfig(ResidualConfig):
         return self.widths()[self.attention_after - 1] // self.reduction
 
     def _mechanism(self, head_dim: int, places: int) -> Mechanism:
-        if self.mechanism == "scored":
-            score = scores.build(self.score, head_dim, head_dim, head_dim, self.num_heads)
-            return Scored(score, normalizers.build(self.normalizer, self.num_heads), self.attention_dropout)
-        kind = mechanisms.mechanism_type(self.mechanism)
-        return kind.sized(head_dim=head_dim, num_heads=self.num_heads, max_len=places, dropout=self.attention_dropout)
+        return mechanisms.build(
+            self.mechanism,
+            head_dim=head_dim,
+            num_heads=self.num_heads,
+            max_len=places,
+            dropout=self.attention_dropout,
+            score=self.score,
+            normalizer=self.normalizer,
+        )
 
 
 ImageEncoderConfig = Annotated[PatchConfig | PixelConfig | CnnConfig | AttentionCnnConfig, Field(discriminator="kind")]

@@ -12,13 +12,15 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention import mechanisms, normalizers, scores
+from headwise.attention import mechanisms, normalizers
 from headwise.attention.call import Call
 from headwise.attention.dropout import Dropout
 from headwise.attention.masks import Padding
+from headwise.attention.mechanisms import MechanismName
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.mechanisms.scored import Scored
-from headwise.attention.scores import ActivationUnit
+from headwise.attention.normalizers import NormalizerName
+from headwise.attention.scores import ActivationUnit, ScoreName
 from headwise.attention.zeros import zeroed, zeroed_beyond
 from headwise.config import Config
 from headwise.errors import ConfigError, unknown
@@ -166,9 +168,9 @@ class InterestConfig(Config):
     unit: tuple[int, ...] = Field((36,), description="of din: widths inside the network that scores a pair of items")
     num_heads: int = Field(2, ge=1, description="of attention: heads")
     head_dim: int = Field(16, ge=1, le=2**14, description="of attention: width of a head")
-    mechanism: str = Field("scored", description="of attention: what is computed; `headwise list mechanisms`")
-    score: str = Field("scaled_dot", description="of attention: how alike candidate and item are; see `list scores`")
-    normalizer: str = Field("softmax", description="of attention: scores to weights; `headwise list normalizers`")
+    mechanism: MechanismName = Field("scored", description="of attention: what is computed; `headwise list mechanisms`")
+    score: ScoreName = Field("scaled_dot", description="of attention: how alike candidate and item are; `list scores`")
+    normalizer: NormalizerName = Field("softmax", description="of attention: scores to weights; see `list normalizers`")
     positions: bool = Field(True, description="whether an item of the history is told how many follow it")
     time_gaps: bool = Field(False, description="whether it is told how long ago it was, by data.order")
     widths: dict[str, int] = Field(
@@ -184,13 +186,12 @@ class InterestConfig(Config):
                 raise ConfigError(f"model.{key} must name at least one width, each at least 1, such as [36]")
         if any(width < 1 for width in self.widths.values()):
             raise ConfigError("model.widths must be at least 1")
-        scores.check_name(self.score)
         normalizers.build(self.normalizer, self.num_heads)
         facts = mechanisms.mechanism_type(self.mechanism).facts
         if not facts.cross or not facts.bidirectional:
             fitting = [name for name in mechanisms.names() if _crosses(name)]
             raise ConfigError(f"mechanism '{self.mechanism}' cannot look at a history; these can: {', '.join(fitting)}")
-        if self.mechanism != "scored" and (self.score, self.normalizer) != ("scaled_dot", "softmax"):
+        if not mechanisms.is_scored(self.mechanism) and (self.score, self.normalizer) != ("scaled_dot", "softmax"):
             raise ConfigError(f"score and normalizer belong to mechanism 'scored', not to '{self.mechanism}'")
 
     def width(self, column: str, size: int) -> int:
@@ -360,16 +361,16 @@ def _pooling(config: InterestConfig, width: int, max_history: int) -> TargetPool
     attention = MultiHeadAttention(
         width,
         config.num_heads,
-        _mechanism(config, max_history),
+        mechanisms.build(
+            config.mechanism,
+            head_dim=config.head_dim,
+            num_heads=config.num_heads,
+            max_len=max_history,
+            dropout=0.0,
+            score=config.score,
+            normalizer=config.normalizer,
+        ),
         head_dim=config.head_dim,
         memory_dim=width,
     )
     return HeadsOverHistory(attention)
-
-
-def _mechanism(config: InterestConfig, max_history: int) -> Mechanism:
-    if config.mechanism != "scored":
-        kind = mechanisms.mechanism_type(config.mechanism)
-        return kind.sized(head_dim=config.head_dim, num_heads=config.num_heads, max_len=max_history, dropout=0.0)
-    score = scores.build(config.score, config.head_dim, config.head_dim, config.head_dim, config.num_heads)
-    return Scored(score, normalizers.build(config.normalizer, config.num_heads))

@@ -31,6 +31,7 @@ from headwise.models.token_encoders import (
 )
 from headwise.models.transformer_config import BlocksConfig
 from headwise.models.transformer_parts import attention_of, build_positions, feed_forward_of
+from headwise.positions import PositionName
 
 
 class SpectrogramMasks(nn.Module):
@@ -198,7 +199,7 @@ class ConformerConfig(BlocksConfig):
 
     kind: Literal["conformer"] = Field("conformer", description="the family of the encoder")
     activation: Literal["relu", "gelu", "silu", "swiglu"] = Field("silu", description="of the feed-forward networks")
-    position: str = Field("transformer_xl", description="where position enters; `headwise list positions`")
+    position: PositionName = Field("transformer_xl", description="where position enters; `headwise list positions`")
     kernel: int = Field(15, ge=1, le=2**12, description="frames that the filters of a block read: an odd number")
     window: int | None = Field(
         None, ge=0, description="frames that attention sees on each side (truncated attention); all if absent"

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -15,13 +15,13 @@ from headwise.attention.dropout import drop
 from headwise.attention.masks import Padding
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.attention.mechanisms.scored import Scored
-from headwise.attention.normalizers import Normalizer, Softmax
+from headwise.attention.normalizers import Normalizer, NormalizerName, Softmax
 from headwise.attention.precision import uncast
 from headwise.attention.scores import Dot
 from headwise.attention.weights import cut
 from headwise.attention.zeros import zeroed
 from headwise.caches import Cache
-from headwise.config import Config
+from headwise.config import Config, named
 from headwise.errors import ConfigError, ShapeError, Unsupported
 from headwise.layers.initializers import Scheme, initialize
 from headwise.layers.recurrent import (
@@ -278,10 +278,10 @@ class RecurrentConfig(Config):
     )
     num_layers: int = Field(2, ge=1, le=1024, description="layers of the encoder and of the decoder")
     bidirectional: bool = Field(False, description="the encoder reads in both directions")
-    score: str = Field(
+    score: Annotated[str, named(lambda text: text == "none" or scores.find(text))] = Field(
         "additive", description="how alike query and key are, `headwise list scores`; none: no attention"
     )
-    normalizer: str = Field("softmax", description="scores to weights; `headwise list normalizers`")
+    normalizer: NormalizerName = Field("softmax", description="scores to weights; `headwise list normalizers`")
     dropout: float = Field(0.1, ge=0, lt=1, description="between recurrent layers")
     attention_dropout: float | None = Field(None, ge=0, lt=1, description="on attention weights; as dropout if absent")
     tie_output: bool = Field(
@@ -291,8 +291,7 @@ class RecurrentConfig(Config):
 
     def model_post_init(self, context: object) -> None:
         if self.score != "none":
-            scores.check_name(self.score)
-        normalizers.build(self.normalizer, 1)
+            normalizers.build(self.normalizer, 1)
         if self.tie_output and self.embed_dim != self.hidden_dim:
             raise ConfigError(f"tie_output needs embed_dim ({self.embed_dim}) equal to hidden_dim ({self.hidden_dim})")
 

@@ -1,0 +1,299 @@
+"""How a name becomes an object: "linformer", "top_k:8", "linformer:rank=64", "my_module:Mine:rank=64", or a table.
+
+The same for mechanisms, scores, normalizers, masks, positions and tasks, in recipes, on the command line and in Python.
+"""
+
+import importlib
+import inspect
+import pkgutil
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import starmap
+from types import NoneType, UnionType
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin
+
+from pydantic import TypeAdapter, ValidationError
+
+from headwise.errors import ConfigError, Untrusted, unknown
+from headwise.trust import here, import_trusted
+
+T = TypeVar("T")
+
+_PLAIN = (int, float, bool, str, NoneType)
+_WORDS = {"none": None, "true": True, "false": False}
+
+
+class Spec(NamedTuple):
+    """A name, and the arguments written after it, without and with names."""
+
+    name: str
+    values: tuple[Any, ...]
+    named: Mapping[str, Any]
+
+
+def members(package: str, base: str) -> dict[str, str]:
+    """The modules of a package by name; those that start with an underscore and the one of the base class are none."""
+    names = [module.name for module in pkgutil.iter_modules(importlib.import_module(package).__path__)]
+    return {name: f"{package}.{name}" for name in names if name != base and not name.startswith("_")}
+
+
+class Registry(Generic[T]):
+    """Classes by name, and objects of them.
+
+    After a name and a colon stand arguments of the constructor, with their names or in their order. What it takes
+    besides are sizes, which a model gives: to the class method `sized`, where the class has one, else by their names.
+
+    Args:
+        noun: what a member is called in messages.
+        kind: the class that all members extend.
+        members: gives the module of each name, which holds one such class, or the class itself; called at each use, so
+            that nothing is imported before.
+        sizes: names of the sizes.
+        nested: arguments that are objects with names of their own, and what builds each of its text.
+    """
+
+    def __init__(
+        self,
+        noun: str,
+        kind: type[T],
+        members: Callable[[], Mapping[str, Any]],
+        sizes: Sequence[str] = (),
+        nested: Mapping[str, Callable[..., Any]] | None = None,
+    ):
+        self.noun, self.kind, self.members, self.sizes, self.nested = noun, kind, members, sizes, nested or {}
+
+    def names(self) -> tuple[str, ...]:
+        """All members."""
+        return tuple(self.members())
+
+    def find(self, text: str) -> type[T]:
+        """The class of a name; with arguments, what creates its objects with these. A hyphen may be an underscore.
+
+        Raises: ConfigError with the nearest name for an unknown member or argument; for `module:Class` that is not
+            there or of another kind; for a value of another type.
+        """
+        creator = self._creator(text)
+        # it stands for the class wherever an object is made, or the facts of the class are read
+        return cast(type[T], creator) if creator.written else creator.kind
+
+    def class_of(self, text: str) -> type[T]:
+        """The class itself of a name with or without arguments. Raises: ConfigError as `find` for the name."""
+        return self._class(self.parse(text).name)
+
+    def build(self, text: str, **sizes: Any) -> T:
+        """The object of a name. Raises: ConfigError as `find`, for a missing argument, or as the class."""
+        creator = self._creator(text)
+        sized = hasattr(creator.kind, "sized")
+        made: T = creator.sized(**sizes) if sized else creator(**{key: sizes[key] for key in sizes if key in creator})
+        return made
+
+    def arguments(self, kind: type[Any]) -> dict[str, inspect.Parameter]:
+        """What may be written after a name: arguments of the constructor that are plain values or have a registry."""
+        return {
+            key: parameter
+            for key, parameter in _parameters(kind).items()
+            if key not in self.sizes and (key in self.nested or _is_plain(parameter.annotation))
+        }
+
+    def details(self) -> dict[str, list[tuple[str, str]]]:
+        """The arguments of every member that has some, as they are written: "rank=256"; needed ones without a value."""
+        found = {name: self.arguments(self._class(name)) for name in self.names()}
+        return {
+            name: [("arguments", ", ".join(starmap(_shown, arguments.items())))]
+            for name, arguments in found.items()
+            if arguments
+        }
+
+    def catalogue(self) -> dict[str, str]:
+        """Name and first documentation line of every member."""
+        return {name: (self._class(name).__doc__ or "").partition("\n")[0] for name in self.names()}
+
+    def parse(self, text: str) -> Spec:
+        """The parts of a text; of two names before the arguments, the first is a module."""
+        name, _, rest = text.strip().partition(":")
+        attribute, _, after = rest.partition(":")
+        if self._home(name) is None and all(part.isidentifier() for part in attribute.split(".")):
+            name, rest = f"{name}:{attribute}", after
+        parts = [part.partition("=") for part in split(rest, ",")] if rest else []
+        return Spec(
+            name,
+            tuple(_value(key) for key, equals, _ in parts if not equals),
+            {key.strip(): _value(value) for key, equals, value in parts if equals},
+        )
+
+    def _creator(self, text: str) -> "Creator":
+        spec = self.parse(text)
+        kind = self._class(spec.name)
+        written = self.arguments(kind)
+        needed = {
+            key: f"{self.noun} '{spec.name}' needs {key}"
+            + (f": write {spec.name}:{key}=..." if key in written else ", which cannot be written; pass an object")
+            for key, parameter in _parameters(kind).items()
+            if parameter.default is parameter.empty
+            and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        }
+        return Creator(kind, self._arguments(kind, spec), needed)
+
+    def _home(self, name: str) -> Any:
+        known = self.members()
+        spellings = (name, name.replace("_", "-"), name.replace("-", "_"))
+        return next((known[each] for each in spellings if each in known), None)
+
+    def _class(self, name: str) -> type[T]:
+        home = self._home(name)
+        if home is None and ":" not in name:
+            advice = f"; one of your own is named module:Class, such as my_module:My{self.kind.__name__}"
+            raise ConfigError(unknown(self.noun, name, self.names()) + advice)
+        if isinstance(home, str):
+            classes = [value for value in vars(importlib.import_module(home)).values() if isinstance(value, type)]
+            found = [one for one in classes if issubclass(one, self.kind) and one.__module__ == home]
+            name, home = home, found[0] if found else None
+        elif home is None:
+            home = imported(name)
+        if not (isinstance(home, type) and issubclass(home, self.kind)):
+            raise ConfigError(f"'{name}' is no {self.noun}: a class that extends {self.kind.__name__}")
+        return home
+
+    def _arguments(self, kind: type[T], spec: Spec) -> dict[str, Any]:
+        """What is written, by name."""
+        known = self.arguments(kind)
+        if len(spec.values) > len(known):
+            takes = f"takes {', '.join(known)}" if known else "has no arguments"
+            raise ConfigError(f"{self.noun} '{spec.name}' {takes}, got '{spec.values[len(known)]}'")
+        given = dict(zip(known, spec.values, strict=False)) | dict(spec.named)
+        for key, value in given.items():
+            if key not in known:
+                raise ConfigError(unknown(f"argument of {self.noun} '{spec.name}':", key, known))
+            place = f"{key} of {self.noun} '{spec.name}'"
+            nested = self.nested.get(key)
+            given[key] = self._typed(place, known[key].annotation, value) if nested is None else nested(str(value))
+        return given
+
+    def _typed(self, place: str, annotation: Any, value: Any) -> Any:
+        try:
+            return TypeAdapter(annotation).validate_python(value)
+        except ValidationError:
+            wanted = inspect.formatannotation(annotation).replace("collections.abc.", "").replace("typing.", "")
+            raise ConfigError(f"{place} must be {wanted}, not '{value}'") from None
+
+
+class Creator:
+    """A class some of whose constructor's arguments are written: what its class methods create has them.
+
+    Args:
+        written: the arguments, which go before those that a class method chooses.
+        needed: what is wrong where an argument is missing.
+    """
+
+    def __init__(self, kind: type[Any], written: Mapping[str, Any], needed: Mapping[str, str]):
+        self.kind, self.written, self.needed = kind, written, needed
+        self.__signature__ = inspect.signature(kind)
+
+    def __call__(self, *values: Any, **named: Any) -> Any:
+        arguments = {**self.__signature__.bind_partial(*values, **named).arguments, **self.written}
+        for key, fault in self.needed.items():
+            if key not in arguments:
+                raise ConfigError(fault)
+        return self.kind(**arguments)
+
+    def __contains__(self, argument: str) -> bool:
+        return argument in self.__signature__.parameters
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.kind, name)
+        return partial(value.__func__, self) if inspect.ismethod(value) else value
+
+
+def as_text(value: Any) -> Any:
+    """The text of a table such as {name = "rotary", base = 500}; anything else is itself.
+
+    >>> as_text({"name": "rotary", "base": 500, "scaling": {"name": "yarn", "factor": 4}})
+    'rotary:base=500,scaling=(yarn:factor=4)'
+    """
+    if not isinstance(value, Mapping):
+        return value
+    if not isinstance(name := value.get("name"), str):
+        raise ConfigError('a table needs a name, such as {name = "linformer", rank = 64}')
+    parts = [f"{key}={_written(each)}" for key, each in value.items() if key != "name"]
+    return f"{name}:{','.join(parts)}" if parts else name
+
+
+def split(text: str, separator: str) -> list[str]:
+    """The parts of a text between separators that stand in no brackets.
+
+    >>> split("a=[1,2],b=(c:d,e)", ",")
+    ['a=[1,2]', 'b=(c:d,e)']
+    """
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "[(") - (letter in "])")
+        if letter == separator and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts]
+
+
+def imported(name: str) -> Any:
+    """What `module:attribute` names; modules are looked for in the current folder too.
+
+    Raises:
+        Untrusted: the module is not part of an installed package, and the user has not trusted it.
+        ConfigError: there is no such module or attribute, or its import fails.
+    """
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise ConfigError(f"'{name}' is not module:attribute, such as my_module:MyAttention")
+    try:
+        value: Any = import_trusted(module)
+    except Untrusted:
+        raise
+    except ModuleNotFoundError as error:
+        if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
+            raise ConfigError(f"no module '{module}' here ({here()}) or installed") from None
+        raise ConfigError(f"module '{module}' needs '{error.name}', which is not installed") from None
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"module '{module}' fails when it is imported: {type(error).__name__}: {error}") from error
+    for part in attribute.split("."):
+        if not hasattr(value, part):
+            names = [known for known in dir(value) if not known.startswith("_")]
+            raise ConfigError(unknown(f"attribute of module '{module}':", part, names))
+        value = getattr(value, part)
+    return value
+
+
+def _parameters(kind: type[Any]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(kind).parameters
+
+
+def _is_plain(annotation: Any) -> bool:
+    """Whether a value of this type can be written: a number, a text, true, none, or a list of such."""
+    if get_origin(annotation) in (Union, UnionType, Sequence, tuple):
+        return all(part is ... or _is_plain(part) for part in get_args(annotation))
+    return annotation in _PLAIN or get_origin(annotation) is Literal
+
+
+def _shown(name: str, parameter: inspect.Parameter) -> str:
+    return name if parameter.default is parameter.empty else f"{name}={_written(parameter.default)}"
+
+
+def _value(text: str) -> Any:
+    """A written value: as TOML has it, else the text; in parentheses a name with arguments."""
+    text = text.strip()
+    if text.startswith("(") and text.endswith(")"):
+        return text[1:-1]
+    if text in _WORDS:
+        return _WORDS[text]
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):
+        return text
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"({as_text(value)})"
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(_written, value))}]"
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)

@@ -1,0 +1,139 @@
+"""A name becomes an object in one way: with arguments, as a table, from outside; what is wrong is named."""
+
+import pytest
+import torch
+
+from headwise import MultiHeadAttention, positions, weights
+from headwise.attention import masks, mechanisms, normalizers, scores
+from headwise.config import as_text
+from headwise.errors import ConfigError
+from headwise.positions.rotary import Yarn
+from headwise.registry import imported, split
+from headwise.training import recipes
+
+SIZES = {"head_dim": 8, "num_heads": 2, "max_len": 32}
+
+
+def mechanism(text):
+    return mechanisms.build(text, **SIZES, dropout=0.1)
+
+
+def position(text):
+    return positions.build(text, d_model=16, **SIZES)
+
+
+def score(text):
+    return scores.build(text, 8, 8, 4, 2)
+
+
+def mask(text):
+    return masks.build(text, 16)
+
+
+def normalizer(text):
+    return normalizers.build(text, 2)
+
+
+# a text, the same as a table, and what the object has
+NAMED = [
+    (mechanism, "nystrom:4,steps=3", {"name": "nystrom", "landmarks": 4, "steps": 3}, {"landmarks": 4, "steps": 3}),
+    (mechanism, "scored:kernel=strips", {"name": "scored", "kernel": "strips"}, {"kernel": "strips"}),
+    (position, "rotary:base=500", {"name": "rotary", "base": 500}, {"base": 500.0, "head_dim": 8}),
+    (position, "deberta:max_distance=9", {"name": "deberta", "max_distance": 9}, {"max_distance": 9}),
+    (score, "soft_cap:cap=30", {"name": "soft_cap", "cap": 30}, {"cap": 30.0}),
+    (normalizer, "top_k:3", {"name": "top_k", "k": 3}, {"k": 3}),
+    (mask, "window:left=4,right=0", {"name": "window", "left": 4, "right": 0}, {"left": 4, "right": 0}),
+    (mask, "shifts:[-1,0]", {"name": "shifts", "steps": [-1, 0]}, {"steps": (-1, 0)}),
+]
+
+
+@pytest.mark.parametrize(("make", "text", "table", "expected"), NAMED, ids=[text for _, text, _, _ in NAMED])
+def test_arguments_stand_after_a_name_or_in_a_table(make, text, table, expected):
+    for written in (text, as_text(table)):
+        made = make(written)
+        assert {key: getattr(made, key) for key in expected} == expected
+
+
+def test_an_argument_is_an_object_with_a_name():
+    rotary = position(as_text({"name": "rotary", "scaling": {"name": "yarn", "factor": 4, "original_len": 16}}))
+    assert rotary.scaling == Yarn(4.0, 16)
+    scored = mechanism("scored:normalizer=(top_k:3),score=(soft_cap:cap=30)")
+    assert (scored.normalizer.name, scored.score.cap) == ("top_k:3", 30.0)
+
+
+WRONG = [
+    (mechanism, "linformer:rnak=5", "unknown argument of mechanism 'linformer': 'rnak'; did you mean 'rank'"),
+    (mechanism, "linformer:rank=low", "rank of mechanism 'linformer' must be int, not 'low'"),
+    (mechanism, "linear:3", "mechanism 'linear' has no arguments, got '3'"),
+    (mechanism, "linfromer:rank=5", "unknown mechanism 'linfromer'; did you mean 'linformer'"),
+    (mechanism, "linformer:head_dim=5", "unknown argument of mechanism 'linformer': 'head_dim'"),
+    (position, "rotary:layout=whole", "layout of position 'rotary' must be Literal"),
+    (position, "rotary:scaling=(yran:factor=4)", "unknown scaling 'yran'; did you mean 'yarn'"),
+    (score, "soft_cap:cap=0", "cap"),
+    (normalizer, "top_k", "normalizer 'top_k' needs k"),
+    (mask, "window:4", "mask 'window' needs right"),
+    (mask, "padding", "mask 'padding' needs valid_lens, which cannot be written"),
+    (mask, "windo:4,4 & causal", "unknown mask 'windo'; did you mean 'window'"),
+]
+
+
+@pytest.mark.parametrize(("make", "text", "message"), WRONG, ids=[text for _, text, _ in WRONG])
+def test_what_is_wrong_is_named(make, text, message):
+    with pytest.raises(ConfigError, match=message):
+        make(text)
+
+
+def test_classes_from_outside_take_arguments_too(tmp_path, monkeypatch):
+    (tmp_path / "outside_of_registry.py").write_text(
+        "import torch\n"
+        "from headwise import Mask, Mechanism, Score\n"
+        "class Near(Score):\n"
+        "    def __init__(self, dim: int, power: float = 2.0):\n"
+        "        super().__init__()\n"
+        "        self.dim, self.power = dim, power\n"
+        "    def forward(self, query, key):\n"
+        "        return -torch.cdist(query, key, self.power)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    # imported by the program itself, so it is trusted
+    imported_module = __import__("outside_of_registry")
+    made = score("outside_of_registry:Near:power=1")
+    assert isinstance(made, imported_module.Near)
+    assert (made.dim, made.power) == (8, 1.0)
+    with pytest.raises(ConfigError, match="is no mechanism"):
+        mechanism("outside_of_registry:Near")
+    with pytest.raises(ConfigError, match="unknown attribute of module 'outside_of_registry': 'Nar'"):
+        imported("outside_of_registry:Nar")
+
+
+def test_masks_are_combined():
+    written = mask("window:left=2,right=0 & ~(global:1 | strided:3)")
+    assert repr(written) == repr(masks.Window(2, 0) & ~(masks.Global(1) | masks.Strided(3)))
+    assert repr(mask("causal | global:1 & ~strided:3")) == repr(masks.Causal() | masks.Global(1) & ~masks.Strided(3))
+    assert split("a=[1,2],b=(c:d,e)", ",") == ["a=[1,2]", "b=(c:d,e)"]
+
+
+def test_a_layer_takes_the_same_names():
+    assert MultiHeadAttention(16, 2, "nystrom:4").mechanism.landmarks == 4
+    x = torch.randn(1, 2, 5, 8)
+    torch.testing.assert_close(weights(x, x, score="soft_cap:cap=1e9"), weights(x, x))
+
+
+@pytest.mark.parametrize(
+    ("setting", "key"),
+    [
+        ("model.mechanism=linformer:rnak=5", "mechanism: unknown argument"),
+        ('model.position={name="rotery"}', "position: unknown position"),
+        ("model.score=dott", "score: unknown score"),
+        ("model.normalizer=top_k:x", "normalizer: k of"),
+        ("model.mask=window:4", "mask: mask 'window' needs right"),
+    ],
+)
+def test_a_recipe_names_the_key(setting, key):
+    with pytest.raises(ConfigError, match=key):
+        recipes.read("phrasebook", [setting])
+
+
+def test_a_recipe_limits_its_encoder_by_a_mask():
+    config = recipes.read("phrasebook", ['model.mask={name="window",left=1,right=0}', "model.position=rotary:base=500"])
+    assert (config.model.mask, config.model.position) == ("window:left=1,right=0", "rotary:base=500")
