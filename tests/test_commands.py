@@ -12,7 +12,7 @@ import tomli_w
 import typer
 
 from headwise import runtime
-from headwise.cli.main import app, main
+from headwise.cli.main import application, main
 from headwise.training import fitting, preview, recipes
 
 ROOT = Path(__file__).parent.parent
@@ -69,7 +69,7 @@ def words(line):
 
 def understood(arguments):
     """The parser takes the verb, its options and their values."""
-    command = typer.main.get_command(app)
+    command = typer.main.get_command(application())
     # it stands anywhere
     arguments = [argument for argument in arguments if argument != "--trust"]
     context = command.make_context("headwise", arguments)

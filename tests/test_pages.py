@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from headwise import errors, runtime
 from headwise.cli import failures
-from headwise.cli.main import app, main
+from headwise.cli.main import application, main
 from headwise.explorer.api import explored
 from headwise.explorer.comparing import compared
 from headwise.explorer.films import filmed
@@ -40,7 +40,7 @@ def blocks(name, language):
 def commands():
     """Every verb, `data report` and others of groups among them, with the parser's own description."""
     found = {}
-    for name, command in typer.main.get_command(app).commands.items():
+    for name, command in typer.main.get_command(application()).commands.items():
         inner = getattr(command, "commands", None)
         found |= {name: command} if inner is None else {f"{name} {verb}": one for verb, one in inner.items()}
     return found
@@ -192,7 +192,7 @@ def test_every_exit_code_is_in_the_table():
 
 def test_every_verb_is_in_the_table():
     named = re.findall(r"^\| `([a-z]+)` \| ", page("command_line.md"), re.MULTILINE)
-    assert set(named) == set(typer.main.get_command(app).commands)
+    assert set(named) == set(typer.main.get_command(application()).commands)
 
 
 def test_options_shared_by_verbs_are_those_of_the_table():

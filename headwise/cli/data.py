@@ -12,6 +12,7 @@ from headwise.cli import make
 from headwise.cli.options import Columns
 from headwise.cli.output import json_line
 from headwise.errors import ConfigError, unknown
+from headwise.tasks.families import commands
 from headwise.trust import trusting
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Inspect, make and fetch data files.")
 app.command("make")(make.make)
+for _name, _command in commands("data").items():
+    app.command(_name)(_command)
 
 
 @app.callback()

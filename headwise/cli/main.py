@@ -1,6 +1,7 @@
 """The entry of the command line: verbs, `--version`, `--debug`, and faults turned into one line."""
 
 import errno
+import importlib
 import os
 import signal
 import sys
@@ -11,37 +12,16 @@ from typing import Annotated, TextIO
 import typer
 
 import headwise
-from headwise.cli import (
-    check,
-    config,
-    curve,
-    data,
-    demo,
-    doctor,
-    evaluate,
-    explain,
-    explore,
-    init,
-    predict,
-    results,
-    serve,
-    sweep,
-    train,
-)
-from headwise.cli import list as catalogue
-from headwise.cli import plan as planning
 from headwise.cli.failures import INTERRUPTED, describe, one_line
 from headwise.cli.options import EvaluateCommand, InitCommand, TaskCommand
 from headwise.errors import MachineError
 from headwise.tasks.families import commands
 from headwise.trust import trusting
 
-app = typer.Typer(
-    name="headwise",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+# verbs in the order of `--help`, each a module, and how its options are read where tasks add some
+_NAMES = ("init", "train", "predict", "evaluate", "explain", "explore", "serve", "sweep", "curve", "results", "plan")
+_NAMES += ("check", "list", "config", "doctor", "data", "demo")
+_OPTIONS = {"init": InitCommand, "predict": TaskCommand, "evaluate": EvaluateCommand}
 
 
 # options of every verb, which may stand anywhere before `--`
@@ -55,7 +35,6 @@ def _print_version(wanted: bool) -> bool:
     return wanted
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
@@ -69,26 +48,25 @@ def _options(
     """Attention models: train them on your files, use them, and see what they attend to."""
 
 
-app.command("init", cls=InitCommand)(init.init)
-app.command("train")(train.train)
-app.command("predict", cls=TaskCommand)(predict.predict)
-app.command("evaluate", cls=EvaluateCommand)(evaluate.evaluate)
-app.command("explain")(explain.explain)
-app.command("explore")(explore.explore)
-app.command("serve")(serve.serve)
-app.command("sweep")(sweep.sweep)
-app.add_typer(curve.app, name="curve")
-app.command("results")(results.results)
-app.command("plan")(planning.plan)
-app.command("check")(check.check)
-app.command("list")(catalogue.show)
-app.command("config")(config.config)
-app.command("doctor")(doctor.doctor)
-app.add_typer(data.app, name="data")
-app.command("demo")(demo.demo)
-for _name, _command in commands().items():
-    _verb = _name.removeprefix("data ")
-    (app if _verb == _name else data.app).command(_verb)(_command)
+def application(verb: str = "") -> typer.Typer:
+    """The command line; of a verb of the package that one alone, so that the others are not imported."""
+    app = typer.Typer(
+        name="headwise",
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    for name in [verb] if verb in _NAMES else _NAMES:
+        module = importlib.import_module(f"headwise.cli.{name}")
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=name)
+        else:
+            app.command(name, cls=_OPTIONS.get(name))(getattr(module, name, None) or module.show)
+    if verb not in _NAMES:
+        for name, command in commands("").items():
+            app.command(name)(command)
+    return app
 
 
 def run() -> None:
@@ -133,6 +111,7 @@ def main(arguments: list[str]) -> int:
             warnings.showwarning = _warning_line
             verb = [argument for argument in own if argument not in _EVERYWHERE]
             with trusting("--trust" in own):
+                app = application(next((argument for argument in verb if not argument.startswith("-")), ""))
                 return app(verb + others, prog_name="headwise", standalone_mode=False) or 0
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1

@@ -23,9 +23,9 @@ def modules(name: str) -> list[ModuleType]:
     return [importlib.import_module(place) for place in places if importlib.util.find_spec(place)]
 
 
-def commands() -> dict[str, Callable[..., None]]:
-    """What families add to the command line: `COMMANDS` of their modules `cli`, such as "data tokenize"."""
-    return {name: command for module in modules("cli") for name, command in module.COMMANDS.items()}
+def commands(group: str) -> dict[str, Callable[..., None]]:
+    """What families add to a group of verbs, such as "tokenize" to "data": `COMMANDS` of their modules `cli`."""
+    return {name: command for module in modules("cli") for name, command in module.COMMANDS.get(group, {}).items()}
 
 
 def options() -> list[Any]:

@@ -62,4 +62,4 @@ def _silent(done: int, total: int) -> None:
     """Nothing where nobody looks."""
 
 
-COMMANDS = {"data tokenize": tokenize}
+COMMANDS = {"data": {"tokenize": tokenize}}

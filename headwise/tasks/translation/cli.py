@@ -116,4 +116,4 @@ def _words(pair: "Pair") -> tuple[list[str], list[str]]:
     return pair.source.split(), pair.target.split()
 
 
-COMMANDS = {"align": align}
+COMMANDS = {"": {"align": align}}
