@@ -52,10 +52,6 @@ class Alibi(Position):
             raise ConfigError(f"alibi positions need at least 1 head, got {num_heads}")
         self.slopes = slopes(num_heads)
 
-    @classmethod
-    def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "Alibi":
-        return cls(num_heads)
-
     def relative(
         self,
         query: Float[Tensor, "batch heads query_len head_dim"],

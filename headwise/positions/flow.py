@@ -73,10 +73,6 @@ class Flow(Generated):
         # slow at first: after a hundred positions the vectors are about as long as embeddings
         nn.init.normal_(self.outer, std=0.1 * hidden**-0.5)
 
-    @classmethod
-    def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "Flow":
-        return cls(d_model)
-
     def vectors(self, length: int) -> Float[Tensor, "length d_model"]:
         dtype = at_least_single(self.first.dtype)
         first, inner, drift, inner_bias, outer, outer_bias = (

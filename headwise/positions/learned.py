@@ -42,10 +42,6 @@ class Learned(Position):
         self.table = nn.Parameter(torch.empty(max_len, d_model))
         nn.init.normal_(self.table, std=0.02)
 
-    @classmethod
-    def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "Learned":
-        return cls(max_len, d_model)
-
     def embed(self, x: Float[Tensor, "*batch length d_model"], start: int) -> Float[Tensor, "*batch length d_model"]:
         end = start + x.shape[-2]
         if end <= self.table.shape[0]:

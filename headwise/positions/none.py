@@ -12,7 +12,3 @@ class NoPosition(Position):
     where = "nowhere"
     extrapolates = "There is no length to learn; a longer input is a larger set."
     paper = "Haviv et al. 2022, arXiv:2203.16634 (causal models without positions)"
-
-    @classmethod
-    def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "NoPosition":
-        return cls()

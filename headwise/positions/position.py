@@ -1,6 +1,7 @@
 """The base of every position scheme: four places where position may enter, each doing nothing unless overridden."""
 
-from abc import ABC, abstractmethod
+from abc import ABC
+from inspect import signature
 from typing import ClassVar
 
 from jaxtyping import Float
@@ -26,9 +27,10 @@ class Position(nn.Module, ABC):
     steps: ClassVar[bool] = True
 
     @classmethod
-    @abstractmethod
     def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "Position":
-        """The scheme for a model of these sizes; a scheme takes what it needs of them."""
+        """The scheme for a model of these sizes; here it takes those that its constructor names."""
+        sizes = {"d_model": d_model, "head_dim": head_dim, "num_heads": num_heads, "max_len": max_len}
+        return cls(**{name: size for name, size in sizes.items() if name in signature(cls).parameters})
 
     @classmethod
     def on_grid(cls, d_model: int, head_dim: int, num_heads: int, height: int, width: int) -> "Position":

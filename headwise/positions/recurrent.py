@@ -42,10 +42,6 @@ class Recurrent(Generated):
         self.cell = nn.GRUCell(hidden, hidden)
         self.readout = nn.Linear(hidden, d_model, bias=False)
 
-    @classmethod
-    def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "Recurrent":
-        return cls(d_model)
-
     def vectors(self, length: int) -> Float[Tensor, "length d_model"]:
         dtype = at_least_single(self.readout.weight.dtype)
         cell, readout = self.cell, self.readout.weight.to(dtype)

@@ -202,10 +202,6 @@ class Rotary(Position):
         # a scaling refuses columns that it cannot stretch
         self.frequencies(torch.device("cpu"))
 
-    @classmethod
-    def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "Rotary":
-        return cls(head_dim)
-
     def frequencies(self, device: torch.device) -> Float[Tensor, "pairs"]:
         """Radians for a position of each pair, in float64."""
         plain = frequencies(self.columns, self.base, device)

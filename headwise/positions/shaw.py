@@ -42,10 +42,6 @@ class Shaw(Position):
         nn.init.xavier_uniform_(self.keys)
         nn.init.xavier_uniform_(self.values)
 
-    @classmethod
-    def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "Shaw":
-        return cls(head_dim)
-
     def relative(
         self,
         query: Float[Tensor, "batch heads query_len head_dim"],

@@ -67,10 +67,6 @@ class Sinusoidal(Position):
         # the first positions; no buffer, which a cast of the model would round; none in a model without memory
         self._first = sinusoids(0 if torch.get_default_device().type == "meta" else _FIRST, d_model, base=base)
 
-    @classmethod
-    def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "Sinusoidal":
-        return cls(d_model)
-
     def embed(self, x: Float[Tensor, "*batch length d_model"], start: int) -> Float[Tensor, "*batch length d_model"]:
         length = x.shape[-2]
         if x.shape[-1] != self.d_model:

@@ -59,10 +59,6 @@ class T5(Position):
 
         self._starts = starts(max_distance, wider - 1, reached, near)
 
-    @classmethod
-    def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "T5":
-        return cls(num_heads)
-
     def buckets(self, low: int, high: int) -> Int[Tensor, "size"]:
         """The buckets of the distances (key - query) from `low` to `high`.
 

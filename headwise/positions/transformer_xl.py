@@ -46,10 +46,6 @@ class TransformerXL(Position):
         nn.init.normal_(self.content, std=0.02)
         nn.init.normal_(self.place, std=0.02)
 
-    @classmethod
-    def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "TransformerXL":
-        return cls(d_model, num_heads, head_dim)
-
     def bias(
         self,
         query: Float[Tensor, "batch heads query_len head_dim"],

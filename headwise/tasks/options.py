@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from pydantic import ConfigDict, create_model
+from pydantic import ConfigDict, Field, create_model
 
 from headwise.config import Config
 
@@ -20,7 +20,6 @@ class Options(Config):
     A predictor takes the values of "predict" and "evaluate" by `Predictor.options`. Those of "data" are keys of the
     recipe's `[data]`, which `init` and `evaluate --data` take; a key that begins with `test_` is of the file tested on.
 
-    >>> from pydantic import Field
     >>> class Rounding(Options):
     ...     digits: int | None = Field(None, ge=0, description="digits after the point")
     >>> flag_of(Rounding, "digits")
@@ -29,6 +28,12 @@ class Options(Config):
 
     model_config = ConfigDict(strict=True)
     adds_to: ClassVar[Literal["predict", "evaluate", "data"]] = "predict"
+
+
+class BestOptions(Options):
+    """How many answers are named."""
+
+    n_best: int | None = Field(None, ge=1, description="outputs for each input")
 
 
 def flag_of(kind: type[Options], name: str) -> str:

@@ -61,10 +61,6 @@ class DenseSynthesizer(Mechanism):
             nn.init.normal_(weight, std=head_dim**-0.5)
         self.dropout = dropout
 
-    @classmethod
-    def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "DenseSynthesizer":
-        return cls(num_heads, head_dim, max_len, dropout)
-
     def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         return planner.run(self._asked(call, self.dropout if self.training else 0.0))
 

@@ -65,10 +65,6 @@ class Differential(Mechanism):
         for vectors in (self.lambda_query, self.lambda_key):
             nn.init.normal_(vectors, std=0.1)
 
-    @classmethod
-    def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "Differential":
-        return cls(head_dim, dropout=dropout)
-
     def strength(self) -> Float[Tensor, ""]:
         """lambda: how much of the second attention is taken away."""
         first, second = (self.lambda_query * self.lambda_key).sum(-1).exp()

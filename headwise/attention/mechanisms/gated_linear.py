@@ -62,10 +62,6 @@ class GatedLinear(Decaying):
         self.up = nn.Linear(rank, head_dim)
         self.temperature = temperature
 
-    @classmethod
-    def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "GatedLinear":
-        return cls(head_dim)
-
     def log_gates(self, key: Float[Tensor, "batch heads length dim"]) -> Float[Tensor, "batch heads length dim"]:
         """log a of each key, at most 0."""
         check_built(self, "head_dim", self.down.in_features, key.shape[-1])

@@ -55,10 +55,6 @@ class Linformer(Mechanism):
             nn.init.normal_(mixtures, std=max_len**-0.5)
         self.dropout = dropout
 
-    @classmethod
-    def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "Linformer":
-        return cls(max_len, dropout=dropout)
-
     def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         length = call.shape[3]
         check_length(self, self.key_mixtures.shape[1], length)

@@ -4,6 +4,7 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -102,8 +103,9 @@ class Mechanism(nn.Module, ABC):
 
     @classmethod
     def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "Mechanism":
-        """The mechanism for a model of these sizes; it takes what it needs of them, here nothing."""
-        return cls()
+        """The mechanism for a model of these sizes; here it takes those that its constructor names."""
+        sizes = {"head_dim": head_dim, "num_heads": num_heads, "max_len": max_len, "dropout": dropout}
+        return cls(**{name: size for name, size in sizes.items() if name in signature(cls).parameters})
 
     @abstractmethod
     def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:

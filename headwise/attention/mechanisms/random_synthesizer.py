@@ -62,10 +62,6 @@ class RandomSynthesizer(Mechanism):
             self.register_buffer("scores", scores)
         self.dropout = dropout
 
-    @classmethod
-    def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "RandomSynthesizer":
-        return cls(num_heads, max_len, dropout=dropout)
-
     def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         return planner.run(self._asked(call, self.dropout if self.training else 0.0)).to(call.value.dtype)
 

@@ -78,10 +78,6 @@ class Reformer(Mechanism):
         self.register_buffer("rotations", torch.empty(rounds, hashes, head_dim, min(self.columns, _COLUMNS)))
         self.redraw()
 
-    @classmethod
-    def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "Reformer":
-        return cls(head_dim, max_len, dropout=dropout)
-
     def redraw(self, generator: torch.Generator | None = None) -> None:
         """Draws new rotations: other buckets."""
         self.rotations.normal_(generator=generator)

@@ -62,10 +62,6 @@ class Scored(Mechanism):
         self.normalizer = None if normalizer is None else normalizers.build(normalizer)
         self.dropout, self.kernel = dropout, kernel
 
-    @classmethod
-    def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "Scored":
-        return cls(dropout=dropout)
-
     def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         return planner.run(self._asked(call, self.dropout if self.training else 0.0), self.kernel)
 

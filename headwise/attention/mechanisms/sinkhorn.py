@@ -76,10 +76,6 @@ class Sinkhorn(Mechanism):
         self.inner = nn.Linear(head_dim, head_dim)
         self.outer = nn.Linear(head_dim, self.span)
 
-    @classmethod
-    def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "Sinkhorn":
-        return cls(head_dim, max_len, dropout=dropout)
-
     def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         length = call.shape[3]
         check_length(self, self.max_len, length)

@@ -58,10 +58,6 @@ class TalkingHeads(Mechanism):
         self.after = nn.Parameter(torch.eye(num_heads))
         self.dropout = dropout
 
-    @classmethod
-    def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "TalkingHeads":
-        return cls(num_heads, dropout)
-
     def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         with uncast(call.query):
             return plain.attention(*self._mixed(call))

@@ -30,7 +30,7 @@ from headwise.tasks.language.masked import (
     build_masked_encoder,
     masked_windows,
 )
-from headwise.tasks.language.options import FillingOptions
+from headwise.tasks.options import BestOptions
 from headwise.tasks.task import Assets, Given, Metric, Probe, Stats, Task
 from headwise.tasks.text import running
 from headwise.tasks.text.plain import SPECIALS, TextConfig, word_counts
@@ -72,7 +72,7 @@ class MaskedLM(Task[dict[str, Text]]):
     kinds: ClassVar[tuple[DataKind, ...]] = (TEXT,)
     demo: ClassVar[Demo | None] = MASKED_LM
     config_type: ClassVar[type[Config]] = MaskedLMConfig
-    options = (FillingOptions,)
+    options = (BestOptions,)
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric("loss", "low"),
         Metric("perplexity", "low"),

@@ -2,7 +2,6 @@
 
 from pydantic import Field
 
-from headwise.tasks.options import Options
 from headwise.tasks.text.options import SearchOptions
 
 
@@ -12,9 +11,3 @@ class ContinuationOptions(SearchOptions):
     stop: str | None = Field(
         None, min_length=1, max_length=100, description=r"text that ends a continuation; \n is a line end"
     )
-
-
-class FillingOptions(Options):
-    """How many tokens are named for each mask."""
-
-    n_best: int | None = Field(None, ge=1, description="tokens for each mask")

@@ -21,12 +21,12 @@ from headwise.errors import DataError
 from headwise.predictors.baselines import Baseline
 from headwise.tasks._files import as_json, from_json
 from headwise.tasks.demo import Demo
+from headwise.tasks.options import BestOptions
 from headwise.tasks.ranking.choices import GAPS, Catalogue, Choice, ChoiceBatch, ChoiceTable, Negatives, NegativesConfig
 from headwise.tasks.ranking.click_logs import Click, ClicksConfig
 from headwise.tasks.ranking.click_parts import read_held_out, read_log, suggest_for_clicks
 from headwise.tasks.ranking.demo import RANK
 from headwise.tasks.ranking.model import InterestConfig, InterestNetwork, build_interest_network
-from headwise.tasks.ranking.options import RankingOptions
 from headwise.tasks.ranking.ranker import Ranker, auc, scored_table
 from headwise.tasks.task import Assets, Given, Metric, Stats, Task
 
@@ -49,7 +49,7 @@ class Rank(Task[dict[str, list[Choice]]]):
     demo: ClassVar[Demo | None] = RANK
     unit: ClassVar[str] = "candidates"
     config_type: ClassVar[type[Config]] = RankConfig
-    options = (RankingOptions,)
+    options = (BestOptions,)
     metrics: ClassVar[tuple[Metric, ...]] = (Metric("loss", "low"), Metric("auc", "high"))
     config: RankConfig
 

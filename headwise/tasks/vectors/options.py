@@ -4,13 +4,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from headwise.tasks.options import Flag, Options
+from headwise.tasks.options import BestOptions, Flag, Options
 
 
-class NeighbourOptions(Options):
+class NeighbourOptions(BestOptions):
     """What is written of a word: its neighbours or its vector."""
 
-    n_best: int | None = Field(None, ge=1, description="neighbours of each word")
     vectors: bool | None = Field(None, description="write vectors; without inputs, of every word")
 
 
