@@ -7,6 +7,8 @@ from headwise import MultiHeadAttention, positions, weights
 from headwise.attention import masks, mechanisms, normalizers, scores
 from headwise.config import as_text
 from headwise.errors import ConfigError
+from headwise.models.transformer import build_transformer
+from headwise.models.transformer_config import TransformerConfig
 from headwise.positions.rotary import Yarn
 from headwise.registry import imported, split
 from headwise.training import recipes
@@ -132,6 +134,20 @@ def test_a_layer_takes_the_same_names():
 def test_a_recipe_names_the_key(setting, key):
     with pytest.raises(ConfigError, match=key):
         recipes.read("phrasebook", [setting])
+
+
+@pytest.mark.parametrize("reversible", [False, True])
+def test_the_mask_of_a_configuration_limits_what_an_encoder_reads(reversible):
+    sizes = {"d_model": 8, "d_ff": 16, "num_heads": 2, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
+    config = TransformerConfig(**sizes, mask="window:left=1,right=0", reversible=reversible)
+    encoder = build_transformer(config, 11, 11, joint=True).encoder.eval()
+    tokens, lens = torch.randint(4, 11, (1, 7)), torch.tensor([7])
+    states = encoder(tokens, lens).states
+    for changed in range(7):
+        other = tokens.clone()
+        other[0, changed] = 4 + (other[0, changed] - 3) % 7
+        differs = (encoder(other, lens).states != states).any(-1)[0].tolist()
+        assert differs == [changed <= place <= changed + 1 for place in range(7)]
 
 
 def test_a_recipe_limits_its_encoder_by_a_mask():

@@ -8,7 +8,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headwise.attention.masks import Causal, Mask, Padding, Shifts
-from headwise.attention.masks import build as build_mask
 from headwise.attention.zeros import zeroed_beyond
 from headwise.caches import AttentionStep, Cache, Segments
 from headwise.errors import ConfigError, ShapeError
@@ -260,10 +259,7 @@ def build_encoder(
     """
     blocks = [encoder_block(config, position) for _ in range(config.encoder_layers)]
     steps = tuple(head - config.num_heads // 2 for head in range(config.num_heads))
-    mask = Shifts(steps) if config.convolution_heads else mask
-    if config.mask is not None:
-        limit = build_mask(config.mask, config.max_len)
-        mask = limit if mask is None else mask & limit
+    mask = config.limited(Shifts(steps) if config.convolution_heads else mask)
     stack = [ReversibleEncoder(blocks)] if config.reversible else blocks
     return TransformerEncoder(embedding, stack, closing_norm(config), mask, config.segment)
 

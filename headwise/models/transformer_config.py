@@ -5,8 +5,8 @@ from typing import Literal
 from pydantic import Field
 from torch import nn
 
-from headwise.attention import mechanisms, normalizers
-from headwise.attention.masks import MaskText
+from headwise.attention import masks, mechanisms, normalizers
+from headwise.attention.masks import Mask, MaskText
 from headwise.attention.mechanisms import MechanismName
 from headwise.attention.normalizers import NormalizerName
 from headwise.attention.scores import ScoreName
@@ -136,6 +136,13 @@ class BlocksConfig(StackConfig):
             raise ConfigError(
                 f"mechanism '{self.mechanism}' cannot {what}; these can: {', '.join(filter(fits, mechanisms.names()))}"
             )
+
+    def limited(self, mask: Mask | None) -> Mask | None:
+        """Which pairs of another mask, of all where it is None, the configuration lets meet; None: all."""
+        if self.mask is None:
+            return mask
+        own = masks.build(self.mask, self.max_len)
+        return own if mask is None else mask & own
 
     def looks_ahead(self) -> bool:
         """Whether a place sees those that come after it."""

@@ -230,7 +230,7 @@ class ConformerConfig(BlocksConfig):
             for _ in range(self.encoder_layers)
         ]
         mask = None if self.window is None else Window(self.window, self.window)
-        return ConformerEncoder(Placed(position), blocks, self.d_model, mask)
+        return ConformerEncoder(Placed(position), blocks, self.d_model, self.limited(mask))
 
 
 SpeechEncoderConfig = Annotated[
