@@ -198,7 +198,7 @@ def test_every_verb_is_in_the_table():
 def test_options_shared_by_verbs_are_those_of_the_table():
     rows = re.findall(r"^\| `(--[a-z-]+)` \| .* \| (.*) \|$", page("command_line.md"), re.MULTILINE)
     table = {option: set(re.findall(r"`([a-z ]+)`", verbs)) for option, verbs in rows}
-    assert len(table) == 12
+    assert len(table) == 9
     having = {option: {name for name, command in commands().items() if option in _options(command)} for option in table}
     # a limit of tokens or figures is another thing than one of examples
     assert having == table
@@ -210,7 +210,7 @@ def test_one_option_has_one_meaning():
         for parameter in command.params:
             for option in parameter.opts:
                 texts.setdefault(option, {})[name] = getattr(parameter, "help", None)
-    for option in ("--target-data", "--columns", "--source-key", "--target-key", "--limit"):
+    for option in ("--target-data", "--limit"):
         assert len(set(texts[option].values())) == 1, texts[option]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwise.cli import make
-from headwise.cli.options import Columns
+from headwise.cli.options import InitCommand, TaskOptions
 from headwise.cli.output import json_line
 from headwise.errors import ConfigError, unknown
 from headwise.tasks.families import commands
@@ -29,8 +29,9 @@ def _group() -> None:
     """Inspect, make and fetch data files."""
 
 
-@app.command("report")
+@app.command("report", cls=InitCommand)
 def report(
+    context: typer.Context,
     file: Annotated[str, typer.Argument(help="A data file, plain or gzip, or a recipe: a .toml file or a name.")],
     overrides: Annotated[list[str] | None, typer.Argument(help="Settings such as data.column=xpos.")] = None,
     kind: Annotated[
@@ -38,9 +39,6 @@ def report(
     ] = "auto",
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
     held_out: Annotated[Path | None, typer.Option(help="Held-out pairs; reports what they share with these.")] = None,
-    columns: Columns = None,
-    source_key: Annotated[str | None, typer.Option(help="Source field, or language, of JSON lines.")] = None,
-    target_key: Annotated[str | None, typer.Option(help="Target field, or language, of JSON lines.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first examples.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -51,10 +49,11 @@ def report(
     """
     from headwise.labels import visible
 
-    given: dict[str, Any] = {"columns": columns, "source_key": source_key, "target_key": target_key, "limit": limit}
+    given = dict(TaskOptions.of(context, "data").values)
+    if limit is not None:
+        given["limit"] = limit
     if target_data is not None:
         given["train_target"] = os.fspath(target_data)
-    given = {name: value for name, value in given.items() if value is not None}
     found = _inspected(file, overrides or [], kind, given, None if held_out is None else os.fspath(held_out))
     if as_json:
         typer.echo(json_line({"files": [part.values() for part in found]}))

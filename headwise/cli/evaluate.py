@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwise.cli.options import Columns, TaskOptions
+from headwise.cli.options import TaskOptions
 from headwise.cli.output import json_line
 from headwise.errors import ConfigError
 from headwise.processes import Processes, joined, sharing, together
@@ -24,9 +24,6 @@ def evaluate(
     split: Annotated[str, typer.Option(help="Which part of the run's own data: test, valid or train.")] = "test",
     data: Annotated[Path | None, typer.Option(help="A file of examples, instead of the run's own data.")] = None,
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
-    columns: Columns = None,
-    source_key: Annotated[str | None, typer.Option(help="Source field, or language, of JSON lines.")] = None,
-    target_key: Annotated[str | None, typer.Option(help="Target field, or language, of JSON lines.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first examples.")] = None,
     against: Annotated[
         Path | None, typer.Option(help="Another run: print the difference of the two on the same examples.")
@@ -40,14 +37,11 @@ def evaluate(
     from headwise.training.loading import beside, examples
 
     of_data, options = TaskOptions.of(context, "data"), TaskOptions.of(context, "evaluate").values
-    if of_data.values and data is None:
-        named = flag_of(of_data.kind, next(iter(of_data.values)))
-        raise ConfigError(f"{named} describes a file of examples; name it with --data")
-    given: dict[str, object] = {"source_key": source_key, "target_key": target_key, "columns": columns}
-    if data is None:
-        given = {name: value for name, value in given.items() if value is not None}
-    else:
-        split, given = "test", given | _own_file(data, target_data, of_data)
+    of_file = [name for name in of_data.values if name.startswith("test_")]
+    if of_file and data is None:
+        raise ConfigError(f"{flag_of(of_data.kind, of_file[0])} describes a file of examples; name it with --data")
+    given = dict(of_data.values) if data is None else _own_file(data, target_data, of_data)
+    split = split if data is None else "test"
     runtime.apply(fast_products=False)
     with joined() as processes, sharing(processes):
         found = processes.once(lambda: examples(run, split, given)[:limit])
@@ -63,11 +57,13 @@ def evaluate(
     show(scores, f"{run} on {len(found):,} examples of {data or f'its {split} part'}{other}", compared)
 
 
-def _own_file(data: Path, target_data: Path | None, of_data: TaskOptions) -> dict[str, object]:
+def _own_file(data: Path, target_data: Path | None, options: TaskOptions) -> dict[str, object]:
     """The keys of a file that is read as it stands: what the recipe says of its own files is of those alone."""
-    of_test = {name: None for name in of_data.kind.model_fields if name.startswith("test_")}
+    from headwise.config import file_mark
+
+    others = {name: None for name, field in options.kind.model_fields.items() if file_mark(field) is None}
     second = None if target_data is None else os.path.abspath(target_data)
-    return {"test": os.path.abspath(data), "test_target": second, "format": None} | of_test | of_data.values
+    return {**others, "test": os.path.abspath(data), "test_target": second, "format": None, **options.values}
 
 
 def scores_of(

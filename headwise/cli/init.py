@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwise.cli.options import Columns, TaskOptions
+from headwise.cli.options import TaskOptions
 from headwise.cli.output import opened
 from headwise.errors import ConfigError
 from headwise.trust import trusting
@@ -31,9 +31,6 @@ def init(
         Path | None, typer.Option(help="File to validate on; default: a part of --data is held out.")
     ] = None,
     test: Annotated[Path | None, typer.Option(help="File to test on; default: a part of --data is held out.")] = None,
-    columns: Columns = None,
-    source_key: Annotated[str | None, typer.Option(help="Source field, or language, of JSON lines.")] = None,
-    target_key: Annotated[str | None, typer.Option(help="Target field, or language, of JSON lines.")] = None,
     minutes: Annotated[
         float | None, typer.Option(help="Choose size and schedule for this many minutes of training on this machine.")
     ] = None,
@@ -43,6 +40,7 @@ def init(
     """Write a commented recipe.toml that suits the data and, with --minutes, this machine and the time."""
     from headwise.config import file_keys, value_of
     from headwise.tasks import registry
+    from headwise.tasks.options import flag_of
 
     # a task that is named here is the user's own word
     with trusting():
@@ -51,8 +49,9 @@ def init(
         raise ConfigError(f"{output} is there already; give another --output, or --force to replace it")
     files = {"data": data, "target_data": target_data, "valid": valid, "test": test}
     given = {name: None if path is None else str(path.resolve()) for name, path in files.items()}
-    options = {"columns": columns, "source_key": source_key, "target_key": target_key}
-    keys = data_keys(kind, task, {**given, **options, **TaskOptions.of(context, "data").values})
+    own = TaskOptions.of(context, "data")
+    options = {name: own.values.get(name) for name in own.kind.model_fields}
+    keys = data_keys(kind, task, {**given, **options}, {name: flag_of(own.kind, name) for name in options})
     heading, recipe, values = fitted(kind, task, keys, settings or [], minutes)
     paths = [value_of(recipe, key) for key in file_keys(recipe) if key.rpartition(".")[2] in keys]
     _check(recipe, paths)
@@ -64,7 +63,9 @@ def init(
     typer.echo(f"next: headwise train {output}")
 
 
-def data_keys(kind: "type[Task[Any]]", task: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def data_keys(
+    kind: "type[Task[Any]]", task: str, options: Mapping[str, Any], flags: Mapping[str, str]
+) -> dict[str, Any]:
     """Options of the command line as keys of the task's `[data]`, or of the task itself if it has no such section.
 
     Raises: ConfigError for an option that the task has no key for.
@@ -73,14 +74,16 @@ def data_keys(kind: "type[Task[Any]]", task: str, options: Mapping[str, Any]) ->
     if "data" in fields:
         fields = getattr(fields["data"].annotation, "model_fields", {})
     names = {"data": "train", "target_data": "train_target"}
+
+    def typed(option: str) -> str:
+        return flags.get(option, f"--{option.replace('_', '-')}")
+
     found = {}
     for option, value in options.items():
         key = names.get(option, option)
         if value is not None and key not in fields:
-            there = [name for name in options if names.get(name, name) in fields]
-            raise ConfigError(
-                f"{_flag(option)} means nothing to task '{task}'; it takes: {', '.join(map(_flag, there)) or 'none'}"
-            )
+            there = [typed(name) for name in options if names.get(name, name) in fields]
+            raise ConfigError(f"{typed(option)} means nothing to task '{task}'; it takes: {', '.join(there) or 'none'}")
         if value is not None:
             found[key] = value
     return found
@@ -168,10 +171,6 @@ def _line(key: str, value: Any, made: Any, beside: str | None) -> str:
     else:
         text = tomli_w.dumps({key: value}).strip()
     return f"{text}  # {description}" if description else text
-
-
-def _flag(option: str) -> str:
-    return "--" + option.replace("_", "-")
 
 
 def _summary(recipe: "Recipe") -> str:

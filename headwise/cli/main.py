@@ -19,8 +19,10 @@ from headwise.tasks.families import commands
 from headwise.trust import trusting
 
 # verbs in the order of `--help`, each a module, and how its options are read where tasks add some
-_NAMES = ("init", "train", "predict", "evaluate", "explain", "explore", "serve", "sweep", "curve", "results", "plan")
-_NAMES += ("check", "list", "config", "doctor", "data", "demo")
+_NAMES = (
+    *("init", "train", "predict", "evaluate", "explain", "explore", "serve", "sweep", "curve", "results", "plan"),
+    *("check", "list", "config", "doctor", "data", "demo"),
+)
 _OPTIONS = {"init": InitCommand, "predict": TaskCommand, "evaluate": EvaluateCommand}
 
 

@@ -1,11 +1,11 @@
-"""Options that several verbs share, and those that tasks add to a verb."""
+"""Options that tasks add to a verb."""
 
 import inspect
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand
@@ -16,10 +16,6 @@ from headwise.trust import trusting
 if TYPE_CHECKING:
     from headwise.tasks.options import Options
 
-Columns = Annotated[
-    tuple[int, int] | None,
-    typer.Option(metavar="INT INT", help="Source and target or label column, from 0: --columns 0 1."),
-]
 
 _OUTSIDE = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 
@@ -62,7 +58,10 @@ class TaskCommand(TyperCommand):
 
     def get_params(self, ctx: Any) -> list[Any]:
         *own, helping = super().get_params(ctx)
-        return [*own, *ctx.meta.get("options of tasks", []), helping]
+        # a flag of the verb means what it says there
+        flags = {flag for option in own for flag in option.opts}
+        others = [option for option in ctx.meta.get("options of tasks", []) if flags.isdisjoint(option.opts)]
+        return [*own, *others, helping]
 
     def outside_tasks(self, args: Sequence[str]) -> list[str]:
         """The tasks of one's own, `module:Class`, of the run folders among the arguments."""
@@ -76,7 +75,7 @@ class EvaluateCommand(TaskCommand):
 
 
 class InitCommand(TaskCommand):
-    """A verb that describes the data of the task that it names."""
+    """A verb that describes data, perhaps of a task that it names."""
 
     groups = ("data",)
 
@@ -96,7 +95,8 @@ def _option(kind: Any, name: str, given: dict[str, Any]) -> Any:
 
     field = kind.model_fields[name]
     (value,) = (part for part in get_args(field.annotation) if part is not NoneType)
-    value, is_file = value if value in (int, float, bool) else str, file_mark(field) is not None
+    several, is_file = get_args(value) if get_origin(value) is tuple else (), file_mark(field) is not None
+    value = value if several or value in (int, float, bool) else str
 
     def put(typed: Any) -> None:
         if isinstance(typed, str):
@@ -109,6 +109,7 @@ def _option(kind: Any, name: str, given: dict[str, Any]) -> Any:
         flag_of(kind, name),
         callback=put,
         expose_value=False,
+        metavar=" ".join(part.__name__.upper() for part in several) or None,
         help=f"{text[:1].upper()}{text[1:]}.",
         rich_help_panel="Options of some tasks",
     )

@@ -10,7 +10,7 @@ from headwise.registry import Registry, members
 
 REGISTRY = Registry(
     "position",
-    Position,  # type: ignore[type-abstract]
+    Position,
     partial(members, __name__, "position"),
     sizes=("d_model", "head_dim", "num_heads", "max_len"),
     nested={"scaling": SCALINGS.build},

@@ -25,6 +25,18 @@ class WritingOptions(SearchOptions):
     scores: bool | None = Field(None, description="put the score before each output")
 
 
+class TableOptions(Options):
+    """Which columns or fields of a table hold what."""
+
+    adds_to = "data"
+
+    columns: tuple[int, int] | None = Field(
+        None, description="source and target or label column, from 0: --columns 0 1"
+    )
+    source_key: str | None = Field(None, description="source field, or language, of JSON lines")
+    target_key: str | None = Field(None, description="target field, or language, of JSON lines")
+
+
 class BleuOptions(Options):
     """How outputs are compared with references."""
 

@@ -8,7 +8,6 @@ import typer
 
 from headwise.cli.evaluate import show
 from headwise.cli.explain import heads_of
-from headwise.cli.options import Columns
 from headwise.cli.output import json_line, opened
 from headwise.errors import DataError
 
@@ -23,7 +22,9 @@ def align(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     data: Annotated[Path, typer.Argument(help="A file of sentence pairs, or the first of two parallel files.")],
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
-    columns: Columns = None,
+    columns: Annotated[
+        tuple[int, int] | None, typer.Option(metavar="INT INT", help="Source and target column, from 0: --columns 0 1.")
+    ] = None,
     layer: Annotated[int, typer.Option(help="Layer: a number from 0; -1 is the last.")] = -1,
     heads: Annotated[str | None, typer.Option(help="Its heads, such as 0 or 1,3; default: the mean of all.")] = None,
     shift: Annotated[
