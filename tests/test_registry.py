@@ -11,6 +11,7 @@ from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig
 from headwise.positions.rotary import Yarn
 from headwise.registry import imported, split
+from headwise.testing import certify, resolve
 from headwise.training import recipes
 
 SIZES = {"head_dim": 8, "num_heads": 2, "max_len": 32}
@@ -102,10 +103,20 @@ def test_classes_from_outside_take_arguments_too(tmp_path, monkeypatch):
     made = score("outside_of_registry:Near:power=1")
     assert isinstance(made, imported_module.Near)
     assert (made.dim, made.power) == (8, 1.0)
+    assert resolve("outside_of_registry:Near:power=1").name == "outside_of_registry:Near:power=1"
     with pytest.raises(ConfigError, match="is no mechanism"):
         mechanism("outside_of_registry:Near")
     with pytest.raises(ConfigError, match="unknown attribute of module 'outside_of_registry': 'Nar'"):
         imported("outside_of_registry:Nar")
+
+
+CERTIFIED = {"nystrom:4": "empty", "window:2,0": "predicate", "rotary:base=500": "padding", "soft_cap:cap=30": "empty"}
+
+
+@pytest.mark.parametrize("target", CERTIFIED)
+def test_what_has_arguments_is_certified(target):
+    (verdict,) = certify(target, only=[CERTIFIED[target]], quick=True)
+    assert verdict.state in ("holds", "does not apply"), verdict.reason
 
 
 def test_masks_are_combined():

@@ -6,19 +6,22 @@ from typing import Any
 
 from headwise import positions
 from headwise.attention import mechanisms, normalizers, scores
-from headwise.attention.masks import Mask
+from headwise.attention.masks import REGISTRY, Mask
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.normalizers import Normalizer
 from headwise.attention.scores import Score
 from headwise.errors import ConfigError, HeadwiseError, Unsupported, unknown
 from headwise.positions.position import Position
-from headwise.registry import Creator, imported
+from headwise.registry import Creator, Registry, imported
 from headwise.testing.case import HEAD_DIM, MAX_LEN, Case
 from headwise.testing.masks import SAMPLES, MaskSubject
 from headwise.testing.positions import D_MODEL, HEADS, PositionSubject
 from headwise.testing.positions import MAX_LEN as PLACES
 from headwise.testing.subject import Subject
 from headwise.trust import trusting
+
+# a class of one's own with arguments
+_OWN: Registry[Any] = Registry("target", object, dict)
 
 AnySubject = Subject | MaskSubject | PositionSubject
 
@@ -48,7 +51,7 @@ def resolve(target: Any) -> AnySubject:
     if not found and ":" in target:
         # what is to be tried is the user's own word
         with trusting():
-            return _checked(_of(target, imported(target)))
+            return _checked(_of(target, _OWN.find(target) if target.count(":") > 1 else imported(target)))
     if not found:
         advice = "; a thing of your own is named module:attribute, such as my_module:MyAttention"
         raise ConfigError(
@@ -73,7 +76,7 @@ def _families() -> dict[str, tuple[Any, Callable[[str], AnySubject]]]:
 
 
 def _masking(name: str) -> MaskSubject:
-    return MaskSubject(name, SAMPLES[name])
+    return MaskSubject(name, SAMPLES.get(name) or (lambda batch, n: REGISTRY.build(name, length=n)))
 
 
 def _scoring(name: str) -> Callable[[int, float], Scored]:
@@ -87,11 +90,11 @@ def _normalizing(name: str) -> Callable[[int, float], Scored]:
 
 def _of(name: str, found: Any) -> AnySubject:
     """What a user's object is: class, instance or function."""
-    kind = found if isinstance(found, type) else type(found)
+    kind = found if isinstance(found, type) else found.kind if isinstance(found, Creator) else type(found)
     if issubclass(kind, Position):
         return PositionSubject(name, _placed(found))
     if issubclass(kind, Mask):
-        sample: Mask = found() if isinstance(found, type) else found
+        sample: Mask = found() if isinstance(found, type | Creator) else found
         return MaskSubject(name, lambda batch, n: sample)
     if issubclass(kind, Score):
         return Subject(name, lambda heads, dropout: Scored(_sized(found, heads, dropout), dropout=dropout))
