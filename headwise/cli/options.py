@@ -16,7 +16,6 @@ from headwise.trust import trusting
 if TYPE_CHECKING:
     from headwise.tasks.options import Options
 
-
 _OUTSIDE = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 
 
@@ -44,7 +43,7 @@ class TaskCommand(TyperCommand):
         from headwise.tasks.families import options
         from headwise.tasks.options import joined
 
-        kinds = [*options(), *(kind for task in self.outside_tasks(args) for kind in _options_of(task))]
+        kinds = [*(kind for task in self.outside_tasks(args) for kind in _options_of(task)), *options()]
         parts = {group: joined(kind for kind in kinds if kind.adds_to == group) for group in self.groups}
         given: dict[str, dict[str, Any]] = {group: {} for group in self.groups}
         ctx.meta["options of tasks"] = [
