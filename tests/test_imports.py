@@ -97,13 +97,14 @@ THIRD_PARTY = {
     "uvicorn": {"service"},
     "prometheus_client": {"service"},
     "soundfile": {"tasks.speech.sounds"},
+    "rdkit": {"tasks.graphs.molecules"},
     "sklearn": {"predictors.baselines", "tasks.series.baselines"},
     "scipy": {"tasks.graphs.node_labeller", "tasks.ranking.ranker"},
 }
 
 
 # asked for by name, with the extra to install in the message
-EXTRAS = {"tensorboard", "wandb", "mlflow", "trackio", "transformers", "PIL", "soundfile"}
+EXTRAS = {"tensorboard", "wandb", "mlflow", "trackio", "transformers", "PIL", "soundfile", "rdkit"}
 EXTRAS |= {"fastapi", "uvicorn", "h11", "prometheus_client"}
 
 

@@ -31,6 +31,7 @@ from headwise.tasks.graphs.molecules import (
     SmilesError,
     atom_features,
     bond_edges,
+    bond_orders,
     compound,
     read_strings,
 )
@@ -172,17 +173,17 @@ class MoleculeRegressor(Predictor[Compound, float, Compound]):
             raise ConfigError("the number of a molecule cannot be given here; leave the target out")
         item = self._compound(item)
         batch = MoleculeTable([item], self.scale).batch([0]).to(self.model.head.weight.device)
+        elements = [atom.GetSymbol() for atom in item.molecule.GetAtoms()]
         atoms = [
-            f"{atom.element.lower() if atom.aromatic else atom.element}{number}"
-            for number, atom in enumerate(item.molecule.atoms, 1)
+            f"{element.lower() if atom.GetIsAromatic() else element}{number}"
+            for number, (element, atom) in enumerate(zip(elements, item.molecule.GetAtoms(), strict=True), 1)
         ]
         layers = {}
         for name, one in looking.attended(self.model, batch.features, batch.mask, batch.start).items():
             layers[name] = one.layer(atoms if one.weights.shape[2] == len(atoms) else ["molecule"], atoms, "self")
         (found,) = self.predict([item])
-        bonds = {(bond.first, bond.second): bond.order for bond in item.molecule.bonds}
-        elements = [atom.element for atom in item.molecule.atoms]
-        places = InGraph(atoms, elements, [*ELEMENTS, *sorted({*elements} - {*ELEMENTS})], bonds=bonds)
+        kinds = [*ELEMENTS, *sorted({*elements} - {*ELEMENTS})]
+        places = InGraph(atoms, elements, kinds, bonds=bond_orders(item.molecule))
         return Explanation(item.smiles, f"{found:.4g}", layers, places=places)
 
     def _compound(self, item: Compound | str) -> Compound:
