@@ -97,6 +97,7 @@ THIRD_PARTY = {
     "uvicorn": {"service"},
     "prometheus_client": {"service"},
     "soundfile": {"tasks.speech.sounds"},
+    "soxr": {"tasks.speech.sounds"},
     "rdkit": {"tasks.graphs.molecules"},
     "sklearn": {"predictors.baselines", "tasks.series.baselines"},
     "scipy": {"tasks.graphs.node_labeller", "tasks.ranking.ranker"},
@@ -104,7 +105,7 @@ THIRD_PARTY = {
 
 
 # asked for by name, with the extra to install in the message
-EXTRAS = {"tensorboard", "wandb", "mlflow", "trackio", "transformers", "PIL", "soundfile", "rdkit"}
+EXTRAS = {"tensorboard", "wandb", "mlflow", "trackio", "transformers", "PIL", "soundfile", "soxr", "rdkit"}
 EXTRAS |= {"fastapi", "uvicorn", "h11", "prometheus_client"}
 
 

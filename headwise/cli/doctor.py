@@ -12,7 +12,7 @@ Row = tuple[str, str, str]
 
 PACKAGES = ("headwise", "torch", "numpy", "tokenizers", "safetensors", "sacrebleu", "matplotlib", "pydantic")
 EXTRAS = {name: name for name in ("tensorboard", "wandb", "mlflow", "trackio")}
-EXTRAS |= {"transformers": "hf", "rdkit": "molecules"}
+EXTRAS |= {"transformers": "hf", "rdkit": "molecules", "soundfile": "audio", "soxr": "audio"}
 
 
 def doctor(
