@@ -91,7 +91,7 @@ THIRD_PARTY = {
     "mlflow": {"runs.trackers"},
     "trackio": {"runs.trackers"},
     "transformers": {"adoption"},
-    "PIL": {"tasks.images.picture_files"},
+    "PIL": {"tasks.images.pixels"},
     "fastapi": {"service", "explorer"},
     "h11": {"service"},
     "uvicorn": {"service"},
