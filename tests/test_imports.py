@@ -100,7 +100,7 @@ THIRD_PARTY = {
     "soxr": {"tasks.speech.sounds"},
     "rdkit": {"tasks.graphs.molecules"},
     "sklearn": {"predictors.baselines", "tasks.series.baselines"},
-    "scipy": {"tasks.graphs.node_labeller", "tasks.ranking.ranker"},
+    "scipy": {"metrics", "tasks.graphs.node_labeller", "tasks.ranking.ranker"},
 }
 
 

@@ -20,7 +20,7 @@ from headwise.labels import visible
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline, of_numbers
 from headwise.predictors.evaluating import evaluating
-from headwise.predictors.numbers import Scale
+from headwise.predictors.numbers import Scale, error_counts, error_scores
 from headwise.predictors.predictor import Form, Predictor
 from headwise.processes import divided
 from headwise.tasks.graphs.encoders import GraphRegressor
@@ -156,12 +156,11 @@ class MoleculeRegressor(Predictor[Compound, float, Compound]):
         gold = [item.target for item in examples if item.target is not None]
         if not examples or len(gold) < len(examples):
             raise DataError("there is nothing to score: give molecules with a number each")
-        wanted = np.array(gold)
-        wrong = np.array(self.predict(examples)) - wanted
-        apart = wanted - self.scale.mean
-        sums = (np.abs(wrong), wrong**2, apart, apart**2)
-        scores = regression_scores(float(len(gold)), *(float(values.sum()) for values in sums))
-        return {**scores}
+        # standardised, so that no sum of squares drowns in the square of a large mean
+        targets, predictions = (
+            (np.array(values) - self.scale.mean) / self.scale.deviation for values in (gold, self.predict(examples))
+        )
+        return {**error_scores(error_counts(predictions, targets), self.scale.deviation)}
 
     def baselines(self, examples: Sequence[Compound]) -> Iterator[Baseline]:
         gold = [item.target for item in examples if item.target is not None]
@@ -188,25 +187,6 @@ class MoleculeRegressor(Predictor[Compound, float, Compound]):
 
     def _compound(self, item: Compound | str) -> Compound:
         return self.parse(item) if isinstance(item, str) else item
-
-
-def regression_scores(
-    count: float, absolute: float, squares: float, total: float, total_squares: float
-) -> dict[str, float]:
-    """MAE, RMSE and R2 of summed counts; R2 is NaN where all numbers are the same.
-
-    Args:
-        absolute, squares: sums of the errors, without their signs and squared.
-        total, total_squares: sums of the right numbers and of their squares; best as differences from a number that is
-            near to all of them.
-
-    >>> regression_scores(2.0, 2.0, 2.0, 4.0, 10.0)
-    {'mae': 1.0, 'rmse': 1.0, 'r2': 0.0}
-    """
-    count = max(1.0, count)
-    spread = total_squares - total * total / count
-    r2 = 1.0 - squares / spread if spread > 1e-12 * max(1.0, total_squares) else math.nan
-    return {"mae": float(absolute / count), "rmse": math.sqrt(squares / count), "r2": float(r2)}
 
 
 def _portions(atoms: list[int]) -> Iterator[list[int]]:
