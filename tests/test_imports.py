@@ -96,6 +96,7 @@ THIRD_PARTY = {
     "h11": {"service"},
     "uvicorn": {"service"},
     "prometheus_client": {"service"},
+    "networkx": {"explorer.layout"},
     "soundfile": {"tasks.speech.sounds"},
     "soxr": {"tasks.speech.sounds"},
     "rdkit": {"tasks.graphs.molecules"},
