@@ -101,7 +101,8 @@ THIRD_PARTY = {
     "soxr": {"tasks.speech.sounds"},
     "rdkit": {"tasks.graphs.molecules"},
     "sklearn": {"predictors.baselines", "tasks.series.baselines"},
-    "scipy": {"metrics", "tasks.graphs.node_labeller", "tasks.ranking.ranker"},
+    "threadpoolctl": {"tasks.series.baselines"},
+    "scipy": {"metrics", "tasks.series.baselines", "tasks.graphs.node_labeller", "tasks.ranking.ranker"},
 }
 
 
@@ -238,7 +239,7 @@ def test_declared_dependencies_are_those_imported():
         {"scikit_learn"} if "sklearn" in imported else set()
     )
     # what comes along with a declared one
-    assert used - {"pydantic_core", "mpl_toolkits", "sklearn"} - EXTRAS == names
+    assert used - {"pydantic_core", "mpl_toolkits", "sklearn", "threadpoolctl"} - EXTRAS == names
 
 
 def test_the_check_sees_a_wrong_import():
