@@ -99,8 +99,7 @@ def _work(run: Path, width: int, kind: str) -> dict[str, float]:
     from headwise.runs.publish import MODEL, publish
     from headwise.tasks import registry
     from headwise.training import recipes
-    from headwise.training.parallel import written
-    from headwise.training.saving import save_checkpoint
+    from headwise.training.saving import save_checkpoint, write_at_first
     from headwise.training.session import Session
 
     # tensors have pages of their own, which go back when they are freed
@@ -120,7 +119,7 @@ def _work(run: Path, width: int, kind: str) -> dict[str, float]:
         save()
         kept["saving"] = _taken(save)
         best = {MODEL: session.published_weights()}
-        put = partial(written, processes, best.values(), lambda: publish(run, best, {}))
+        put = partial(write_at_first, processes, best.values(), lambda: publish(run, best, {}))
         put()
         kept["publishing"] = _taken(put)
         return kept

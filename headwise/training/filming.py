@@ -88,7 +88,7 @@ class Filming:
 
     def _opened(self, model: Any) -> None:
         session = self._session
-        self._film.go_on(session.progress.step, self._note)
+        self._film.resume(session.progress.step, self._note)
         with at_rest(model, session.recipe.seed, session.device):
             predictor = session.task.predictor(model)
             try:

@@ -17,7 +17,7 @@ from headwise.predictors.predictor import Predictor
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.publish import CONFIG, DATA, OWN_FILES, TRAINER, evaluated, read_run
 from headwise.runs.reading import Saved, read_file
-from headwise.runs.weights import fitting, load_weights
+from headwise.runs.weights import load_weights, match_weights
 from headwise.tasks import registry
 from headwise.tasks.task import Assets
 from headwise.training.comparison import Compared, compared
@@ -196,7 +196,7 @@ def _predictor(saved: Saved) -> Predictor[Any, Any, Any]:
     with isolated(recipe.seed), _default_type(tensors):
         with torch.device("meta"), _Undrawn():
             # a recipe that asks for more than the weights have is refused before such a model takes memory
-            fitting(task.build(), tensors, metadata, str(saved.folder / name))
+            match_weights(task.build(), tensors, metadata, str(saved.folder / name))
         model = task.build()
     if any(parameter.is_meta for parameter in model.parameters()):
         raise ConfigError("a model cannot be loaded onto the meta device, which holds no numbers; load it outside")

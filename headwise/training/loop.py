@@ -18,9 +18,9 @@ from headwise.training.compiling import Loss, compiled
 from headwise.training.filming import Filming
 from headwise.training.limits import Budget, Clock, Used
 from headwise.training.optimizers import learning_rate, set_learning_rate
-from headwise.training.parallel import Engine, Share, share_of_step, written
+from headwise.training.parallel import Engine, Share, share_of_step
 from headwise.training.reporter import Reporter
-from headwise.training.saving import save_checkpoint
+from headwise.training.saving import save_checkpoint, write_at_first
 from headwise.training.session import Session
 from headwise.training.signals import Stopped, StopSignal, stopped_by
 from headwise.training.validation import monitored, smaller_is_better, validate
@@ -246,7 +246,7 @@ class Loop:
             point = partial(self._checkpoints.point_to_best, progress.best_step, progress.best_value)
             self._processes.once(point)
             facts = {"step": progress.best_step, "metrics": progress.best_metrics, DATA: self.session.digests}
-            written(self._processes, files.values(), partial(publish, self._checkpoints.run, files, facts))
+            write_at_first(self._processes, files.values(), partial(publish, self._checkpoints.run, files, facts))
         except MachineError as error:
             if not retry:
                 raise

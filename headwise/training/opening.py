@@ -10,7 +10,7 @@ from headwise.locks import FolderLock
 from headwise.processes import Processes, together
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.commits import canonical
-from headwise.runs.log import cut_metrics
+from headwise.runs.log import truncate_metrics
 from headwise.runs.reading import Saved, read_folder
 from headwise.tasks.task import Task
 from headwise.training.recipe import Recipe, read_recipe
@@ -38,7 +38,7 @@ class Opening:
         self.checkpoints = Checkpoints(self.run, keep_last=keep_last, check=lock.check)
         self._notes += [f"removed {name}, left by an interrupted write" for name in self.checkpoints.sweep()]
         found, self.recipe = previous(self.checkpoints, self.recipe, self.resume, self._allowed, self._notes)
-        cut_metrics(self.run, found.facts["step"] if found is not None else -1)
+        truncate_metrics(self.run, found.facts["step"] if found is not None else -1)
         self.saved = found
 
     def shared(self, processes: Processes) -> tuple[Recipe, Saved | None]:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from headwise.errors import CheckpointError
-from headwise.runs.weights import put
+from headwise.runs.weights import copy_into
 from headwise.training.recipe import TrainingConfig
 
 
@@ -64,7 +64,7 @@ def restore_optimizer(optimizer: Optimizer, model: nn.Module, tensors: Mapping[s
             optimizer.state[parameter][slot] = value.to(parameter.device)
         else:
             optimizer.state[parameter][slot] = torch.zeros_like(parameter.detach())
-            put(optimizer.state[parameter][slot], value)
+            copy_into(optimizer.state[parameter][slot], value)
     for owner, parameter in parameters.items():
         if missing := slots - optimizer.state.get(parameter, dict.fromkeys(slots)).keys():
             raise CheckpointError(f"{name}: '{min(missing)}:{owner}' is missing")

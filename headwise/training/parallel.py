@@ -1,10 +1,10 @@
 """How processes share a step: the batches of each, the wrapper that exchanges gradients, and what all agree on."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,14 +15,10 @@ from headwise.errors import ConfigError
 from headwise.layers.blocks import Block
 from headwise.layers.norms import TokenBatchNorm
 from headwise.processes import Processes
-from headwise.runs.commits import Writable
-from headwise.runs.tensors import TensorFile
 from headwise.training import numerics
 from headwise.training.compiling import Loss
 from headwise.training.objective import Objective
 from headwise.training.recipe import TrainingConfig
-
-T = TypeVar("T")
 
 Kind = Literal["none", "ddp", "fsdp"]
 _OF_BATCH = (TokenBatchNorm, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
@@ -134,29 +130,6 @@ def _units(model: nn.Module) -> list[tuple[nn.Module, set[nn.Parameter]]]:
         homes.setdefault(parameter, set()).add(home)
     elsewhere = {parameter for parameter, found in homes.items() if len(found) > 1}
     return [(block, elsewhere & set(block.parameters())) for block in paths.values()]
-
-
-def written(processes: Processes, files: Iterable[Writable], work: Callable[[], T]) -> T:
-    """What `work` returns in the first process, which writes these files in their order; the others give their parts.
-
-    Memory: in the first process one whole tensor more than it has, in the others nothing.
-    """
-    shared = [file for file in files if isinstance(file, TensorFile)]
-
-    def working() -> T:
-        try:
-            return work()
-        finally:
-            _take_part(shared)
-
-    if not processes.first:
-        _take_part(shared)
-    return processes.once(working)
-
-
-def _take_part(files: list[TensorFile]) -> None:
-    for file in files:
-        file.take_part()
 
 
 class Engine:

@@ -9,7 +9,7 @@ from headwise.config import file_keys, to_toml
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.runs.checkpoints import BEST, FINISHED, STATE, Checkpoints
 from headwise.runs.commits import MANIFEST, commit_file
-from headwise.runs.migration import migrated
+from headwise.runs.migration import migrate
 from headwise.runs.publish import CONFIG, OWN_FILES
 from headwise.runs.reading import Saved
 from headwise.tasks.task import Given, Task
@@ -74,7 +74,7 @@ def previous(
     begun = None
     if (run / CONFIG).exists():
         # begun and stopped before there was a manifest to tell the format
-        files = migrated({CONFIG: (run / CONFIG).read_bytes()}, 1)
+        files = migrate({CONFIG: (run / CONFIG).read_bytes()}, 1)
         begun = parse_recipe(files[CONFIG], str(run / CONFIG))
     recipe = settled(recipe, begun, notes.append)
     if begun is not None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Annotated, Any
 
 import torch
@@ -18,8 +17,8 @@ from headwise.runs.commits import Writable, canonical
 from headwise.runs.parts import Content
 from headwise.runs.publish import CONFIG, EMA, MODEL, OPTIMIZER, OWN_FILES, STREAM, TRAINER
 from headwise.runs.reading import Saved
-from headwise.runs.tensors import TensorFile, whole
-from headwise.runs.weights import fitting, load_weights, ties, weights_as_file, weights_file
+from headwise.runs.tensors import TensorFile
+from headwise.runs.weights import load_weights, match_weights, ties, weights_as_file, weights_file
 from headwise.tasks.task import Task
 from headwise.training import numerics, parallel, randomness
 from headwise.training.ema import RunningMean, exchanged
@@ -128,7 +127,7 @@ class Session:
             load_weights(model, tensors, tied, "the model to score")
             yield model
             return
-        with exchanged(fitting(self.model, tensors, tied, "the model to score")):
+        with exchanged(match_weights(self.model, tensors, tied, "the model to score")):
             yield self.model
 
     def published_weights(self) -> TensorFile:
@@ -173,7 +172,7 @@ class Session:
         if self.mean is not None:
             self.mean.restore(*self._given(saved, EMA), str(saved.folder / EMA))
         self.progress = trainer.progress
-        carried = saved.file(STREAM)[0] if STREAM in saved.tensors else {}
+        carried = saved.file(STREAM)[0] if STREAM in saved.tensor_files else {}
         sampler, self.digests = trainer.sampler, dict(digests)
         if anew and sampler.get("position"):
             sampler, carried = {**sampler, "epoch": sampler.get("epoch", 0) + 1, "position": 0}, {}
@@ -188,12 +187,11 @@ class Session:
 
     def _given(self, saved: Saved, name: str) -> Content:
         """A file of a checkpoint: where processes share model and checkpoint, this one's rows of its tensors."""
-        if self.kind != "fsdp" or saved.parts is None or name not in saved.parts.table.files:
+        if self.kind != "fsdp":
             return saved.file(name)
         model = self.model.state_dict()
-        # what the optimizer remembers is called slot:parameter
-        like = partial(saved.parts.file, name, lambda tensor: model.get(tensor.rpartition(":")[2]))
-        return together(self.processes, like)
+        # tensors of the optimizer are called slot:parameter
+        return together(self.processes, lambda: saved.file(name, lambda key: model.get(key.rpartition(":")[2])))
 
     def _initialised(self) -> list[str]:
         if self.kind != "fsdp":
@@ -215,7 +213,7 @@ class Session:
         shared = self.mean.weights() if self.mean is not None else self.model.state_dict()
         with torch.no_grad():
             for name, value in model.state_dict().items():
-                value.copy_(whole(shared[name].detach()))
+                value.copy_(_full(shared[name].detach()))
         return model
 
     def _restore_randomness(self, trainer: Trainer, name: str) -> None:
@@ -264,3 +262,8 @@ def machine(device: torch.device) -> dict[str, Any]:
         "capability": torch.backends.cpu.get_cpu_capability(),
         "float32_products": getattr(torch.backends.mkldnn, "matmul").fp32_precision,  # noqa: B009
     }
+
+
+def _full(tensor: Tensor) -> Tensor:
+    full: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    return full

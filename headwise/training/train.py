@@ -223,7 +223,7 @@ def _claimed(opening: Opening, stop: StopSignal, open_too: ExitStack) -> Run | N
 def _log(run: Path, recipe: Recipe, processes: Processes, notes: list[str], on_event: OnEvent | None) -> RunLog:
     """That of the first process; that of another writes and tells nothing."""
     if not processes.first:
-        return RunLog(None, Display(dark=True))
+        return RunLog(None, Display(hidden=True))
     training = recipe.training
     trackers = open_trackers(run, training.trackers, training.tracker_project, flattened(recipe), notes.append)
     return RunLog(run, Display(every_s=training.print_every_s), listeners=trackers, on_event=on_event)

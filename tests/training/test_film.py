@@ -171,14 +171,14 @@ def test_a_film_stays_within_its_bytes(tmp_path):
     assert Film.read(tmp_path).steps == film.steps
     # goes on with the stride it had, and drops what came later
     again = Film(tmp_path, 5, 7 * size)
-    again.go_on(330, pytest.fail)
+    again.resume(330, pytest.fail)
     assert (again.steps, again.stride) == ([0, 160, 320], 160)
     assert sorted(path.name for path in film.folder.glob("step-*")) == [
         f"step-{step:08d}.safetensors" for step in (0, 160, 320)
     ]
     assert [again.due(step) for step in (320, 400, 480)] == [False, False, True]
     other = Film(tmp_path, 7, 7 * size)
-    other.go_on(330, pytest.fail)
+    other.resume(330, pytest.fail)
     assert other.stride == 7
 
 
