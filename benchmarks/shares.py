@@ -131,7 +131,7 @@ def _step(session: Any) -> dict[str, float]:
     from headwise.training.optimizers import optimizer_tensors
     from headwise.training.parallel import Engine, share_of_step
 
-    engine = Engine(session.objective, session.kind, session.processes, None)
+    engine = Engine(session.objective, session.kind, session.processes, session.device, None)
     batch = share_of_step(session.source, 1, session.processes, session.device).batches[0]
     with engine.passing(last=True):
         engine(batch).backward()
