@@ -125,7 +125,7 @@ def read_tensor_file(path: Path, entry: dict[str, Any]) -> tuple[dict[str, Tenso
     Raises: CheckpointError naming it when it is missing, damaged, or holds numbers that are not finite.
     """
     with _opened(path, entry) as source:
-        tensors, metadata = read_tensors(source, source.left, str(path))
+        tensors, metadata = read_tensors(source.read(source.left), str(path))
     if bad := not_finite(tensors):
         raise CheckpointError(f"{path}: '{bad[0]}' holds NaN or infinity ({len(bad)} of {len(tensors)} tensors do)")
     return tensors, metadata

@@ -1,9 +1,9 @@
-"""Tensors as safetensors files; a header is checked more strictly than the library does, before it is used."""
+"""Tensors as safetensors files."""
 
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 import torch.distributed as distributed
@@ -29,14 +29,6 @@ DTYPES = {
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _METADATA, _OURS = "__metadata__", "headwise"
 _LENGTH_BYTES = 8
-_MAX_HEADER_BYTES = 50_000_000
-
-
-@runtime_checkable
-class Source(Protocol):
-    """Where bytes come from: `read` returns exactly `size` bytes."""
-
-    def read(self, size: int) -> bytes: ...
 
 
 class TensorFile:
@@ -113,29 +105,25 @@ class TensorFile:
         return len(text).to_bytes(_LENGTH_BYTES, "little") + text
 
 
-def read_tensors(source: Source, size: int, name: str) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors and metadata of a safetensors file of `size` bytes that `source` delivers from its start.
-
-    Memory: twice the file; a header that describes more than the file holds is refused first.
+def read_tensors(content: bytes, name: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and metadata of a safetensors file; the library compares its header with its size first.
 
     Raises:
-        CheckpointError: naming the file as `name`, for a header that is wrong in any way.
+        CheckpointError: naming the file as `name`, for a wrong header or a type that checkpoints do not hold.
     """
-    content = source.read(size)
-    header, data_bytes = _read_header(content, name)
-    metadata = _metadata(header.pop(_METADATA, {}), name)
-    entries = sorted((_read_entry(key, value, name) for key, value in header.items()), key=lambda entry: entry.span)
-    end = 0
-    for entry in entries:
-        if entry.span[0] != end:
-            raise CheckpointError(f"{name}: tensor '{entry.key}' leaves a gap or overlaps another")
-        end = entry.span[1]
-    if end != data_bytes:
-        raise CheckpointError(f"{name}: its header describes {end:,} bytes of data, but {data_bytes:,} follow")
     try:
-        return load(content), metadata
-    except (SafetensorError, ValueError) as error:
-        raise CheckpointError(f"{name}: {error}") from None
+        tensors = load(content)
+        header = json.loads(content[_LENGTH_BYTES : _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "little")])
+        metadata = json.loads(header.get(_METADATA, {}).get(_OURS, "{}"))
+    except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        raise CheckpointError(f"{name}: is no valid safetensors file: {error}") from None
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise CheckpointError(f"{name}: the metadata in its header is not text by name")
+    if unknown := [key for key, tensor in tensors.items() if tensor.dtype not in DTYPE_NAMES]:
+        raise CheckpointError(
+            f"{name}: '{unknown[0]}' is {tensors[unknown[0]].dtype}, a type that checkpoints do not hold"
+        )
+    return tensors, metadata
 
 
 def local(tensor: Tensor) -> Tensor:
@@ -194,60 +182,3 @@ def is_finite(tensor: Tensor) -> bool:
         return True
     low, high = torch.aminmax(rows)
     return math.isfinite(low.item()) and math.isfinite(high.item())
-
-
-class _Entry(NamedTuple):
-    key: str
-    span: tuple[int, int]
-
-
-def _read_header(content: bytes, name: str) -> tuple[dict[str, Any], int]:
-    size = len(content)
-    if size < _LENGTH_BYTES:
-        raise CheckpointError(f"{name}: {size} bytes are too few for a safetensors file")
-    length = int.from_bytes(content[:_LENGTH_BYTES], "little")
-    if length > min(size - _LENGTH_BYTES, _MAX_HEADER_BYTES):
-        raise CheckpointError(f"{name}: its header claims {length:,} bytes, the file has {size:,}")
-    try:
-        header = json.loads(content[_LENGTH_BYTES : _LENGTH_BYTES + length], object_pairs_hook=_without_repeats)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{name}: its header is not valid: {error}") from None
-    if not isinstance(header, dict):
-        raise CheckpointError(f"{name}: its header is not an object")
-    return header, size - _LENGTH_BYTES - length
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        names = [key for key, _ in pairs]
-        raise ValueError(f"key '{next(key for key in names if names.count(key) > 1)}' stands twice")
-    return result
-
-
-def _read_entry(key: str, value: Any, name: str) -> _Entry:
-    if not isinstance(value, dict) or set(value) != {"dtype", "shape", "data_offsets"}:
-        raise CheckpointError(f"{name}: tensor '{key}' needs exactly dtype, shape and data_offsets")
-    dtype = DTYPES.get(value["dtype"]) if isinstance(value["dtype"], str) else None
-    shape, span = value["shape"], value["data_offsets"]
-    if dtype is None:
-        raise CheckpointError(f"{name}: tensor '{key}' has the unknown type {value['dtype']!r}")
-    if not (_are_counts(shape) and _are_counts(span) and len(span) == 2):
-        raise CheckpointError(f"{name}: tensor '{key}' has shape {shape} and offsets {span}; both must be counts")
-    if math.prod(shape) * dtype.itemsize != span[1] - span[0]:
-        raise CheckpointError(f"{name}: tensor '{key}' of shape {shape} does not fill its offsets {span}")
-    return _Entry(key, (span[0], span[1]))
-
-
-def _are_counts(values: Any) -> bool:
-    return isinstance(values, list) and all(type(value) is int and 0 <= value < 1 << 63 for value in values)
-
-
-def _metadata(entries: Any, name: str) -> dict[str, str]:
-    try:
-        values = json.loads(entries.get(_OURS, "{}"))
-    except (AttributeError, TypeError, ValueError, RecursionError):
-        values = None
-    if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
-        raise CheckpointError(f"{name}: the metadata in its header is not text by name")
-    return values

@@ -19,8 +19,8 @@ from headwise.runs.reading import read_sealed
 STATE = "trackers.json"
 
 
-class Tracker(Listener, ABC):
-    """A service as a listener: numbers by name and step, in a run of the service that `key` names.
+class Tracker(ABC):
+    """A service that takes numbers by name and step, in a run of the service that `key` names.
 
     Args:
         run: the run folder.
@@ -40,21 +40,8 @@ class Tracker(Listener, ABC):
     def write(self, step: int, numbers: Mapping[str, float], texts: Mapping[str, str]) -> None:
         """Numbers and texts of a step, by names such as valid/loss."""
 
-    def take(self, event: Event) -> None:
-        if event["event"] not in NUMBERED:
-            return
-        group = "valid" if event["event"] == "validation" else "train"
-        values = {**event, **event.get("metrics", {}), **event.get(TIMING, {})}
-        numbers = {
-            f"{group}/{name}": float(value)
-            for name, value in values.items()
-            if isinstance(value, int | float) and name != "step" and math.isfinite(value)
-        }
-        texts = {f"samples/{place}": text for place, text in enumerate(event.get("samples", []))}
-        self.write(event["step"], numbers, texts)
-
-    def sync(self) -> None:
-        """Nothing: a service keeps its events."""
+    @abstractmethod
+    def close(self) -> None: ...
 
 
 class TensorBoard(Tracker):
@@ -156,7 +143,7 @@ class Trackio(Tracker):
 TRACKERS: dict[str, type[Tracker]] = {kind.name: kind for kind in (TensorBoard, WandB, MLflow, Trackio)}
 
 
-class Once(Listener):
+class TrackerListener(Listener):
     """A tracker that takes every event once, however often a run is resumed from before it."""
 
     def __init__(self, run: Path, tracker: Tracker) -> None:
@@ -171,7 +158,15 @@ class Once(Listener):
         kind, step = event["event"], event.get("step", -1)
         if kind not in NUMBERED or step < self._step or (step == self._step and kind in self._kinds):
             return
-        self._tracker.take(event)
+        group = "valid" if kind == "validation" else "train"
+        values = {**event, **event.get("metrics", {}), **event.get(TIMING, {})}
+        numbers = {
+            f"{group}/{name}": float(value)
+            for name, value in values.items()
+            if isinstance(value, int | float) and name != "step" and math.isfinite(value)
+        }
+        texts = {f"samples/{index}": text for index, text in enumerate(event.get("samples", []))}
+        self._tracker.write(step, numbers, texts)
         self._step, self._kinds = step, [*(self._kinds if step == self._step else ()), kind]
         state = _state(self._run)
         state[self._tracker.name] = {"key": self._tracker.key, "step": self._step, "kinds": self._kinds}
@@ -180,7 +175,7 @@ class Once(Listener):
             commit_file(self._run / STATE, seal(state))
 
     def sync(self) -> None:
-        self._tracker.sync()
+        """Nothing: a service keeps its events."""
 
     def close(self) -> None:
         self._tracker.close()
@@ -197,7 +192,7 @@ def open_trackers(
     for name in names:
         kind, key = TRACKERS[name], _state(run).get(name, {}).get("key")
         try:
-            opened.append(Once(run, kind(run, project, recipe, key)))
+            opened.append(TrackerListener(run, kind(run, project, recipe, key)))
         except ImportError:
             for listener in opened:
                 with contextlib.suppress(Exception):

@@ -67,9 +67,9 @@ class Comparison:
 class Baselines:
     """Baselines scored on the examples of a model, notes on others, and the comparison with the best, if any."""
 
-    baselines: Sequence[Baseline]
-    notes: Sequence[str]
-    comparison: Comparison | None
+    baselines: Sequence[Baseline] = ()
+    notes: Sequence[str] = ()
+    comparison: Comparison | None = None
 
     def scores(self) -> dict[str, dict[str, float]]:
         """The scores of each baseline by its name."""
@@ -104,7 +104,7 @@ def compare_with_baselines(
             notes.append("baselines: those fitted to the training data are left out: it has changed or is not there")
 
     if not recipe.training.baseline_cpu_s:
-        return Baselines([], [], None)
+        return Baselines()
     with warnings.catch_warnings():
         # such as those of an estimator that stops before it has converged
         warnings.simplefilter("ignore")

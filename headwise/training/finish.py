@@ -119,9 +119,9 @@ def _publish_average(session: Session, checkpoints: Checkpoints, log: RunLog, gu
 
 def _baselines(session: Session, outcome: Outcome, log: RunLog, guard: Guard) -> Baselines:
     """The baselines on the validation data; none after a signal, since the model is published."""
-    recipe, nothing = session.recipe, Baselines([], [], None)
+    recipe = session.recipe
     if not (session.validates and recipe.training.baseline_cpu_s):
-        return nothing
+        return Baselines()
     try:
         with guard(), warnings.catch_warnings():
             # warnings about the data were logged at the start
@@ -134,7 +134,7 @@ def _baselines(session: Session, outcome: Outcome, log: RunLog, guard: Guard) ->
     except Exception as error:
         # a comparison is no reason to lose a run: the data may be gone, a user's task may fail in any way
         log.note(f"baselines are left out: {error if isinstance(error, HeadwiseError) else repr(error)[:200]}")
-        return nothing
+        return Baselines()
     if baselines.baselines and len(examples) < len(every):
         log.note(f"model and baselines are compared on a part of the validation data: training.valid_limit = {limit}")
     for note in (*baselines.notes, *([] if baselines.comparison is None else [baselines.comparison.warning])):

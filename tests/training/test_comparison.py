@@ -148,7 +148,7 @@ def test_no_other_baseline_is_fitted_once_the_time_is_spent(finished):
     assert list(found.scores()) == ["majority"]
     assert found.notes == ["baselines: after 7 CPU s no other is fitted (training.baseline_cpu_s = 5)"]
     nothing = beside_within(finished, 0.0, lambda: 0.0)
-    assert (nothing.scores(), nothing.notes, nothing.comparison) == ({}, [], None)
+    assert (nothing.scores(), nothing.notes, nothing.comparison) == ({}, (), None)
     assert "Baselines" not in (finished / "README.md").read_text()
 
 
