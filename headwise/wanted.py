@@ -12,8 +12,8 @@ _CHECK: ContextVar[Check | None] = ContextVar("check", default=None)
 def while_wanted(check: Check) -> Iterator[None]:
     """While open, `check` is asked between the steps of what this thread does; what it raises ends the work.
 
-    Steps are batches of a predictor, passes of a model, attention layers that are looked at, weights of a layer. Those
-    of a search are told to whom `headwise.decoding.watching` names. Nothing else about the work changes.
+    Steps are batches of a predictor, passes of a model, attention layers that are looked at, weights of a layer; for
+    those of a search see `headwise.decoding.hypotheses.observe_search`. Nothing else about the work changes.
     """
     token = _CHECK.set(check)
     try:

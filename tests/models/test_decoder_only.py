@@ -7,7 +7,7 @@ from devices import seeded
 from headwise.attention.masks import Window
 from headwise.decoding.beam import beam_search
 from headwise.decoding.constraints import constraints
-from headwise.decoding.greedy import greedy
+from headwise.decoding.sampling import greedy
 from headwise.errors import ConfigError, ShapeError
 from headwise.layers.decoding import DecodingBlock, for_inference
 from headwise.models.decoder_only import build_decoder

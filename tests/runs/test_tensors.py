@@ -1,6 +1,5 @@
 """Tensor files: the same bits back, readable by the format's own library, and every crooked header refused."""
 
-import io
 import json
 import struct
 
@@ -27,23 +26,8 @@ TENSORS = {
 }
 
 
-class Memory:
-    """Bytes in memory as a source that never gives less than asked."""
-
-    def __init__(self, data):
-        self._file = io.BytesIO(data)
-
-    def read(self, size):
-        data = self._file.read(size)
-        assert len(data) == size, "read beyond the end"
-        return data
-
-    def read_into(self, buffer):
-        assert self._file.readinto(buffer) == len(buffer), "read beyond the end"
-
-
 def _read(data):
-    return read_tensors(Memory(data), len(data), "model.safetensors")
+    return read_tensors(data, "model.safetensors")
 
 
 def _bytes(tmp_path, content):
@@ -98,12 +82,16 @@ ENTRY = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
         _crooked(b"{no"),
         _crooked(b"[" * 100_000),
         _crooked(b"[]"),
+        _crooked(b'{"a": 1, "a": 2}'),
         _crooked({"__metadata__": {"headwise": "[1]"}}),
+        _crooked({"__metadata__": {"headwise": "[" * 100_000}}),
+        _crooked({"__metadata__": {"headwise": 1}}),
         _crooked({"w": {"dtype": "F32"}}),
         _crooked({"w": {**ENTRY, "dtype": "F31"}}, bytes(8)),
-        # a type that is not checked for infinite numbers
         _crooked({"w": {**ENTRY, "dtype": "F8_E4M3", "shape": [8]}}, bytes(8)),
+        _crooked({"w": {**ENTRY, "dtype": ["F32"]}}, bytes(8)),
         _crooked({"w": {**ENTRY, "shape": [-2]}}, bytes(8)),
+        _crooked({"w": {**ENTRY, "shape": [True, 2]}}, bytes(8)),
         _crooked({"w": {**ENTRY, "shape": [0, 1 << 63], "data_offsets": [0, 0]}}),
         _crooked({"w": {**ENTRY, "shape": [10**9]}}, bytes(8)),
         _crooked({"w": {**ENTRY, "shape": [2**40, 2**40]}}, bytes(8)),
@@ -114,8 +102,8 @@ ENTRY = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
         _crooked({"w": {**ENTRY, "shape": [10**12], "data_offsets": [0, 4 * 10**12]}}, b""),
     ],
 )
-def test_crooked_files_are_refused_by_name(data):
-    with pytest.raises(CheckpointError, match=r"^model.safetensors: [^\n]+$"):
+def test_crooked_files_are_refused_before_anything_is_allocated(data):
+    with pytest.raises(CheckpointError, match=r"^model.safetensors: "):
         _read(data)
 
 
