@@ -96,7 +96,7 @@ def _of_film(run: Path, of: str, layer: str) -> list[dict[str, Any]]:
 def _of_checkpoints(run: Path, texts: list[str], of: str, layer: str) -> list[dict[str, Any]]:
     from headwise import runtime
     from headwise.errors import unknown
-    from headwise.explain.head_statistics import STATISTICS
+    from headwise.explain.heads import STATISTICS
     from headwise.predictors.watched_heads import looked, statistics_of
     from headwise.training.loading import at_step, steps_of
 

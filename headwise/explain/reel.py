@@ -12,8 +12,7 @@ from jaxtyping import Bool, Float
 
 from headwise.config import Config, build
 from headwise.errors import CheckpointError, ConfigError, unknown
-from headwise.explain.head_statistics import POSITIONAL, Flag, Odd
-from headwise.explain.heads import one_sequence
+from headwise.explain.heads import POSITIONAL, Flag, Odd, is_one_sequence
 from headwise.runs.film import Film
 
 # frames that are kept in memory
@@ -147,7 +146,7 @@ class Reel:
     def _meaningless(self, layer: str) -> list[int]:
         """The statistics that mean nothing for a layer."""
         known = [one.layers[layer] for one in self._facts(self.steps[-1]).probes if layer in one.layers]
-        if all(one_sequence(one.kind, len(one.queries), len(one.keys)) for one in known):
+        if all(is_one_sequence(one.kind, len(one.queries), len(one.keys)) for one in known):
             return []
         return [self.statistics.index(name) for name in POSITIONAL if name in self.statistics]
 

@@ -51,14 +51,12 @@ class Group:
     @property
     def one_sequence(self) -> bool:
         """Whether row and column i are the same position; only then can attention be followed through layers."""
-        return of_heads.one_sequence(self.kind, len(self.queries), len(self.keys))
+        return of_heads.is_one_sequence(self.kind, len(self.queries), len(self.keys))
 
     def described(self, weights: Float[np.ndarray, "heads rows columns"]) -> list[dict[str, float]]:
         """What each head of one of its layers does, in a few numbers; of positions only within one sequence."""
-        found = of_heads.described(weights)
-        if not self.one_sequence:
-            return found
-        return [one | place for one, place in zip(found, of_heads.positional(weights), strict=True)]
+        table = of_heads.describe(weights, one_sequence=self.one_sequence)
+        return [dict(zip(table, map(float, head), strict=True)) for head in zip(*table.values(), strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +175,7 @@ class Traced:
 
     def alike(self, layer: str) -> Float[np.ndarray, "heads heads"]:
         """How alike the heads of a layer are, from 0 to 1."""
-        return of_heads.alike(self.weights(layer))
+        return of_heads.similarity(self.weights(layer))
 
     def rollout(self, group: Group) -> Float[np.ndarray, "queries keys"]:
         """Attention through all layers of a group. Raises: Unsupported where that means nothing."""

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from headwise.errors import ConfigError, DataError, HeadwiseError, MachineError, Unsupported
-from headwise.explain.head_statistics import STATISTICS, Flag, HeadStatistics, flagged
+from headwise.explain.heads import STATISTICS, Flag, HeadStatistics, odd_heads
 from headwise.labels import visible
 from headwise.predictors.looking import allowed
 from headwise.predictors.watched_heads import Look, looked, statistics_of
@@ -226,7 +226,7 @@ def told(flags: Flags) -> str:
 
 def _flags(looks: list[Look], statistics: dict[str, HeadStatistics]) -> Flags:
     kinds = {name: layer.kind for look in looks for name, (layer, _) in look.layers.items()}
-    found = {name: flagged(one) for name, one in statistics.items() if kinds[name] not in _NOT_JUDGED}
+    found = {name: odd_heads(one) for name, one in statistics.items() if kinds[name] not in _NOT_JUDGED}
     return {name: flags for name, flags in found.items() if flags}
 
 
