@@ -199,7 +199,7 @@ class Explanation:
         if self.draw is not None:
             return self.draw(self, layer, heads)
         # matplotlib is imported where something is drawn
-        from headwise.explain.pages import page
+        from headwise.explain.figures import page
 
         name = self.layer_name(layer)
         one = self.layers[name]

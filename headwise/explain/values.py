@@ -11,15 +11,6 @@ from headwise.errors import ConfigError, unknown
 Array = np.ndarray | Tensor
 
 FORMATS = ("png", "svg", "pdf")
-# what the sides of a map are
-QUERY = "query: attends from"
-KEY = "key: attends to"
-TARGET = "target token (attends from)"
-SOURCE = "source token (attends to)"
-ANSWER = "answer"
-TOKEN = "token (attends to)"
-WORD = "word and its tag"
-TAG = "tag"
 
 
 @runtime_checkable
