@@ -44,10 +44,10 @@ def describe(
     queries, keys = weights.shape[1:]
     counted = np.ones(queries, bool) if rows is None else rows
     shares = _shares(weights)
-    entropy = _entropy(shares[:, counted])
+    spread = entropy(shares[:, counted])
     table = {
-        "entropy": _mean(entropy),
-        "effective": _mean(np.exp(entropy)),
+        "entropy": _mean(spread),
+        "effective": _mean(np.exp(spread)),
         "first": _mean(shares[:, counted, 0]) if keys else np.zeros(len(weights)),
         "largest": weights[:, counted].max((1, 2), initial=0.0),
     }
@@ -148,6 +148,15 @@ def odd_heads(statistics: HeadStatistics) -> list[Flag]:
     return [flags[head] for head in sorted(flags)]
 
 
+def entropy(rows: Float[np.ndarray, "*rows keys"], log: np.ufunc = np.log) -> Float[np.ndarray, "*rows"]:
+    """Entropy of each row in nats, or the unit of another logarithm; 0 for a row without any weight.
+
+    >>> float(entropy(np.array([0.25, 0.25, 0.25, 0.25])).round(4))
+    1.3863
+    """
+    return np.asarray(-(rows * log(rows, out=np.zeros_like(rows), where=rows > 0)).sum(axis=-1))
+
+
 def is_one_sequence(kind: str, queries: int, keys: int) -> bool:
     """Whether row and column i of a layer are the same position, so that positions can be compared."""
     return kind == "self" and queries == keys
@@ -181,10 +190,10 @@ def similarity(weights: Weights) -> Float[np.ndarray, "heads heads"]:
     [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
     """
     rows = _shares(weights)
-    entropy = _entropy(rows, np.log2)
+    own = entropy(rows, np.log2)
     alike = np.ones((len(rows), len(rows)))
     for head in range(len(rows)):
-        divergence = _entropy((rows[head] + rows) / 2, np.log2) - (entropy[head] + entropy) / 2
+        divergence = entropy((rows[head] + rows) / 2, np.log2) - (own[head] + own) / 2
         alike[head] = 1 - np.sqrt(np.clip(divergence, 0, 1)).mean(-1)
     return alike
 
@@ -215,10 +224,6 @@ def rollout(layers: Iterable[Weights]) -> Float[np.ndarray, "queries keys"]:
         flow = mixed if flow is None else mixed @ flow
     assert flow is not None, "a group has layers"
     return flow
-
-
-def _entropy(rows: np.ndarray, log: np.ufunc = np.log) -> np.ndarray:
-    return -(rows * log(rows, out=np.zeros_like(rows), where=rows > 0)).sum(-1)
 
 
 def _shares(weights: Weights) -> Weights:
