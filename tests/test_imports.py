@@ -17,7 +17,7 @@ FAMILIES = {f"tasks.{path.parent.name}" for path in (ROOT / "tasks").glob("*/__i
 # a part may import from itself and from the levels before its own
 LEVELS = [
     {"errors"},
-    {"problems", "files", "wanted"},
+    {"problems", "files", "cancellation"},
     {"trust"},
     {"config", "runtime", "caches", "folders", "labels", "locks", "processes"},
     {"attention"},
@@ -49,9 +49,9 @@ NARROW = {
     "caches": {"errors"},
     "files": set(),
     "locks": {"errors", "files"},
-    "processes": {"errors", "wanted"},
-    "wanted": set(),
-    "records": {"errors", "config", "attention", "wanted"},
+    "processes": {"errors", "cancellation"},
+    "cancellation": set(),
+    "records": {"errors", "config", "attention", "cancellation"},
     "adoption": {"errors", "config", "attention", "records"},
     "data": {"errors", "config", "files", "locks"},
     # decoding knows no model

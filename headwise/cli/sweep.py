@@ -74,7 +74,7 @@ def _key(settings: Sequence[str]) -> str:
 
 def _drawn(points: "list[Point]", key: str, metric: str) -> "Drawing":
     """A line for each recipe over the values, or over the recipes where no key is swept."""
-    from headwise.explain.lines import Mean, lines
+    from headwise.explain.curves import Mean, lines
 
     alone = key == "value"
     found: dict[str, dict[str, list[float]]] = {}

@@ -66,7 +66,7 @@ def _try(
     """Shows what there is to train, or trains a few steps."""
     if (place := launched()) is not None and place[1] > 1:
         alone = ConfigError(f"--{'dry-run' if dry_run else 'smoke'} is for one process; leave the launcher out")
-        raise alone.told_by(place[0] == 0)
+        raise alone.reported_by(place[0] == 0)
     if not dry_run:
         _smoke(recipe, overrides, given, threads)
         return

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from headwise.errors import ConfigError, DataError, HeadwiseError, MachineError, Unsupported
-from headwise.explain.head_statistics import STATISTICS, Flag, HeadStatistics, flagged
+from headwise.explain.heads import STATISTICS, Flag, HeadStatistics, odd_heads
 from headwise.labels import visible
 from headwise.predictors.looking import allowed
 from headwise.predictors.watched_heads import Look, looked, statistics_of
@@ -227,7 +227,7 @@ def flags_text(flags: Flags) -> str:
 
 def _flags(looks: list[Look], statistics: dict[str, HeadStatistics]) -> Flags:
     kinds = {name: layer.kind for look in looks for name, (layer, _) in look.layers.items()}
-    flags = {name: flagged(of_heads) for name, of_heads in statistics.items() if kinds[name] not in _NOT_FLAGGED}
+    flags = {name: odd_heads(of_heads) for name, of_heads in statistics.items() if kinds[name] not in _NOT_FLAGGED}
     return {name: of_layer for name, of_layer in flags.items() if of_layer}
 
 

@@ -80,8 +80,8 @@ class Loop:
             self.save(retry=False)
             step = self.session.progress.step
             message = f"{stopped} after step {step}; everything is saved: run the same command to resume"
-            # all processes raise it, one reports it
-            raise Stopped(stopped.signum, message).told_by(self._processes.first) from None
+            # all of them raise it, and one says it
+            raise Stopped(stopped.signum, message).reported_by(self._processes.first) from None
         self._film.follow(last=True)
         self.save(retry=False)
         return reason
@@ -198,13 +198,13 @@ class Loop:
         numerics.check_finite(self.session.model.state_dict(), progress.step, self._processes)
         if progress.skipped_in_row >= _MOST_SKIPPED_IN_A_ROW:
             diverged = numerics.diverged(progress.skipped_in_row, progress.step, reason)
-            raise diverged.told_by(self._processes.first)
+            raise diverged.reported_by(self._processes.first)
 
     def _count_without_tokens(self, batches: int) -> None:
         self._without_tokens += batches
         if self._without_tokens > 2 * self.session.source.size():
             empty = DataError("no example of the training data has a target token; is the target side empty?")
-            raise empty.told_by(self._processes.first)
+            raise empty.reported_by(self._processes.first)
 
     def _after_step(self) -> None:
         progress, config = self.session.progress, self._config

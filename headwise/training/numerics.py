@@ -113,7 +113,7 @@ def check_finite(tensors: Mapping[str, Tensor], step: int, processes: Processes 
             f"training diverged: at step {step} '{bad[0]}' holds NaN or infinity ({len(bad)} of {len(tensors)} tensors "
             "do), and skipping steps cannot repair that; lower training.learning_rate or raise training.warmup_steps, "
             "then resume from the last checkpoint or start again"
-        ).told_by(processes.first)
+        ).reported_by(processes.first)
 
 
 def out_of_memory(error: RuntimeError, step: int, tokens: int, indices: list[list[int]]) -> MachineError | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headwise.errors import DataError
-from headwise.explain.lines import Mean
+from headwise.explain.curves import Mean
 from headwise.labels import visible
 from headwise.predictors.baselines import Baseline
 from headwise.tasks import registry

@@ -88,7 +88,7 @@ def refuse_other_data(task: Task[Any], processes: Processes) -> None:
         raise DataError(
             f"process {', '.join(others)} of {processes.world} has read other data than the first; give all of them "
             "the same files"
-        ).told_by(processes.first)
+        ).reported_by(processes.first)
 
 
 def refuse_foreign(run: Path, resume: Resume) -> None:

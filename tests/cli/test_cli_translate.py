@@ -13,7 +13,7 @@ import headwise as package
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError
 from headwise.explain.explanation import Explanation
-from headwise.explain.figures import heatmap
+from headwise.explain.figures import heads
 
 
 def _given(method, given, n_best):
@@ -221,7 +221,9 @@ def test_explain_draws_one_page_and_a_table(headwise, trained, tmp_path):
 
 def test_explain_draws_every_layer_where_it_is_asked_for(headwise, trained, tmp_path, monkeypatch):
     # the figures themselves are drawn in another test
-    monkeypatch.setattr(Explanation, "figures", lambda self: {next(iter(self.layers)): heatmap(np.eye(2), "ab", "ab")})
+    monkeypatch.setattr(
+        Explanation, "figures", lambda self: {next(iter(self.layers)): heads(np.eye(2)[None], "ab", "ab")}
+    )
     assert headwise("explain", trained, "one and two .", "--folder", tmp_path, "--all", "--format", "svg")[0] == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["attention.svg", "encoder.blocks.0.self_attention.svg"]
 
