@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from headwise.attention import mechanisms
 from headwise.attention.call import Call
-from headwise.attention.masks import Mask
+from headwise.attention.masks import Mask, Place
 from headwise.attention.mechanisms.mechanism import Mechanism, Recurrent
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.relative import Relative
@@ -204,7 +204,7 @@ class MultiHeadAttention(nn.Module):
         memory, mechanism = step.memory, self.mechanism
         if isinstance(memory, States):
             assert isinstance(mechanism, Recurrent)
-            if mask is not None and not mask.is_causal():
+            if mask is not None and not mask.structure().causal:
                 raise Unsupported(f"cached steps of {type(mechanism).__name__} are causal; they honour no other mask")
             heads, memory.tensors = mechanism.resume(Call(query, key, value, query_start=step.position), memory.tensors)
             return heads
@@ -262,8 +262,10 @@ def _mechanism(mechanism: Mechanism | str | None, head_dim: int, num_heads: int)
 
 def _seen(memory: Tensor, mask: Mask | None, heads: int, query_len: int) -> Tensor:
     """The memory with zeros for what no query may see: 0 x NaN would spoil the gradient of the projection."""
-    seen = None if mask is None else mask.seen(memory.shape[0], heads, query_len, memory.shape[1], 0, memory.device)
-    return memory if seen is None else zeroed(memory, seen.any(1).unsqueeze(-1))
+    if mask is None:
+        return memory
+    keys = mask.structure(Place(memory.shape[0], heads, query_len, memory.shape[1], 0, memory.device)).key_mask()
+    return memory if keys is None else zeroed(memory, keys.any(1).unsqueeze(-1))
 
 
 def _heads(columns: Tensor, dim: int) -> Tensor:

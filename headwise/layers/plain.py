@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention.masks import Mask
+from headwise.attention.masks import Mask, Place, Structure
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.normalizers import Softmax
 from headwise.attention.scores import ScaledDot
@@ -86,26 +86,25 @@ def seen(query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, grouped: 
     """Scaled dot-product attention to what the mask shows: zeros for a row that sees nothing."""
     bias, empty = None, None
     if mask is not None:
-        shape = (*query.shape[:3], key.shape[2], query.dtype, query.device)
-        bias, empty = mask.made("decoding", shape, lambda: _bias(mask, *shape))
+        batch, heads, query_len = query.shape[:3]
+        structure = mask.structure(Place(batch, heads, query_len, key.shape[2], 0, query.device))
+        bias, empty = structure.cached(("bias", query.dtype), lambda: _bias(structure, query.dtype))
     output = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, enable_gqa=grouped)
     return output if empty is None else output.masked_fill(empty, 0.0)
 
 
-def _bias(
-    mask: Mask, batch: int, heads: int, query_len: int, key_len: int, dtype: torch.dtype, device: torch.device
-) -> tuple[Tensor | None, Tensor | None]:
+def _bias(structure: Structure, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
     """What is added to the scores, and which rows see nothing; None where nothing is hidden or no row is empty.
 
     Once for all layers of a pass, or for all steps between two departures of sentences: looking at values is cheap.
     """
-    keep = mask.dense(batch, heads, query_len, key_len, device=device)
+    keep = structure.table()
     if bool(keep.all()):
         return None, None
     empty = ~keep.any(-1, keepdim=True)
-    bias = torch.zeros(keep.shape, dtype=dtype, device=device).masked_fill_(~(keep | empty), -math.inf)
+    bias = torch.zeros(keep.shape, dtype=dtype, device=keep.device).masked_fill_(~(keep | empty), -math.inf)
     # SDPA adds a bias of the queries' own shape only
-    return bias.expand(-1, -1, query_len, key_len), empty if bool(empty.any()) else None
+    return bias.expand(-1, -1, structure.at.query_len, structure.at.key_len), empty if bool(empty.any()) else None
 
 
 def is_plain(block: DecoderBlock | EncoderBlock) -> bool:

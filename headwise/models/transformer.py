@@ -83,7 +83,7 @@ class TransformerEncoder(Encoder):
         return x
 
     def _visible(self, valid_lens: Tensor) -> Mask:
-        if self.mask is not None and self.mask.is_causal():
+        if self.mask is not None and self.mask.structure().causal:
             return self.mask
         padding = Padding(valid_lens)
         return padding if self.mask is None else padding & self.mask

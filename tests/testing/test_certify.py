@@ -233,7 +233,7 @@ def test_every_invariant_of_a_family_can_fail():
 class Mean(Mechanism):
     """The docstring's example: honours no mask, and says so by saying nothing."""
 
-    def forward(self, call):
+    def compute(self, call):
         mean = call.value.mean(2, keepdim=True).repeat_interleave(call.group, 1)
         return mean.expand(-1, -1, call.query.shape[2], -1)
 
@@ -241,7 +241,7 @@ class Mean(Mechanism):
 class Averaging:
     """A base that is no mechanism, with the method of one."""
 
-    def forward(self, call):
+    def compute(self, call):
         return call.value
 
 

@@ -6,7 +6,6 @@ works on the list; other normalizers on rows of about equal degree, padded to on
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 from jaxtyping import Bool, Float
@@ -23,22 +22,18 @@ from headwise.attention.normalizers import Function, Normalizer, Softmax
 from headwise.attention.precision import wide
 from headwise.attention.scores import GAT, Additive, Score
 from headwise.attention.scores.score import times
-from headwise.attention.zeros import zeroed
 
 # pairs of all items that are computed at once, and numbers of a score that exist at once
 _PAIRS, _NUMBERS = 1 << 17, 1 << 20
 
 Listed = Float[Tensor, "batch heads pairs"]
 Keep = Bool[Tensor, "#batch #heads pairs"]
-Asked = Bool[Tensor, "#batch #heads query_len"] | None
 Form = tuple[tuple[Tensor, ...], Callable[..., Tensor]]
 
 
 def refusal(call: Call) -> str | None:
     """What of the call prevents it, or None."""
-    if call.mask is None:
-        return "there is no mask"
-    if call.mask.pairs() is None:
+    if call.structure.pairs is None:
         return "the mask is not given by a list of pairs"
     if call.bias is not None:
         return "there is a bias"
@@ -55,7 +50,7 @@ def refusal(call: Call) -> str | None:
 
 def pairs(call: Call) -> int:
     """The candidate pairs of every head."""
-    return call.shape[0] * call.shape[1] * call.mask.pairs().query.shape[0]
+    return call.shape[0] * call.shape[1] * call.structure.pairs.query.shape[0]
 
 
 def keeps(call: Call) -> str:
@@ -65,7 +60,7 @@ def keeps(call: Call) -> str:
 
 def holds(call: Call) -> int:
     """Bytes at the height of the forward pass besides inputs and output: scores, weights, and indices of the pairs."""
-    listed = call.mask.pairs().query.shape[0]
+    listed = call.structure.pairs.query.shape[0]
     width = 1 if call.score.is_dot() or isinstance(call.score, GAT) else 2 * call.score.kept_width(call.query)
     step = max(*call.shape[2:], _NUMBERS // max(1, call.shape[0] * call.shape[1] * width))
     features = width * call.shape[0] * call.shape[1] * min(step, listed)
@@ -83,12 +78,7 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
 
 def _computed(call: Call) -> Tensor:
     batch, heads, _, _ = call.shape
-    made_for = (*call.shape, call.query_start, call.query.device)
-    pattern, keep, asked = call.mask.made("edges", made_for, lambda: _pattern(call))
-    if keep is not None or next(call.score.parameters(), None) is not None:
-        # only listed pairs are read: what other tokens hold leaks through hidden ones and gradients of parameters alone
-        call = call.clean()
-        call = call if asked is None else replace(call, query=zeroed(call.query, asked.unsqueeze(-1)))
+    pattern, keep = call.structure.cached("edges", lambda: _pattern(call))
     parts, scored = _form(call, pattern)
     # rows of one head side by side: they are read in any order
     value = wide(per_head(call.value, heads)).flatten(0, 1).contiguous()
@@ -111,28 +101,24 @@ def _computed(call: Call) -> Tensor:
     return torch.cat(outputs).unflatten(0, (batch, heads)).to(call.value.dtype)
 
 
-def _pattern(call: Call) -> tuple[Graph, Keep | None, Asked]:
-    """The graph of a call, which of its pairs the mask allows, and which queries see a key; None: all.
+def _pattern(call: Call) -> tuple[Graph, Keep | None]:
+    """The graph of a call, and which of its pairs the mask allows; None: all.
 
     All candidates stay on the list, so that no shape depends on values: those of other queries or keys stand, hidden,
     at the ends.
     """
-    mask = call.mask.mask if isinstance(call.mask, Shared) else call.mask
-    batch, heads, query_len, key_len = call.shape
-    found, start, device = mask.pairs(), call.query_start, call.query.device
-    assert found is not None
-    query, key = found.query.to(device), found.key.to(device)
+    mask, (batch, heads, query_len, key_len) = call.mask, call.shape
+    pairs, start, device = call.structure.pairs, call.query_start, call.query.device
+    query, key = pairs.query.to(device), pairs.key.to(device)
     row, column = (query - start).clamp(0, query_len - 1), key.clamp(max=key_len - 1)
-    turn = key.argsort(stable=True) if found.turn is None else found.turn.to(device)
+    turn = key.argsort(stable=True) if pairs.turn is None else pairs.turn.to(device)
     pattern = graph(row, column, turn, query_len, key_len)
+    mask = mask.mask if isinstance(mask, Shared) else mask
     if isinstance(mask, Edges) and start == 0 and mask.nodes <= min(query_len, key_len):
-        asked = None if mask.each_sees(query_len) else (pattern.degree() > 0).view(1, 1, -1)
-        return pattern, None, asked
+        return pattern, None
     at = (torch.arange(batch, device=device).view(-1, 1, 1), torch.arange(heads, device=device).view(-1, 1))
     keep = mask(*at, row + start, column) & (query == row + start) & (key == column)
-    keep = keep.reshape((1,) * (3 - keep.ndim) + tuple(keep.shape))
-    count = torch.zeros(*keep.shape[:2], query_len, dtype=row.dtype, device=device).index_add(2, row, keep.long())
-    return pattern, keep, count > 0
+    return pattern, keep.reshape((1,) * (3 - keep.ndim) + tuple(keep.shape))
 
 
 def _form(call: Call, pattern: Graph) -> Form:

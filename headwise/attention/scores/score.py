@@ -80,8 +80,10 @@ class Product(Score):
 
 def times(layer: nn.Module, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     """layer(x) for an x in a wider type than the parameters, as sums and scores are in a half-precision model."""
-    own = next(layer.parameters(), x).dtype
-    return layer(x.to(own)).to(x.dtype)
+    if isinstance(layer, nn.Identity):
+        return x
+    dtype = next(layer.parameters(), x).dtype
+    return layer(x.to(dtype)).to(x.dtype)
 
 
 def check_built(score: Score, built: tuple[int, ...], given: tuple[int, int]) -> None:

@@ -119,7 +119,7 @@ class Mean(Mixer):
     """
 
     def forward(self, x: Float[Tensor, "nodes width"], mask: Mask) -> Float[Tensor, "nodes width"]:
-        pairs = mask.pairs()
+        pairs = mask.structure().pairs
         if pairs is None:
             raise Unsupported("the mean over neighbours needs a mask that lists its pairs, such as Edges")
         query, key = pairs.query.to(x.device), pairs.key.to(x.device)
