@@ -142,11 +142,6 @@ class NotLinear(Correct):
         return (weights @ value).tanh()
 
 
-class NanLeaks(Correct):
-    def hidden(self, tensor, keep):
-        return tensor
-
-
 class HeadsMixed(Correct):
     """What is normal for the whole batch is divided out, and a NaN with it."""
 
@@ -308,7 +303,6 @@ WRONG = {
     HeadsShuffled: ("definition", "alone"),
     RepeatNotInterleave: ("definition", "groups"),
     NotLinear: ("definition", "weights"),
-    NanLeaks: ("hidden",),
     HeadsMixed: ("alone",),
     KeyOrder: ("definition", "order"),
     BiasIgnored: ("definition", "honest"),
