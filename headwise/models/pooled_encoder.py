@@ -12,8 +12,7 @@ from headwise.attention.dropout import Dropout
 from headwise.attention.mechanisms.scored import Scored
 from headwise.config import Config
 from headwise.errors import ConfigError
-from headwise.layers.attention import MultiHeadAttention
-from headwise.layers.heads import check_heads
+from headwise.layers.attention import MultiHeadAttention, check_heads
 from headwise.layers.initializers import initialize
 from headwise.layers.recurrent import initialize_cells
 from headwise.layers.sequence_pooling import (

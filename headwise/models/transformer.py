@@ -12,8 +12,8 @@ from headwise.attention.zeros import zeroed_beyond
 from headwise.caches import AttentionStep, Cache, Segments
 from headwise.errors import ConfigError, ShapeError
 from headwise.layers.blocks import DecoderBlock, EncoderBlock
-from headwise.layers.decoding import DecodingBlock, EncodingBlock, Read, Step
 from headwise.layers.embeddings import TokenEmbedding
+from headwise.layers.inference import DecodingBlock, EncodingBlock, Read, Step
 from headwise.layers.initializers import Scheme, initialize
 from headwise.layers.norms import TokenBatchNorm, normed
 from headwise.layers.reversible import ReversibleEncoder

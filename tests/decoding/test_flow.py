@@ -8,7 +8,7 @@ from headwise.decoding.beam import BeamSearch, beam_search
 from headwise.decoding.constraints import constraints
 from headwise.decoding.flow import Flow, Member
 from headwise.errors import Diverged, ShapeError
-from headwise.layers.decoding import for_inference
+from headwise.layers.inference import for_inference
 from headwise.models.protocols import Decoder
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig

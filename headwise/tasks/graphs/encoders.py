@@ -21,7 +21,7 @@ from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.precision import wide
 from headwise.config import Config
 from headwise.errors import ConfigError, Unsupported
-from headwise.layers.heads import check_heads
+from headwise.layers.attention import check_heads
 from headwise.layers.initializers import SCHEMES, Scheme, initialize
 
 
