@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from headwise.attention import normalizers, scores
-from headwise.attention.again import held
+from headwise.attention.checkpointing import tensors_of
 from headwise.attention.dropout import checked
 from headwise.attention.masks import Mask, Part, Place, Structure, Table
 from headwise.attention.normalizers import Normalizer
@@ -104,7 +104,7 @@ class Call:
         """All tensors that the output is made of, those of score and normalizer too."""
         found = [self.query, self.key, self.value, *(() if self.bias is None else (self.bias,))]
         found += () if self.relative is None else self.relative.tensors
-        return [*found, *held(self.score).values(), *held(self.normalizer).values()]
+        return [*found, *tensors_of(self.score).values(), *tensors_of(self.normalizer).values()]
 
     @property
     def learns(self) -> bool:

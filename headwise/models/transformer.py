@@ -14,10 +14,10 @@ from headwise.errors import ConfigError, ShapeError
 from headwise.layers.blocks import DecoderBlock, EncoderBlock
 from headwise.layers.embeddings import TokenEmbedding
 from headwise.layers.inference import DecodingBlock, EncodingBlock, Read, Step
-from headwise.layers.initializers import Scheme, initialize
 from headwise.layers.norms import TokenBatchNorm, normed
-from headwise.layers.reversible import ReversibleEncoder
+from headwise.models.initializers import Scheme, initialize
 from headwise.models.protocols import Decoder, Encoder, Memory, Seq2Seq
+from headwise.models.reversible import ReversibleEncoder
 from headwise.models.transformer_cache import TransformerCache
 from headwise.models.transformer_config import BlocksConfig, StackConfig, TransformerConfig
 from headwise.models.transformer_parts import build_positions, closing_norm, decoder_block, encoder_block

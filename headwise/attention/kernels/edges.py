@@ -6,14 +6,15 @@ works on the list; other normalizers on rows of about equal degree, padded to on
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention.again import again, bound, can_run_again
 from headwise.attention.call import Call, per_head
+from headwise.attention.checkpointing import can_checkpoint, checkpointed, with_tensors_of_now
 from headwise.attention.dropout import drop
 from headwise.attention.kernels import plain
 from headwise.attention.kernels._edges_graph import Graph, graph, products, softmax, sums, taken
@@ -155,15 +156,16 @@ def _listed(
     # the gradient of some pairs is as large as all tokens, so there are as many pairs
     step = max(*call.shape[2:], _NUMBERS // max(1, width))
     # a compiler chooses itself what it makes again
-    repeats = call.learns and not torch.compiler.is_compiling() and can_run_again(call.tensors)
-    scored = scored or (bound(_Pairwise(call.score)) if repeats else call.score.pairs)
+    repeats = call.learns and not torch.compiler.is_compiling() and can_checkpoint(call.tensors)
+    scored = scored or (with_tensors_of_now(_Pairwise(call.score)) if repeats else call.score.pairs)
 
     # tensors are arguments: what a checkpoint encloses in place of them would outlive one around it
     def part(query: Tensor, key: Tensor, row: Tensor, column: Tensor) -> Tensor:
         return scored(query.index_select(2, row), key.index_select(2, column))
 
     indices = zip(pattern.row.split(step), pattern.column.split(step), strict=True)
-    return torch.cat([again(part, query, key, *at) if repeats else part(query, key, *at) for at in indices], dim=2)
+    compute = partial(checkpointed, part) if repeats else part
+    return torch.cat([compute(query, key, *at) for at in indices], dim=2)
 
 
 class _Pairwise(nn.Module):

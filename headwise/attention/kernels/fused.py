@@ -10,8 +10,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from headwise.attention.again import can_run_again
 from headwise.attention.call import Call, is_plain
+from headwise.attention.checkpointing import can_checkpoint
 from headwise.attention.kernels import plain
 from headwise.attention.kernels._sdpa import NoDerivative, sdpa
 from headwise.attention.normalizers import Softmax
@@ -101,7 +101,7 @@ def biases(call: Call) -> int:
 def _learn(relative: Relative) -> bool:
     """Whether a gradient may be asked of them, by `backward` or by a transform."""
     wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in relative.tensors)
-    return wanted or not can_run_again(relative.tensors)
+    return wanted or not can_checkpoint(relative.tensors)
 
 
 def _bias(call: Call) -> Tensor | None:

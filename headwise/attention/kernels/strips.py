@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.attention.again import again, bound, can_run_again
 from headwise.attention.call import Call, per_head
+from headwise.attention.checkpointing import can_checkpoint, checkpointed, with_tensors_of_now
 from headwise.attention.kernels import plain
 from headwise.attention.precision import wide
 
@@ -57,7 +57,7 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     # once for all strips, not once in each
     query, key, value = wide(call.query), wide(per_head(call.key, heads)), wide(per_head(call.value, heads))
     score, normalizer, dropout, start = call.score, call.normalizer, call.dropout, call.query_start
-    scored, weighted = bound(score), bound(normalizer)
+    scored, weighted = with_tensors_of_now(score), with_tensors_of_now(normalizer)
     terms, placed = ((), None) if call.relative is None else call.relative.apart()
 
     # tensors are arguments: what a checkpoint encloses in place of them would outlive one around it
@@ -69,8 +69,8 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         return plain.attention(part, part.keep(), scored, weighted)
 
     tensors = (query, key, value, call.bias, *terms)
-    repeats = call.learns and can_run_again(call.tensors)
-    strips = [again(strip, *limit, *tensors) if repeats else strip(*limit, *tensors) for limit in _strips(call)]
+    repeats = call.learns and can_checkpoint(call.tensors)
+    strips = [checkpointed(strip, *limit, *tensors) if repeats else strip(*limit, *tensors) for limit in _strips(call)]
     return torch.cat(strips, dim=2).to(call.value.dtype)
 
 

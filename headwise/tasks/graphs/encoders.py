@@ -22,7 +22,7 @@ from headwise.attention.precision import wide
 from headwise.config import Config
 from headwise.errors import ConfigError, Unsupported
 from headwise.layers.attention import check_heads
-from headwise.layers.initializers import SCHEMES, Scheme, initialize
+from headwise.models.initializers import SCHEMES, Scheme, initialize
 
 
 @dataclass(frozen=True, eq=False)

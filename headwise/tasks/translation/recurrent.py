@@ -23,8 +23,9 @@ from headwise.attention.zeros import zeroed
 from headwise.caches import Cache
 from headwise.config import Config
 from headwise.errors import ConfigError, ShapeError, Unsupported
-from headwise.layers.initializers import Scheme, initialize
-from headwise.layers.recurrent import (
+from headwise.models.initializers import Scheme, initialize
+from headwise.models.protocols import Decoder, Encoder, Memory, Seq2Seq
+from headwise.models.recurrent import (
     State,
     advance,
     build,
@@ -34,7 +35,6 @@ from headwise.layers.recurrent import (
     initialize_cells,
     read_both,
 )
-from headwise.models.protocols import Decoder, Encoder, Memory, Seq2Seq
 
 
 class AdditiveAttention(Mechanism):
