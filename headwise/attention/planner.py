@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from headwise.attention.call import Call
-from headwise.attention.kernels import KERNELS, fused
+from headwise.attention.kernels import KERNELS, edges, fused
 from headwise.attention.precision import uncast
 from headwise.errors import ConfigError, Unsupported, unknown
 
@@ -152,7 +152,8 @@ def run(call: Call, kernel: str = "auto") -> Tensor:
     """
     chosen = _chosen(call)[0].kernel if kernel == "auto" else _named(call, kernel)
     with uncast(call.query):
-        output: Tensor = KERNELS[chosen].compute(call.zero_unseen())
+        unread = chosen == "edges" and edges.reads_listed_alone(call)
+        output: Tensor = KERNELS[chosen].compute(call if unread else call.zero_unseen())
     return output
 
 

@@ -168,7 +168,7 @@ class Structure:
             mask: QueryMask = self.mask.query_mask(self)
             return mask
         left, right = self.band
-        if self.lens is None and self.prefix:
+        if self.lens is None and (self.prefix or self._each_sees(left or 0, right, place)):
             return None
         query = torch.arange(place.query_start, place.query_start + place.query_len, device=place.device)
         # the first and the last key of each query
@@ -179,6 +179,12 @@ class Structure:
         if self.lens is not None:
             high = torch.minimum(high, self.lens.to(place.device)[:, None] - 1)
         return (low <= high).view(-1, 1, place.query_len)
+
+    @staticmethod
+    def _each_sees(left: int, right: int | None, place: Place) -> bool:
+        """Whether the band of every query holds a key."""
+        first, last = place.query_start, place.query_start + place.query_len - 1
+        return (right is None or (first + right >= 0 and left + right >= 0)) and last - left < place.key_len
 
     def _reach_of_table(self, place: Place) -> tuple[Tensor, Tensor]:
         strips = _strips(self.within, place)

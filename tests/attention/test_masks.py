@@ -62,8 +62,8 @@ def test_a_graph_in_which_each_node_is_seen_says_so():
 
     ring, alone = SEEN["graph"], Edges(torch.tensor([[0, 1], [1, 0]]), 3)
     assert told(ring, 5, 5) == [None, None]
-    assert told(ring, 5, 7) == [[1, 1, 1, 1, 1, 0, 0], None]
-    assert told(ring, 6, 5) == [None, [1, 1, 1, 1, 1, 0]]
+    assert told(ring, 5, 7) == [[1, 1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1]]
+    assert told(ring, 6, 5) == [[1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 0]]
     assert told(alone, 3, 3) == [[1, 1, 0], [1, 1, 0]]
 
 

@@ -100,8 +100,6 @@ def _computed(call: Call, *, tiled: bool) -> Tensor:
     blocks = []
     for phase, (keep, live) in enumerate(tables):
         query, near, values = rows[phase], layout.reached(key, phase), layout.reached(value, phase)
-        if live is not None:
-            query = zeroed(query, live)
         output = _tiled(query, near, values, keep, scale) if tiled else _defined(call, query, near, values, keep)
         blocks.append(output if live is None else zeroed(output, live))
     # (batch, heads, groups x every x block, value_dim)

@@ -6,6 +6,7 @@ works on the list; other normalizers on rows of about equal degree, padded to on
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -49,6 +50,18 @@ def refusal(call: Call) -> str | None:
     return None
 
 
+def reads_listed_alone(call: Call) -> bool:
+    """Whether nothing that the mask hides is read: the list is the mask, and no parameter learns from other tokens."""
+    learned = next(call.score.parameters(), next(call.normalizer.parameters(), None))
+    return learned is None and _is_listed(call)
+
+
+def _is_listed(call: Call) -> bool:
+    """Whether the mask is a graph, and all its nodes are there."""
+    mask = call.mask.mask if isinstance(call.mask, Shared) else call.mask
+    return isinstance(mask, Edges) and call.query_start == 0 and mask.nodes <= min(call.shape[2:])
+
+
 def pairs(call: Call) -> int:
     """The candidate pairs of every head."""
     return call.shape[0] * call.shape[1] * call.structure.pairs.query.shape[0]
@@ -66,7 +79,8 @@ def holds(call: Call) -> int:
     step = max(*call.shape[2:], _NUMBERS // max(1, call.shape[0] * call.shape[1] * width))
     features = width * call.shape[0] * call.shape[1] * min(step, listed)
     values = 2 * math.prod(call.shape[:2]) * call.shape[3] * call.value.shape[-1]
-    return plain.copied_bytes(call) + 4 * (2 * pairs(call) + features + values) + 8 * 8 * listed
+    copied = plain.copied_bytes(replace(call, mask=None) if reads_listed_alone(call) else call)
+    return copied + 4 * (2 * pairs(call) + features + values) + 8 * 8 * listed
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
@@ -114,8 +128,7 @@ def _pattern(call: Call) -> tuple[Graph, Keep | None]:
     row, column = (query - start).clamp(0, query_len - 1), key.clamp(max=key_len - 1)
     turn = key.argsort(stable=True) if pairs.turn is None else pairs.turn.to(device)
     pattern = graph(row, column, turn, query_len, key_len)
-    mask = mask.mask if isinstance(mask, Shared) else mask
-    if isinstance(mask, Edges) and start == 0 and mask.nodes <= min(query_len, key_len):
+    if _is_listed(call):
         return pattern, None
     at = (torch.arange(batch, device=device).view(-1, 1, 1), torch.arange(heads, device=device).view(-1, 1))
     keep = mask(*at, row + start, column) & (query == row + start) & (key == column)

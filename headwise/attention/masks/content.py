@@ -277,10 +277,10 @@ class Edges(Mask):
         codes = torch.unique(index[1].long() * self.nodes + index[0].long())
         pairs = Pairs(codes // max(1, self.nodes), codes % max(1, self.nodes))
         pairs = replace(pairs, turn=pairs.key.argsort(stable=True))
-        nodes = torch.arange(self.nodes, device=codes.device)
-        # whether each node sees one, and is seen by one
-        whole = [torch.equal(ends.unique(), nodes) for ends in (pairs.query, pairs.key)]
-        self.__dict__.update(_codes=codes, _pairs=pairs, _whole=whole)
+        # which nodes see one, and are seen by one; None: all of them
+        ends = [codes.new_zeros(self.nodes).index_fill(0, end, 1).bool() for end in (pairs.query, pairs.key)]
+        live, seen = (None if bool(nodes.all()) else nodes.view(1, 1, -1) for nodes in ends)
+        self.__dict__.update(_codes=codes, _pairs=pairs, _live=live, _seen=seen)
 
     def with_self_loops(self) -> "Edges":
         """The same graph in which every node also sees itself."""
@@ -299,21 +299,19 @@ class Edges(Mask):
     def structure(self, place: Place | None = None) -> Structure:
         return Structure(self, place, pairs=self.__dict__["_pairs"])
 
-    def each_sees(self, query_len: int) -> bool:
-        """Whether each of the first queries sees a key, told by the graph."""
-        return self.__dict__["_whole"][0] and query_len <= self.nodes
-
     def key_mask(self, structure: Structure) -> KeyMask:
-        place, nodes = structure.at, self.nodes
-        if self.__dict__["_whole"][1] and place.query_start == 0 and place.key_len <= nodes <= place.query_len:
-            return None
-        return structure.reach()[0]
+        return self._nodes("_seen", structure.at) if self._is_whole(structure.at) else structure.reach()[0]
 
     def query_mask(self, structure: Structure) -> QueryMask:
-        place, nodes = structure.at, self.nodes
-        if self.__dict__["_whole"][0] and place.query_start == 0 and place.query_len <= nodes <= place.key_len:
-            return None
-        return structure.reach()[1]
+        return self._nodes("_live", structure.at) if self._is_whole(structure.at) else structure.reach()[1]
+
+    def _is_whole(self, place: Place) -> bool:
+        """Whether queries and keys are the nodes."""
+        return place.query_start == 0 and place.query_len == place.key_len == self.nodes
+
+    def _nodes(self, name: str, place: Place) -> Tensor | None:
+        nodes: Tensor | None = self.__dict__[name]
+        return None if nodes is None else nodes.to(place.device)
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         return f"no edge leads from node {key} to node {query}"

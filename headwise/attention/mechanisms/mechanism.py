@@ -92,6 +92,8 @@ class Mechanism(nn.Module, ABC):
     """
 
     facts: ClassVar[Facts] = Facts()
+    # whether calls go to the planner as they are, which zeroes what they hide
+    planned: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -109,7 +111,7 @@ class Mechanism(nn.Module, ABC):
     def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         """The attention output. Raises: Unsupported for what the facts exclude."""
         self.require(call)
-        return self.compute(call.zero_unseen())
+        return self.compute(call if self.planned else call.zero_unseen())
 
     @final
     def weights(

@@ -50,6 +50,8 @@ class Scored(Mechanism):
         steps="shared",
     )
 
+    planned = True
+
     def __init__(
         self,
         score: Score | str | None = None,
