@@ -7,7 +7,7 @@ from toys import Logits, Prefixes, Table, rules_for
 from headwise.decoding.beam import BeamSearch, Flow, Member, beam_search, take_all
 from headwise.decoding.constraints import constraints
 from headwise.errors import Diverged, ShapeError
-from headwise.layers.decoding import for_inference
+from headwise.layers.inference import for_inference
 from headwise.models.protocols import Decoder
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig

@@ -24,9 +24,9 @@ from headwise.explain.explanation import Explanation
 from headwise.explain.places import Grid, OnImage
 from headwise.labels import visible
 from headwise.layers.embeddings import TokenEmbedding
-from headwise.layers.initializers import initialize
-from headwise.layers.recurrent import initialize_cells
+from headwise.models.initializers import initialize
 from headwise.models.protocols import Encoder, Memory, Seq2Seq
+from headwise.models.recurrent import initialize_cells
 from headwise.models.transformer import build_writer, finished
 from headwise.models.transformer_config import DecoderConfig
 from headwise.models.transformer_parts import build_positions
