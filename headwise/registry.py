@@ -8,12 +8,11 @@ import inspect
 import pkgutil
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import starmap
 from types import NoneType, UnionType
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin
-
-from pydantic import TypeAdapter, ValidationError
 
 from headwise.errors import ConfigError, Untrusted, unknown
 from headwise.trust import here, import_trusted
@@ -172,8 +171,8 @@ class Registry(Generic[T]):
 
     def _typed(self, place: str, annotation: Any, value: Any) -> Any:
         try:
-            return TypeAdapter(annotation).validate_python(value)
-        except ValidationError:
+            return _fitting(annotation, value)
+        except TypeError:
             wanted = inspect.formatannotation(annotation).replace("collections.abc.", "").replace("typing.", "")
             raise ConfigError(f"{place} must be {wanted}, not '{value}'") from None
 
@@ -276,6 +275,22 @@ def _is_plain(annotation: Any) -> bool:
 
 def _shown(name: str, parameter: inspect.Parameter) -> str:
     return name if parameter.default is parameter.empty else f"{name}={_written(parameter.default)}"
+
+
+def _fitting(annotation: Any, value: Any) -> Any:
+    """A value as one of this type. Raises: TypeError."""
+    origin, options = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType):
+        for option in options:
+            with suppress(TypeError):
+                return _fitting(option, value)
+    elif origin in (Sequence, tuple) and isinstance(value, list):
+        return tuple(_fitting(options[0], each) for each in value)
+    elif annotation is float and type(value) is int:
+        return float(value)
+    elif type(value) is annotation or (origin is Literal and value in options):
+        return value
+    raise TypeError
 
 
 def _value(text: str) -> Any:

@@ -309,7 +309,7 @@ class Twice(Mechanism):
         super().__init__()
         self.inner = Scored()
 
-    def forward(self, call):
+    def compute(self, call):
         return 2 * self.inner(call)
 
 

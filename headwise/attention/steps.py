@@ -45,8 +45,7 @@ def definition(call: Call) -> list[Step]:
     >>> [step.name for step in definition(Call(x, x, x))]
     ['products', 'scaled', 'weights']
     """
-    keep = call.keep()
-    clean = call.clean(keep)
+    keep, clean = call.keep(), call.zero_unseen()
     query, key = wide(clean.query), wide(per_head(clean.key, clean.query.shape[1]))
     found = _scores(call, query, key)
     total, added_up = found[-1].values, found[-1].symbol

@@ -129,7 +129,7 @@ class BadLines:
             return
         shown = sorted((line for kept in self.first.values() for line in kept), key=lambda line: line.line)[:_TOLD]
         rest = self.total - len(shown)
-        told = "; ".join(line.told("recipe") for line in shown) + (f"; and {rest:,} more" if rest else "")
+        told = "; ".join(line.text("recipe") for line in shown) + (f"; and {rest:,} more" if rest else "")
         command = " ".join(filter(None, ["headwise data report", shown[0].name, report]))
         lists = "" if report is None else f"; `{command}` lists it all"
         raise DataError(f'{told}; correct these lines, or skip them with data.bad_lines = "skip"{lists}')

@@ -99,7 +99,7 @@ def _by_kind(lines: BadLines | Odd) -> dict[str, Any]:
 
 
 def _advised(line: BadLine) -> str:
-    return DataError(line.what, line.settings).told("shell")
+    return DataError(line.what, line.settings).text("shell")
 
 
 @dataclass(frozen=True)

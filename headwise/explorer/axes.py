@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from headwise.explain.folding import known
+from headwise.explain.folding import tokens_of
 from headwise.explain.places import Places, Tokens
 from headwise.explorer.traces import Group, Traced
 
@@ -26,7 +26,7 @@ def axis(labels: list[str], tokens: Sequence[Tokens], places: Places | None) -> 
     """What the places with these labels are, as JSON."""
     if places is not None and (own := places.axis(labels)) is not None:
         return own
-    found = known(labels, tokens)
+    found = tokens_of(labels, tokens)
     if found is None:
         return {"kind": "tokens"}
     return {"kind": "tokens", "words": list(found.words), "special": list(found.special)}

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Literal
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.attention import mechanisms
 from headwise.attention.call import Call
-from headwise.attention.masks import Mask
+from headwise.attention.masks import Mask, Place
 from headwise.attention.mechanisms.mechanism import Mechanism, Recurrent
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.relative import Relative
@@ -16,8 +17,10 @@ from headwise.attention.scores.score import times
 from headwise.attention.zeros import zeroed
 from headwise.caches import AttentionStep, KeyValues, Segments, States
 from headwise.errors import ConfigError, ShapeError, Unsupported
-from headwise.layers.heads import Combine, Shared, check_heads, check_shared
 from headwise.positions.position import Position
+
+Shared = Literal["none", "qk", "kv", "qkv"]
+Combine = Literal["concat", "mean"]
 
 
 class MultiHeadAttention(nn.Module):
@@ -204,7 +207,7 @@ class MultiHeadAttention(nn.Module):
         memory, mechanism = step.memory, self.mechanism
         if isinstance(memory, States):
             assert isinstance(mechanism, Recurrent)
-            if mask is not None and not mask.is_causal():
+            if mask is not None and not mask.structure().causal:
                 raise Unsupported(f"cached steps of {type(mechanism).__name__} are causal; they honour no other mask")
             heads, memory.tensors = mechanism.resume(Call(query, key, value, query_start=step.position), memory.tensors)
             return heads
@@ -261,8 +264,10 @@ def _mechanism(mechanism: Mechanism | str | None, head_dim: int, num_heads: int)
 
 def _seen(memory: Tensor, mask: Mask | None, heads: int, query_len: int) -> Tensor:
     """The memory with zeros for what no query may see: 0 x NaN would spoil the gradient of the projection."""
-    seen = None if mask is None else mask.seen(memory.shape[0], heads, query_len, memory.shape[1], 0, memory.device)
-    return memory if seen is None else zeroed(memory, seen.any(1).unsqueeze(-1))
+    if mask is None:
+        return memory
+    keys = mask.structure(Place(memory.shape[0], heads, query_len, memory.shape[1], 0, memory.device)).key_mask()
+    return memory if keys is None else zeroed(memory, keys.any(1).unsqueeze(-1))
 
 
 def _heads(columns: Tensor, dim: int) -> Tensor:
@@ -286,3 +291,41 @@ def _added(one: Tensor | None, two: Tensor | None) -> Tensor | None:
     if one is None or two is None:
         return two if one is None else one
     return one + two
+
+
+def check_heads(
+    d_model: int, num_heads: int, num_kv_heads: int | None, head_dim: int | None = None, value_dim: int | None = None
+) -> None:
+    """Raises: ConfigError if the heads do not fit the width, naming the nearest numbers that do."""
+    for name, given in (("head_dim", head_dim), ("value_dim", value_dim)):
+        if given is not None and given < 1:
+            raise ConfigError(f"{name} ({given}) must be 1 or more, or None")
+    if num_heads < 1 or (head_dim is None and d_model % num_heads):
+        fitting = [heads for heads in range(1, d_model + 1) if d_model % heads == 0]
+        nearest = sorted(sorted(fitting, key=lambda heads: abs(heads - num_heads))[:3])
+        raise ConfigError(
+            f"num_heads ({num_heads}) must divide d_model ({d_model}); nearest that do: {_listed(nearest)}"
+        )
+    if num_kv_heads is not None and (num_kv_heads < 1 or num_heads % num_kv_heads):
+        fitting = [heads for heads in range(1, num_heads + 1) if num_heads % heads == 0]
+        raise ConfigError(
+            f"num_kv_heads ({num_kv_heads}) must divide num_heads ({num_heads}); these do: {_listed(fitting)}"
+        )
+
+
+def check_shared(
+    shared: Shared, num_heads: int, num_kv_heads: int, memory_dim: int | None, head_dim: int, value_dim: int
+) -> None:
+    """Raises: ConfigError if projections that are to be one matrix differ in size."""
+    if shared in ("qk", "qkv") and num_kv_heads != num_heads:
+        raise ConfigError(
+            f"shared='{shared}' needs as many key heads as query heads, got {num_kv_heads} and {num_heads}"
+        )
+    if shared in ("qk", "qkv") and memory_dim is not None:
+        raise ConfigError(f"shared='{shared}' projects x and the memory alike: leave memory_dim out")
+    if shared in ("kv", "qkv") and value_dim != head_dim:
+        raise ConfigError(f"shared='{shared}' makes values as wide as keys ({head_dim}): leave value_dim out")
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers))

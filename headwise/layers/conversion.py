@@ -7,8 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.errors import ConfigError
-from headwise.layers.attention import MultiHeadAttention
-from headwise.layers.heads import check_heads
+from headwise.layers.attention import MultiHeadAttention, check_heads
 
 
 def with_kv_heads(attention: MultiHeadAttention, num_kv_heads: int) -> MultiHeadAttention:

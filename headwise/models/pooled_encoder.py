@@ -10,15 +10,12 @@ from torch import Tensor, nn
 from headwise.attention import normalizers, scores
 from headwise.attention.dropout import Dropout
 from headwise.attention.mechanisms.scored import Scored
-from headwise.attention.normalizers import NormalizerName
-from headwise.attention.scores import ScoreName
 from headwise.config import Config
 from headwise.errors import ConfigError
-from headwise.layers.attention import MultiHeadAttention
-from headwise.layers.heads import check_heads
-from headwise.layers.initializers import initialize
-from headwise.layers.recurrent import initialize_cells
-from headwise.layers.sequence_pooling import (
+from headwise.layers.attention import MultiHeadAttention, check_heads
+from headwise.models.initializers import initialize
+from headwise.models.names import NormalizerName, ScoreName
+from headwise.models.pooling import (
     AttentionOverSequence,
     FirstOfSequence,
     LastOfSequence,
@@ -26,6 +23,7 @@ from headwise.layers.sequence_pooling import (
     MeanOverSequence,
     SequencePooling,
 )
+from headwise.models.recurrent import initialize_cells
 from headwise.models.token_encoders import AttentionConfig, BidirectionalConfig, EncoderConfig, TokenEncoder
 from headwise.models.transformer_config import BlocksConfig
 

@@ -12,12 +12,12 @@ from headwise.attention.zeros import zeroed_beyond
 from headwise.caches import AttentionStep, Cache, Segments
 from headwise.errors import ConfigError, ShapeError
 from headwise.layers.blocks import DecoderBlock, EncoderBlock
-from headwise.layers.decoding import DecodingBlock, EncodingBlock, Read, Step
 from headwise.layers.embeddings import TokenEmbedding
-from headwise.layers.initializers import Scheme, initialize
+from headwise.layers.inference import DecodingBlock, EncodingBlock, Read, Step
 from headwise.layers.norms import TokenBatchNorm, normed
-from headwise.layers.reversible import ReversibleEncoder
+from headwise.models.initializers import Scheme, initialize
 from headwise.models.protocols import Decoder, Encoder, Memory, Seq2Seq
+from headwise.models.reversible import ReversibleEncoder
 from headwise.models.transformer_cache import TransformerCache
 from headwise.models.transformer_config import BlocksConfig, StackConfig, TransformerConfig
 from headwise.models.transformer_parts import build_positions, closing_norm, decoder_block, encoder_block
@@ -83,7 +83,7 @@ class TransformerEncoder(Encoder):
         return x
 
     def _visible(self, valid_lens: Tensor) -> Mask:
-        if self.mask is not None and self.mask.is_causal():
+        if self.mask is not None and self.mask.structure().causal:
             return self.mask
         padding = Padding(valid_lens)
         return padding if self.mask is None else padding & self.mask

@@ -6,18 +6,16 @@ from pydantic import Field
 from torch import nn
 
 from headwise.attention import masks, mechanisms, normalizers
-from headwise.attention.masks import Mask, MaskText
-from headwise.attention.mechanisms import MechanismName
-from headwise.attention.normalizers import NormalizerName
-from headwise.attention.scores import ScoreName
+from headwise.attention.masks import Mask
 from headwise.config import Config
 from headwise.errors import ConfigError
+from headwise.layers.attention import Combine, Shared, check_heads
 from headwise.layers.blocks import Residual
-from headwise.layers.heads import Combine, Shared, check_heads
-from headwise.layers.initializers import Scheme
 from headwise.layers.norms import Norm, build_norm
-from headwise.positions import PositionName, position_type
+from headwise.models.initializers import Scheme
+from headwise.models.names import MaskText, MechanismName, NormalizerName, PositionName, ScoreName
 from headwise.positions import names as position_names
+from headwise.positions import position_type
 
 
 class SublayerConfig(Config):

@@ -1,9 +1,7 @@
 """Where position enters: one scheme a file; the folder is the registry and a scheme's name is its file name."""
 
 from functools import partial
-from typing import Annotated
 
-from headwise.config import named
 from headwise.positions.position import Position
 from headwise.positions.rotary import SCALINGS
 from headwise.registry import Registry, members
@@ -19,8 +17,6 @@ REGISTRY = Registry(
 names = REGISTRY.names
 position_type = REGISTRY.find
 catalogue = REGISTRY.catalogue
-
-PositionName = Annotated[str, named(position_type)]
 
 
 def details() -> dict[str, list[tuple[str, str]]]:

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast, run
 
 from headwise.data.files import read_lines
 from headwise.data.tokenizers import Tokenizer
-from headwise.decoding.options import flag
 from headwise.errors import ConfigError, Unsupported
 from headwise.files import json_text
 from headwise.labels import visible
@@ -73,6 +72,15 @@ def unknown_tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> Unknown:
     what = {"word": "words", "char": "characters"}.get(tokenizer.config.kind, "pieces of words")
     count = sum(row.count(tokenizer.unk_id) for row in rows)
     return Unknown(count, sum(map(len, rows)), tuple(lost)[:_NAMED], what)
+
+
+def flag(name: str) -> str:
+    """An option as it is typed, from its name.
+
+    >>> flag("n_best"), flag("beam_size")
+    ('--n-best', '--beam')
+    """
+    return "--beam" if name == "beam_size" else f"--{name.replace('_', '-')}"
 
 
 @runtime_checkable

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headwise.adoption.saved import saved
 from headwise.data.files import digest
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError, Unsupported
 from headwise.explain.explanation import Explanation
-from headwise.explain.trace_formats import formatted
+from headwise.explain.trace_formats import format_trace
 from headwise.labels import visible
 from headwise.predictors.adopted import Adopted
 from headwise.predictors.predictor import Predictor
+from headwise.predictors.saved import saved
 from headwise.predictors.stepping import steps
 from headwise.runs.publish import MODEL
 from headwise.runtime import version
@@ -104,7 +104,7 @@ class Served:
 
     def steps(self, item: Any, target: str | None, layer: str | None, head: int) -> str:
         """Every step of one head while the model answers an input, as JSON."""
-        return formatted(steps(self.predictor, item, target, layer, head), "json")
+        return format_trace(steps(self.predictor, item, target, layer, head), "json")
 
 
 def _at_most(name: str, count: int, most: int) -> None:

@@ -52,7 +52,7 @@ def test_the_layer_is_the_sum_over_heads_of_attention_and_projection(kernel, hea
 class Echo(Mechanism):
     """Keeps the queries it is given, and returns them."""
 
-    def forward(self, call):
+    def compute(self, call):
         self.seen = call.query
         return call.query
 

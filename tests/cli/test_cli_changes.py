@@ -28,7 +28,7 @@ def folder(tmp_path, monkeypatch):
     """Data and recipes of three tasks, and nothing outside that could be written to."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HEADWISE_DATA", str(tmp_path / "cache"))
-    monkeypatch.setattr("headwise.training.preview.TRIAL_S", 0.0)
+    monkeypatch.setattr("headwise.training.trial.TRIAL_S", 0.0)
     (tmp_path / "pairs.tsv").write_text("".join(f"one {n} and two\tun {n} et deux\n" for n in range(60)))
     (tmp_path / "vectors.txt").write_text(VECTORS)
     (tmp_path / "pairs.toml").write_text(PAIRS)

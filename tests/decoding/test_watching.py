@@ -8,9 +8,8 @@ import torch
 from toys import EOS, Logits, Prefixes, Table, rules_for
 
 from headwise.decoding.beam import beam_search
-from headwise.decoding.greedy import greedy
-from headwise.decoding.sampling import sample
-from headwise.decoding.watching import watching
+from headwise.decoding.hypotheses import observe_search
+from headwise.decoding.sampling import greedy, sample
 
 LIMITS = [6, 2, 5]
 
@@ -32,8 +31,8 @@ def drawn():
     return sample(Table(sentences()), Prefixes(3), rules_for(range(3), LIMITS), num_samples=4, generator=generator)
 
 
-def alive(beginnings):
-    rows = zip(beginnings.places.tolist(), beginnings.tokens.tolist(), beginnings.totals.tolist(), strict=True)
+def alive(partial):
+    rows = zip(partial.sentences.tolist(), partial.tokens.tolist(), partial.totals.tolist(), strict=True)
     return {(place, *tokens): total for place, tokens, total in rows if total > float("-inf")}
 
 
@@ -46,7 +45,7 @@ def log_prob(key):
 @pytest.mark.parametrize("search", [beam, follow, drawn])
 def test_every_step_goes_on_from_the_one_before(search):
     told = []
-    with watching(told.append):
+    with observe_search(told.append):
         found = search()
     assert found == search()
     assert [one.step for one in told] == list(range(len(told)))
@@ -75,7 +74,7 @@ def test_what_is_told_stays_as_it_was():
     def watcher(found):
         told.append((found, found.before.tokens.copy(), found.after.totals.copy()))
 
-    with watching(watcher):
+    with observe_search(watcher):
         beam()
     for found, tokens, totals in told:
         np.testing.assert_array_equal(found.before.tokens, tokens)
@@ -90,12 +89,12 @@ def test_who_watches_already_is_told_first_and_may_end_the_search():
         if found.step == 1:
             raise TimeoutError
 
-    with watching(outer), watching(lambda _: told.append("inner")), pytest.raises(TimeoutError):
+    with observe_search(outer), observe_search(lambda _: told.append("inner")), pytest.raises(TimeoutError):
         follow()
     assert told == ["outer", "inner", "outer"]
     told.clear()
-    with watching(outer):
-        with watching(lambda _: told.append("inner")):
+    with observe_search(outer):
+        with observe_search(lambda _: told.append("inner")):
             pass
         with pytest.raises(TimeoutError):
             follow()

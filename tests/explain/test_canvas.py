@@ -8,14 +8,14 @@ import torch
 
 from headwise.errors import ConfigError, MachineError
 from headwise.explain.canvas import picture, save
-from headwise.explain.figures import heatmap
+from headwise.explain.figures import page
 from headwise.explain.values import array
 
 MAGIC = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
 
 
 def drawn():
-    return heatmap(np.eye(2), ["a$b$", "é"], ["c", "<script>"], title="$x$")
+    return page(np.eye(2), ["a$b$", "é"], ["c", "<script>"], [np.eye(2)[None]], title="$x$")
 
 
 @pytest.fixture

@@ -66,10 +66,11 @@ def test_another_script_warns_again(monkeypatch):
         fonts.legible(UNDRAWABLE, [fonts.FIRST])
 
 
-def test_a_font_file_that_is_none_is_passed_over(tmp_path):
+def test_a_broken_font_file_is_skipped(tmp_path, monkeypatch):
     path = tmp_path / "broken.ttf"
     path.write_bytes(b"no font")
-    fonts._register(str(path))
+    monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [str(path)])
+    assert fonts._installed.__wrapped__()
 
 
 def test_the_report_names_a_font_for_each_script():

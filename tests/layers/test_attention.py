@@ -162,7 +162,7 @@ class Weights(Mechanism):
         self.scored = Scored()
         self.seen: list[tuple[Tensor, Tensor]] = []
 
-    def forward(self, call):
+    def compute(self, call):
         self.seen.append((call.query, self.scored.weights(call)))
         return self.scored(call)
 

@@ -3,23 +3,28 @@
 import functools
 import operator
 from collections.abc import Callable
-from typing import Annotated
 
-from headwise.attention.masks.band import Band
-from headwise.attention.masks.bigbird import BigBird
-from headwise.attention.masks.content import Documents, Padding, Prefix, Table
-from headwise.attention.masks.explain import empty_rows, explain
-from headwise.attention.masks.graph import Edges
-from headwise.attention.masks.mask import And, Mask, Not, Or, Shared
-from headwise.attention.masks.pairs import Pairs
-from headwise.attention.masks.parts import parts, without
-from headwise.attention.masks.patterns import Blocks, Causal, Dilated, Global, Shifts, Strided, Window
-from headwise.config import named
+from headwise.attention.masks.content import Documents, Edges, Padding, Prefix, Table
+from headwise.attention.masks.mask import And, Mask, Not, Or, Part, Shared, empty_rows, explain, parts, without
+from headwise.attention.masks.patterns import BigBird, Blocks, Causal, Dilated, Global, Shifts, Strided, Window
+from headwise.attention.structure import Band, Pairs, Place, Structure
 from headwise.registry import Registry, split
 
 __all__ = ["MASKS", "And", "Band", "BigBird", "Blocks", "Causal", "Dilated", "Documents", "Edges", "Global", "Mask"]
-__all__ += ["Not", "Or", "Padding", "Pairs", "Prefix", "Shared", "Shifts", "Strided", "Table", "Window", "catalogue"]
-__all__ += ["MaskText", "build", "combined", "empty_rows", "explain", "parts", "without"]
+__all__ += ["Not", "Or", "Padding", "Pairs", "Part", "Place", "Prefix", "Shared", "Shifts", "Strided", "Structure"]
+__all__ += [
+    "MaskText",
+    "Table",
+    "Window",
+    "build",
+    "catalogue",
+    "combined",
+    "empty_rows",
+    "explain",
+    "parts",
+    "without",
+]
+
 
 MASKS: dict[str, type[Mask]] = {
     "causal": Causal,
@@ -65,6 +70,3 @@ def combined(text: str, make: Callable[[str], Mask]) -> Mask:
     if text.startswith("~"):
         return ~combined(text[1:], make)
     return combined(text[1:-1], make) if text.startswith("(") and text.endswith(")") else make(text)
-
-
-MaskText = Annotated[str, named(lambda text: build(text, 512))]

@@ -1,12 +1,10 @@
 """What is computed: one mechanism a file; the folder is the registry and a mechanism's name is its file name."""
 
 from functools import partial
-from typing import Annotated
 
 from headwise.attention import normalizers, scores
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.mechanisms.scored import Scored
-from headwise.config import named
 from headwise.registry import Registry, members
 
 REGISTRY = Registry(
@@ -20,8 +18,6 @@ REGISTRY = Registry(
 names = REGISTRY.names
 mechanism_type = REGISTRY.find
 catalogue = REGISTRY.catalogue
-
-MechanismName = Annotated[str, named(mechanism_type)]
 
 
 def build(

@@ -52,7 +52,7 @@ def _split(call: Call) -> tuple[bool, Keys | None]:
     batch, heads, query_len, key_len = call.shape
     causal, keys = False, None
     for part in masks.parts(call.mask):
-        if part.is_causal():
+        if part.structure().causal:
             causal = True
             continue
         # a mask that does not depend on the query answers two of them with one row

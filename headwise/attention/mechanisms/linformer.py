@@ -55,7 +55,7 @@ class Linformer(Mechanism):
             nn.init.normal_(mixtures, std=max_len**-0.5)
         self.dropout = dropout
 
-    def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
+    def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         length = call.shape[3]
         check_length(self, self.key_mixtures.shape[1], length)
         query, key, value, _, _ = parts(call)

@@ -111,11 +111,11 @@ class LocationAware(Mechanism):
             )
         super().require(call)
 
-    def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
+    def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         return self.resume(call, None)[0]
 
-    def weights(
-        self, call: Call, heads: Sequence[int] | None = None, queries: slice = slice(None), keys: slice = slice(None)
+    def compute_weights(
+        self, call: Call, heads: Sequence[int] | None, queries: slice, keys: slice
     ) -> Float[Tensor, "batch heads queries keys"]:
         """The alignments themselves, before dropout."""
         whole = self._aligned(call, None)[0]
@@ -131,7 +131,7 @@ class LocationAware(Mechanism):
         """
         weights, last = self._aligned(call, alignment)
         with uncast(call.query):
-            value = wide(per_head(call.clean().value, call.shape[1]))
+            value = wide(per_head(call.value, call.shape[1]))
             used = drop(weights, self.dropout if self.training else 0.0)
             return (used @ value).to(call.value.dtype), last
 
@@ -152,7 +152,7 @@ class LocationAware(Mechanism):
             keep = keep.expand(*keep.shape[:2], query_len, key_len)
         with uncast(query):
             asked = times(self.score.query, query)
-            told = times(self.score.key, wide(per_head(call.clean().key, heads)))
+            told = times(self.score.key, wide(per_head(call.key, heads)))
             previous = _before(alignment, told)
             # the weights of no query, which carry the graph if there is none
             rows = [asked[:, :, :0] @ told.mT]

@@ -76,7 +76,7 @@ class Sinkhorn(Mechanism):
         self.inner = nn.Linear(head_dim, head_dim)
         self.outer = nn.Linear(head_dim, self.span)
 
-    def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
+    def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         length = call.shape[3]
         check_length(self, self.max_len, length)
         query, key, value, _, keys = parts(call)

@@ -2,18 +2,14 @@
 
 from collections.abc import Callable
 from inspect import signature
-from typing import Annotated
 
 from torch import Tensor
 
 from headwise.attention.normalizers.dense import Scalable, Sinks, Softmax, Softmax1
-from headwise.attention.normalizers.elementwise import Identity, ReLU, ReLU2, Sigmoid
-from headwise.attention.normalizers.function import Function
-from headwise.attention.normalizers.normalizer import Keep, Normalizer, Scores
+from headwise.attention.normalizers.elementwise import Identity, ReLU, ReLU2, Sigmoid, Tempered
+from headwise.attention.normalizers.normalizer import Function, Keep, Normalizer, Scores
 from headwise.attention.normalizers.selecting import Hard, TopK
 from headwise.attention.normalizers.sparse import Entmax, Entmax15, Sparsemax
-from headwise.attention.normalizers.tempered import Tempered
-from headwise.config import named
 from headwise.errors import ConfigError
 from headwise.registry import Registry
 
@@ -34,8 +30,6 @@ REGISTRY = Registry("normalizer", Normalizer, lambda: _KINDS, ("num_heads",))  #
 find = REGISTRY.find
 catalogue = REGISTRY.catalogue
 details = REGISTRY.details
-
-NormalizerName = Annotated[str, named(find)]
 
 
 def build(normalizer: str | Normalizer | Callable[..., Tensor], num_heads: int | None = None) -> Normalizer:
@@ -60,4 +54,4 @@ def build(normalizer: str | Normalizer | Callable[..., Tensor], num_heads: int |
 
 __all__ = ["NORMALIZERS", "Entmax", "Entmax15", "Function", "Hard", "Identity", "Keep", "Normalizer", "ReLU", "ReLU2"]
 __all__ += ["Scalable", "Scores", "Sigmoid", "Sinks", "Softmax", "Softmax1", "Sparsemax", "TopK", "build", "catalogue"]
-__all__ += ["NormalizerName", "Tempered", "find", "softmax"]
+__all__ += ["Tempered", "find", "softmax"]

@@ -2,25 +2,20 @@
 
 from collections.abc import Callable
 from inspect import signature
-from typing import Annotated
 
 from torch import Tensor
 
 from headwise.attention.scores.activation_unit import ActivationUnit
 from headwise.attention.scores.additive import Additive
-from headwise.attention.scores.custom import Custom
-from headwise.attention.scores.distance import Distance
-from headwise.attention.scores.dot import Bilinear, Dot, ScaledDot
+from headwise.attention.scores.dot import Bilinear, Distance, Dot, ScaledDot
 from headwise.attention.scores.graph import GAT, GATv2
-from headwise.attention.scores.normalized import Cosine, QKNorm
-from headwise.attention.scores.score import Product, Score
-from headwise.attention.scores.soft_cap import SoftCap
-from headwise.config import named
+from headwise.attention.scores.normalized import Cosine, QKNorm, SoftCap
+from headwise.attention.scores.score import Custom, Product, Score
 from headwise.errors import ConfigError
 from headwise.registry import Registry
 
 __all__ = ["GAT", "SCORES", "ActivationUnit", "Additive", "Bilinear", "Cosine", "Custom", "Distance", "Dot", "GATv2"]
-__all__ += ["Product", "QKNorm", "ScaledDot", "Score", "ScoreName", "SoftCap", "as_score", "build", "catalogue", "find"]
+__all__ += ["Product", "QKNorm", "ScaledDot", "Score", "SoftCap", "as_score", "build", "catalogue", "find"]
 
 
 SCORES: dict[str, type[Score]] = {
@@ -43,8 +38,6 @@ REGISTRY = Registry("score", Score, lambda: SCORES, SIZES)  # type: ignore[type-
 find = REGISTRY.find
 catalogue = REGISTRY.catalogue
 details = REGISTRY.details
-
-ScoreName = Annotated[str, named(find)]
 
 
 def build(name: str, query_dim: int, key_dim: int, hidden: int, num_heads: int) -> Score:

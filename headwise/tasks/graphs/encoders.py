@@ -16,16 +16,14 @@ from headwise.attention import mechanisms, normalizers
 from headwise.attention.call import Call
 from headwise.attention.dropout import Dropout, checked, drop
 from headwise.attention.masks import Edges, Mask
-from headwise.attention.mechanisms import MechanismName
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.mechanisms.scored import Scored
-from headwise.attention.normalizers import NormalizerName
 from headwise.attention.precision import wide
-from headwise.attention.scores import ScoreName
 from headwise.config import Config
 from headwise.errors import ConfigError, Unsupported
-from headwise.layers.heads import check_heads
-from headwise.layers.initializers import SCHEMES, Scheme, initialize
+from headwise.layers.attention import check_heads
+from headwise.models.initializers import SCHEMES, Scheme, initialize
+from headwise.models.names import MechanismName, NormalizerName, ScoreName
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +120,7 @@ class Mean(Mixer):
     """
 
     def forward(self, x: Float[Tensor, "nodes width"], mask: Mask) -> Float[Tensor, "nodes width"]:
-        pairs = mask.pairs()
+        pairs = mask.structure().pairs
         if pairs is None:
             raise Unsupported("the mean over neighbours needs a mask that lists its pairs, such as Edges")
         query, key = pairs.query.to(x.device), pairs.key.to(x.device)

@@ -14,18 +14,16 @@ from torch.nn import functional as F
 from headwise import positions
 from headwise.attention import mechanisms, normalizers
 from headwise.attention.dropout import Dropout
-from headwise.attention.mechanisms import MechanismName
 from headwise.attention.mechanisms.mechanism import Mechanism
-from headwise.attention.normalizers import NormalizerName
-from headwise.attention.scores import ScoreName
 from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.layers.attention import MultiHeadAttention
-from headwise.layers.initializers import Scheme
+from headwise.models.initializers import Scheme
+from headwise.models.names import MechanismName, NormalizerName, PositionName, ScoreName
 from headwise.models.token_encoders import EncoderConfig, TokenEncoder
 from headwise.models.transformer import TransformerEncoder, build_encoder
 from headwise.models.transformer_config import BlocksConfig
-from headwise.positions import Position, PositionName, position_type
+from headwise.positions import Position, position_type
 
 
 class Augmentation(nn.Module):

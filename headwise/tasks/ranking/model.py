@@ -16,17 +16,16 @@ from headwise.attention import mechanisms, normalizers
 from headwise.attention.call import Call
 from headwise.attention.dropout import Dropout
 from headwise.attention.masks import Padding
-from headwise.attention.mechanisms import MechanismName
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.mechanisms.scored import Scored
-from headwise.attention.normalizers import NormalizerName
-from headwise.attention.scores import ActivationUnit, ScoreName
+from headwise.attention.scores import ActivationUnit
 from headwise.attention.zeros import zeroed, zeroed_beyond
 from headwise.config import Config
 from headwise.errors import ConfigError, unknown
 from headwise.layers.attention import MultiHeadAttention
-from headwise.layers.initializers import initialize
-from headwise.layers.sequence_pooling import LastOfSequence, MeanOverSequence, SequencePooling, SumOverSequence
+from headwise.models.initializers import initialize
+from headwise.models.names import MechanismName, NormalizerName, ScoreName
+from headwise.models.pooling import LastOfSequence, MeanOverSequence, SequencePooling, SumOverSequence
 
 
 class Dice(nn.Module):
@@ -79,7 +78,7 @@ class SamePooling(TargetPooling):
     """The vector of the history alone, whatever the candidate: what target attention is compared with.
 
     >>> import torch
-    >>> from headwise.layers.sequence_pooling import MeanOverSequence
+    >>> from headwise.models.pooling import MeanOverSequence
     >>> pooled = SamePooling(MeanOverSequence())
     >>> pooled(torch.zeros(1, 2, 1), torch.tensor([[[1.0], [3.0]]]), torch.tensor([2])).tolist()
     [[[2.0], [2.0]]]

@@ -19,7 +19,8 @@ from headwise.layers.attention import MultiHeadAttention
 from headwise.layers.blocks import Block
 from headwise.layers.embeddings import Placed
 from headwise.layers.feed_forward import FeedForward
-from headwise.layers.initializers import Scheme
+from headwise.models.initializers import Scheme
+from headwise.models.names import PositionName
 from headwise.models.token_encoders import (
     AloneConfig,
     AttentionConfig,
@@ -31,7 +32,6 @@ from headwise.models.token_encoders import (
 )
 from headwise.models.transformer_config import BlocksConfig
 from headwise.models.transformer_parts import attention_of, build_positions, feed_forward_of
-from headwise.positions import PositionName
 
 
 class SpectrogramMasks(nn.Module):

@@ -4,15 +4,14 @@ import copy
 
 import pytest
 import torch
-from devices import not_simulated, on_the_host, seeded
+from devices import DEVICE, not_simulated, on_the_host, seeded
 from torch import nn
 
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.normalizers import build
-from headwise.layers import packed, plain
+from headwise.layers import inference
 from headwise.layers.blocks import DecoderBlock
-from headwise.layers.decoding import DecodingBlock, for_inference, is_current
-from headwise.layers.packed import PackedLinear, RoundedLinear
+from headwise.layers.inference import SMALLEST, DecodingBlock, RoundedLinear, for_inference, is_current, is_rounded
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig
 
@@ -94,17 +93,61 @@ def test_same_numbers_while_the_cache_grows():
     same(made, for_inference(made), steps=37, beams=4, **EXACT)
 
 
-@on_the_host("layers are packed for a processor")
-@pytest.mark.parametrize(
-    ("precision", "kind", "tolerance"), [("fp32", PackedLinear, 1e-5), ("bf16", RoundedLinear, 0.3)]
-)
-def test_large_layers_too(monkeypatch, precision, kind, tolerance):
-    monkeypatch.setattr(packed, "SMALLEST", 1)
+@on_the_host("layers are rounded on a processor")
+def test_large_layers_too(monkeypatch):
+    monkeypatch.setattr(inference, "SMALLEST", 1)
     made = model(torch.float32).eval()
-    twin = for_inference(made, precision)
-    assert sum(type(module) is kind for module in twin.modules()) > 10
-    assert not any(type(module) is kind for module in made.modules())
-    same(made, twin, steps=11, rtol=1e-5, atol=tolerance)
+    twin = for_inference(made, "bf16")
+    assert sum(type(module) is RoundedLinear for module in twin.modules()) > 10
+    assert not any(type(module) is RoundedLinear for module in made.modules())
+    same(made, twin, steps=11, rtol=1e-5, atol=0.3)
+
+
+def linear(bias=True):
+    torch.manual_seed(3)
+    return nn.Linear(97, 301, bias=bias)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("rows", [(1,), (2, 5), (0,), ()])
+def test_a_rounded_product(rows, bias):
+    plain, x = linear(bias), torch.randn(*rows, 97)
+    with torch.inference_mode():
+        rounded = RoundedLinear(plain)(x)
+        assert rounded.dtype == torch.float32
+        torch.testing.assert_close(rounded, plain(x), rtol=0, atol=3e-2)
+
+
+def test_a_rounded_layer_tells_when_its_weight_has_changed():
+    plain = linear()
+    copied = RoundedLinear(plain)
+    assert {name for name, _ in copied.named_parameters()} == {"linear.weight", "linear.bias"}
+    assert copied.is_current()
+    # a fused optimizer changes weights without telling their version
+    optimizer = torch.optim.AdamW(plain.parameters(), lr=1e-2, fused=True)
+    plain(torch.randn(5, 97)).sum().backward()
+    optimizer.step()
+    assert not copied.is_current()
+
+
+@pytest.mark.parametrize("change", [(300, slice(None)), (slice(None), 96), (211, 5)], ids=["row", "column", "number"])
+def test_what_counts_no_version_is_noticed_in_any_place(change):
+    for mode in (False, True):
+        with torch.inference_mode(mode):
+            plain = linear()
+            copied = RoundedLinear(plain)
+            plain.weight.data[change] += 1.0
+            assert not copied.is_current()
+
+
+def test_only_large_plain_layers_in_single_precision_are_rounded():
+    width = int(SMALLEST**0.5) + 1
+    assert is_rounded(nn.Linear(width, width)) == (DEVICE == "cpu")
+    assert not is_rounded(nn.Linear(width - 2, width - 2))
+    assert not is_rounded(Adapted(width, width))
+    assert not is_rounded(nn.Linear(width, width, dtype=torch.bfloat16))
+    assert not is_rounded(nn.Linear(width, width, device="meta"))
+    assert not is_rounded(nn.Identity())
 
 
 @not_simulated("another type unties weights there")
@@ -136,7 +179,7 @@ def test_every_condition_of_a_plain_block():
     def changed(change):
         block = model().decoder.blocks[0]
         change(block)
-        return plain.is_plain(block)
+        return inference.is_plain(block)
 
     assert changed(lambda block: None)
     assert not changed(lambda block: setattr(block.self_attention.mechanism, "normalizer", build("relu")))
@@ -158,16 +201,16 @@ def test_other_calls_go_to_the_block_it_was_made_of():
     )
 
 
-@on_the_host("layers are packed for a processor")
+@on_the_host("layers are rounded on a processor")
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_copy_tells_when_it_is_outdated(monkeypatch, precision):
-    monkeypatch.setattr(packed, "SMALLEST", 1)
+    monkeypatch.setattr(inference, "SMALLEST", 1)
     made = model(torch.float32).eval()
     twin = for_inference(made, precision)
     assert is_current(twin, made)
     with torch.no_grad():
         made.decoder.blocks[1].feed_forward.outer.weight[3, 5] += 1.0
-    assert not is_current(twin, made)
+    assert is_current(twin, made) == (precision == "fp32")
     twin = for_inference(made, precision)
     assert is_current(twin, made)
     made.decoder.blocks[0].feed_forward.inner = nn.Linear(12, 23)

@@ -11,7 +11,7 @@ from headwise.errors import ConfigError, Unsupported
 from headwise.layers.attention import MultiHeadAttention
 from headwise.layers.blocks import EncoderBlock, Residual
 from headwise.layers.feed_forward import FeedForward
-from headwise.layers.reversible import Reversible, ReversibleEncoder, ReversibleSequence
+from headwise.models.reversible import Reversible, ReversibleEncoder, ReversibleSequence
 
 WIDTH = 15
 MASK = Causal() & Padding(torch.tensor([7, 5]))

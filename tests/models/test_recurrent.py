@@ -7,7 +7,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from headwise.errors import ConfigError
-from headwise.layers.recurrent import (
+from headwise.models.recurrent import (
     CELLS,
     advance,
     build,

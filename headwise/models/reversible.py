@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from headwise.attention.again import can_run_again, held, lent
+from headwise.attention.checkpointing import call_with, can_checkpoint, tensors_of
 from headwise.attention.dropout import Dropout
 from headwise.attention.masks import Mask
 from headwise.attention.precision import autocast_dtype
@@ -84,11 +84,11 @@ class ReversibleSequence(nn.Module):
         x2: Float[Tensor, "batch length d_model"],
         mask: Mask | None,
     ) -> Pair:
-        own = held(self.couplings)
+        own = tensors_of(self.couplings)
         tensors = (x1, x2, *own.values())
         learns = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
         # a compiler chooses itself what it makes again
-        if learns and not torch.compiler.is_compiling() and can_run_again(tensors):
+        if learns and not torch.compiler.is_compiling() and can_checkpoint(tensors):
             y1, y2 = _Recomputed.apply(x1, x2, self.couplings, mask, tuple(own), *own.values())
             return y1, y2
         for coupling in self.couplings:
@@ -199,7 +199,7 @@ class _Moment(NamedTuple):
         return cls(states, device, autocast_dtype(device))
 
     @contextmanager
-    def again(self) -> Iterator[None]:
+    def restored(self) -> Iterator[None]:
         """Runs what is inside as at that moment; the random states go on afterwards from where they were."""
         cuda = self.device.type == "cuda"
         cast = nullcontext() if self.autocast is None else torch.autocast(self.device.type, dtype=self.autocast)
@@ -261,8 +261,8 @@ class _Gradients:
         own = {name: self.tensors[prefix + name] for name in names}
         learned = {name: tensor for name, tensor in own.items() if tensor.requires_grad}
         x = x.detach().requires_grad_()
-        with torch.enable_grad(), moment.again():
-            output = lent(branch, own, (x,), options)
+        with torch.enable_grad(), moment.restored():
+            output = call_with(branch, own, (x,), options)
             wanted = [x, *learned.values()]
             d_x, *found = torch.autograd.grad(output, wanted, d_output.to(output.dtype), allow_unused=True)
         for name, gradient in zip(learned, found, strict=True):

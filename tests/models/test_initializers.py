@@ -7,7 +7,7 @@ from torch import nn
 from headwise.attention.mechanisms.scored import Scored
 from headwise.layers.attention import MultiHeadAttention
 from headwise.layers.feed_forward import FeedForward
-from headwise.layers.initializers import initialize
+from headwise.models.initializers import initialize
 
 DEVIATION = {
     "xavier": lambda fan_in, fan_out: (2 / (fan_in + fan_out)) ** 0.5,

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from headwise.attention.dropout import drop
 from headwise.errors import ConfigError, DataError, unknown
-from headwise.layers.initializers import SCHEMES, Scheme
+from headwise.models.initializers import SCHEMES, Scheme
 
 CELLS: dict[str, type[nn.GRUCell | nn.LSTMCell]] = {"gru": nn.GRUCell, "lstm": nn.LSTMCell}
 

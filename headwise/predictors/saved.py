@@ -2,23 +2,32 @@
 
 import inspect
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from headwise.adoption import adopt, pieces, transformers_part
+from headwise.adoption import adopt, transformers_part
 from headwise.errors import CheckpointError, ConfigError, Unsupported
 
 _CONFIG, _TOKENIZER, _WEIGHTS = "config.json", "tokenizer.json", "model.safetensors"
 # what a folder says of its tokens; its wishes how to search are not heard: some fetch code, and none is greedy
 _TOKENS = ("bos", "eos", "pad", "decoder_start", "forced_bos", "forced_eos")
 _INDEX = f"{_WEIGHTS}.index.json"
-_MOST_HEADER_BYTES, _MOST_LABELS = 50_000_000, 1_000_000
+_MOST_LABELS = 1_000_000
 _SPACE = "\u2581"
+_LETTERS = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+# byte-level vocabularies write a byte as its own letter, and a byte without one as a letter from 256 on (Radford 2019)
+_BYTES = {chr(byte): byte for byte in _LETTERS} | {
+    chr(256 + number): byte for number, byte in enumerate(byte for byte in range(256) if byte not in _LETTERS)
+}
+# a vocabulary with byte fallback writes it in hexadecimal
+_FALLBACK = re.compile(r"<0x([0-9A-F]{2})>")
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +78,7 @@ class Saved:
 
     def labels(self, tokens: Sequence[int]) -> list[str]:
         """Tokens as people read them, without the mark of a space; parts of a character are numbered: "é(1/2)"."""
-        return [text.strip(f" {_SPACE}") or _SPACE for text in pieces.texts(self.tokenizer, tokens)]
+        return [text.strip(f" {_SPACE}") or _SPACE for text in texts(self.tokenizer, tokens)]
 
     def words(self, tokens: Sequence[int]) -> tuple[list[int], list[int]]:
         """Of each token the word that it is a part of, from 0, -1 for a special one; and the places of these."""
@@ -213,26 +222,19 @@ def _checked(folder: Path) -> tuple[dict[str, Any], list[Path]]:
 
 def _check_layers(folder: Path, config: Any, weights: Sequence[Path]) -> None:
     """Raises: CheckpointError for more layers than there are weights, before they take memory and hours."""
-    tensors = sum(len(_header(path).keys() - {"__metadata__"}) for path in weights)
+    tensors = sum(map(_num_tensors, weights))
     for name in ("num_hidden_layers", "encoder_layers", "decoder_layers", "num_layers", "num_decoder_layers"):
         count = getattr(config, name, None)
         if isinstance(count, int) and count > tensors:
             raise CheckpointError(f"{folder}: {_CONFIG} says {count:,} layers, and there are {tensors:,} weights")
 
 
-def _header(path: Path) -> dict[str, Any]:
-    """What a safetensors file says of its tensors. Raises: CheckpointError."""
+def _num_tensors(path: Path) -> int:
     try:
-        with path.open("rb") as file:
-            size = int.from_bytes(file.read(8), "little")
-            if size > min(path.stat().st_size, _MOST_HEADER_BYTES):
-                raise ValueError("its header is cut off")
-            found = json.loads(file.read(size))
-    except (OSError, ValueError, RecursionError) as error:
+        with safe_open(path, "pt") as file:
+            return len(file.keys())
+    except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path} cannot be read: {str(error)[:100]}") from None
-    if not isinstance(found, dict):
-        raise CheckpointError(f"{path} is no safetensors file")
-    return found
 
 
 def _class_of(folder: Path, values: dict[str, Any]) -> Any:
@@ -259,3 +261,52 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise CheckpointError(f"{path} is no object of JSON")
     return found
+
+
+def texts(tokenizer: Any, tokens: Sequence[int]) -> list[str]:
+    """What each token of a tokenizer of transformers holds of the text; its piece where tokens are no bytes."""
+    pieces: list[str] = tokenizer.convert_ids_to_tokens(list(tokens))
+    decoder = json.dumps(json.loads(tokenizer.backend_tokenizer.to_str()).get("decoder") or {})
+    added = tokenizer.added_tokens_decoder
+    if "ByteLevel" in decoder:
+        pairs = zip(tokens, pieces, strict=True)
+        return spelled([piece.encode() if token in added else _of_letters(piece) for token, piece in pairs])
+    if "ByteFallback" in decoder:
+        return spelled(
+            [bytes.fromhex(one[1]) if (one := _FALLBACK.fullmatch(piece)) else piece.encode() for piece in pieces]
+        )
+    return pieces
+
+
+def spelled(parts: Sequence[bytes]) -> list[str]:
+    r"""Each part of a text in UTF-8 as characters; of a character in several parts, which one it is.
+
+    Bytes that make no character are written as escapes.
+
+    >>> spelled([b"a ", "é".encode()[:1], "é".encode()[1:] + b"!", b"\xff"])
+    ['a ', 'é(1/2)', 'é(2/2)!', '\\xff']
+    """
+    owners = [part for part, held in enumerate(parts) for _ in held]
+    found, text = [""] * len(parts), b"".join(parts)
+    start = 0
+    while start < len(text):
+        character, length = _character(text[start : start + 4])
+        held = list(dict.fromkeys(owners[start : start + length]))
+        for number, part in enumerate(held, 1):
+            found[part] += character if len(held) == 1 else f"{character}({number}/{len(held)})"
+        start += length
+    return found
+
+
+def _character(text: bytes) -> tuple[str, int]:
+    """The first character, and how many bytes it has."""
+    for length in range(1, len(text) + 1):
+        try:
+            return text[:length].decode(), length
+        except UnicodeDecodeError:
+            continue
+    return f"\\x{text[0]:02x}", 1
+
+
+def _of_letters(piece: str) -> bytes:
+    return b"".join(bytes([_BYTES[letter]]) if letter in _BYTES else letter.encode() for letter in piece)
