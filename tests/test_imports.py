@@ -81,7 +81,7 @@ THIRD_PARTY = {
     "typer": {"cli", *(f"{family}.cli" for family in FAMILIES)},
     "rich": {"cli", "runs.display", "labels"},
     "tokenizers": {"data.cutting", "data.tokenizers", "data.unigram"},
-    "safetensors": {"runs.tensors", "adoption.saved"},
+    "safetensors": {"runs.tensors", "predictors.saved"},
     "filelock": {"locks"},
     "sacrebleu": {"metrics"},
     "matplotlib": {"explain", "textbook.figures"} | PAGES,
