@@ -85,7 +85,7 @@ def _about(rows: Sequence[Row], command: str, from_records: bool) -> str:
     if from_records:
         begin = (
             f"Written by `{command}`. The records are finished runs, a row each: recipe, seed, scores, time; naming run"
-            f" folders adds theirs. Each run is scored on its own held-out data{other}."
+            f" folders adds their rows. Each run is scored on its own held-out data{other}."
         )
     else:
         begin = f"Written by `{command}` from finished runs; each is scored on its own held-out data{other}."
