@@ -147,9 +147,8 @@ def _baselines(groups: list[list[Row]], metric: str) -> list[tuple[str, str]]:
     for group in groups:
         values: dict[str, list[float]] = {}
         for row in group:
-            for name, scores in row.baselines.items():
-                if metric in scores:
-                    values.setdefault(name, []).append(scores[metric])
+            for name in (name for name, scores in row.baselines.items() if metric in scores):
+                values.setdefault(name, []).append(row.baselines[name][metric])
         for name, scores_of_seeds in values.items():
             labels.setdefault(name, {}).setdefault(_range(scores_of_seeds), []).append(_label(group[0]))
     return [
