@@ -206,11 +206,9 @@ class WindowConfig(SublayerConfig):
     initializer: Scheme = Field("xavier", description="of the linear layers")
 
     def fewest_tensors(self) -> int:
-        """A lower bound for the number of parameters: the norms and biases of every layer."""
         return 4
 
     def encoder(self) -> TokenEncoder:
-        """A new encoder, its weights not yet initialised."""
         join = nn.Linear((2 * self.radius + 1) * self.d_model, self.d_model)
         return WindowEncoder(join, _alone(self, self.d_model, self.d_ff, self.dropout), self.radius)
 
@@ -226,11 +224,9 @@ class ConvolutionConfig(SublayerConfig):
     initializer: Scheme = Field("xavier", description="of the linear layer of the output")
 
     def fewest_tensors(self) -> int:
-        """A lower bound for the number of parameters: the norms and biases of every layer."""
         return 4 * self.num_layers
 
     def encoder(self) -> TokenEncoder:
-        """A new encoder, its weights not yet initialised."""
         width, numbers = self.d_model, range(self.num_layers)
         stack = [nn.Conv1d(width, width, 2 * self.radius + 1, padding=self.radius) for _ in numbers]
         residuals = [self.residual_around(width, self.dropout) for _ in numbers]
@@ -249,11 +245,9 @@ class BidirectionalConfig(Config):
     initializer: Scheme = Field("xavier", description="of the matrices of linear and recurrent layers")
 
     def fewest_tensors(self) -> int:
-        """A lower bound for the number of parameters: the norms and biases of every layer."""
         return 4 * 2 * self.num_layers
 
     def encoder(self) -> TokenEncoder:
-        """A new encoder, its weights not yet initialised."""
         sizes = [self.d_model] + [2 * self.hidden_dim] * (self.num_layers - 1)
         layers = [[build_layer(self.cell, size, self.hidden_dim) for _ in range(2)] for size in sizes]
         return BidirectionalEncoder(layers, self.dropout)
@@ -276,7 +270,6 @@ class AttentionConfig(BlocksConfig):
         return not self.causal
 
     def encoder(self) -> TokenEncoder:
-        """A new encoder, its weights not yet initialised."""
         head_dim = self.d_model // self.num_heads
         position = build_position(self.position, self.d_model, head_dim, self.num_heads, self.max_len)
         stack = build_encoder(self, Placed(position), position, Causal() if self.causal else None)

@@ -153,7 +153,6 @@ class TransformerConfig(BlocksConfig):
         return self.mechanism, self.decoder_mechanism or self.mechanism
 
     def fewest_tensors(self) -> int:
-        """A lower bound for the number of parameters: the norms and biases of every layer."""
         return super().fewest_tensors() + 4 * self.decoder_layers
 
 
@@ -179,7 +178,6 @@ class DecoderConfig(StackConfig):
         return self.max_len if tabled else None
 
     def fewest_tensors(self) -> int:
-        """A lower bound for the number of parameters: the norms and biases of every layer."""
         return 4 * self.num_layers
 
     def _check_memory(self) -> None:
