@@ -151,13 +151,15 @@ class LocationAware(Mechanism):
             query = zeroed(query, keep.any(-1, keepdim=True))
             keep = keep.expand(*keep.shape[:2], query_len, key_len)
         with uncast(query):
-            asked = times(self.score.query, query)
-            told = times(self.score.key, wide(per_head(call.key, heads)))
-            previous = _before(alignment, told)
+            projected_queries = times(self.score.query, query)
+            projected_keys = times(self.score.key, wide(per_head(call.key, heads)))
+            previous = _before(alignment, projected_keys)
             # the weights of no query, which carry the graph if there is none
-            rows = [asked[:, :, :0] @ told.mT]
+            rows = [projected_queries[:, :, :0] @ projected_keys.mT]
             for i in range(query_len):
-                inside = asked[:, :, i : i + 1] + told + times(self.combine, self._located(previous))
+                inside = (
+                    projected_queries[:, :, i : i + 1] + projected_keys + times(self.combine, self._located(previous))
+                )
                 scores = times(self.score.value, torch.tanh(inside)).mT * self.sharpening
                 rows.append(self.normalizer(scores, None if keep is None else keep[:, :, i : i + 1]))
                 previous = rows[-1].squeeze(2)
@@ -172,11 +174,11 @@ class LocationAware(Mechanism):
         return found.mT.unflatten(0, weights.shape[:2])
 
 
-def _before(alignment: Tensor | None, told: Tensor) -> Tensor:
+def _before(alignment: Tensor | None, projected_keys: Tensor) -> Tensor:
     """The alignment over all keys, zero for those that it does not cover."""
     if alignment is None:
-        return told.new_zeros(told.shape[:3])
-    if alignment.shape[:2] != told.shape[:2] or alignment.shape[2] > told.shape[2]:
-        wanted, given = tuple(told.shape[:3]), tuple(alignment.shape)
+        return projected_keys.new_zeros(projected_keys.shape[:3])
+    if alignment.shape[:2] != projected_keys.shape[:2] or alignment.shape[2] > projected_keys.shape[2]:
+        wanted, given = tuple(projected_keys.shape[:3]), tuple(alignment.shape)
         raise ShapeError(f"alignment {given} does not fit (batch, heads, keys) = {wanted}")
-    return F.pad(alignment.to(told.dtype), (0, told.shape[2] - alignment.shape[2]))
+    return F.pad(alignment.to(projected_keys.dtype), (0, projected_keys.shape[2] - alignment.shape[2]))
