@@ -118,7 +118,7 @@ class LocationAware(Mechanism):
         self, call: Call, heads: Sequence[int] | None, queries: slice, keys: slice
     ) -> Float[Tensor, "batch heads queries keys"]:
         """The alignments themselves, before dropout."""
-        whole = self._aligned(call, None)[0]
+        whole = self._aligned(call.zero_unseen(), None)[0]
         return cut(whole, heads, queries, keys)
 
     def resume(
@@ -129,6 +129,7 @@ class LocationAware(Mechanism):
         Args:
             alignment: the weights of the query before the first; zeros if None, and for keys that it does not cover.
         """
+        call = call.zero_unseen()
         weights, last = self._aligned(call, alignment)
         with uncast(call.query):
             value = wide(per_head(call.value, call.shape[1]))
@@ -160,7 +161,7 @@ class LocationAware(Mechanism):
                 inside = (
                     projected_queries[:, :, i : i + 1] + projected_keys + times(self.combine, self._located(previous))
                 )
-                scores = times(self.score.value, torch.tanh(inside)).mT * self.sharpening
+                scores = self.score.of_sums(inside).unsqueeze(2) * self.sharpening
                 rows.append(self.normalizer(scores, None if keep is None else keep[:, :, i : i + 1]))
                 previous = rows[-1].squeeze(2)
             return torch.cat(rows, dim=2), previous
