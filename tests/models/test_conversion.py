@@ -8,7 +8,7 @@ from headwise.attention.mechanisms.scored import Scored
 from headwise.caches import AttentionStep
 from headwise.errors import ConfigError
 from headwise.layers.attention import MultiHeadAttention
-from headwise.layers.conversion import with_kv_heads
+from headwise.models.conversion import with_kv_heads
 
 
 def layer(kv_heads=None, **options):
