@@ -114,25 +114,16 @@ class MultiHeadAttention(nn.Module):
         is left out. With a cache of `Segments` it sees the segments before x.
         """
         self._check(x, memory)
-        if cache is None:
-            if memory is None:
-                return self._join(self._attend(*self._project(x), mask, 0))
-            return self._join(
-                self._attend_memory(
-                    x, *self.project_memory(_without_unseen(memory, mask, self.num_heads, x.shape[1])), mask
-                )
-            )
-        if isinstance(cache.memory, Segments):
-            query, key, value = self._project(cache.memory.extend(x))
-            start = key.shape[2] - x.shape[1]
-            return self._join(self._attend(query[:, :, start:], key, value, mask, start))
-        if memory is not None or (isinstance(cache.memory, KeyValues) and cache.memory.fixed):
-            if not isinstance(cache.memory, KeyValues):
-                raise ConfigError("cross-attention keeps its memory in KeyValues(); States are a self-attention's own")
-            if memory is not None:
-                cache.memory.fill(*self.project_memory(_without_unseen(memory, mask, self.num_heads, x.shape[1])))
-            return self._join(self._attend_memory(x, *cache.memory.read(), mask))
-        return self._join(self._attend_step(*self._project(x), mask, cache))
+        kept = None if cache is None else cache.memory
+        if memory is not None or (isinstance(kept, KeyValues) and kept.fixed):
+            return self._join(self._attend_memory(x, memory, mask, kept))
+        if cache is not None and not isinstance(kept, Segments):
+            return self._join(self._attend_step(*self._project(x), mask, cache))
+        if not isinstance(kept, Segments):
+            return self._join(self._attend(*self._project(x), mask, 0))
+        query, key, value = self._project(kept.extend(x))
+        start = key.shape[2] - x.shape[1]
+        return self._join(self._attend(query[:, :, start:], key, value, mask, start))
 
     def new_cache(self) -> KeyValues | States:
         """An empty cache for this layer's self-attention."""
@@ -185,7 +176,19 @@ class MultiHeadAttention(nn.Module):
         output: Tensor = self.mechanism(call)
         return output
 
-    def _attend_memory(self, x: Tensor, key: Tensor, value: Tensor, mask: Mask | None) -> Tensor:
+    def _attend_memory(
+        self, x: Tensor, memory: Tensor | None, mask: Mask | None, kept: KeyValues | States | Segments | None
+    ) -> Tensor:
+        """Cross-attention to a memory, or to the keys and values that are kept of it."""
+        if not (kept is None or isinstance(kept, KeyValues)):
+            raise ConfigError("cross-attention keeps its memory in KeyValues(); States are a self-attention's own")
+        if memory is not None:
+            key, value = self.project_memory(_without_unseen(memory, mask, self.num_heads, x.shape[1]))
+            if kept is not None:
+                kept.fill(key, value)
+        else:
+            assert kept is not None
+            key, value = kept.read()
         if self.memory_projection is None:
             query = self._project(x)[0]
         else:
