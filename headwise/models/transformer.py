@@ -156,7 +156,7 @@ class TransformerDecoder(Decoder):
         layers = [_original(block).self_attention for block in self.blocks]
         positions = (layer.position for layer in layers)
         placed = any(position is not None and position.acts_on_scores() for position in positions)
-        return TransformerCache([layer.kept() for layer in layers], rows, memory_lens, placed)
+        return TransformerCache([layer.new_cache() for layer in layers], rows, memory_lens, placed)
 
     def extend(
         self, tokens: Int[Tensor, "batch new"] | Float[Tensor, "batch new columns"], cache: TransformerCache
