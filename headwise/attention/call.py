@@ -20,6 +20,8 @@ from headwise.attention.scores import Score
 from headwise.attention.zeros import zeroed
 from headwise.errors import ConfigError, ShapeError
 
+_SCALED_DOT = scores.as_score("scaled_dot")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
@@ -53,8 +55,8 @@ class Call:
     key: Float[Tensor, "batch kv_heads key_len key_dim"]
     value: Float[Tensor, "batch kv_heads key_len value_dim"]
     # a Score, a Normalizer, and a Mask or None once the call is made, whatever was given
-    score: Any = "scaled_dot"
-    normalizer: Any = "softmax"
+    score: Any = _SCALED_DOT
+    normalizer: Any = normalizers.softmax
     mask: Any = None
     bias: Float[Tensor, "#batch #heads #query_len key_len"] | None = None
     relative: Relative | None = None
@@ -72,12 +74,14 @@ class Call:
             store(self, "normalizer", normalizers.build(self.normalizer))
         _check_tensors(self.query, self.key, self.value)
         self.score.check(self.query.shape[-1], self.key.shape[-1])
-        if type(self.query_start) is not int or not 0 <= self.query_start < 2**62:
-            _check_start(self.query_start)
+        start = self.query_start
+        if not isinstance(start, int | torch.SymInt) or (isinstance(start, int) and not 0 <= start < 2**62):
+            raise ShapeError(f"query_start must be a position from 0 on, got {start!r}")
         if self.mask is None:
             store(self, "structure", _OPEN)
         else:
-            store(self, "mask", _as_mask(self.mask))
+            if not isinstance(self.mask, Mask):
+                store(self, "mask", _as_mask(self.mask))
             place = Place(*self.shape, self.query_start, self.query.device)
             if self.structure is None or self.structure.mask is not self.mask or self.structure.place != place:
                 store(self, "structure", self.mask.structure(place))
@@ -210,18 +214,11 @@ def per_head(tensor: Float[Tensor, "batch kv_heads length dim"], heads: int) -> 
 
 
 def _as_mask(mask: object) -> Mask:
-    if isinstance(mask, Mask):
-        return mask
     if isinstance(mask, Tensor):
         return Table(mask)
     if isinstance(mask, type) and issubclass(mask, Mask):
         raise ConfigError(f"mask is the class {mask.__name__}; pass an instance, such as {mask.__name__}(...)")
     raise ConfigError(f"mask must be a Mask or a bool tensor (True = may attend), got {type(mask).__name__}")
-
-
-def _check_start(start: object) -> None:
-    if not isinstance(start, int | torch.SymInt) or (isinstance(start, int) and not 0 <= start < 2**62):
-        raise ShapeError(f"query_start must be a position from 0 on, got {start!r}")
 
 
 def _check_tensors(query: Tensor, key: Tensor, value: Tensor) -> None:

@@ -109,25 +109,22 @@ class Structure:
 
     def table(self) -> Bool[Tensor, "#batch #heads #query_len #key_len"]:
         """The mask as a table; an axis that it does not depend on has size 1."""
-        return self.cached("table", lambda: self._table(self.at))
+        return self.cached("table", self._table)
 
     def key_mask(self) -> KeyMask:
         """Exactly the keys that some query may attend to; None: all of them."""
-        return self.cached("keys", lambda: self._of_keys(self.at))
+        return self.cached("keys", self._of_keys)
 
     def query_mask(self) -> QueryMask:
         """Exactly the queries that may attend to some key; None: all of them."""
-        return self.cached("queries", lambda: self._of_queries(self.at))
+        return self.cached("queries", self._of_queries)
 
     def reach(self) -> tuple[Bool[Tensor, "#batch #heads key_len"], Bool[Tensor, "#batch #heads query_len"]]:
         """Both from the table, at the cost of the pairs that `pairs` or `within` leave."""
-        place = self.at
-        if self.pairs is not None:
-            pairs = self.pairs
-            return self.cached("reach", lambda: _reach_of_list(self.mask, pairs, place))
-        return self.cached("reach", lambda: self._reach_of_table(place))
+        return self.cached("reach", self._reach_of_table if self.pairs is None else self._reach_of_list)
 
-    def _table(self, place: Place) -> Tensor:
+    def _table(self) -> Tensor:
+        place = self.at
         if self.band is None:
             table: Tensor = self.mask.dense(*place.shape, query_start=place.query_start, device=place.device)
             return table
@@ -139,8 +136,9 @@ class Structure:
         table = reduce(and_, limits) if limits else keys >= 0
         return table.reshape((1,) * (4 - table.ndim) + tuple(table.shape))
 
-    def _of_keys(self, place: Place) -> KeyMask:
-        if 0 in place.shape:
+    def _of_keys(self) -> KeyMask:
+        place = self.at
+        if 0 in place[:4]:
             return torch.zeros(1, 1, place.key_len, dtype=torch.bool, device=place.device)
         if self.band is None:
             mask: KeyMask = self.mask.key_mask(self)
@@ -159,8 +157,9 @@ class Structure:
             seen = seen & (keys < end)
         return (seen & (keys >= first) if first > 0 else seen).unsqueeze(1)
 
-    def _of_queries(self, place: Place) -> QueryMask:
-        if 0 in place.shape:
+    def _of_queries(self) -> QueryMask:
+        place = self.at
+        if 0 in place[:4]:
             return torch.zeros(1, 1, place.query_len, dtype=torch.bool, device=place.device)
         if self.band is None:
             if self.itself and place.query_start + place.query_len <= place.key_len and self.key_mask() is None:
@@ -186,7 +185,8 @@ class Structure:
         first, last = place.query_start, place.query_start + place.query_len - 1
         return (right is None or (first + right >= 0 and left + right >= 0)) and last - left < place.key_len
 
-    def _reach_of_table(self, place: Place) -> tuple[Tensor, Tensor]:
+    def _reach_of_table(self) -> tuple[Tensor, Tensor]:
+        place = self.at
         strips = _strips(self.within, place)
         if strips == [(0, place.query_len, 0, place.key_len)]:
             table = self.table()
@@ -204,6 +204,20 @@ class Structure:
             keys = keys | F.pad(seen, (low, place.key_len - high))
             queries.append(table.any(3).expand(*table.shape[:2], last - first))
         return keys, torch.cat(queries, 2)
+
+    def _reach_of_list(self) -> tuple[Tensor, Tensor]:
+        assert self.pairs is not None
+        batch, heads, query_len, key_len, first, device = self.at
+        query, key = self.pairs.query.to(device), self.pairs.key.to(device)
+        here = (query >= first) & (query < first + query_len) & (key < key_len)
+        # pairs of other queries and keys stay on the list, hidden: no shape depends on values
+        query, key = query.clamp(first, first + query_len - 1), key.clamp(max=key_len - 1)
+        each = torch.arange(batch, device=device).view(-1, 1, 1), torch.arange(heads, device=device).view(-1, 1)
+        allowed = self.mask(*each, query, key) & here
+        allowed = allowed.reshape((1,) * (3 - allowed.ndim) + tuple(allowed.shape)).long()
+        keys = torch.zeros(*allowed.shape[:2], key_len, dtype=torch.long, device=key.device).index_add(2, key, allowed)
+        queries = torch.zeros(*allowed.shape[:2], query_len, dtype=torch.long, device=key.device)
+        return keys > 0, queries.index_add(2, query - first, allowed) > 0
 
 
 def meet(mask: Any, one: Structure, two: Structure) -> Structure:
@@ -259,17 +273,3 @@ def _strips(band: Band, place: Place) -> list[tuple[int, int, int, int]]:
         high = key_len if right is None else min(key_len, max(low, start + last + right))
         strips.append((first, last, low, high))
     return strips
-
-
-def _reach_of_list(mask: Any, pairs: Pairs, place: Place) -> tuple[Tensor, Tensor]:
-    batch, heads, query_len, key_len, first, device = place
-    query, key = pairs.query.to(device), pairs.key.to(device)
-    here = (query >= first) & (query < first + query_len) & (key < key_len)
-    # pairs of other queries and keys stay on the list, hidden: no shape depends on values
-    query, key = query.clamp(first, first + query_len - 1), key.clamp(max=key_len - 1)
-    each = torch.arange(batch, device=device).view(-1, 1, 1), torch.arange(heads, device=device).view(-1, 1)
-    allowed = mask(*each, query, key) & here
-    allowed = allowed.reshape((1,) * (3 - allowed.ndim) + tuple(allowed.shape)).long()
-    keys = torch.zeros(*allowed.shape[:2], key_len, dtype=torch.long, device=key.device).index_add(2, key, allowed)
-    queries = torch.zeros(*allowed.shape[:2], query_len, dtype=torch.long, device=key.device)
-    return keys > 0, queries.index_add(2, query - first, allowed) > 0

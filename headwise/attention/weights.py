@@ -36,7 +36,7 @@ def weights(
     >>> weights(Call(x, x, x), [1], slice(7, 9), slice(0, 3)).shape
     torch.Size([1, 1, 2, 3])
     """
-    rows, columns = asked(call.shape, heads, queries, keys)
+    rows, columns = limits(call.shape, heads, queries, keys)
     if heads is not None and not len(heads):
         return call.query.new_empty(call.shape[0], 0, rows[1] - rows[0], columns[1] - columns[0])
     relative = call.relative
@@ -56,11 +56,11 @@ def cut(
     whole: Float[Tensor, "batch heads query_len key_len"], heads: Sequence[int] | None, queries: slice, keys: slice
 ) -> Float[Tensor, "batch wanted queries keys"]:
     """These heads, queries and keys of a table that is there. Raises: ShapeError as `weights` does."""
-    asked(whole.shape, heads, queries, keys)
+    limits(whole.shape, heads, queries, keys)
     return (whole if heads is None else whole[:, list(heads)])[:, :, queries, keys]
 
 
-def asked(
+def limits(
     shape: Sequence[int], heads: Sequence[int] | None, queries: slice, keys: slice
 ) -> tuple[tuple[int, int], tuple[int, int]]:
     """First and last + 1 of the queries and of the keys. Raises: ShapeError for what is not in the table."""

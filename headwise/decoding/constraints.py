@@ -169,7 +169,7 @@ def _clear_empty(logits: Tensor, log_probs: Tensor, step: int) -> None:
 
 def _forbid(log_probs: Tensor, rules: Constraints, history: np.ndarray) -> None:
     step = history.shape[1]
-    rows, tokens = _forced(rules, step, len(history)) if step < rules.forced_until else ([], [])
+    rows, tokens = _forced_tokens(rules, step, len(history)) if step < rules.forced_until else ([], [])
     saved = log_probs[rows, tokens] if rows else None
     if rules.banned:
         log_probs.index_fill_(1, torch.tensor(rules.banned, device=log_probs.device), float("-inf"))
@@ -183,7 +183,7 @@ def _forbid(log_probs: Tensor, rules: Constraints, history: np.ndarray) -> None:
         log_probs[rows, tokens] = saved
 
 
-def _forced(rules: Constraints, step: int, rows: int) -> tuple[list[int], list[int]]:
+def _forced_tokens(rules: Constraints, step: int, rows: int) -> tuple[list[int], list[int]]:
     """The rows whose next token is forced, and that token."""
     beams = rows // rules.sentences
     forced = [(row, rules.prefix[row // beams][step]) for row in range(rows) if step < len(rules.prefix[row // beams])]

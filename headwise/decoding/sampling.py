@@ -38,26 +38,7 @@ def greedy(decoder: StepDecoder, cache: Cache, rules: Constraints) -> list[list[
     The same tokens and scores as beam search with one beam, in less time.
 
     Args:
-        cache: what the decoder's `start` returned; it is used up
-        rules: lengths, first and last tokens and what else a hypothesis must obey, from `constraints`
-
-    Raises:
-        ConfigError: for tokens outside the vocabulary or another number of sentences than the cache has
-        Diverged: if a logit is NaN or plus infinity
-
-    >>> import torch
-    >>> from headwise.caches import Cache
-    >>> from headwise.decoding.constraints import constraints
-    >>> class Bigrams(Cache):
-    ...     sentences = 1
-    ...     expand = reorder = keep = lambda self, _: None
-    >>> class Table:
-    ...     probabilities = torch.tensor([[0.0, 0.7, 0.3], [0.9, 0.0, 0.1], [1.0, 0.0, 0.0]])
-    ...     def step(self, tokens, cache):
-    ...         return self.probabilities[tokens].log()
-    >>> best = greedy(Table(), Bigrams(), constraints([5], bos_id=0, eos_id=0))[0][0]
-    >>> best.tokens, round(2.718281828**best.log_prob, 2)
-    ([1], 0.63)
+        cache, rules: as for `beam_search`, whose errors it raises.
     """
 
     def choose(log_probs: Tensor, rows: np.ndarray) -> tuple[Tensor, Tensor]:
@@ -119,31 +100,14 @@ def sample(
     and its own place among them, not on their content.
 
     Args:
-        cache: what the decoder's `start` returned; it is used up
-        rules: lengths, first and last tokens and what else a hypothesis must obey, from `constraints`
+        cache, rules: as for `beam_search`
         temperature: log-probabilities are divided by it; towards 0 this is greedy search
         top_k: only the k most probable tokens; 0 is all
         top_p: of these only the fewest most probable ones that together have this share (Holtzman et al. 2019,
             arXiv 1904.09751, section 3.1); 1 is all
         generator: of random numbers, on the CPU; None is torch's global one
 
-    Raises:
-        ConfigError: for values out of range, tokens outside the vocabulary or another number of sentences than the
-            cache has
-        Diverged: if a logit is NaN or plus infinity
-
-    >>> from headwise.decoding.constraints import constraints
-    >>> class Bigrams(Cache):
-    ...     sentences = 1
-    ...     expand = reorder = keep = lambda self, _: None
-    >>> class Table:
-    ...     probabilities = torch.tensor([[0.0, 0.7, 0.3], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
-    ...     def step(self, tokens, cache):
-    ...         return self.probabilities[tokens].log()
-    >>> rules, generator = constraints([5], bos_id=0, eos_id=0), torch.Generator().manual_seed(0)
-    >>> drawn = sample(Table(), Bigrams(), rules, num_samples=1000, generator=generator)[0]
-    >>> 650 < sum(hypothesis.tokens == [1] for hypothesis in drawn) < 750
-    True
+    Raises: ConfigError for values out of range; else as `beam_search`.
     """
     _check(num_samples, temperature, top_k, top_p)
     count = rules.sentences * num_samples

@@ -75,7 +75,7 @@ def continuations(
     gain = np.concatenate([inside[inner, column], maxima[single_row, single_token - blocks * (BLOCK - 1)]])
     row = np.concatenate([row[inner], single_row])
     token = np.concatenate([block[inner] * BLOCK + column, single_token])
-    return _ordered(totals.ravel()[row] + gain, row, token, totals.shape, k)
+    return _best_of_each(totals.ravel()[row] + gain, row, token, totals.shape, k)
 
 
 def _blocks(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -100,7 +100,7 @@ def _bound(rows: np.ndarray, k: int) -> np.ndarray:
     return np.maximum(kth - 4 * limits.eps * np.abs(kth), limits.min)
 
 
-def _ordered(
+def _best_of_each(
     total: np.ndarray, row: np.ndarray, token: np.ndarray, shape: tuple[int, ...], k: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The candidates as a table of the k best of each sentence."""

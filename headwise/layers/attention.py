@@ -85,8 +85,8 @@ class MultiHeadAttention(nn.Module):
         self.mechanism = _mechanism(mechanism, self.head_dim, num_heads)
         self.position = position
         query, key, value = self.widths()
-        own = query if memory_dim is not None else query + key + value
-        self.projection = nn.Linear(d_model, own, bias=bias)
+        columns = query if memory_dim is not None else query + key + value
+        self.projection = nn.Linear(d_model, columns, bias=bias)
         self.memory_projection = None if memory_dim is None else nn.Linear(memory_dim, key + value, bias=bias)
         joined = self.value_dim * (num_heads if combine == "concat" else 1)
         self.output = nn.Linear(joined, d_model, bias=bias)
@@ -114,25 +114,18 @@ class MultiHeadAttention(nn.Module):
         is left out. With a cache of `Segments` it sees the segments before x.
         """
         self._check(x, memory)
-        if cache is None:
-            if memory is None:
-                return self._joined(self._attend(*self._own(x), mask, 0))
-            return self._joined(
-                self._crossed(x, *self.project_memory(_seen(memory, mask, self.num_heads, x.shape[1])), mask)
-            )
-        if isinstance(cache.memory, Segments):
-            query, key, value = self._own(cache.memory.extend(x))
-            start = key.shape[2] - x.shape[1]
-            return self._joined(self._attend(query[:, :, start:], key, value, mask, start))
-        if memory is not None or (isinstance(cache.memory, KeyValues) and cache.memory.fixed):
-            if not isinstance(cache.memory, KeyValues):
-                raise ConfigError("cross-attention keeps its memory in KeyValues(); States are a self-attention's own")
-            if memory is not None:
-                cache.memory.fill(*self.project_memory(_seen(memory, mask, self.num_heads, x.shape[1])))
-            return self._joined(self._crossed(x, *cache.memory.read(), mask))
-        return self._joined(self._stepped(*self._own(x), mask, cache))
+        kept = None if cache is None else cache.memory
+        if memory is not None or (isinstance(kept, KeyValues) and kept.fixed):
+            return self._join(self._attend_memory(x, memory, mask, kept))
+        if cache is not None and not isinstance(kept, Segments):
+            return self._join(self._attend_step(*self._project(x), mask, cache))
+        if not isinstance(kept, Segments):
+            return self._join(self._attend(*self._project(x), mask, 0))
+        query, key, value = self._project(kept.extend(x))
+        start = key.shape[2] - x.shape[1]
+        return self._join(self._attend(query[:, :, start:], key, value, mask, start))
 
-    def kept(self) -> KeyValues | States:
+    def new_cache(self) -> KeyValues | States:
         """An empty cache for this layer's self-attention."""
         if isinstance(self.mechanism, Recurrent):
             return States()
@@ -144,12 +137,12 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Float[Tensor, "batch kv_heads memory_len dim"], Float[Tensor, "batch kv_heads memory_len value_dim"]]:
         """Keys and values of a memory, to be kept while it is attended to."""
         if self.memory_projection is None:
-            return self._own(memory)[1:]
+            return self._project(memory)[1:]
         key, value = self.memory_projection(memory).split(self.widths()[1:], -1)
         key = _heads(key, self.head_dim)
         return times(self.key_norm, key), key if self.shared == "kv" else _heads(value, self.value_dim)
 
-    def parts(self) -> list[Tensor]:
+    def matrices(self) -> list[Tensor]:
         """The weight matrices packed in the projections, for initialisation: W_q, W_k, W_v (those there are), W_o."""
         query, key, value = self.widths()
         if self.memory_projection is None:
@@ -183,27 +176,41 @@ class MultiHeadAttention(nn.Module):
         output: Tensor = self.mechanism(call)
         return output
 
-    def _crossed(self, x: Tensor, key: Tensor, value: Tensor, mask: Mask | None) -> Tensor:
+    def _attend_memory(
+        self, x: Tensor, memory: Tensor | None, mask: Mask | None, kept: KeyValues | States | Segments | None
+    ) -> Tensor:
+        """Cross-attention to a memory, or to the keys and values that are kept of it."""
+        if not (kept is None or isinstance(kept, KeyValues)):
+            raise ConfigError("cross-attention keeps its memory in KeyValues(); States are a self-attention's own")
+        if memory is not None:
+            key, value = self.project_memory(_without_unseen(memory, mask, self.num_heads, x.shape[1]))
+            if kept is not None:
+                kept.fill(key, value)
+        else:
+            assert kept is not None
+            key, value = kept.read()
         if self.memory_projection is None:
-            query = self._own(x)[0]
+            query = self._project(x)[0]
         else:
             query = times(self.query_norm, _heads(self.projection(x), self.head_dim))
         output: Tensor = self.mechanism(Call(query, key, value, mask=mask, cross=True))
         return output
 
-    def _stepped(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, step: AttentionStep) -> Tensor:
+    def _attend_step(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, step: AttentionStep) -> Tensor:
         """Self-attention of new tokens after those that the cache holds."""
         if self.position is not None:
-            query, key = turned(self.position, query, step), turned(self.position, key, step)
+            query, key = rotated(self.position, query, step), rotated(self.position, key, step)
         assert not isinstance(step.memory, Segments)
         if step.beams == 1 or step.memory.shares_beams:
-            return self._after(query, key, value, mask, step)
+            return self._attend_stored(query, key, value, mask, step)
         # hypotheses that lie side by side become rows of their own
         shape = (query.shape[0], query.shape[2])
-        query, key, value = (own_rows(heads) for heads in (query, key, value))
-        return self._after(query, key, value, mask, step).squeeze(2).unflatten(0, shape).transpose(1, 2)
+        query, key, value = (rows_of_beams(heads) for heads in (query, key, value))
+        return self._attend_stored(query, key, value, mask, step).squeeze(2).unflatten(0, shape).transpose(1, 2)
 
-    def _after(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, step: AttentionStep) -> Tensor:
+    def _attend_stored(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, step: AttentionStep
+    ) -> Tensor:
         memory, mechanism = step.memory, self.mechanism
         if isinstance(memory, States):
             assert isinstance(mechanism, Recurrent)
@@ -225,7 +232,7 @@ class MultiHeadAttention(nn.Module):
         distances = (step.key_positions - start).expand(query.shape[2], -1)
         return None if relative is None else relative.placed(distances)
 
-    def _own(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of one input."""
         if self.memory_projection is not None:
             raise ShapeError("this layer was built for cross-attention (memory_dim): pass memory")
@@ -235,7 +242,7 @@ class MultiHeadAttention(nn.Module):
         value = key if self.shared in ("kv", "qkv") else _heads(value, self.value_dim)
         return times(self.query_norm, query), times(self.key_norm, key), value
 
-    def _joined(self, heads: Tensor) -> Tensor:
+    def _join(self, heads: Tensor) -> Tensor:
         joined = heads.transpose(1, 2).flatten(2) if self.combine == "concat" else heads.mean(1)
         output: Tensor = self.output(joined)
         return output
@@ -262,7 +269,7 @@ def _mechanism(mechanism: Mechanism | str | None, head_dim: int, num_heads: int)
     return mechanism
 
 
-def _seen(memory: Tensor, mask: Mask | None, heads: int, query_len: int) -> Tensor:
+def _without_unseen(memory: Tensor, mask: Mask | None, heads: int, query_len: int) -> Tensor:
     """The memory with zeros for what no query may see: 0 x NaN would spoil the gradient of the projection."""
     if mask is None:
         return memory
@@ -274,12 +281,12 @@ def _heads(columns: Tensor, dim: int) -> Tensor:
     return columns.unflatten(-1, (columns.shape[-1] // dim, dim)).transpose(1, 2)
 
 
-def own_rows(heads: Float[Tensor, "batch heads beams dim"]) -> Float[Tensor, "rows heads 1 dim"]:
+def rows_of_beams(heads: Float[Tensor, "batch heads beams dim"]) -> Float[Tensor, "rows heads 1 dim"]:
     """Hypotheses that lie side by side as rows of their own."""
     return heads.transpose(1, 2).flatten(0, 1).unsqueeze(2)
 
 
-def turned(position: Position, heads: Tensor, step: AttentionStep) -> Tensor:
+def rotated(position: Position, heads: Tensor, step: AttentionStep) -> Tensor:
     """Queries or keys of a step as the position scheme rotates them."""
     if step.beams == 1:
         return position.rotate(heads, step.position)

@@ -16,7 +16,7 @@ from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.normalizers import Softmax
 from headwise.attention.scores import ScaledDot
 from headwise.caches import AttentionStep, KeyValues
-from headwise.layers.attention import MultiHeadAttention, own_rows, turned
+from headwise.layers.attention import MultiHeadAttention, rotated, rows_of_beams
 from headwise.layers.blocks import DecoderBlock, EncoderBlock, Residual
 from headwise.layers.feed_forward import FeedForward
 from headwise.layers.norms import TokenBatchNorm
@@ -304,10 +304,10 @@ class DecodingBlock(nn.Module):
         assert isinstance(step.memory, KeyValues)
         query, key, value = plain.packed(packed)
         if plain.position is not None:
-            query, key = turned(plain.position, query, step), turned(plain.position, key, step)
+            query, key = rotated(plain.position, query, step), rotated(plain.position, key, step)
         if step.beams > 1 and not step.memory.shares_beams:
             shape = (query.shape[0], query.shape[2])
-            query, key, value = (own_rows(heads) for heads in (query, key, value))
+            query, key, value = (rows_of_beams(heads) for heads in (query, key, value))
             output = F.scaled_dot_product_attention(query, *step.memory.append(key, value), enable_gqa=plain.grouped)
             return output.squeeze(2).unflatten(0, shape).transpose(1, 2)
         key, value = step.memory.append(key, value)

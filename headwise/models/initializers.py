@@ -28,8 +28,8 @@ def initialize(model: nn.Module, scheme: Scheme) -> None:
     packed: set[int] = set()
     for module in model.modules():
         if isinstance(module, MultiHeadAttention):
-            for part in module.parts():
-                fill(part.detach())
+            for matrix in module.matrices():
+                fill(matrix.detach())
             packed |= {id(linear) for linear in (module.projection, module.memory_projection, module.output)}
     for module in model.modules():
         if isinstance(module, nn.Linear):

@@ -1,4 +1,4 @@
-"""A model that says something of a whole text: embeddings, an encoder, a pooling over the sequence, a linear head."""
+"""A model with one output vector for a text: embeddings, an encoder, a pooling over the sequence, a linear head."""
 
 from typing import Literal
 
@@ -29,7 +29,7 @@ from headwise.models.transformer_config import BlocksConfig
 
 
 class SequencePoolingConfig(Config):
-    """How the states of a text become one vector."""
+    """The pooling of the states of a text into one vector."""
 
     kind: Literal["mean", "max", "last", "attention", "cls"] = Field(
         "mean",
@@ -60,11 +60,11 @@ class SequencePoolingConfig(Config):
             check_heads(_width(encoder), self.num_heads, None)
 
     def pooling(self, width: int, backward: int) -> SequencePooling:
-        """A new pooling of states of this width, the last columns of which were read backwards."""
+        """A new pooling of states of this width, whose last columns come from a backward pass."""
         last = LastOfSequence(backward)
         if self.kind != "attention":
-            made = {"mean": MeanOverSequence(), "max": MaxOverSequence(), "last": last, "cls": FirstOfSequence()}
-            return made[self.kind]
+            plain = {"mean": MeanOverSequence(), "max": MaxOverSequence(), "last": last, "cls": FirstOfSequence()}
+            return plain[self.kind]
         head_dim = width // self.num_heads
         score = scores.build(self.score, head_dim, head_dim, head_dim, self.num_heads)
         mechanism = Scored(score, normalizers.build(self.normalizer, self.num_heads))
@@ -76,9 +76,9 @@ class PooledEncoder(nn.Module):
     """head(dropout(pooling(encoder(dropout(E[token]))))).
 
     Args:
-        front: a learned vector before the first token, None: none.
-        dropout: on the embeddings, and on what the head reads.
-        token_dropout: share of the tokens that are hidden, zero in place of their vectors, while training.
+        front: a learned vector before the first token; None: none.
+        dropout: on the embeddings and on the input of the head.
+        token_dropout: share of the embeddings that are set to zero while training.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class PooledEncoder(nn.Module):
     def states(
         self, tokens: Int[Tensor, "batch length"], valid_lens: Int[Tensor, "batch"]
     ) -> tuple[Float[Tensor, "batch places width"], Int[Tensor, "batch"]]:
-        """What the encoder says of every place, that of the front vector first, and how many places each text has."""
+        """The states of the encoder, that of the front vector first, and the length of each text with it."""
         x = self.embedding(tokens)
         if self.training and self.token_dropout:
             keep = torch.rand(tokens.shape, device=tokens.device) >= self.token_dropout
@@ -112,11 +112,11 @@ class PooledEncoder(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "batch length"], valid_lens: Int[Tensor, "batch"]
     ) -> Float[Tensor, "batch outputs"]:
-        """What the head says of each text.
+        """The output of the head for each text.
 
         Args:
-            tokens: at least one place wide.
-            valid_lens: real tokens of each text, 0 of an empty one.
+            tokens: of length 1 at least.
+            valid_lens: real tokens of each text; 0: an empty one.
         """
         logits: Tensor = self.head(self.dropout(self.pooling(*self.states(tokens, valid_lens))))
         return logits
@@ -138,8 +138,8 @@ def build_pooled_encoder(
     """The model of a configuration.
 
     Args:
-        embedding_std: standard deviation of the first embeddings. Where a text is pooled, tokens that training never
-            moves are noise: it has to be small beside what training adds to the others.
+        embedding_std: standard deviation of the initial embeddings. Tokens that training never sees add noise to the
+            pooled vector: it has to be small beside the trained embeddings.
 
     >>> from headwise.models.token_encoders import ConvolutionConfig
     >>> config, pooling = ConvolutionConfig(d_model=8), SequencePoolingConfig(kind="max")
@@ -150,10 +150,10 @@ def build_pooled_encoder(
     encoder, embedding = config.encoder(), nn.Embedding(vocab_size, config.d_model)
     nn.init.normal_(embedding.weight, std=embedding_std)
     front = nn.Parameter(embedding_std * torch.randn(config.d_model)) if pooling.kind == "cls" else None
-    made = pooling.pooling(encoder.width, encoder.backward)
+    pool = pooling.pooling(encoder.width, encoder.backward)
     head = nn.Linear(encoder.width, outputs)
     model = PooledEncoder(
-        embedding, encoder, made, head, front=front, dropout=config.dropout, token_dropout=token_dropout
+        embedding, encoder, pool, head, front=front, dropout=config.dropout, token_dropout=token_dropout
     )
     initialize(model, config.initializer)
     initialize_cells(model, config.initializer)

@@ -136,6 +136,6 @@ class AttentionOverSequence(SequencePooling):
         self, x: Float[Tensor, "batch length width"], valid_lens: Int[Tensor, "batch"]
     ) -> Float[Tensor, "batch width"]:
         x = zeroed_beyond(x, valid_lens)
-        asked = self.query.to(x.dtype).expand(x.shape[0], -1) if self.last is None else self.last(x, valid_lens)
-        found: Tensor = self.attention(asked[:, None], x, mask=Padding(valid_lens))
+        query = self.query.to(x.dtype).expand(x.shape[0], -1) if self.last is None else self.last(x, valid_lens)
+        found: Tensor = self.attention(query[:, None], x, mask=Padding(valid_lens))
         return zeroed(found[:, 0], (valid_lens > 0)[:, None])

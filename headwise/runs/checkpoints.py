@@ -125,7 +125,12 @@ class Checkpoints:
         return self.first_accepted(lambda saved: saved, warn, first=first)
 
     def first_accepted(
-        self, accept: Callable[[Saved], T], warn: Callable[[str], None], *, first: int | None = None
+        self,
+        accept: Callable[[Saved], T],
+        warn: Callable[[str], None],
+        *,
+        first: int | None = None,
+        only: int | None = None,
     ) -> T | None:
         """The result of `accept` for the newest good checkpoint; None if there is no checkpoint at all.
 
@@ -134,16 +139,29 @@ class Checkpoints:
 
         Args:
             first: a step whose checkpoints are tried before all others.
+            only: the step whose checkpoints are tried; None: all.
 
         Raises: CheckpointError when there are some but none is good.
         """
-        entries = sorted(self.entries(), key=lambda entry: entry.step != first)
-        return self._first_good(entries, warn, accept)
+        problems: list[str] = []
+        for entry in sorted(self.entries(), key=lambda entry: entry.step != first):
+            if only not in (None, entry.step):
+                continue
+            try:
+                accepted = accept(self.read(entry))
+            except CheckpointError as error:
+                problems.append(str(error))
+                continue
+            for problem in problems:
+                warn(f"{problem}; falling back to {entry.path.name}")
+            return accepted
+        if problems:
+            raise CheckpointError(f"{problems[0]}; no other checkpoint in {self.folder} is good")
+        return None
 
     def at(self, step: int) -> Saved:
         """The newest good checkpoint of exactly this step. Raises: CheckpointError when there is none."""
-        entries = [entry for entry in self.entries() if entry.step == step]
-        saved = self._first_good(entries, lambda _: None, lambda saved: saved)
+        saved = self.first_accepted(lambda saved: saved, lambda _: None, only=step)
         if saved is None:
             raise CheckpointError(f"{self.folder}: there is no checkpoint of step {step}")
         return saved
@@ -177,21 +195,6 @@ class Checkpoints:
         except CheckpointError:
             return None
         return facts if entries and facts.get("step") == entries[0].step else None
-
-    def _first_good(self, entries: list[Entry], warn: Callable[[str], None], accept: Callable[[Saved], T]) -> T | None:
-        problems: list[str] = []
-        for entry in entries:
-            try:
-                accepted = accept(self.read(entry))
-            except CheckpointError as error:
-                problems.append(str(error))
-                continue
-            for problem in problems:
-                warn(f"{problem}; falling back to {entry.path.name}")
-            return accepted
-        if problems:
-            raise CheckpointError(f"{problems[0]}; no other checkpoint in {self.folder} is good")
-        return None
 
     def retire(self, protected: Collection[int], note: Callable[[str], None]) -> None:
         """Keeps the newest verified checkpoints and one of each protected step; one that cannot be moved stays.

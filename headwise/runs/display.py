@@ -47,8 +47,8 @@ class Display:
         """Shows a line, above the bar if there is one."""
         if not self._alive:
             return
-        with self._guarded():
-            encodable = _encodable(text, self._stream)
+        with self._errors_end_it():
+            encodable = _escape(text, self._stream)
             if self._live is not None:
                 self._live.console.print(encodable, markup=False, highlight=False, soft_wrap=True)
             else:
@@ -67,21 +67,21 @@ class Display:
         if self._live is None or self._bar is None:
             self.line(progress_line(facts))
             return
-        with self._guarded():
+        with self._errors_end_it():
             self._live.update(
-                self._bar, completed=facts["share"], description=_encodable(progress_line(facts), self._stream)
+                self._bar, completed=facts["share"], description=_escape(progress_line(facts), self._stream)
             )
             self._live.refresh()
 
     def close(self) -> None:
         """Leaves the terminal as it was."""
         if self._live is not None:
-            with self._guarded():
+            with self._errors_end_it():
                 self._live.stop()
             self._live = None
 
     def _start(self) -> None:
-        with self._guarded():
+        with self._errors_end_it():
             console = _Console(file=self._stream)
             columns = (
                 BarColumn(bar_width=12),
@@ -95,7 +95,7 @@ class Display:
             self._live.start()
 
     @contextlib.contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def _errors_end_it(self) -> Iterator[None]:
         try:
             yield
         except (OSError, ValueError):
@@ -140,6 +140,6 @@ def _is_terminal(stream: Any) -> bool:
         return False
 
 
-def _encodable(text: str, stream: Any) -> str:
+def _escape(text: str, stream: Any) -> str:
     encoding = getattr(stream, "encoding", None) or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)

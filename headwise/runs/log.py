@@ -106,9 +106,9 @@ def truncate_metrics(run: Path, step: int) -> None:
         return
     # after the last line end there is an incomplete line, or nothing
     complete = lines[:-1]
-    kept = [line for line in complete if (of_line := _step_of(line)) is not None and of_line <= step]
-    if kept != complete or lines[-1]:
-        commit_file(path, b"".join(line + b"\n" for line in kept))
+    lines_until = [line for line in complete if (of_line := _step_of(line)) is not None and of_line <= step]
+    if lines_until != complete or lines[-1]:
+        commit_file(path, b"".join(line + b"\n" for line in lines_until))
 
 
 def read_metrics(run: Path) -> list[Event]:

@@ -124,7 +124,7 @@ def read_tensor_file(path: Path, entry: dict[str, Any]) -> tuple[dict[str, Tenso
 
     Raises: CheckpointError naming it when it is missing, damaged, or holds numbers that are not finite.
     """
-    with _opened(path, entry) as source:
+    with _open_verified(path, entry) as source:
         tensors, metadata = read_tensors(source.read(source.left), str(path))
     if bad := not_finite(tensors):
         raise CheckpointError(f"{path}: '{bad[0]}' holds NaN or infinity ({len(bad)} of {len(tensors)} tensors do)")
@@ -134,7 +134,7 @@ def read_tensor_file(path: Path, entry: dict[str, Any]) -> tuple[dict[str, Tenso
 def verify(folder: Path) -> None:
     """Checks every file of `folder` against its manifest. Raises: CheckpointError naming the file."""
     for name, entry in sorted(read_manifest(folder)["files"].items()):
-        with _opened(folder / name, entry) as source:
+        with _open_verified(folder / name, entry) as source:
             while source.left:
                 source.read(min(_CHUNK_BYTES, source.left))
 
@@ -208,7 +208,7 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
 
 
 @contextmanager
-def _opened(path: Path, entry: dict[str, Any] | None) -> Iterator[_Source]:
+def _open_verified(path: Path, entry: dict[str, Any] | None) -> Iterator[_Source]:
     """Opens a regular file; at the end its size and digest must be those of `entry`."""
     try:
         handle = open_regular(path)
@@ -226,7 +226,7 @@ def _opened(path: Path, entry: dict[str, Any] | None) -> Iterator[_Source]:
 
 
 def _read_small(path: Path, entry: dict[str, Any] | None) -> bytes:
-    with _opened(path, entry) as source:
+    with _open_verified(path, entry) as source:
         if source.left > _MAX_SMALL_BYTES:
             raise CheckpointError(f"{path}: {source.left:,} bytes are too many for a file of this kind")
         return source.read(source.left)

@@ -194,15 +194,19 @@ def open_trackers(
         try:
             opened.append(TrackerListener(run, kind(run, project, recipe, key)))
         except ImportError:
-            for listener in opened:
-                with contextlib.suppress(Exception):
-                    listener.close()
+            _close(opened)
             raise ConfigError(
                 f"training.trackers: {name} needs {kind.package}; install it with: pip install 'headwise[{name}]'"
             ) from None
         except Exception as error:
             note(f"{name} gets no events: {type(error).__name__}: {str(error)[:200]}")
     return opened
+
+
+def _close(listeners: list[Listener]) -> None:
+    for listener in listeners:
+        with contextlib.suppress(Exception):
+            listener.close()
 
 
 def _state(run: Path) -> dict[str, dict[str, Any]]:

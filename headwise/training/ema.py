@@ -42,7 +42,7 @@ class RunningMean:
 
     def applied(self) -> AbstractContextManager[None]:
         """The model has the mean as its weights inside, and its own, bit for bit, afterwards."""
-        return exchanged(zip(self._weights, self._mean, strict=True))
+        return exchange(zip(self._weights, self._mean, strict=True))
 
     def weights(self) -> dict[str, Tensor]:
         """The tensors of the model by name, the mean in place of the weights; nothing is copied."""
@@ -57,18 +57,18 @@ class RunningMean:
 
 
 @contextmanager
-def exchanged(pairs: Iterable[tuple[Tensor, Tensor]]) -> Iterator[None]:
+def exchange(pairs: Iterable[tuple[Tensor, Tensor]]) -> Iterator[None]:
     """Inside, the two tensors of each pair have each other's values. Memory: one tensor more."""
     pairs = list(pairs)
-    _exchange(pairs)
+    _swap(pairs)
     try:
         yield
     finally:
-        _exchange(pairs)
+        _swap(pairs)
 
 
 @torch.no_grad()
-def _exchange(pairs: list[tuple[Tensor, Tensor]]) -> None:
+def _swap(pairs: list[tuple[Tensor, Tensor]]) -> None:
     for first, second in ((local(first), local(second)) for first, second in pairs):
         copy = first.clone()
         first.copy_(second)

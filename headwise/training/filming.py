@@ -66,7 +66,7 @@ class Filming:
         """
         if not self._config.every:
             return
-        with self._session.averaged() as model:
+        with self._session.averaged_model() as model:
             self._session.processes.once(lambda: self._open(model))
 
     def follow(self, *, last: bool = False) -> None:
@@ -84,7 +84,7 @@ class Filming:
 
     def _in_first(self, work: Callable[[Any], None]) -> None:
         """Calls `work` in the first process with the model that is validated."""
-        with self._session.averaged() as model:
+        with self._session.averaged_model() as model:
             self._session.processes.once(lambda: work(model))
 
     def _open(self, model: Any) -> None:

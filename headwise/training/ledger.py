@@ -30,17 +30,7 @@ _SAME = ("digest", "part", "examples", "parameters", "steps", "cpu_s", "ended", 
 class Account:
     """A finished run and its scores.
 
-    Args:
-        scores: of `evaluate` on one part of its data, without texts such as signatures.
-        baselines: the scores of each baseline on the same part, by its name.
-        part: the part: train, valid or test.
-        examples: how many were scored.
-        parameters: of the model, shared ones counted once; None where an older release trained it.
-        cpu_s: of all threads, while it trained.
-        ended: the day; None as above.
-        processor: on which it ended; None as above.
-        version: of this library, which trained it; None as above.
-        digest: SHA-256 of the file that it was trained on; None where there is no such file.
+    The fields are those of `Row`; scores, of `evaluate`, may be NaN, and texts such as signatures are left out.
     """
 
     folder: Path
@@ -262,7 +252,7 @@ def _file_name(file: str) -> str:
 def _row(run: Account) -> Row:
     recipe, scores = run.recipe, finite_only(dict(run.scores))
     if run.monitor not in scores:
-        raise DataError(f"{run.folder}: its {run.monitor} is no finite number; there is no result to tell")
+        raise DataError(f"{run.folder}: its {run.monitor} is no finite number; there is no result to report")
     return Row(
         data=data_name(recipe),
         task=recipe.task,

@@ -1,5 +1,6 @@
 """The training loop: draw, differentiate, step, log, validate, save; stops at a limit, a signal or bad numbers."""
 
+import math
 import time
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -7,7 +8,7 @@ from typing import Any
 
 import torch
 
-from headwise.errors import DataError, MachineError
+from headwise.errors import DataError, Diverged, MachineError
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.log import RunLog
 from headwise.runs.publish import DATA, MODEL, publish
@@ -180,7 +181,7 @@ class Loop:
 
     def _update(self, loss: float, norm: float, drawn: Share) -> None:
         session, progress = self.session, self.session.progress
-        if not numerics.are_finite(loss, norm):
+        if not (math.isfinite(loss) and math.isfinite(norm)):
             self._skip(loss, norm, [row for rows in self._processes.gather(drawn.indices) for row in rows])
             return
         numerics.clip(self._parameters, norm, self._config.clip_norm)
@@ -197,8 +198,11 @@ class Loop:
         self._log.note(f"step {progress.step} skipped: {reason}; its examples are in metrics.jsonl")
         numerics.check_finite(self.session.model.state_dict(), progress.step, self._processes)
         if progress.skipped_in_row >= _MOST_SKIPPED_IN_A_ROW:
-            diverged = numerics.diverged(progress.skipped_in_row, progress.step, reason)
-            raise diverged.reported_by(self._processes.first)
+            raise Diverged(
+                f"training diverged: {progress.skipped_in_row} steps in a row up to step {progress.step} had no finite "
+                f"loss and gradient ({reason}); lower training.learning_rate, raise training.warmup_steps or set "
+                "training.precision = 'fp32', then resume from the last checkpoint or start again"
+            ).reported_by(self._processes.first)
 
     def _count_without_tokens(self, batches: int) -> None:
         self._without_tokens += batches

@@ -1,6 +1,5 @@
 """Which precision a run has, gradient norm and clipping, and what to say when numbers stop being finite."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 
 import torch
@@ -89,20 +88,6 @@ def read_together(loss: Float[Tensor, ""], norm: Float[Tensor, ""]) -> tuple[flo
     kind = torch.promote_types(torch.promote_types(loss.dtype, norm.dtype), torch.float32)
     loss_value, norm_value = torch.stack([loss.to(kind), norm.to(kind)]).tolist()
     return loss_value, norm_value
-
-
-def are_finite(*values: float) -> bool:
-    """True when no value is NaN or infinite."""
-    return all(map(math.isfinite, values))
-
-
-def diverged(in_a_row: int, step: int, reason: str) -> Diverged:
-    """The error after too many steps in a row without finite numbers."""
-    return Diverged(
-        f"training diverged: {in_a_row} steps in a row up to step {step} had no finite loss and gradient ({reason}); "
-        "lower training.learning_rate, raise training.warmup_steps or set training.precision = 'fp32', "
-        "then resume from the last checkpoint or start again"
-    )
 
 
 def check_finite(tensors: Mapping[str, Tensor], step: int, processes: Processes = ALONE) -> None:

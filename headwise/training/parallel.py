@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.distributed import device_mesh
 from torch.utils.checkpoint import checkpoint
 
 from headwise.data.sources import Source
@@ -117,12 +118,12 @@ def shard(objective: Objective, config: TrainingConfig, device: torch.device) ->
 
     Raises: ConfigError for training.offload without a GPU.
     """
-    from torch.distributed.device_mesh import init_device_mesh
+    # 600 modules, which only this needs
     from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 
     if config.offload and device.type == "cpu":
         raise ConfigError("training.offload: the weights are in the memory of the processor already; leave it out")
-    mesh = init_device_mesh(device.type, (torch.distributed.get_world_size(),))
+    mesh = device_mesh.init_device_mesh(device.type, (torch.distributed.get_world_size(),))
     offload = CPUOffloadPolicy() if config.offload else OffloadPolicy()
     low = torch.bfloat16 if config.precision == "bf16" else None
     # autocast decides the types: inputs are not cast
@@ -167,11 +168,11 @@ class Engine:
         self._kind = kind
         self._wrapped: Any = None
         if kind == "ddp":
-            from torch.nn.parallel import DistributedDataParallel
-
             # no model that is trained so has buffers that change: none need be sent
             module = _Compiled(objective, self._loss)
-            self._wrapped = DistributedDataParallel(module, find_unused_parameters=True, forward_sync_buffers=False)
+            self._wrapped = nn.parallel.DistributedDataParallel(
+                module, find_unused_parameters=True, forward_sync_buffers=False
+            )
             self._loss = self._wrapped
 
     def __call__(self, batch: Any) -> Tensor:

@@ -85,7 +85,7 @@ def _about(rows: Sequence[Row], command: str, from_records: bool) -> str:
     if from_records:
         begin = (
             f"Written by `{command}`. The records are finished runs, a row each: recipe, seed, scores, time; naming run"
-            f" folders adds theirs. Each run is scored on its own held-out data{other}."
+            f" folders adds their rows. Each run is scored on its own held-out data{other}."
         )
     else:
         begin = f"Written by `{command}` from finished runs; each is scored on its own held-out data{other}."
@@ -147,9 +147,8 @@ def _baselines(groups: list[list[Row]], metric: str) -> list[tuple[str, str]]:
     for group in groups:
         values: dict[str, list[float]] = {}
         for row in group:
-            for name, scores in row.baselines.items():
-                if metric in scores:
-                    values.setdefault(name, []).append(scores[metric])
+            for name in (name for name, scores in row.baselines.items() if metric in scores):
+                values.setdefault(name, []).append(row.baselines[name][metric])
         for name, scores_of_seeds in values.items():
             labels.setdefault(name, {}).setdefault(_range(scores_of_seeds), []).append(_label(group[0]))
     return [

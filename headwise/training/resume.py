@@ -154,12 +154,12 @@ def _check_trainer(saved: Saved) -> Saved:
     return saved
 
 
-def _compare(run: Path, old: Recipe, new: Recipe, notes: list[str], known: Collection[str]) -> None:
-    """Notes changes that are allowed, and refuses others; `known` names the files that have a digest."""
+def _compare(run: Path, old: Recipe, new: Recipe, notes: list[str], digest_names: Collection[str]) -> None:
+    """Notes changes that are allowed, and refuses others; `digest_names` are the files that have one."""
     changes = {
         key: f"{key} was {before!r} and is {after!r} now" for key, (before, after) in differences(old, new).items()
     }
-    allowed = MAY_CHANGE | movable(old, known) & movable(new, known)
+    allowed = MAY_CHANGE | movable(old, digest_names) & movable(new, digest_names)
     if refused := [text for key, text in changes.items() if key not in allowed]:
         raise ConfigError(
             f"{run}: was started with another recipe: {'; '.join(refused)}; change it back, or start "
@@ -225,13 +225,13 @@ def changed_files(now: Mapping[str, str], before: Mapping[str, str], recipe: Rec
     return sorted(name for name in names if before.get(name) != now.get(name))
 
 
-def movable(recipe: Recipe, known: Collection[str]) -> set[str]:
+def movable(recipe: Recipe, digest_names: Collection[str]) -> set[str]:
     """The keys of files that may have moved: files of the first step only if their digest is known or they are gone."""
     values = {key: (value_of(recipe, key), mark) for key, mark in file_keys(recipe).items()}
     return {
         key
         for key, (value, mark) in values.items()
-        if value is not None and (not mark.at_start or digest_name(key) in known or not resolve(value).exists())
+        if value is not None and (not mark.at_start or digest_name(key) in digest_names or not resolve(value).exists())
     }
 
 
@@ -251,7 +251,7 @@ def own_files(saved: Saved) -> dict[str, bytes]:
     return {name: data for name, data in saved.files.items() if name not in OWN_FILES}
 
 
-def with_own_files(task: Task[Any], saved: Saved, allow: bool, note: Callable[[str], None]) -> Task[Any]:
+def restore_own_files(task: Task[Any], saved: Saved, allow: bool, note: Callable[[str], None]) -> Task[Any]:
     """The task with the files it made when the run began, such as tokenizers, where changed data would give others.
 
     Raises: CheckpointError where that is not allowed; DataError for data that they cannot express, such as an unknown

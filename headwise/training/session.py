@@ -21,7 +21,7 @@ from headwise.runs.tensors import TensorFile
 from headwise.runs.weights import load_weights, match_weights, ties, weights_as_file, weights_file
 from headwise.tasks.task import Task
 from headwise.training import numerics, parallel, randomness
-from headwise.training.ema import RunningMean, exchanged
+from headwise.training.ema import RunningMean, exchange
 from headwise.training.optimizers import build_optimizer, optimizer_tensors, restore_optimizer
 from headwise.training.progress import COUNTED, Progress
 from headwise.training.recipe import Recipe
@@ -108,7 +108,7 @@ class Session:
         return self.task.source(split, limits)
 
     @contextmanager
-    def averaged(self) -> Iterator[nn.Module]:
+    def averaged_model(self) -> Iterator[nn.Module]:
         """The model with the weights to validate and publish: the running mean where there is one.
 
         Where processes share the model, a full copy in each of them, with which each computes by itself.
@@ -129,7 +129,7 @@ class Session:
             load_weights(model, tensors, tied, "the model to score")
             yield model
             return
-        with exchanged(match_weights(self.model, tensors, tied, "the model to score")):
+        with exchange(match_weights(self.model, tensors, tied, "the model to score")):
             yield self.model
 
     def published_weights(self) -> TensorFile:

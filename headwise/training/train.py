@@ -42,8 +42,8 @@ from headwise.training.resume import (
     own_files,
     refuse_foreign,
     refuse_other_data,
+    restore_own_files,
     start_is_gone,
-    with_own_files,
 )
 from headwise.training.session import Session, Trainer, machine
 from headwise.training.signals import StopSignal
@@ -158,7 +158,7 @@ def _finished(recipe: Recipe, run: Path, stop: StopSignal) -> Run | None:
     recipe = settle_precision(recipe, old, lambda _: None)
     if differences(old, recipe).keys() - (movable(old, data) & movable(recipe, data)):
         return None
-    task = _prepared(recipe, saved, stop)
+    task = _prepare(recipe, saved, stop)
     if changed_files(data_digests(task, recipe, data), data, recipe):
         return None
     Display().line(f"{run}: finished before: {facts['reason']} after {facts['step']} steps; there is nothing to do")
@@ -200,7 +200,7 @@ def _train(
         stack.enter_context(runtime.products_as(processes.once(lambda: _float32_products(saved))))
         for note in notes:
             log.note(note)
-        task = together(processes, lambda: _prepared(recipe, saved, stop))
+        task = together(processes, lambda: _prepare(recipe, saved, stop))
         refuse_other_data(task, processes)
         session = _session(task, recipe, processes, saved, allowed, log)
         opening.saved = saved = None
@@ -241,8 +241,8 @@ def _publish_and_retire(session: Session, checkpoints: Checkpoints, log: RunLog,
     """Completes what the end of the earlier part may have left undone; returns the counters of the run."""
     publish_best(session, checkpoints, log, stop.breakable)
     progress = session.progress
-    kept = progress.protected(entry.step for entry in checkpoints.entries())
-    checkpoints.retire({progress.step, *kept}, log.note)
+    protected = progress.protected(entry.step for entry in checkpoints.entries())
+    checkpoints.retire({progress.step, *protected}, log.note)
     return progress
 
 
@@ -266,7 +266,7 @@ def _float32_products(saved: Saved | None) -> str:
     return str(before or machine(torch.device("cpu"))["float32_products"])
 
 
-def _prepared(recipe: Recipe, saved: Saved | None, stop: StopSignal) -> Task[Any]:
+def _prepare(recipe: Recipe, saved: Saved | None, stop: StopSignal) -> Task[Any]:
     kind = registry.task_type(recipe.task)
     with stop.breakable():
         if saved is not None and start_is_gone(recipe):
@@ -290,7 +290,7 @@ def _session(
         return Session(task, recipe, processes)
     trainer = together(processes, lambda: Trainer.read(saved))
     digests, changed = together(processes, lambda: check_data(task, recipe, trainer.data, allowed["data"], log.note))
-    task = together(processes, lambda: with_own_files(task, saved, allowed["data"], log.note))
+    task = together(processes, lambda: restore_own_files(task, saved, allowed["data"], log.note))
     session = Session(task, recipe, processes)
     here = session.machine()
     if trainer.machine != here:

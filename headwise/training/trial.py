@@ -101,10 +101,11 @@ def _step(session: Session, batches: list[Any], *, counting: bool) -> tuple[int,
     tokens = sum(batch.num_tokens for batch in batches)
     for batch in batches:
         activations = _Activations(session.model.parameters())
-        unpack = lambda tensor: tensor  # noqa: E731
-        hooks = torch.autograd.graph.saved_tensors_hooks(activations.count, unpack) if counting else nullcontext()
         bf16 = config.precision == "bf16"
-        with hooks, torch.autocast(session.device.type, torch.bfloat16, enabled=bf16):
+        with (
+            activations.counted() if counting else nullcontext(),
+            torch.autocast(session.device.type, torch.bfloat16, enabled=bf16),
+        ):
             loss = session.objective(batch) / max(tokens, 1)
         most = max(most, sum(activations.storages.values()))
         loss.backward()
@@ -125,7 +126,10 @@ class _Activations:
         self._parameters = {parameter.untyped_storage().data_ptr() for parameter in parameters}
         self.storages: dict[int, int] = {}
 
-    def count(self, tensor: Tensor) -> Tensor:
+    def counted(self) -> torch.autograd.graph.saved_tensors_hooks:
+        return torch.autograd.graph.saved_tensors_hooks(self._count, lambda tensor: tensor)
+
+    def _count(self, tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in self._parameters:
             self.storages[storage.data_ptr()] = storage.nbytes()

@@ -24,7 +24,7 @@ def validate(session: Session, guard: Guard) -> tuple[dict[str, float], list[str
         guard: a context around the task's own work, which may be interrupted without harm.
     """
     limit = session.recipe.training.valid_limit
-    with session.averaged() as model:
+    with session.averaged_model() as model:
         return scores(session, model, guard, session.processes, limit=limit, samples=True)
 
 
@@ -53,7 +53,7 @@ def scores(
 
 def check_monitor(session: Session, guard: Guard) -> None:
     """Evaluates one example before training starts. Raises: ConfigError when the monitored metric is not among it."""
-    with session.averaged() as model:
+    with session.averaged_model() as model:
         metrics, _ = scores(session, model, guard, session.processes, limit=1, samples=False)
     monitored(session.recipe.training, metrics)
 

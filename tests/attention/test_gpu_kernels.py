@@ -15,7 +15,7 @@ from headwise.attention.masks import BigBird, Causal, Edges, Global, Padding, Sh
 from headwise.attention.relative import Relative
 from headwise.attention.scores import Additive, Bilinear, ScaledDot, SoftCap
 from headwise.errors import Unsupported
-from headwise.layers.convolution import Offsets
+from headwise.models.convolution import Offsets
 
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 PADDING = Padding(torch.tensor([5, 0]))

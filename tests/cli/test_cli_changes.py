@@ -15,7 +15,7 @@ from tiny import PAIRS, TAGGED, TEXT
 
 from headwise.config import Config, DataFile, file_keys
 from headwise.runs.checkpoints import Checkpoints
-from headwise.runs.commits import MANIFEST, commit_folder, remove_folder, seal
+from headwise.runs.commits import MANIFEST, Draft, remove_folder, seal
 from headwise.runs.reading import read_folder, read_manifest
 from headwise.tasks.text import plain
 from headwise.training.train import train
@@ -104,7 +104,7 @@ def test_vectors_of_a_run_that_kept_no_digest_of_them(headwise, folder, gone):
     del trainer["data"]["vectors.source"]
     remove_folder(newest)
     facts = {"format": 2, "kind": "checkpoint", "step": 3}
-    commit_folder(newest, {**saved, "trainer.json": json.dumps(trainer).encode()}, facts)
+    Draft.begin(newest, 0).commit({**saved, "trainer.json": json.dumps(trainer).encode()}, facts)
     if gone:
         (folder / "vectors.txt").unlink()
     code, _, err = headwise(*given, "training.max_steps=4")

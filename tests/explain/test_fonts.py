@@ -54,7 +54,7 @@ def test_chinese_without_a_font_warns_once_for_all_labels(monkeypatch):
 def test_a_character_that_no_font_has_is_a_code_with_one_warning(monkeypatch):
     monkeypatch.setattr(fonts, "_installed", lambda: ())
     chosen = fonts.families([UNDRAWABLE])
-    with pytest.warns(UserWarning, match=r"no installed font has .*apt-get install fonts-noto-cjk .*wqy-zenhei"):
+    with pytest.warns(UserWarning, match=r"apt-get install fonts-noto-cjk"):
         assert fonts.legible(f"a{UNDRAWABLE}", chosen) == "aU+1E2C0"
 
 

@@ -103,7 +103,7 @@ def test_looking_changes_no_number():
 
 def test_what_is_not_there_is_refused():
     layer = MultiHeadAttention(12, 3)
-    with pytest.raises(ConfigError, match="head 3 is not there; own has heads 0 to 2"):
+    with pytest.raises(ConfigError, match=r"head 3 .* 0 to 2"):
         traced(layer, head=3)
     with pytest.raises(ConfigError, match="unknown attention layer 'two'"):
         layer_trace(nn.ModuleDict({"own": layer}), lambda: None, "two")
@@ -122,7 +122,7 @@ def test_the_worked_example_has_the_numbers_of_its_source():
     assert np.allclose(found["output"].values, OUTPUT, atol=5e-9)
     assert found["weighted values"].values.shape == (3, 3, 3)
     assert np.allclose(example_trace("illustrated-scaled")["output"].values, SCALED, atol=5e-9)
-    with pytest.raises(ConfigError, match="unknown example 'illustrate'; did you mean 'illustrated'"):
+    with pytest.raises(ConfigError, match="unknown example 'illustrate'"):
         example_trace("illustrate")
 
 

@@ -23,13 +23,13 @@ def test_deviation_of_every_matrix(scheme, kv_heads, memory_dim):
     attention = MultiHeadAttention(192, 8, Scored(), num_kv_heads=kv_heads, memory_dim=memory_dim)
     model = nn.ModuleList([attention, FeedForward(192, 512), nn.Linear(96, 384, bias=False)])
     initialize(model, scheme)
-    matrices = [*attention.parts(), *(net.weight for net in (model[1].inner, model[1].outer, model[2]))]
+    matrices = [*attention.matrices(), *(net.weight for net in (model[1].inner, model[1].outer, model[2]))]
     for matrix in (weight.detach() for weight in matrices):
         fan_out, fan_in = matrix.shape
         assert float(matrix.std()) == pytest.approx(DEVIATION[scheme](fan_in, fan_out), rel=0.05)
         assert abs(float(matrix.mean())) < 4 * float(matrix.std()) / matrix.numel() ** 0.5
     kv_width = 192 if kv_heads is None else 48
-    assert [tuple(part.shape) for part in attention.parts()] == [
+    assert [tuple(part.shape) for part in attention.matrices()] == [
         (192, 192), (kv_width, memory_dim or 192), (kv_width, memory_dim or 192), (192, 192)
     ]  # fmt: skip
 

@@ -1,26 +1,16 @@
 """Rows of finished runs in a file: what they say, what replaces what, and files that are no records."""
 
-import datetime
 import json
 import os
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from finished_runs import account
 
 from headwise.errors import DataError
 from headwise.training import recipes
-from headwise.training.ledger import Account, add_rows, deciding_keys, merge_rows, read_rows, rows_of, write_rows
+from headwise.training.ledger import add_rows, deciding_keys, merge_rows, read_rows, rows_of, write_rows
 from headwise.training.recipe import read_recipe
-
-
-def account(name, seed, score, *settings, recipe="odd"):
-    read = read_recipe(recipes.find(recipe), [f"seed={seed}", *settings])
-    day = datetime.date(2026, 11, 22)
-    scores = {"accuracy": score, "f1": float("nan"), "loss": 0.1}
-    return Account(
-        Path("/somewhere", name), read, scores, {}, "test", 1000, 250, 10.0, 9516, day, "A processor", "0.1", "a1"
-    )
 
 
 def test_what_decides_is_what_a_recipe_says_without_folders_and_seeds():
@@ -46,7 +36,13 @@ def test_what_decides_is_what_a_recipe_says_without_folders_and_seeds():
 def test_rows_are_kept_and_replaced_by_recipe_and_seed(tmp_path):
     path = tmp_path / "results.json"
     assert read_rows(path) == []
-    old = rows_of([account("odd,seed=1", 1, 0.5), account("odd", 0, 0.25), account("dot", 0, 0.4, "model.score=dot")])
+    old = rows_of(
+        [
+            account("odd,seed=1", 1, 0.5, f1=float("nan")),
+            account("odd", 0, 0.25),
+            account("dot", 0, 0.4, "model.score=dot"),
+        ]
+    )
     write_rows(path, merge_rows([], old))
     assert read_rows(path) == old
     assert old[0].scores == {"accuracy": 0.5, "loss": 0.1}

@@ -1,41 +1,17 @@
 """The page of results from accounts made by hand, and settings with several values."""
 
-import datetime
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from finished_runs import account
 
 from headwise.errors import DataError
 from headwise.training import recipes
-from headwise.training.ledger import Account, data_name, rows_of
+from headwise.training.ledger import data_name, rows_of
 from headwise.training.recipe import read_recipe
 from headwise.training.results import Figure, published
 from headwise.training.results import page as page_of
 from headwise.training.sweep import Swept
-
-
-def account(name, seed, score, *settings, baselines=None, **scores):
-    recipe = read_recipe(recipes.find("odd"), [f"seed={seed}", *settings])
-    found = {"accuracy": score, "loss": 0.1} | scores
-    baselines = {"majority": {"accuracy": 0.25}} if baselines is None else baselines
-    ended = datetime.date(2026, 11, 22)
-    spent = 10.0 + 2 * seed
-    return Account(
-        Path("/somewhere", name),
-        recipe,
-        found,
-        baselines,
-        "test",
-        1000,
-        250,
-        spent,
-        9516,
-        ended,
-        "A processor",
-        "0.1",
-        "a1",
-    )
 
 
 def page(accounts, *rest, **options):

@@ -23,7 +23,6 @@ from headwise.attention.masks import Edges, Shared
 from headwise.attention.normalizers import Function, Normalizer, Softmax
 from headwise.attention.precision import wide
 from headwise.attention.scores import GAT, Additive, Score
-from headwise.attention.scores.score import times
 
 # pairs of all items that are computed at once, and numbers of a score that exist at once
 _PAIRS, _NUMBERS = 1 << 17, 1 << 20
@@ -149,8 +148,8 @@ def _form(call: Call, pattern: Graph) -> Form:
         return parts, lambda one, two: F.leaky_relu(taken(one, pattern.row) + taken(two, pattern.column), score.slope)
     if isinstance(score, Additive):
         # projected once for each node, not for each pair
-        query, key, last = times(score.query, query), times(score.key, key), score.value.weight.to(query.dtype)
-        table = _listed(call, query, key, pattern, lambda one, two: F.linear((one + two).tanh(), last).squeeze(-1))
+        of_sums = with_tensors_of_now(_OfSums(score))
+        table = _listed(call, *score.project(query, key), pattern, lambda one, two: of_sums(one + two))
     else:
         table = _listed(call, query, key, pattern)
     return (table.flatten(0, 1),), lambda table: table
@@ -179,6 +178,17 @@ def _listed(
     indices = zip(pattern.row.split(step), pattern.column.split(step), strict=True)
     compute = partial(checkpointed, part) if repeats else part
     return torch.cat([compute(query, key, *at) for at in indices], dim=2)
+
+
+class _OfSums(nn.Module):
+    """Additive scores of the sums of projected queries and keys as a module, whose parameters can be held."""
+
+    def __init__(self, score: Additive):
+        super().__init__()
+        self.score = score
+
+    def forward(self, sums: Tensor) -> Tensor:
+        return self.score.of_sums(sums)
 
 
 class _Pairwise(nn.Module):

@@ -32,8 +32,9 @@ def refusal(call: Call) -> str | None:
         if _learn(call.relative):
             return "its relative positions learn"
         added += call.relative.tensors
-    if any(torch.promote_types(tensor.dtype, call.query.dtype) != call.query.dtype for tensor in added):
-        return f"the bias would be rounded to {call.query.dtype}"
+    for tensor in added:
+        if torch.promote_types(tensor.dtype, call.query.dtype) != call.query.dtype:
+            return f"the bias would be rounded to {call.query.dtype}"
     if 0 in (*call.shape, call.query.shape[-1], call.value.shape[-1]):
         return "an axis is empty"
     return None

@@ -36,10 +36,20 @@ class Padding(Mask):
         return key < (lens[batch] if lens.ndim == 1 else lens[batch, query])
 
     def structure(self, place: Place | None = None) -> Structure:
+        lens = self.valid_lens
         if place is not None:
-            self._check(place)
-        if self.valid_lens.ndim == 1:
-            return Structure(self, place, (None, None), self.valid_lens, of_keys=True, itself=True)
+            batch, _, query_len, key_len, query_start, _ = place
+            if lens.shape[0] != batch or (lens.ndim == 2 and lens.shape[1] < query_start + query_len):
+                wanted = f"({batch})" if lens.ndim == 1 else f"({batch}, {query_start + query_len})"
+                raise ShapeError(f"Padding: valid_lens {tuple(lens.shape)} do not fit; expected {wanted}")
+            # steps over a cache have the keys so far
+            whole = query_len > 1 if query_start == 0 else key_len != query_start + query_len
+            # no number of a batch for a compiled program, which would be made again for each
+            if whole and not torch.compiler.is_compiling() and 0 < key_len < self._longest:
+                longest = self._longest
+                raise ShapeError(f"Padding: valid_lens of up to {longest}, but there are {key_len} keys")
+        if lens.ndim == 1:
+            return Structure(self, place, (None, None), lens, of_keys=True, itself=True)
         return Structure(self, place)
 
     def key_mask(self, structure: Structure) -> KeyMask:
@@ -54,20 +64,6 @@ class Padding(Mask):
         """The lengths of the queries that there are."""
         place = structure.at
         return self.valid_lens.to(place.device)[:, place.query_start : place.query_start + place.query_len]
-
-    def _check(self, place: Place) -> None:
-        batch, _, query_len, key_len, query_start, _ = place
-        lens = self.valid_lens
-        if lens.shape[0] != batch or (lens.ndim == 2 and lens.shape[1] < query_start + query_len):
-            wanted = f"({batch})" if lens.ndim == 1 else f"({batch}, {query_start + query_len})"
-            raise ShapeError(f"Padding: valid_lens {tuple(lens.shape)} do not fit; expected {wanted}")
-        # no number of a batch for a compiled program, which would be made again for each
-        if torch.compiler.is_compiling() or not 0 < key_len < self._longest:
-            return
-        # steps over a cache have the keys so far
-        if query_len > 1 if query_start == 0 else key_len != query_start + query_len:
-            longest = self._longest
-            raise ShapeError(f"Padding: valid_lens of up to {longest}, but there are {key_len} keys")
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         lens = self.valid_lens

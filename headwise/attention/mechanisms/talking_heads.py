@@ -67,7 +67,7 @@ class TalkingHeads(Mechanism):
     ) -> Float[Tensor, "batch heads queries keys"]:
         """The mixed weights before dropout; a row need not sum to 1."""
         with uncast(call.query):
-            whole = plain.normalized(*self._mixed(call))
+            whole = plain.normalized(*self._mixed(call.zero_unseen()))
         return cut(whole, heads, queries, keys)
 
     def extra_repr(self) -> str:

@@ -6,7 +6,7 @@ from torch import nn
 
 from headwise.attention.masks import explain
 from headwise.errors import Unsupported
-from headwise.layers.convolution import ConvolutionAsAttention
+from headwise.models.convolution import ConvolutionAsAttention
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from headwise.attention.mechanisms.scored import Scored
 from headwise.caches import AttentionStep
 from headwise.errors import ConfigError
 from headwise.layers.attention import MultiHeadAttention
-from headwise.layers.conversion import with_kv_heads
+from headwise.models.conversion import with_kv_heads
 
 
 def layer(kv_heads=None, **options):
@@ -62,7 +62,7 @@ def test_keys_and_values_to_store_per_token():
     stored = []
     module = MultiHeadAttention(512, 8, Scored())
     for heads in (8, 2, 1):
-        cache = with_kv_heads(module, heads).kept()
+        cache = with_kv_heads(module, heads).new_cache()
         with_kv_heads(module, heads)(torch.ones(1, 1, 512), cache=AttentionStep(cache, 0))
         key, value = cache.read()
         stored.append(key.numel() + value.numel())
