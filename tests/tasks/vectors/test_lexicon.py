@@ -100,7 +100,7 @@ def test_written_vectors_are_read_back_to_the_bit(lexicon, tmp_path):
     with torch.no_grad():
         lexicon.model.words.weight[4:].normal_().mul_(torch.logspace(-30, 30, 7)[:, None])
     options = lexicon.options({"vectors": True})
-    items = lexicon.everything()
+    items = lexicon.everything(Looking(None, True))
     lines = [lexicon.write(item, found, "text", options)[0] for item, found in
              zip(items, lexicon.predict(items, options), strict=True)]  # fmt: skip
     (tmp_path / "vectors.txt").write_text("\n".join(lines) + "\n")
