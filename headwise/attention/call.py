@@ -20,8 +20,6 @@ from headwise.attention.scores import Score
 from headwise.attention.zeros import zeroed
 from headwise.errors import ConfigError, ShapeError
 
-_SCALED_DOT = scores.as_score("scaled_dot")
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
@@ -55,8 +53,8 @@ class Call:
     key: Float[Tensor, "batch kv_heads key_len key_dim"]
     value: Float[Tensor, "batch kv_heads key_len value_dim"]
     # a Score, a Normalizer, and a Mask or None once the call is made, whatever was given
-    score: Any = _SCALED_DOT
-    normalizer: Any = normalizers.softmax
+    score: Any = "scaled_dot"
+    normalizer: Any = "softmax"
     mask: Any = None
     bias: Float[Tensor, "#batch #heads #query_len key_len"] | None = None
     relative: Relative | None = None
