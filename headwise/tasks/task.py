@@ -14,8 +14,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.config import Config
-from headwise.data.inspection import PARTS, DataKind, Inspection
+from headwise.data.inspection import DataKind, Inspection
 from headwise.data.sources import Limits, Source
+from headwise.data.splits import SPLITS
 from headwise.data.suggestions import Suggestion
 from headwise.errors import CheckpointError, ConfigError
 from headwise.predictors.baselines import Baseline
@@ -164,7 +165,7 @@ class Task(ABC, Generic[D]):
             return kind.inspect(data, held_out)
         if held_out is not None:
             raise ConfigError(f"--held-out does not apply to task '{cls.name}'; leave it out")
-        counts = {part: len(cls.examples(config, part)) for part in PARTS}
+        counts = {part: len(cls.examples(config, part)) for part in SPLITS}
         return [Inspection(part, "examples", count) for part, count in counts.items() if count]
 
     @classmethod

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from headwise.config import Config, file_keys, value_of
-from headwise.data.corpus import resolve
-from headwise.data.files import digest
+from headwise.data.files import digest, resolve
 from headwise.tasks.task import Task
 from headwise.training.recipe import Recipe
 

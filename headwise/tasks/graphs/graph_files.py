@@ -13,9 +13,9 @@ from jaxtyping import Float, Int
 
 from headwise.data.files import MAX_LINE_BYTES, read_lines, require_file
 from headwise.data.idx import EACH_BYTES, MAX_BYTES, check_size, parse_npz
+from headwise.data.splits import SPLITS
 from headwise.errors import DataError, listing, unknown
 
-SPLITS = ("train", "valid", "test")
 # other words for a split, as files have them
 _SPLIT_NAMES = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "dev": "valid"}
 _SPLIT_NAMES |= {"test": "test", "": ""}

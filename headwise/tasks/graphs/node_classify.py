@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from headwise.config import Config, build
 from headwise.data.batches import NO_TAG
-from headwise.data.corpus import resolve
+from headwise.data.files import resolve
 from headwise.data.sources import Limits, Source, whole
 from headwise.data.suggestions import Suggestion
 from headwise.errors import CheckpointError, DataError

@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from headwise.config import Config, build
-from headwise.data.corpus import resolve
+from headwise.data.files import resolve
 from headwise.data.inspection import DataKind
 from headwise.data.suggestions import Suggestion
 from headwise.predictors.baselines import Baseline, logistic_regression, named, of_labels, sample, standardised
@@ -29,10 +29,9 @@ from headwise.tasks.images.image_sets import (
     Scan,
     as_batch,
     constants,
-    images_of,
+    image_set,
     load_parts,
     measured,
-    seen_before,
 )
 from headwise.tasks.images.images import ImagesConfig, scan_images
 from headwise.tasks.images.pixels import Image
@@ -54,13 +53,8 @@ def load_images(config: ImagesConfig) -> Loaded:
     train, notes = loaded.parts["train"], list(loaded.notes)
     classes = class_names(train.labels, config.classes)
     for part, images in loaded.parts.items():
-        notes += _told(part, images, train, classes) if len(images) else []
+        notes += _told(part, images, classes) if len(images) else []
     return replace(loaded, classes=classes, notes=tuple(notes))
-
-
-def read_part(config: ImagesConfig, part: str) -> list[Image]:
-    """The labelled images of a part that has files of its own, as they are. Raises: DataError, as `load_images`."""
-    return list(images_of(config, _scan(config), part))
 
 
 def suggest_for_images(data: Mapping[str, Any]) -> Suggestion:
@@ -98,7 +92,7 @@ def _scan(config: ImagesConfig) -> Scan:
     return lambda part, read: scan_images(*_paths(config, part), config, read)
 
 
-def _told(part: str, images: ImageSet, train: ImageSet, classes: list[str]) -> list[str]:
+def _told(part: str, images: ImageSet, classes: list[str]) -> list[str]:
     """What a part is like, and what of it training has or lacks."""
     counts = Counter(images.labels)
     most, least = max(counts.values()), min(counts.values())
@@ -106,7 +100,6 @@ def _told(part: str, images: ImageSet, train: ImageSet, classes: list[str]) -> l
     notes = [f"{part}: {len(images):,} images of {len(counts):,} classes, {each} each"]
     if part == "train":
         return notes
-    notes += seen_before(part, images, train)
     others = Counter({label: count for label, count in counts.items() if label not in classes})
     if others:
         named = ", ".join(f"{label} ({count:,})" for label, count in others.most_common(_NAMED))
@@ -171,7 +164,7 @@ class ImageClassify(ImageTask):
     def examples(cls, config: ImageClassifyConfig, split: str) -> list[Image]:
         # a part with files of its own is scored without the images that were trained on
         if split != "train" and getattr(config.data, split) is not None:
-            return read_part(config.data, split)
+            return image_set(config.data, _scan(config.data)).examples(split)
         return list(load_images(config.data).parts[split].images())
 
     @classmethod

@@ -20,7 +20,7 @@ from headwise.tasks.demo import Demo
 from headwise.tasks.images.base import IMAGES_FILE, ImageTask, made_assets
 from headwise.tasks.images.demo import IMAGE_SEGMENT
 from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig, PatchConfig
-from headwise.tasks.images.image_sets import ImageSet, constants, images_of, measured
+from headwise.tasks.images.image_sets import ImageSet, constants, image_set, measured
 from headwise.tasks.images.masks import MaskBatch, MasksConfig, classes_of, load_masks, scan_of
 from headwise.tasks.images.pixel_labeller import PixelClasses, PixelLabeller
 from headwise.tasks.images.pixel_scores import pixel_scores
@@ -113,7 +113,7 @@ class ImageSegment(ImageTask):
     def examples(cls, config: ImageSegmentConfig, split: str) -> list[Image]:
         # a part with files of its own is scored in the size of its pictures, without those that were trained on
         if split != "train" and getattr(config.data, split) is not None:
-            return list(images_of(config.data, scan_of(config.data), split))
+            return image_set(config.data, scan_of(config.data)).examples(split)
         return list(load_masks(config.data)[0].parts[split].images())
 
     @classmethod

@@ -13,13 +13,12 @@ from torch import Tensor
 
 from headwise.config import DataFile
 from headwise.data.bad_lines import BadLine
-from headwise.data.corpus import resolve
-from headwise.data.files import MAX_LINE_BYTES, Bytes, digested, is_hidden
+from headwise.data.files import MAX_LINE_BYTES, Bytes, digested, is_hidden, resolve
 from headwise.data.idx import parse_npz
 from headwise.data.tables import Row, Table, scan_rows, text_cell
 from headwise.errors import DataError
 from headwise.explain.places import NO_CLASS
-from headwise.tasks.images.image_sets import ImageSet, Loaded, Scan, load_parts, seen_before
+from headwise.tasks.images.image_sets import ImageSet, Loaded, Scan, load_parts
 from headwise.tasks.images.images import PICTURES, Scanned, as_bytes, as_images, caught
 from headwise.tasks.images.mask_pictures import LABELS, NOWHERE, Legend, as_labels, decode_mask
 from headwise.tasks.images.picture_files import decode
@@ -234,7 +233,7 @@ def load_masks(config: MasksConfig) -> tuple[Loaded, list[int]]:
         DataError: as `load_parts`; masks of a single label, or of more labels than can be told apart.
     """
     loaded, legend = load_parts(config, scan_of(config)), config.legend()
-    train, notes = loaded.parts["train"], list(loaded.notes)
+    notes = list(loaded.notes)
     counts = {part: _counts(images) for part, images in loaded.parts.items() if len(images)}
     named = np.arange(len(config.classes)) if config.classes else np.flatnonzero(counts["train"][:-1])
     numbers = [int(label) for label in named if label != config.ignore]
@@ -246,7 +245,6 @@ def load_masks(config: MasksConfig) -> tuple[Loaded, list[int]]:
         )
     for part, found in counts.items():
         notes += _told(part, loaded.parts[part], found, numbers, legend)
-        notes += seen_before(part, loaded.parts[part], train) if part != "train" else []
     return replace(loaded, classes=[legend.name(label) for label in numbers], notes=tuple(notes)), numbers
 
 

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from headwise.config import build
-from headwise.data.corpus import resolve
-from headwise.data.parts import PARTS, read_part, read_parts
+from headwise.data.files import resolve
 from headwise.data.readers import Pair
-from headwise.data.splits import split_by
-from headwise.data.suggestions import Suggestion, held_out
+from headwise.data.splits import SPLITS, DataSet, Nouns
+from headwise.data.suggestions import Suggestion
 from headwise.errors import DataError
 from headwise.tasks.ranking.choices import Choice, choices
 from headwise.tasks.ranking.click_logs import Click, ClicksConfig, scan_clicks
@@ -40,7 +39,7 @@ def read_log(config: ClicksConfig) -> Log:
     """
     by_time = config.split == "time"
     asked = config.model_copy(update={"valid_fraction": 0.0, "test_fraction": 0.0}) if by_time else config
-    found = read_parts(asked, lambda path: scan_clicks(path, config), _pair, ("clicks", "items"), False, None)
+    found = _data_set(asked).read()
     # equal names of sessions in different files are told as clicks of training
     notes = [f"{part}: {note}" for part, note in found.skipped.items()]
     parts: dict[str, list[Choice]] = {}
@@ -57,13 +56,14 @@ def read_log(config: ClicksConfig) -> Log:
         notes.append(f"split by time: valid from {_shown(config.valid_from)}, test from {_shown(config.test_from)}")
     elif not (config.valid and config.test):
         notes.append("split by session: all choices of a session are in one part")
-    return Log({part: parts.get(part, []) for part in PARTS}, trained, found.digests, notes)
+    return Log({part: parts.get(part, []) for part in SPLITS}, trained, found.digests, notes)
 
 
-def read_held_out(path: str, config: ClicksConfig) -> tuple[list[Choice], str]:
-    """The choices of a file of its own, and a note on the lines that were skipped. Raises: DataError."""
-    clicks, bad = read_part(resolve(path), lambda name: scan_clicks(name, config), config.bad_lines, "clicks", None)
-    return choices(clicks, config.max_history, config.min_history)[0], bad.note()
+def read_choices(config: ClicksConfig, split: str) -> list[Choice]:
+    """The choices of a split; if it has a file of its own, no other file is read. Raises: DataError, as `read_log`."""
+    if split == "train" or getattr(config, split) is None:
+        return read_log(config).parts[split]
+    return choices(_data_set(config).examples(split), config.max_history, config.min_history)[0]
 
 
 def suggest_for_clicks(data: Mapping[str, Any]) -> Suggestion:
@@ -74,14 +74,9 @@ def suggest_for_clicks(data: Mapping[str, Any]) -> Suggestion:
         DataError: files that are not there or are wrong.
     """
     config = build(ClicksConfig, data, "data")
-    clicks, _ = read_part(
-        resolve(config.train), lambda name: scan_clicks(name, config), config.bad_lines, "clicks", None
-    )
-    fractions = {}
-    if config.split == "session":
-        fractions = held_out(
-            data, lambda *parts: split_by(clicks, lambda one: one.session, parts, config.split_seed, "clicks")
-        )
+    data_set = _data_set(config)
+    clicks = data_set.read_file("train")[0]
+    fractions = data_set.shares(data, clicks) if config.split == "session" else {}
     values = {
         "data": {**fractions, **data},
         "model": {"pooling": "din", "dropout": 0.1},
@@ -98,8 +93,15 @@ def suggest_for_clicks(data: Mapping[str, Any]) -> Suggestion:
     return Suggestion(values, f"Ranking, fitted to the {len(clicks):,} rows")
 
 
-def _pair(click: Click) -> Pair:
-    return Pair(click.session, click.item, click.line)
+def _data_set(config: ClicksConfig) -> DataSet[Click]:
+    return DataSet(
+        config,
+        lambda split, _: scan_clicks(resolve(getattr(config, split)), config),
+        lambda click: Pair(click.session, click.item, click.line),
+        Nouns("clicks", "item"),
+        limit=config.limit,
+        report=None,
+    )
 
 
 def _part(moment: tuple[float, ...], begins: Mapping[str, tuple[float, ...]]) -> str:

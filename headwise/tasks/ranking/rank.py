@@ -14,7 +14,6 @@ from torch.nn import functional as F
 
 from headwise.attention.precision import wide
 from headwise.config import Config
-from headwise.data.bad_lines import warn_skipped
 from headwise.data.sources import Drawn, Limits, Source, bucketed
 from headwise.data.suggestions import Suggestion
 from headwise.errors import DataError
@@ -23,7 +22,7 @@ from headwise.tasks._files import as_json, from_json
 from headwise.tasks.demo import Demo
 from headwise.tasks.ranking.choices import GAPS, Catalogue, Choice, ChoiceBatch, ChoiceTable, Negatives, NegativesConfig
 from headwise.tasks.ranking.click_logs import Click, ClicksConfig
-from headwise.tasks.ranking.click_parts import read_held_out, read_log, suggest_for_clicks
+from headwise.tasks.ranking.click_parts import read_choices, read_log, suggest_for_clicks
 from headwise.tasks.ranking.demo import RANK
 from headwise.tasks.ranking.model import InterestConfig, InterestNetwork, build_interest_network
 from headwise.tasks.ranking.ranker import Ranker, auc, scored_table
@@ -74,12 +73,7 @@ class Rank(Task[dict[str, list[Choice]]]):
 
     @classmethod
     def examples(cls, config: RankConfig, split: str) -> list[Choice]:
-        # a part with a file of its own is scored without the log that was trained on
-        if split != "train" and (path := getattr(config.data, split)) is not None:
-            found, note = read_held_out(path, config.data)
-            warn_skipped(path, note)
-            return found
-        return read_log(config.data).parts[split]
+        return read_choices(config.data, split)
 
     @classmethod
     def baselines(cls, config: RankConfig, predictor: Ranker, examples: Sequence[Choice]) -> Iterator[Baseline]:

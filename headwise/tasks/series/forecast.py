@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from headwise.attention.precision import wide
 from headwise.config import Config, build
-from headwise.data.corpus import resolve
+from headwise.data.files import resolve
 from headwise.data.inspection import DataKind
 from headwise.data.sources import Limits, Source, spread, spread_places
 from headwise.data.suggestions import Suggestion, held_out

@@ -11,13 +11,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from headwise.data.bad_lines import Unreadable, warn_skipped
-from headwise.data.buckets import permutation, token_batches
-from headwise.data.corpus import resolve
-from headwise.data.files import Bytes
-from headwise.data.parts import PARTS
+from headwise.data.buckets import token_batches
+from headwise.data.files import resolve
+from headwise.data.readers import Pair
 from headwise.data.sources import Drawn, Limits
-from headwise.data.splits import split_by
+from headwise.data.splits import SPLITS, DataSet, Nouns, draw_limit, hold_out
 from headwise.errors import DataError
 from headwise.tasks.speech.log_mel import constants, frame_count, log_mel
 from headwise.tasks.speech.marks import Mark
@@ -69,33 +67,31 @@ def load_recordings(config: RecordingsConfig) -> Recordings:
     Raises:
         DataError: recordings that cannot be read, groups that there are not, a part that comes out empty.
     """
-    read: dict[str, list[Recording]] = {}
-    digests: dict[str, str] = {}
-    notes: list[str] = []
-    rate = config.sample_rate
-    for part in PARTS:
-        if getattr(config, part) is not None:
-            found, bad = Bytes(config.max_bytes), Unreadable(config.bad_lines, "recording", "data.bad_lines")
-            path = resolve(getattr(config, part))
-            read[part] = list(bad.good(scan_recordings(path, config, found)))
-            if not read[part]:
-                raise DataError(f"{path}: no recordings in it" + (f"; {bad.note()}" if bad.note() else ""))
-            digests |= found.digests(part)
-            notes += [f"{part}: {bad.note()}"] if bad.note() else []
-            rate = rate or read[part][0].rate
-            if changed := sum(one.rate != rate for one in read[part]):
-                notes.append(f"{part}: {changed:,} of {len(read[part]):,} recordings resampled to {rate:,} Hz")
-            read[part] = [at_rate(one, rate) for one in read[part]]
-    assert rate is not None
-    split = _split(read.pop("train"), config, set(read))
-    if config.limit is not None:
-        drawn = permutation(len(split["train"]), config.split_seed, 0)[: config.limit]
-        split["train"] = [split["train"][at] for at in sorted(drawn.tolist())]
-    parts = split | read
-    for part, found_there in parts.items():
-        seconds = sum(one.seconds for one in found_there)
-        notes.append(f"{part}: {len(found_there):,} recordings, {seconds:,.1f} s")
-    return Recordings(parts, rate, digests, tuple(notes))
+    own, notes = recording_set(config).read_own(), []
+    rate = config.sample_rate or own.examples["train"][0].rate
+    for split, recordings in own:
+        if changed := sum(one.rate != rate for one in recordings):
+            notes.append(f"{split}: {changed:,} of {len(recordings):,} recordings resampled to {rate:,} Hz")
+        own.examples[split] = [at_rate(one, rate) for one in recordings]
+    parts = _split(own.examples, config)
+    parts["train"] = draw_limit(parts["train"], config.limit, config.split_seed)
+    for split, recordings in parts.items():
+        seconds = sum(one.seconds for one in recordings)
+        notes.append(f"{split}: {len(recordings):,} recordings, {seconds:,.1f} s")
+    return Recordings(parts, rate, own.digests, (*own.notes, *notes))
+
+
+def recording_set(config: RecordingsConfig) -> DataSet[Recording]:
+    """The recordings of a recipe as they are; two of equal samples are the same."""
+    return DataSet(
+        config,
+        lambda split, read: scan_recordings(resolve(getattr(config, split)), config, read),
+        _by_samples,
+        Nouns("recordings"),
+        files=(),
+        unit="recording",
+        report=None,
+    )
 
 
 def read_recordings(config: RecordingsConfig, part: str) -> list[Recording]:
@@ -105,28 +101,26 @@ def read_recordings(config: RecordingsConfig, part: str) -> list[Recording]:
     """
     if part == "train" or getattr(config, part) is None:
         return load_recordings(config).parts[part]
-    path, bad = resolve(getattr(config, part)), Unreadable(config.bad_lines, "recording", "data.bad_lines")
-    found = list(bad.good(scan_recordings(path, config)))
-    warn_skipped(str(path), bad.note())
-    return found
+    return recording_set(config).examples(part)
 
 
-def _split(train: list[Recording], config: RecordingsConfig, given: set[str]) -> dict[str, list[Recording]]:
-    asked = {"valid": config.valid_groups, "test": config.test_groups}
-    parts: dict[str, list[Recording]] = {part: [] for part in PARTS}
+def _split(own: Mapping[str, list[Recording]], config: RecordingsConfig) -> dict[str, list[Recording]]:
+    """The recordings of own files; those of train by their groups, or else held out."""
+    asked = {split: getattr(config, f"{split}_groups") for split in SPLITS[1:] if split not in own}
+    grouped: dict[str, list[Recording]] = {split: [] for split, groups in asked.items() if groups}
     rest: list[Recording] = []
-    for one in train:
-        of = next((part for part, groups in asked.items() if one.group in groups and part not in given), None)
-        (rest if of is None else parts[of]).append(one)
-    for part, groups in asked.items():
-        if missing := set(groups) - {one.group for one in parts[part]} if part not in given else set():
-            raise DataError(f"{config.train}: no recording is of group '{min(missing)}'; correct data.{part}_groups")
-    open_parts = [part for part in ("valid", "test") if part not in given and not asked[part]]
-    fractions = tuple(getattr(config, f"{part}_fraction") if part in open_parts else 0.0 for part in ("valid", "test"))
-    keys = {id(one): hashlib.sha256(one.samples.tobytes()).hexdigest() for one in rest}
-    valid, test = fractions
-    taken = split_by(rest, lambda one: keys[id(one)], (valid, test), config.split_seed, "recordings")
-    return {part: parts[part] + taken[number] for number, part in enumerate(PARTS)}
+    for one in own["train"]:
+        grouped.get(next((split for split, groups in asked.items() if one.group in groups), ""), rest).append(one)
+    for split, groups in asked.items():
+        if missing := set(groups) - {one.group for one in grouped.get(split, ())}:
+            raise DataError(f"{config.train}: no recording is of group '{min(missing)}'; correct data.{split}_groups")
+    keys = {id(one): _by_samples(one).source for one in rest}
+    given = {**own, **grouped, "train": rest}
+    return hold_out(given, config, lambda one: keys[id(one)], "recordings")
+
+
+def _by_samples(recording: Recording) -> Pair:
+    return Pair(hashlib.sha256(recording.samples.tobytes()).hexdigest(), recording.label or "", 0)
 
 
 def measured(recordings: Iterable[Recording], bands: int) -> tuple[list[float], list[float]]:

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from headwise.data.bad_lines import warn_skipped
-from headwise.data.corpus import resolve
-from headwise.data.files import digested, require_file
+from headwise.data.files import digested, resolve
 from headwise.data.sources import Limits
+from headwise.data.splits import own_files
 from headwise.data.streams import Text
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import ConfigError, DataError
@@ -53,11 +53,8 @@ def read(config: TextConfig, tokens: TokenizerConfig, given: Given, length: int)
     Args:
         length: of a training window, in tokens.
     """
-    named = {part: getattr(config, part) for part in ("train", "valid", "test")}
-    paths = {part: resolve(path) for part, path in named.items() if path is not None}
+    paths = own_files(config)
     folder = paths["train"] if paths["train"].is_dir() else None
-    for path in paths.values():
-        require_file(path)
     learned = None if given.files is None else tokenizer_of(given.files, tokens)
     files = None if folder is None else _files(paths.pop("train"), learned)
     if files is not None:

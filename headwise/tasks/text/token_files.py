@@ -13,7 +13,6 @@ import numpy as np
 from pydantic import Field
 
 from headwise.config import Config, build
-from headwise.data.corpus import Part
 from headwise.data.files import listed, read_lines, sha256
 from headwise.data.shards import Shards
 from headwise.data.streams import Text
@@ -66,7 +65,7 @@ class Index(Config):
     valid_fraction: float
     test_fraction: float
     bad: str
-    parts: dict[Part, PartIndex]
+    parts: dict[Literal["train", "valid", "test"], PartIndex]
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,6 @@ from torch import nn
 
 from headwise.attention import mechanisms
 from headwise.config import Config
-from headwise.data.bad_lines import warn_skipped
-from headwise.data.corpus import resolve
-from headwise.data.parts import Parts, Scan, read_part, read_parts
-from headwise.data.readers import Pair
 from headwise.data.sources import Limits, Source, bucketed
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import DataError
@@ -28,7 +24,6 @@ from headwise.tasks.text.labelled import (
     TextRows,
     collate_texts,
     encode_texts,
-    scan_labelled,
 )
 from headwise.tasks.text.pooled import Reader
 from headwise.tasks.text.start import StartRunConfig, freeze, take_over, tokenizer_of_run
@@ -78,45 +73,6 @@ class Texts:
 
     examples: list[Labelled]
     rows: TextRows
-
-
-def read_all(config: TextsConfig, *, numbers: bool) -> Parts[Labelled]:
-    """The examples of every part."""
-    nouns = ("texts", "numbers" if numbers else "labels")
-    report = _report(config.data, numbers)
-    return read_parts(config.data, _scan(config, numbers), _pair, nouns, config.tokenizer.lowercase, report)
-
-
-def read_split(config: TextsConfig, split: str, *, numbers: bool) -> list[Labelled]:
-    """The examples of one part; of one that has a file of its own without those of training."""
-    path = None if split == "train" else getattr(config.data, split)
-    if path is None:
-        parts = read_all(config, numbers=numbers)
-        warn_skipped(config.data.train, parts.skipped.get("train", ""))
-        return parts.examples[split]
-    report = _report(config.data, numbers)
-    found, bad = read_part(resolve(path), _scan(config, numbers), config.data.bad_lines, "texts", report)
-    warn_skipped(path, bad.note())
-    return found
-
-
-def _report(data: LabelledConfig, numbers: bool) -> str | None:
-    """How the report on data reads a file of texts; it knows no numbers."""
-    columns = "" if data.columns is None else f" --columns {data.columns[0]} {data.columns[1]}"
-    changed = "".join(
-        f" data.{key}={getattr(data, key)}"
-        for key in ("format", "delimiter", "text_key", "label_key")
-        if getattr(data, key) != LabelledConfig.model_fields[key].default
-    )
-    return None if numbers else f"--kind labelled{columns}{changed}"
-
-
-def _scan(config: TextsConfig, numbers: bool) -> Scan[Labelled]:
-    return lambda path: scan_labelled(path, config.data, config.tokenizer.normalize, numbers=numbers)
-
-
-def _pair(example: Labelled) -> Pair:
-    return Pair(example.text, str(example.label), example.line)
 
 
 def tokenizer_of(files: Mapping[str, bytes], config: TextsConfig) -> Tokenizer:

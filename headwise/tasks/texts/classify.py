@@ -26,7 +26,7 @@ from headwise.tasks._labelling import Labelling
 from headwise.tasks.demo import Demo
 from headwise.tasks.task import Assets, Given, Probe
 from headwise.tasks.text import whole
-from headwise.tasks.text.labelled import Labelled, LabelledBatch, LabelledConfig, read_texts
+from headwise.tasks.text.labelled import Labelled, LabelledBatch, LabelledConfig, labelled_set, read_texts
 from headwise.tasks.text.pooled import Reader
 from headwise.tasks.text.report import LABELLED
 from headwise.tasks.text.suggestions import suggest_for_labelled
@@ -153,7 +153,7 @@ class Classify(Labelling[dict[str, Texts]]):
 
     @classmethod
     def prepare_with(cls, config: ClassifyConfig, given: Given) -> Assets[dict[str, Texts]]:
-        parts = whole.read_all(config, numbers=False)
+        parts = labelled_set(config.data, config.tokenizer, numbers=False).read()
         train = parts.examples["train"]
         if given.files is None:
             tokenizer, classes = whole.trained_tokenizer(train, config), _counted(train, config.data.train)
@@ -170,7 +170,7 @@ class Classify(Labelling[dict[str, Texts]]):
 
     @classmethod
     def examples(cls, config: ClassifyConfig, split: str) -> list[Labelled]:
-        return whole.read_split(config, split, numbers=False)
+        return labelled_set(config.data, config.tokenizer, numbers=False).examples(split)
 
     @classmethod
     def baselines(

@@ -26,7 +26,7 @@ from headwise.tasks._files import as_json, from_json
 from headwise.tasks.demo import Demo
 from headwise.tasks.task import Assets, Given, Metric, Probe, Stats, Task
 from headwise.tasks.text import whole
-from headwise.tasks.text.labelled import Labelled, LabelledBatch, LabelledConfig, read_texts
+from headwise.tasks.text.labelled import Labelled, LabelledBatch, LabelledConfig, labelled_set, read_texts
 from headwise.tasks.text.pooled import Reader, spread
 from headwise.tasks.text.report import LABELLED
 from headwise.tasks.text.suggestions import suggest_for_labelled
@@ -133,7 +133,7 @@ class Regress(Task[dict[str, Texts]]):
 
     @classmethod
     def prepare_with(cls, config: RegressConfig, given: Given) -> Assets[dict[str, Texts]]:
-        parts = whole.read_all(config, numbers=True)
+        parts = labelled_set(config.data, config.tokenizer, numbers=True).read()
         train = parts.examples["train"]
         if given.files is None:
             whole.refuse_equal([example.label for example in train], config.data.train, "number")
@@ -156,7 +156,7 @@ class Regress(Task[dict[str, Texts]]):
 
     @classmethod
     def examples(cls, config: RegressConfig, split: str) -> list[Labelled]:
-        return whole.read_split(config, split, numbers=True)
+        return labelled_set(config.data, config.tokenizer, numbers=True).examples(split)
 
     @classmethod
     def baselines(cls, config: RegressConfig, predictor: Regressor, examples: Sequence[Labelled]) -> Iterator[Baseline]:

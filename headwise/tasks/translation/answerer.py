@@ -17,7 +17,7 @@ from headwise.predictors import looking
 from headwise.predictors.drafting import Draft
 from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_tokens
 from headwise.tasks.text.writer import Asked, Translation, Writing
-from headwise.tasks.translation.dialogues import (
+from headwise.tasks.translation.data import (
     BETWEEN,
     SEPARATOR,
     DialogueConfig,

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from headwise.config import Config
 from headwise.data.bad_lines import warn_skipped
-from headwise.data.corpus import resolve
-from headwise.data.files import digested, require_file
+from headwise.data.files import digested, resolve
 from headwise.data.inspection import DataKind
 from headwise.data.report import embedding_size
 from headwise.data.sources import Limits, Source
+from headwise.data.splits import own_files
 from headwise.data.streams import Text
 from headwise.data.suggestions import Suggestion
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
@@ -107,11 +107,7 @@ class WordVectorsTask(Task[dict[str, Text]]):
     @classmethod
     def prepare_with(cls, config: WordVectorsTaskConfig, given: Given) -> Assets[dict[str, Text]]:
         texts = config.data if config.data.test_kind == "text" else config.data.model_copy(update={"test": None})
-        named = {part: getattr(texts, part) for part in ("train", "valid", "test")}
-        paths = {part: resolve(path) for part, path in named.items() if path is not None}
-        for path in paths.values():
-            require_file(path)
-        with digested(paths) as digests:
+        with digested(own_files(texts)) as digests:
             parts = portions(texts)
             learned = None if given.files is None else _tokenizer(given.files, config)
             tokenizer = learned or train_tokenizer(parts["train"], config.tokenizer)

@@ -150,7 +150,9 @@ def test_what_cannot_be_read_is_skipped_and_counted_where_asked(folder):
     text = (folder / "list.csv").read_text().replace("2.wav,low", "2.wav,").replace("3.wav", "no.wav")
     (folder / "list.csv").write_text(text + "6.wav,low,1,more\n")
     parts = {"valid_fraction": 0.0, "test_fraction": 0.0}
-    with pytest.raises(DataError, match=r'list.csv:3: .*no WAV file.*; or skip .* with data.bad_lines = "skip"'):
+    with pytest.raises(
+        DataError, match=r'list.csv:3: .*no WAV file.*and 1 more; .* skip them with data.bad_lines = "skip"'
+    ):
         load_recordings(config(**parts))
     loaded = load_recordings(config(bad_lines="skip", **parts))
     assert [one.name for one in loaded.parts["train"]] == [f"list.csv:{line}" for line in (2, 6, 7, 8, 9)]
