@@ -6,7 +6,7 @@ A task of one's own stays where it is and is named `my_package.module:MyTask` in
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -46,6 +46,22 @@ class Probe(NamedTuple):
 
     item: Any
     target: str | None = None
+
+
+class Description(NamedTuple):
+    """What the README of a run says.
+
+    Args:
+        title: what the model is.
+        text: sentences on what it does.
+        commands: of `headwise`, to begin with.
+        more: further sentences on the folder.
+    """
+
+    title: str
+    text: str
+    commands: tuple[str, ...]
+    more: str = ""
 
 
 @runtime_checkable
@@ -128,9 +144,14 @@ class Task(ABC, Generic[D]):
         self.assets = assets
 
     @classmethod
-    @abstractmethod
     def prepare(cls, config: Any) -> Assets[Any]:
-        """Reads the data files and trains what has to be trained on them, such as tokenizers."""
+        """Reads the data files and trains what has to be trained on them, such as tokenizers.
+
+        A task has this or `prepare_with`.
+        """
+        if cls.prepare_with.__func__ is Task.prepare_with.__func__:  # type: ignore[attr-defined]
+            raise TypeError(f"{cls.__name__} needs a class method prepare(config)")
+        return cls.prepare_with(config, Given())
 
     @classmethod
     def prepare_with(cls, config: Any, given: Given) -> Assets[Any]:
@@ -244,6 +265,22 @@ class Task(ABC, Generic[D]):
     def predictor(self, model: nn.Module) -> Predictor[Any, Any, Any]:
         """What `load` returns: the object that applies the model to new inputs."""
 
-    @abstractmethod
+    def description(self) -> Description:
+        """What the README of a run says of the model."""
+        return Description(f"Task {self.name}", "Trained with Headwise.", ("predict RUN INPUT", "evaluate RUN"))
+
     def card(self, metrics: Mapping[str, float]) -> str:
-        """Markdown for the README of a run: what the model does, on what it was trained, how to use it."""
+        """Markdown for the README of a run: what the model does, on what it was trained, how to use it.
+
+        Args:
+            metrics: of validation.
+        """
+        title, text, commands, more = self.description()
+        train = getattr(getattr(self.config, "data", None), "train", None)
+        trained = "" if train is None else f" trained on {PurePath(train).name}"
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        usage = "".join(f"    headwise {command}\n" for command in commands)
+        return (
+            f"# {title}{trained}\n\n{text} Validation: {scores or 'none'}.\n\n{usage}\n"
+            f"`RUN` is this folder. It is complete and can be moved.{more}\n"
+        )

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import PurePath
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,7 +31,7 @@ from headwise.tasks.graphs.molecule_regressor import (
     regression_scores,
 )
 from headwise.tasks.graphs.molecules import NUM_FEATURES, Compound, MoleculesConfig, atom_counts, odd, read_compounds
-from headwise.tasks.task import Assets, Metric, Probe, Stats, Task
+from headwise.tasks.task import Assets, Description, Metric, Probe, Stats, Task
 
 SCALE_FILE = "scale.json"
 NOUNS = Nouns("molecules", "number")
@@ -175,16 +174,14 @@ class GraphRegress(Task[Molecules]):
         assert isinstance(model, GraphRegressor)
         return MoleculeRegressor(model, self.scale, self.config.data)
 
-    def card(self, metrics: Mapping[str, float]) -> str:
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+    def description(self) -> Description:
         count = len((self.assets.data or {}).get("train", []))
-        return (
-            f"# {self.config.data.target_column} of molecules, trained on {PurePath(self.config.data.train).name}\n\n"
+        text = (
             f"An encoder of kind {self.config.model.kind} over atoms and bonds, pooled by {self.config.pooling.kind},"
-            f" trained with Headwise on {count:,} molecules. Validation: {scores or 'none'}.\n\n"
-            '    headwise predict RUN "CCO"\n    headwise evaluate RUN --data molecules.csv\n\n'
-            "`RUN` is this folder. It is complete and can be moved.\n"
+            f" trained with Headwise on {count:,} molecules."
         )
+        commands = ('predict RUN "CCO"', "evaluate RUN --data molecules.csv")
+        return Description(f"{self.config.data.target_column} of molecules", text, commands)
 
 
 def _read(data: MoleculesConfig) -> tuple[Molecules, dict[str, str], list[str]]:

@@ -29,7 +29,7 @@ from headwise.tasks.images.demo import CAPTION
 from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig
 from headwise.tasks.images.image_sets import ImageSet, as_batch, constants, image_set
 from headwise.tasks.images.pixels import Image
-from headwise.tasks.task import Assets, Generator, Given, required
+from headwise.tasks.task import Assets, Description, Generator, Given, required
 from headwise.tasks.text.bleu import Scoring
 from headwise.tasks.text.writer import Asked, Writer, WriterConfig, Writing, text_of
 
@@ -87,10 +87,6 @@ class Caption(Writer[dict[str, Captioned]]):
     def __init__(self, config: CaptionConfig, assets: Assets[dict[str, Captioned]]):
         super().__init__(config, assets)
         self.tokenizer, self.seen = _tokenizer(assets.files, config), _seen(assets.files)
-
-    @classmethod
-    def prepare(cls, config: CaptionConfig) -> Assets[dict[str, Captioned]]:
-        return cls.prepare_with(config, Given())
 
     @classmethod
     def prepare_with(cls, config: CaptionConfig, given: Given) -> Assets[dict[str, Captioned]]:
@@ -199,19 +195,15 @@ class Caption(Writer[dict[str, Captioned]]):
         config = self.config
         return Captioner(model, self.tokenizer, self.seen, config.decoding, config.bleu, config.data)
 
-    def card(self, metrics: Mapping[str, float]) -> str:
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+    def description(self) -> Description:
         found = self.split("train")
         count = 0 if found is None else len(found.images)
-        return (
-            f"# Captioner trained on {PurePath(self.config.data.train).name}\n\n"
+        text = (
             f"An encoder of kind {self.config.encoder.kind} that reads images of {self.seen.shape}, and a decoder that"
             f" writes {self.config.tokenizer.kind} tokens, trained with Headwise on {count:,} images."
-            f" Validation: {scores or 'none'}.\n\n"
-            "    headwise predict RUN photo.png\n    headwise evaluate RUN --data captions.csv\n"
-            "    headwise explain RUN photo.png\n\n"
-            "`RUN` is this folder. It is complete and can be moved.\n"
         )
+        commands = ("predict RUN photo.png", "evaluate RUN --data captions.csv", "explain RUN photo.png")
+        return Description("Captioner", text, commands)
 
 
 def _encoded(images: ImageSet, tokenizer: Tokenizer, max_len: int) -> tuple[Captioned, int]:

@@ -37,7 +37,7 @@ from headwise.tasks.images.images import ImagesConfig, scan_images
 from headwise.tasks.images.pixels import Image
 from headwise.tasks.images.recogniser import ImageClassifier, Known, Recogniser, build_image_classifier
 from headwise.tasks.images.report import IMAGES
-from headwise.tasks.task import Assets, Probe
+from headwise.tasks.task import Assets, Description, Probe
 
 # classes that a note names
 _NAMED = 5
@@ -225,15 +225,11 @@ class ImageClassify(ImageTask):
         assert isinstance(model, ImageClassifier)
         return Recogniser(model, self.known, self.config.data)
 
-    def card(self, metrics: Mapping[str, float]) -> str:
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+    def description(self) -> Description:
         count = len(self.split("train") or ())
-        return (
-            f"# Image classifier trained on {PurePath(self.config.data.train).name}\n\n"
+        text = (
             f"An encoder of kind {self.config.model.kind} that reads images of {self.known.shape} and tells"
             f" {len(self.known.classes)} classes apart, trained with Headwise on {count:,} images."
-            f" Validation: {scores or 'none'}.\n\n"
-            "    headwise predict RUN photo.png\n    headwise evaluate RUN --data folder_of_class_folders\n"
-            "    headwise explain RUN photo.png\n\n"
-            "`RUN` is this folder. It is complete and can be moved.\n"
         )
+        commands = ("predict RUN photo.png", "evaluate RUN --data folder_of_class_folders", "explain RUN photo.png")
+        return Description("Image classifier", text, commands)

@@ -26,7 +26,7 @@ from headwise.tasks.images.pixel_labeller import PixelClasses, PixelLabeller
 from headwise.tasks.images.pixel_scores import pixel_scores
 from headwise.tasks.images.pixels import Image, Shape
 from headwise.tasks.images.segmenter import Segmenter, build_segmenter
-from headwise.tasks.task import Assets, Metric, Stats
+from headwise.tasks.task import Assets, Description, Metric, Stats
 
 # side of the largest pictures that a small network is made to read
 _LARGEST = 96
@@ -169,15 +169,15 @@ class ImageSegment(ImageTask):
         patch = self.config.model.patch if isinstance(self.config.model, PatchConfig) else 1
         return PixelLabeller(model, self.known, self.built, patch, self.config.data)
 
-    def card(self, metrics: Mapping[str, float]) -> str:
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+    def description(self) -> Description:
         count = len(self.split("train") or ())
-        return (
-            f"# Labeller of pixels trained on {PurePath(self.config.data.train).name}\n\n"
+        text = (
             f"An encoder of kind {self.config.model.kind} that reads images such as {self.known.shape} and tells"
             f" {len(self.known.classes)} kinds of pixels apart, trained with Headwise on {count:,} images."
-            f" Validation: {scores or 'none'}.\n\n"
-            "    headwise predict RUN photo.png --output masks/\n    headwise evaluate RUN --data masks.csv\n"
-            "    headwise explain RUN photo.png --target 12,20\n\n"
-            "`RUN` is this folder. It is complete and can be moved.\n"
         )
+        commands = (
+            "predict RUN photo.png --output masks/",
+            "evaluate RUN --data masks.csv",
+            "explain RUN photo.png --target 12,20",
+        )
+        return Description("Labeller of pixels", text, commands)

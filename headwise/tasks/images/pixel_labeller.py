@@ -138,8 +138,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
 
         Raises: DataError for a picture that cannot be read, has other channels, or a size that the model cannot read.
         """
-        given = [items] if isinstance(items, Image | str) else items
-        images = [self.parse(item) if isinstance(item, str) else item for item in given]
+        images = self.inputs(items)
         together: list[tuple[list[Image], Shape]] = []
         for shape, alike in groupby(images, self._shape):
             same = list(alike)
@@ -163,7 +162,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
         """A PNG file whose pixels are labels, with a palette to see them: `data.colours` where there are any."""
         return encode_labels(output.labels, [self.legend.colour(label) for label in range(LABELS)])
 
-    def evaluate(self, examples: Sequence[Image], *, options: Any = None) -> dict[str, float | str]:
+    def scores_of(self, examples: Sequence[Image], options: Any = None) -> dict[str, float | str]:
         """Pixel accuracy and mean IoU over all pixels; `iou_of_each` is the IoU of each class with its pixels.
 
         `confused` are the pairs of classes of which most pixels of the first are taken for the second.
@@ -194,7 +193,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
         Args:
             target: `row,column` of that pixel, from 0, in the picture as the model reads it; its middle if None.
         """
-        image = self.parse(item) if isinstance(item, str) else item
+        (image,) = self.inputs(item)
         shape = self._shape(image)
         pixel, read = _pixel(target, shape), self._filled(shape)
         (found,) = self._found([image], shape)

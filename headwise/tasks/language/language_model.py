@@ -1,7 +1,6 @@
 """Language modelling: plain text in, a decoder-only model that writes on from any beginning."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import PurePath
 from typing import Any, ClassVar
 
 from jaxtyping import Float
@@ -23,7 +22,7 @@ from headwise.tasks.demo import Demo
 from headwise.tasks.language.continuer import Continuer, continuing, likelihood, likelihood_scores, scored, text_loss
 from headwise.tasks.language.demo import LANGUAGE_MODEL
 from headwise.tasks.language.ngram import COUNTED, NGrams
-from headwise.tasks.task import Assets, Given, Metric, Probe, Stats, Task
+from headwise.tasks.task import Assets, Description, Given, Metric, Probe, Stats, Task
 from headwise.tasks.text import running
 from headwise.tasks.text.plain import TextConfig, unknown_tokens
 from headwise.tasks.text.report import TEXT
@@ -80,10 +79,6 @@ class LanguageModel(Task[dict[str, Text]]):
     def __init__(self, config: LanguageModelConfig, assets: Assets[dict[str, Text]]):
         super().__init__(config, assets)
         self.tokenizer = running.tokenizer_of(assets.files, config.tokenizer)
-
-    @classmethod
-    def prepare(cls, config: LanguageModelConfig) -> Assets[dict[str, Text]]:
-        return cls.prepare_with(config, Given())
 
     @classmethod
     def prepare_with(cls, config: LanguageModelConfig, given: Given) -> Assets[dict[str, Text]]:
@@ -170,16 +165,13 @@ class LanguageModel(Task[dict[str, Text]]):
         config = self.config
         return Continuer(model, self.tokenizer, config.decoding, config.length, config.model.places())
 
-    def card(self, metrics: Mapping[str, float]) -> str:
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+    def description(self) -> Description:
         count = len(self.assets.data["train"]) if self.assets.data else 0
-        return (
-            f"# Language model trained on {PurePath(self.config.data.train).name}\n\n"
+        text = (
             f"A decoder-only model over {self.config.tokenizer.kind} tokens, trained with Headwise on {count:,} tokens."
-            f" Validation: {scores or 'none'}.\n\n"
-            '    headwise predict RUN "the beginning of a text"\n    headwise evaluate RUN --data text.txt\n\n'
-            "`RUN` is this folder. It is complete and can be moved.\n"
         )
+        commands = ('predict RUN "the beginning of a text"', "evaluate RUN --data text.txt")
+        return Description("Language model", text, commands)
 
 
 def _counted(data: Mapping[str, Text], vocab_size: int, order: int) -> list[str]:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import PurePath
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,7 +29,7 @@ from headwise.tasks.language.masked import (
     build_masked_encoder,
     masked_windows,
 )
-from headwise.tasks.task import Assets, Given, Metric, Probe, Stats, Task
+from headwise.tasks.task import Assets, Description, Given, Metric, Probe, Stats, Task
 from headwise.tasks.text import running
 from headwise.tasks.text.plain import SPECIALS, TextConfig, word_counts
 from headwise.tasks.text.report import TEXT
@@ -81,10 +80,6 @@ class MaskedLM(Task[dict[str, Text]]):
     def __init__(self, config: MaskedLMConfig, assets: Assets[dict[str, Text]]):
         super().__init__(config, assets)
         self.tokenizer = running.tokenizer_of(assets.files, config.tokenizer)
-
-    @classmethod
-    def prepare(cls, config: MaskedLMConfig) -> Assets[dict[str, Text]]:
-        return cls.prepare_with(config, Given())
 
     @classmethod
     def prepare_with(cls, config: MaskedLMConfig, given: Given) -> Assets[dict[str, Text]]:
@@ -168,17 +163,18 @@ class MaskedLM(Task[dict[str, Text]]):
         assert isinstance(model, MaskedEncoder)
         return Filler(model, self.tokenizer, self._masking(0), self.config.length)
 
-    def card(self, metrics: Mapping[str, float]) -> str:
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+    def description(self) -> Description:
         count = len(self.assets.data["train"]) if self.assets.data else 0
-        return (
-            f"# Masked language model trained on {PurePath(self.config.data.train).name}\n\n"
+        text = (
             f"An encoder of kind {self.config.model.kind} over {self.config.tokenizer.kind} tokens, trained with"
-            f" Headwise on {count:,} tokens. Validation: {scores or 'none'}.\n\n"
-            f'    headwise predict RUN "a text with {MASK} in it"\n    headwise evaluate RUN --data text.txt\n\n'
-            "`RUN` is this folder. It is complete and can be moved. A classifier or regressor of texts starts from it\n"
-            'with the same `[tokenizer]` and `[model]`, and `[start] weights = "RUN/model.safetensors"`.\n'
+            f" Headwise on {count:,} tokens."
         )
+        commands = (f'predict RUN "a text with {MASK} in it"', "evaluate RUN --data text.txt")
+        more = (
+            " A classifier or regressor of texts starts from it\nwith the same `[tokenizer]` and `[model]`, and"
+            ' `[start] weights = "RUN/model.safetensors"`.'
+        )
+        return Description("Masked language model", text, commands, more)
 
     def _masking(self, seed: int) -> Masking:
         return Masking(self.config.masking, self.tokenizer.vocab_size, seed)

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import PurePath
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,7 +25,7 @@ from headwise.tasks.ranking.click_parts import read_choices, read_log, suggest_f
 from headwise.tasks.ranking.demo import RANK
 from headwise.tasks.ranking.model import InterestConfig, InterestNetwork, build_interest_network
 from headwise.tasks.ranking.ranker import Ranker, auc, scored_table
-from headwise.tasks.task import Assets, Given, Metric, Stats, Task
+from headwise.tasks.task import Assets, Description, Given, Metric, Stats, Task
 
 CATALOGUE_FILE = "catalogue.json"
 
@@ -54,10 +53,6 @@ class Rank(Task[dict[str, list[Choice]]]):
         super().__init__(config, assets)
         self.catalogue = _catalogue(assets.files)
         self.negatives = None if config.data.label else Negatives(self.catalogue.counts(), config.negatives)
-
-    @classmethod
-    def prepare(cls, config: RankConfig) -> Assets[dict[str, list[Choice]]]:
-        return cls.prepare_with(config, Given())
 
     @classmethod
     def prepare_with(cls, config: RankConfig, given: Given) -> Assets[dict[str, list[Choice]]]:
@@ -151,16 +146,13 @@ class Rank(Task[dict[str, list[Choice]]]):
         assert isinstance(model, InterestNetwork)
         return Ranker(model, self.catalogue, self.negatives, self.config.data)
 
-    def card(self, metrics: Mapping[str, float]) -> str:
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
-        return (
-            f"# Ranker trained on {PurePath(self.config.data.train).name}\n\n"
+    def description(self) -> Description:
+        text = (
             f"Says which of {len(self.catalogue.items):,} items is chosen after a history, whose pooling is"
-            f" {self.config.model.pooling}; trained with Headwise. Validation: {scores or 'none'}.\n\n"
-            '    headwise predict RUN "ITEM ITEM"\n    headwise evaluate RUN --data log.csv\n'
-            '    headwise explain RUN "ITEM ITEM"\n\n'
-            "`RUN` is this folder. It is complete and can be moved.\n"
+            f" {self.config.model.pooling}; trained with Headwise."
         )
+        commands = ('predict RUN "ITEM ITEM"', "evaluate RUN --data log.csv", 'explain RUN "ITEM ITEM"')
+        return Description("Ranker", text, commands)
 
 
 def _catalogue(files: Mapping[str, bytes]) -> Catalogue:

@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import PurePath
 from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
@@ -46,7 +45,7 @@ from headwise.tasks.speech.utterances import (
     measured,
     read_recordings,
 )
-from headwise.tasks.task import Assets, required
+from headwise.tasks.task import Assets, Description, required
 from headwise.tasks.text.writer import Writing, text_of
 
 SPEECH_FILE = "speech.json"
@@ -164,24 +163,17 @@ def shown(found: Mapping[str, list[Recording]] | None, count: int) -> list[Recor
     return list(parts.get("valid") or parts.get("train") or ())[:count]
 
 
-def card(
-    config: SpeechConfig,
-    data: RecordingsConfig,
-    assets: Assets[Mapping[str, list[Recording]]],
-    what: str,
-    answer: str,
-    metrics: Mapping[str, float],
-) -> str:
-    """The README of a run."""
-    scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+def description(
+    config: SpeechConfig, assets: Assets[Mapping[str, list[Recording]]], title: str, answer: str
+) -> Description:
+    """What the README of a run says."""
     count = len((assets.data or {}).get("train", ()))
-    return (
-        f"# {what} trained on {PurePath(data.train).name}\n\n"
+    text = (
         f"An encoder of kind {config.model.kind} over frames of {config.frames.bands} mel bands that {answer}, trained"
-        f" with Headwise on {count:,} recordings. Validation: {scores or 'none'}.\n\n"
-        "    headwise predict RUN recording.wav\n    headwise evaluate RUN --data list.csv\n"
-        "    headwise explain RUN recording.wav\n\n"
-        "`RUN` is this folder. It is complete and can be moved.\n"
+        f" with Headwise on {count:,} recordings."
+    )
+    return Description(
+        title, text, ("predict RUN recording.wav", "evaluate RUN --data list.csv", "explain RUN recording.wav")
     )
 
 

@@ -26,7 +26,7 @@ from headwise.tasks.speech.report import RECORDINGS
 from headwise.tasks.speech.speech_labeller import SpeechLabeller
 from headwise.tasks.speech.strings import Strings
 from headwise.tasks.speech.utterances import SpeechBatch, load_recordings, read_recordings
-from headwise.tasks.task import Assets
+from headwise.tasks.task import Assets, Description
 
 
 class SpeechClassifyConfig(base.LabelledConfig):
@@ -79,7 +79,7 @@ class SpeechClassify(base.SpeechLabels):
         """Logistic regression on mean and deviation of every band."""
         every = cls.examples(config, "train")
         train = sample(every)
-        known, features = standardised(predictor.ear.summaries(train), predictor.ear.summaries(examples))
+        known, features = standardised(predictor.summaries(train), predictor.summaries(examples))
         predicted = logistic_regression(known, [one.label or "" for one in train], features)
         name = named("mean bands and logistic regression", len(train), len(every))
         yield of_labels(name, predicted, [one.label or "" for one in examples])
@@ -114,9 +114,9 @@ class SpeechClassify(base.SpeechLabels):
         assert isinstance(model, SpeechClassifier)
         return SpeechLabeller(model, self.known, self.config.data)
 
-    def card(self, metrics: Mapping[str, float]) -> str:
+    def description(self) -> Description:
         answer = f"tells {len(self.known.outputs)} classes apart"
-        return base.card(self.config, self.config.data, self.assets, "Classifier of recordings", answer, metrics)
+        return base.description(self.config, self.assets, "Classifier of recordings", answer)
 
     def _encode(self, one: Recording) -> list[int]:
         return [self.numbers.get(one.label or "", len(self.numbers))]

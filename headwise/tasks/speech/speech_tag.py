@@ -23,7 +23,7 @@ from headwise.tasks.speech.report import RECORDINGS
 from headwise.tasks.speech.speech_tagger import SpeechTagger, frames_of
 from headwise.tasks.speech.strings import MarkedConfig
 from headwise.tasks.speech.utterances import SpeechBatch, load_recordings
-from headwise.tasks.task import Assets
+from headwise.tasks.task import Assets, Description
 
 
 class SpeechTagConfig(base.LabelledConfig):
@@ -106,9 +106,9 @@ class SpeechTag(base.SpeechLabels):
         assert isinstance(model, FrameTagger)
         return SpeechTagger(model, self.known, self.config.data)
 
-    def card(self, metrics: Mapping[str, float]) -> str:
+    def description(self) -> Description:
         answer = f"gives each frame of 10 ms one of {len(self.known.outputs)} labels"
-        return base.card(self.config, self.config.data, self.assets, "Labeller of frames", answer, metrics)
+        return base.description(self.config, self.assets, "Labeller of frames", answer)
 
     def _encode(self, one: Recording) -> list[int]:
         # a label that training lacks is the number after all others

@@ -37,7 +37,7 @@ from headwise.tasks.speech.speech_writer import SpeechWriter
 from headwise.tasks.speech.strings import JoinedConfig
 from headwise.tasks.speech.transcriber import Transcriber, Units
 from headwise.tasks.speech.utterances import SpeechBatch, load_recordings
-from headwise.tasks.task import Assets, Metric, Stats, Task
+from headwise.tasks.task import Assets, Description, Metric, Stats, Task
 
 _GREEDY = (
     "validation writes by greedy search, which is quick; predict and evaluate write as output.decoding.method says"
@@ -157,9 +157,9 @@ class Transcribe(Task[Mapping[str, list[Recording]]]):
     def predictor(self, model: nn.Module) -> Transcriber | SpeechWriter:
         return self.way.predictor(model, self.config.data)
 
-    def card(self, metrics: Mapping[str, float]) -> str:
+    def description(self) -> Description:
         answer = f"writes them down in {len(self.known.outputs)} {self.config.units}s"
-        return base.card(self.config, self.config.data, self.assets, "Transcriber", answer, metrics)
+        return base.description(self.config, self.assets, "Transcriber", answer)
 
 
 def _way(config: TranscribeConfig, known: Known, assets: Assets[Any]) -> Way:

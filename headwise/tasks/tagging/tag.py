@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import PurePath
 from typing import Any, ClassVar, NamedTuple, get_args
 
 import numpy as np
@@ -42,7 +41,7 @@ from headwise.tasks.tagging.model import (
 )
 from headwise.tasks.tagging.scores import tag_count_scores, tag_counts
 from headwise.tasks.tagging.tagger import Tagger, most_frequent
-from headwise.tasks.task import Assets, Given, Metric, Probe, Stats, Task, required
+from headwise.tasks.task import Assets, Description, Given, Metric, Probe, Stats, Task, required
 from headwise.tasks.text.report import TAGGED
 from headwise.tasks.text.start import StartRunConfig, freeze, take_over, tokenizer_of_run
 from headwise.tasks.text.tagged import Tagged, TaggedConfig, scan_tagged, scheme_of
@@ -192,10 +191,6 @@ class Tag(Task[dict[str, Sentences]]):
         self.tags = self.learned.tags
 
     @classmethod
-    def prepare(cls, config: TagConfig) -> Assets[dict[str, Sentences]]:
-        return cls.prepare_with(config, Given())
-
-    @classmethod
     def prepare_with(cls, config: TagConfig, given: Given) -> Assets[dict[str, Sentences]]:
         parts = _data_set(config.data, config.tokenizer).read()
         notes, train = parts.notes, parts.examples["train"]
@@ -310,16 +305,13 @@ class Tag(Task[dict[str, Sentences]]):
             model, self.learned.tokenizer, self.tags, self.learned.words, self.config.data, self.learned.scheme
         )
 
-    def card(self, metrics: Mapping[str, float]) -> str:
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
-        return (
-            f"# Tagger trained on {PurePath(self.config.data.train).name}\n\n"
+    def description(self) -> Description:
+        text = (
             f"An encoder of kind {self.config.model.kind} over {self.config.tokenizer.kind} tokens that gives each word"
             f" one of {len(self.tags)} tags, trained with Headwise on {len(self.split('train').sentences)} sentences."
-            f" Validation: {scores or 'none'}.\n\n"
-            '    headwise predict RUN "words between spaces"\n    headwise evaluate RUN --data sentences.conllu\n\n'
-            "`RUN` is this folder. It is complete and can be moved.\n"
         )
+        commands = ('predict RUN "words between spaces"', "evaluate RUN --data sentences.conllu")
+        return Description("Tagger", text, commands)
 
     def _loss(self, model: nn.Module, scores: Tensor, batch: WordBatch, smoothing: float) -> Tensor:
         assert isinstance(model, TokenTagger)

@@ -82,7 +82,7 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
     @torch.inference_mode()
     def predict(self, items: Sequence[Tagged | str] | str, options: Any = None) -> list[Chosen]:
         """A tag for each word of each sentence with its probability, in their order; `options` are none."""
-        given = [self._tagged(item) for item in ([items] if isinstance(items, str) else items)]
+        given = self.inputs(items)
         parts = self._parts(given)
         rows = encode_words([words for _, words in parts], self.tokenizer)
         found = [Chosen([], []) for _ in parts]
@@ -146,7 +146,7 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
         """
         if target is not None:
             raise ConfigError("the tags of a sentence cannot be given here; leave the target out")
-        item = self._tagged(item)
+        (item,) = self.inputs(item)
         if not item.words:
             raise ConfigError("the sentence is empty; there is nothing to look at")
         rows = encode_words([item.words], self.tokenizer)
@@ -179,7 +179,7 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
     def text_of(self, example: Tagged) -> str:
         return " ".join(example.words)
 
-    def evaluate(self, examples: Sequence[Tagged], *, options: Any = None) -> dict[str, float | str]:
+    def scores_of(self, examples: Sequence[Tagged], options: Any = None) -> dict[str, float | str]:
         """Accuracy and macro-F1; of words that training has and has not; of spans. See `tag_scores`.
 
         Raises:
@@ -207,9 +207,6 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
                     f"the sentence of line {example.line} has no tags to compare with; tag all of its words"
                 )
         return tag_scores(tags, gold, [[word in self.words for word in row] for row in words], self.scheme)
-
-    def _tagged(self, item: Tagged | str) -> Tagged:
-        return self.parse(item) if isinstance(item, str) else item
 
 
 def _cut(words: Sequence[str], limit: int, most: int) -> Iterator[tuple[str, ...]]:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import PurePath
 from typing import Any
 
 from pydantic import Field, model_validator
@@ -16,7 +15,7 @@ from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import DataError
 from headwise.models.pooled_encoder import PooledEncoder, SequencePoolingConfig, build_pooled_encoder
 from headwise.models.token_encoders import AttentionConfig, EncoderConfig
-from headwise.tasks.task import Assets, required
+from headwise.tasks.task import Assets, Description, required
 from headwise.tasks.text.labelled import (
     Labelled,
     LabelledBatch,
@@ -147,15 +146,13 @@ def shown(config: TextsConfig, assets: Assets[dict[str, Texts]]) -> list[str]:
     return config.show or [example.text for example in (found.examples if found else [])[: config.num_shown]]
 
 
-def card(config: TextsConfig, what: str, size: int, scores: str, answer: str) -> str:
-    """The README of a run."""
-    return (
-        f"# {what} trained on {PurePath(config.data.train).name}\n\n"
+def description(config: TextsConfig, title: str, size: int, answer: str) -> Description:
+    """What the README of a run says."""
+    text = (
         f"An encoder of kind {config.model.kind} over {config.tokenizer.kind} tokens with {config.pooling.kind} pooling"
-        f" that gives each text {answer}, trained with Headwise on {size:,} texts. Validation: {scores or 'none'}.\n\n"
-        '    headwise predict RUN "a text"\n    headwise evaluate RUN --data labelled.csv\n\n'
-        "`RUN` is this folder. It is complete and can be moved.\n"
+        f" that gives each text {answer}, trained with Headwise on {size:,} texts."
     )
+    return Description(title, text, ('predict RUN "a text"', "evaluate RUN --data labelled.csv"))
 
 
 def refuse_equal(labels: Sequence[object], train: str, what: str) -> None:

@@ -24,7 +24,7 @@ from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_toke
 from headwise.tasks._files import as_json, counts_of
 from headwise.tasks._labelling import Labelling
 from headwise.tasks.demo import Demo
-from headwise.tasks.task import Assets, Given, Probe
+from headwise.tasks.task import Assets, Description, Given, Probe
 from headwise.tasks.text import whole
 from headwise.tasks.text.labelled import Labelled, LabelledBatch, LabelledConfig, labelled_set, read_texts
 from headwise.tasks.text.pooled import Reader
@@ -73,7 +73,7 @@ class Classifier(Predictor[str, Verdict, Labelled]):
 
     def predict(self, items: Sequence[str] | str, options: Any = None) -> list[Verdict]:
         """The class of each text, in their order; `options` are none. An empty text has a class too."""
-        texts = [items] if isinstance(items, str) else items
+        texts = self.inputs(items)
         names = list(self.classes)
         found = []
         for row in self.reader.read(texts).softmax(-1).tolist():
@@ -101,7 +101,7 @@ class Classifier(Predictor[str, Verdict, Labelled]):
     def text_of(self, example: Labelled) -> str:
         return example.text
 
-    def evaluate(self, examples: Sequence[Labelled], *, options: Any = None) -> dict[str, float | str]:
+    def scores_of(self, examples: Sequence[Labelled], options: Any = None) -> dict[str, float | str]:
         """Accuracy, macro-F1 and cross entropy in nats.
 
         `per_class` has precision, recall and F1 of each class with how often it occurs, `confused` the most frequent
@@ -110,8 +110,6 @@ class Classifier(Predictor[str, Verdict, Labelled]):
         Raises:
             DataError: no texts.
         """
-        if not examples:
-            raise DataError("there is nothing to score: no texts")
         gold = [str(example.label) for example in examples]
         verdicts = self.predict([example.text for example in examples])
         return verdict_scores([one.probabilities for one in verdicts], gold)
@@ -146,10 +144,6 @@ class Classify(Labelling[dict[str, Texts]]):
     def __init__(self, config: ClassifyConfig, assets: Assets[dict[str, Texts]]):
         super().__init__(config, assets)
         self.tokenizer, self.classes = whole.tokenizer_of(assets.files, config), _classes(assets.files)
-
-    @classmethod
-    def prepare(cls, config: ClassifyConfig) -> Assets[dict[str, Texts]]:
-        return cls.prepare_with(config, Given())
 
     @classmethod
     def prepare_with(cls, config: ClassifyConfig, given: Given) -> Assets[dict[str, Texts]]:
@@ -218,10 +212,9 @@ class Classify(Labelling[dict[str, Texts]]):
     def predictor(self, model: nn.Module) -> Classifier:
         return Classifier(whole.reader_of(model, self.tokenizer, self.config), self.classes, self.config.data)
 
-    def card(self, metrics: Mapping[str, float]) -> str:
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+    def description(self) -> Description:
         answer = f"one of {len(self.classes)} classes"
-        return whole.card(self.config, "Classifier", sum(self.classes.values()), scores, answer)
+        return whole.description(self.config, "Classifier", sum(self.classes.values()), answer)
 
 
 def _label(example: Labelled) -> str:

@@ -16,7 +16,6 @@ from headwise.config import Config
 from headwise.data.inspection import DataKind
 from headwise.data.sources import Limits, Source
 from headwise.data.suggestions import Suggestion
-from headwise.errors import DataError
 from headwise.explain.explanation import Explanation
 from headwise.models.pooled_encoder import PooledEncoder
 from headwise.predictors.baselines import Baseline, named, of_numbers, ridge_regression, sample, tfidf
@@ -24,7 +23,7 @@ from headwise.predictors.numbers import Scale, error_counts, error_scores
 from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_tokens
 from headwise.tasks._files import as_json, from_json
 from headwise.tasks.demo import Demo
-from headwise.tasks.task import Assets, Given, Metric, Probe, Stats, Task
+from headwise.tasks.task import Assets, Description, Given, Metric, Probe, Stats, Task
 from headwise.tasks.text import whole
 from headwise.tasks.text.labelled import Labelled, LabelledBatch, LabelledConfig, labelled_set, read_texts
 from headwise.tasks.text.pooled import Reader, spread
@@ -54,7 +53,7 @@ class Regressor(Predictor[str, float, Labelled]):
 
     def predict(self, items: Sequence[str] | str, options: Any = None) -> list[float]:
         """The number of each text, in their order; `options` are none. An empty text has a number too."""
-        texts = [items] if isinstance(items, str) else items
+        texts = self.inputs(items)
         found = self.reader.read(texts)[:, 0].double() * self.scale.deviation + self.scale.mean
         numbers: list[float] = found.tolist()
         return numbers
@@ -77,14 +76,12 @@ class Regressor(Predictor[str, float, Labelled]):
     def text_of(self, example: Labelled) -> str:
         return example.text
 
-    def evaluate(self, examples: Sequence[Labelled], *, options: Any = None) -> dict[str, float | str]:
+    def scores_of(self, examples: Sequence[Labelled], options: Any = None) -> dict[str, float | str]:
         """Mean absolute error, root mean square error and R2, on the scale of the data.
 
         Raises:
             DataError: no texts.
         """
-        if not examples:
-            raise DataError("there is nothing to score: no texts")
         texts, labels = [example.text for example in examples], [float(example.label or 0.0) for example in examples]
         # standardised, so that no sum of squares drowns in the square of a large mean
         gold, said = (
@@ -126,10 +123,6 @@ class Regress(Task[dict[str, Texts]]):
     def __init__(self, config: RegressConfig, assets: Assets[dict[str, Texts]]):
         super().__init__(config, assets)
         self.tokenizer, self.scale = whole.tokenizer_of(assets.files, config), _scale(assets.files)
-
-    @classmethod
-    def prepare(cls, config: RegressConfig) -> Assets[dict[str, Texts]]:
-        return cls.prepare_with(config, Given())
 
     @classmethod
     def prepare_with(cls, config: RegressConfig, given: Given) -> Assets[dict[str, Texts]]:
@@ -209,10 +202,9 @@ class Regress(Task[dict[str, Texts]]):
     def predictor(self, model: nn.Module) -> Regressor:
         return Regressor(whole.reader_of(model, self.tokenizer, self.config), self.scale, self.config.data)
 
-    def card(self, metrics: Mapping[str, float]) -> str:
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+    def description(self) -> Description:
         found = whole.split_of(self.assets, "train")
-        return whole.card(self.config, "Regressor", len(found.examples) if found else 0, scores, "a number")
+        return whole.description(self.config, "Regressor", len(found.examples) if found else 0, "a number")
 
 
 def _number(example: Labelled) -> float:

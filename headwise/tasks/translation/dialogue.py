@@ -1,7 +1,6 @@
 """Dialogue: the turns so far in, the next one out; every turn of one side is learned after those before it."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +16,7 @@ from headwise.data.suggestions import Suggestion
 from headwise.data.tokenizers import Tokenizer
 from headwise.models.protocols import Seq2Seq
 from headwise.tasks.demo import Demo
-from headwise.tasks.task import Generator
+from headwise.tasks.task import Description, Generator
 from headwise.tasks.text.writer import Writing
 from headwise.tasks.translation import talk
 from headwise.tasks.translation.answerer import Answerer
@@ -103,15 +102,13 @@ class Dialogue(TextToText):
         translator = Translator(model, *self.tokenizers, config.decoding, config.bleu)
         return Answerer(translator, config.data, config.data.max_source_len)
 
-    def card(self, metrics: Mapping[str, float]) -> str:
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
-        return (
-            f"# {self.title} trained on {PurePath(self.config.data.train).name}\n\n"
+    def description(self) -> Description:
+        text = (
             f"A {self.config.model.kind} encoder-decoder over {self.config.tokenizer.kind} tokens, trained with"
-            f" Headwise on {len(self.split('train').pairs)} answers. Validation: {scores or 'none'}.\n\n"
-            '    headwise predict RUN "a turn ||| the next turn"\n    headwise evaluate RUN --data dialogues.jsonl\n\n'
-            "`RUN` is this folder. It is complete and can be moved.\n"
+            f" Headwise on {len(self.split('train').pairs)} answers."
         )
+        commands = ('predict RUN "a turn ||| the next turn"', "evaluate RUN --data dialogues.jsonl")
+        return Description(self.title, text, commands)
 
 
 def _data_set(config: TextToTextConfig) -> DataSet[Turns]:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import PurePath
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
@@ -20,7 +19,7 @@ from headwise.errors import DataError
 from headwise.models.protocols import Seq2Seq
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig
-from headwise.tasks.task import Assets, Given, Probe, required
+from headwise.tasks.task import Assets, Description, Given, Probe, required
 from headwise.tasks.text.bleu import Scoring
 from headwise.tasks.text.vectors import filled
 from headwise.tasks.text.writer import Writer, WriterConfig, Writing
@@ -73,10 +72,6 @@ class TextToText(Writer[dict[str, Pairs]]):
     def __init__(self, config: TextToTextConfig, assets: Assets[dict[str, Pairs]]):
         super().__init__(config, assets)
         self.tokenizers = _known(assets.files, config)
-
-    @classmethod
-    def prepare(cls, config: TextToTextConfig) -> Assets[dict[str, Pairs]]:
-        return cls.prepare_with(config, Given())
 
     @classmethod
     def prepare_with(cls, config: TextToTextConfig, given: Given) -> Assets[dict[str, Pairs]]:
@@ -213,15 +208,13 @@ class TextToText(Writer[dict[str, Pairs]]):
         config, cuts = self.config, data.too_long != "drop"
         return Translator(model, *self.tokenizers, config.decoding, config.bleu, longest, self.rouge(), cuts=cuts)
 
-    def card(self, metrics: Mapping[str, float]) -> str:
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
-        return (
-            f"# {self.title} trained on {PurePath(self.config.data.train).name}\n\n"
+    def description(self) -> Description:
+        text = (
             f"A {self.config.model.kind} encoder-decoder over {self.config.tokenizer.kind} tokens, trained with"
-            f" Headwise on {len(self.split('train').pairs)} sentence pairs. Validation: {scores or 'none'}.\n\n"
-            '    headwise predict RUN "a sentence"\n    headwise evaluate RUN --data pairs.tsv\n\n'
-            "`RUN` is this folder. It is complete and can be moved.\n"
+            f" Headwise on {len(self.split('train').pairs)} sentence pairs."
         )
+        commands = ('predict RUN "a sentence"', "evaluate RUN --data pairs.tsv")
+        return Description(self.title, text, commands)
 
     def _vectors(self, model: Seq2Seq) -> Iterator[tuple[str | None, nn.Module, Tokenizer]]:
         """The file of word vectors, the embedding and the tokenizer of each side."""

@@ -108,7 +108,7 @@ def test_scores_are_those_counted_by_hand():
     )
     assert scores["confused"] == "bad as good (1), odd as good (1)"
     assert scores["per_class"].startswith("good precision 0.500 recall 1.000 F1 0.667 (2), bad precision 0.000 recall")
-    with pytest.raises(DataError, match="there is nothing to score: no texts"):
+    with pytest.raises(DataError, match="there is nothing to score"):
         classifier().evaluate([])
 
 
@@ -129,7 +129,7 @@ def test_a_number_is_told_on_the_scale_of_the_data():
     (baseline,) = made.baselines(examples)
     assert baseline.scores == pytest.approx({"mae": 20.0, "rmse": 800**0.5, "r2": 1 - 1600 / 800})
     assert math.isnan(made.evaluate([Labelled("a", 100.1, 1), Labelled("b", 100.1, 2)])["r2"])
-    with pytest.raises(DataError, match="there is nothing to score: no texts"):
+    with pytest.raises(DataError, match="there is nothing to score"):
         made.evaluate([])
 
 
