@@ -216,11 +216,12 @@ class Task(ABC, Generic[D]):
         """A new model with random weights; needs no file, and works on the meta device."""
 
     def fewest_tensors(self) -> int:
-        """Tensors that the model's weights have at least, as the configuration tells without building; here none.
+        """Tensors that the model's weights have at least, as `[model]` states without building, if it does.
 
         Weights with fewer are refused before a model of this size is built: it may take long.
         """
-        return 0
+        count: Callable[[], int] | None = getattr(getattr(self.config, "model", None), "fewest_tensors", None)
+        return 0 if count is None else count()
 
     def initialise(self, model: nn.Module, seed: int) -> list[str]:
         """Puts weights that come from elsewhere, such as word vectors, into a new model, once before the first step.

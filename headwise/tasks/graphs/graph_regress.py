@@ -118,9 +118,6 @@ class GraphRegress(Task[Molecules]):
         }
         return Suggestion(values, f"Numbers of molecules, fitted to the {sum(map(len, parts.values())):,} molecules")
 
-    def fewest_tensors(self) -> int:
-        return self.config.model.fewest_tensors()
-
     def build(self) -> GraphRegressor:
         return build_graph_regressor(self.config.model, self.config.pooling, NUM_FEATURES)
 

@@ -144,9 +144,6 @@ class NodeClassify(Labelling[Splits]):
         about = f"Labels of nodes, fitted to the graph of {len(found.graph.ids):,} nodes"
         return Suggestion(values, about)
 
-    def fewest_tensors(self) -> int:
-        return self.config.model.fewest_tensors()
-
     def build(self) -> GraphEncoder:
         return self.config.model.encoder(num_features(self.graph), len(self.labels))
 

@@ -123,9 +123,6 @@ class Caption(Writer[dict[str, Captioned]]):
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
         return suggest_for_captions(data)
 
-    def fewest_tensors(self) -> int:
-        return self.config.model.fewest_tensors()
-
     def build(self) -> Seq2Seq:
         config, seen = self.config, self.seen
         augmentation = Augmentation(config.shift, flip=config.flip)

@@ -109,9 +109,6 @@ class LanguageModel(Task[dict[str, Text]]):
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
         return suggest_for_text(data)
 
-    def fewest_tensors(self) -> int:
-        return self.config.model.fewest_tensors()
-
     def build(self) -> DecoderOnly:
         return build_decoder(self.config.model, self.tokenizer.vocab_size)
 

@@ -114,9 +114,6 @@ class MaskedLM(Task[dict[str, Text]]):
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
         return suggest_for_masked(data)
 
-    def fewest_tensors(self) -> int:
-        return self.config.model.fewest_tensors()
-
     def build(self) -> MaskedEncoder:
         config = self.config
         return build_masked_encoder(

@@ -242,9 +242,6 @@ class Forecast(Task[Tables]):
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
         return suggest_for_series(data)
 
-    def fewest_tensors(self) -> int:
-        return self.config.model.fewest_tensors()
-
     def build(self) -> Forecaster:
         config = self.config
         return build_forecaster(

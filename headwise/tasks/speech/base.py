@@ -80,9 +80,6 @@ class SpeechLabels(Labelling[Mapping[str, list[Recording]]]):
     def num_labels(self) -> int:
         return len(self.numbers)
 
-    def fewest_tensors(self) -> int:
-        return self.config.model.fewest_tensors()
-
 
 def made_assets(
     config: SpeechConfig, loaded: Recordings, outputs: list[str], frequent: str = "", notes: tuple[str, ...] = ()

@@ -110,9 +110,6 @@ class Transcribe(Task[Mapping[str, list[Recording]]]):
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
         return base.suggest(data, JoinedConfig, "Transcription", {"units": "char"})
 
-    def fewest_tensors(self) -> int:
-        return self.config.model.fewest_tensors()
-
     def build(self) -> nn.Module:
         return self.way.build()
 

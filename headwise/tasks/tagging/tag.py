@@ -221,9 +221,6 @@ class Tag(Task[dict[str, Sentences]]):
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
         return suggest_for_tagged(data)
 
-    def fewest_tensors(self) -> int:
-        return self.config.model.fewest_tensors()
-
     def build(self) -> TokenTagger:
         config, tagging = self.config, self._tagging()
         model = build_token_tagger(

@@ -182,9 +182,6 @@ class Classify(Labelling[dict[str, Texts]]):
     def suggest(cls, data: Mapping[str, object]) -> Suggestion:
         return suggest_for_labelled(data, numbers=False)
 
-    def fewest_tensors(self) -> int:
-        return self.config.model.fewest_tensors()
-
     def build(self) -> PooledEncoder:
         return whole.built(self.config, self.tokenizer, len(self.classes))
 

@@ -165,9 +165,6 @@ class Regress(Task[dict[str, Texts]]):
     def suggest(cls, data: Mapping[str, object]) -> Suggestion:
         return suggest_for_labelled(data, numbers=True)
 
-    def fewest_tensors(self) -> int:
-        return self.config.model.fewest_tensors()
-
     def build(self) -> PooledEncoder:
         return whole.built(self.config, self.tokenizer, 1)
 

@@ -119,9 +119,6 @@ class TextToText(Writer[dict[str, Pairs]]):
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
         return suggest_for_pairs(data)
 
-    def fewest_tensors(self) -> int:
-        return self.config.model.fewest_tensors()
-
     def build(self) -> Seq2Seq:
         model = build_model(self.config.model, *self.tokenizers)
         for path, embedding, _ in self._vectors(model):
