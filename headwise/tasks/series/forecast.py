@@ -19,7 +19,7 @@ from headwise.data.inspection import DataKind
 from headwise.data.sources import Limits, Source, spread, spread_places
 from headwise.data.suggestions import Suggestion, held_out
 from headwise.errors import ConfigError, DataError
-from headwise.models.pooled_encoder import SequencePoolingConfig
+from headwise.models.pooling import SequencePoolingConfig
 from headwise.predictors.baselines import Baseline, named, sample
 from headwise.tasks._files import damaged
 from headwise.tasks.demo import Demo

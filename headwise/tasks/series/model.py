@@ -16,8 +16,7 @@ from headwise.attention.dropout import Dropout
 from headwise.attention.precision import autocast_dtype
 from headwise.layers.initializers import initialize
 from headwise.layers.recurrent import initialize_cells
-from headwise.layers.sequence_pooling import SequencePooling
-from headwise.models.pooled_encoder import SequencePoolingConfig
+from headwise.models.pooling import SequencePooling, SequencePoolingConfig
 from headwise.models.token_encoders import (
     AloneConfig,
     AttentionConfig,

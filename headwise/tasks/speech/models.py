@@ -14,8 +14,7 @@ from headwise.errors import ConfigError
 from headwise.layers.embeddings import TokenEmbedding
 from headwise.layers.initializers import initialize
 from headwise.layers.recurrent import initialize_cells
-from headwise.layers.sequence_pooling import SequencePooling
-from headwise.models.pooled_encoder import SequencePoolingConfig
+from headwise.models.pooling import SequencePooling, SequencePoolingConfig
 from headwise.models.protocols import Encoder, Memory, Seq2Seq
 from headwise.models.token_encoders import TokenEncoder
 from headwise.models.transformer import build_writer, finished

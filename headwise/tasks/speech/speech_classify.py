@@ -13,7 +13,7 @@ from headwise.data.inspection import DataKind
 from headwise.data.sources import Limits, Source
 from headwise.data.suggestions import Suggestion
 from headwise.errors import ConfigError
-from headwise.models.pooled_encoder import SequencePoolingConfig
+from headwise.models.pooling import SequencePoolingConfig
 from headwise.predictors.baselines import Baseline, logistic_regression, named, of_labels, sample, standardised
 from headwise.predictors.classes import class_names, most_frequent
 from headwise.tasks.demo import Demo

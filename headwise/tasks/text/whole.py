@@ -13,7 +13,8 @@ from headwise.config import Config
 from headwise.data.sources import Limits, Source, bucketed
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import DataError
-from headwise.models.pooled_encoder import PooledEncoder, SequencePoolingConfig, build_pooled_encoder
+from headwise.models.pooled_encoder import PooledEncoder, build_pooled_encoder
+from headwise.models.pooling import SequencePoolingConfig
 from headwise.models.token_encoders import AttentionConfig, EncoderConfig
 from headwise.tasks.task import Assets, Description, required
 from headwise.tasks.text.labelled import (

@@ -9,7 +9,8 @@ from torch import nn
 
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import ConfigError, DataError, Unsupported
-from headwise.models.pooled_encoder import SequencePoolingConfig, build_pooled_encoder
+from headwise.models.pooled_encoder import build_pooled_encoder
+from headwise.models.pooling import SequencePoolingConfig
 from headwise.models.token_encoders import AloneConfig, AttentionConfig, BidirectionalConfig
 from headwise.predictors.classes import class_scores
 from headwise.predictors.numbers import Scale
