@@ -9,7 +9,7 @@ from rich.cells import cell_len, chop_cells
 # Bidirectional overrides and invisible marks are of category Cf, where the joiners that emoji and scripts need stay.
 _HIDDEN = {"Cc", "Cs", "Co", "Cn", "Zl", "Zp"}
 # sums of float32 differ from 1 by as much: a number this near to a bound has reached it
-_NOISE = 1e-6
+NOISE = 1e-6
 _SHOWN_FORMATS = {"\u200c", "\u200d"}
 
 
@@ -82,6 +82,19 @@ def percent(share: SupportsFloat, places: int = 0) -> str:
     return f"{_beside(value, f'{value:.{places}f}', places, 100)}%"
 
 
+def probability(value: SupportsFloat) -> str:
+    """A probability with four decimals, or with as many as it needs to read neither 0 nor 1; programs can read it.
+
+    >>> probability(0.25), probability(0.99999), probability(0.0000123), probability(1.0)
+    ('0.2500', '0.99999', '1.2e-05', '1.0000')
+    """
+    share = float(value)
+    if 0 < share < 5e-5:
+        return f"{share:.1e}"
+    texts = (f"{share:.{places}f}" for places in range(4, 8))
+    return next(text for text in texts if float(text) != 1 or share >= 1 - NOISE)
+
+
 def literal(text: str) -> str:
     r"""The text as matplotlib must get it to draw it as it is: a dollar sign starts no formula.
 
@@ -95,7 +108,7 @@ def _beside(value: float, text: str, places: int, bound: int) -> str:
     """The rounded text; where it reads as 0 or the bound and the value is not, on which side of the last step it is."""
     step, read = 10.0**-places, abs(float(text))
     below = read == 0 and value != 0
-    if not below and not (read == bound and abs(value) < bound * (1 - _NOISE)):
+    if not below and not (read == bound and abs(value) < bound * (1 - NOISE)):
         return text
     limit = f"{step if below else bound - step:.{places}f}"
     return f"{'<' if below else '>'}{limit}" if value > 0 else f"{'>' if below else '<'}-{limit}"

@@ -24,6 +24,7 @@ from headwise.explorer.images import thinned
 from headwise.explorer.inputs import AskInput, check_input, item_of
 from headwise.explorer.store import Store
 from headwise.explorer.traces import traced
+from headwise.explorer.wire import halved
 from headwise.predictors.drafting import Draft, Follower, Looked
 from headwise.service.answers import LINES, as_lines
 from headwise.service.app import Service, route
@@ -245,7 +246,7 @@ def _placed(draft: Draft) -> Told:
     if not isinstance(on, OnImage):
         return {}
     covered = on.covered or on.pixels.shape[:2]
-    image = {"pixels": sent(thinned(on.pixels), "|u1"), "shape": on.pixels.shape, "covered": covered}
+    image = {"pixels": sent(thinned(on.pixels)), "shape": on.pixels.shape, "covered": covered}
     return {"axis": axis(draft.read, (), on), "image": image}
 
 
@@ -257,10 +258,10 @@ def _keys(beginnings: Beginnings) -> dict[Key, float]:
 
 def packed(weights: Tensor) -> Told:
     """Numbers inside of JSON: the bytes of half precision, little-endian, in C order."""
-    return sent(weights.numpy(), "<f2")
+    return sent(halved(weights.numpy()))
 
 
-def sent(numbers: np.ndarray, dtype: Literal["<f2", "|u1"]) -> Told:
-    """Numbers of this type inside of JSON."""
-    values = np.ascontiguousarray(numbers.astype(dtype))
-    return {"b64": base64.b64encode(values.tobytes()).decode(), "dtype": dtype, "shape": list(values.shape)}
+def sent(numbers: np.ndarray) -> Told:
+    """Numbers inside of JSON."""
+    values = np.ascontiguousarray(numbers)
+    return {"b64": base64.b64encode(values.tobytes()).decode(), "dtype": values.dtype.str, "shape": list(values.shape)}

@@ -16,6 +16,7 @@ from headwise.data.files import resolve
 from headwise.data.sources import Limits, Source, whole
 from headwise.data.suggestions import Suggestion
 from headwise.errors import CheckpointError, DataError
+from headwise.labels import decimals
 from headwise.predictors.baselines import Baseline, logistic_regression, of_labels
 from headwise.tasks._files import as_json, counts_of
 from headwise.tasks._labelling import Labelling
@@ -178,7 +179,9 @@ class NodeClassify(Labelling[Splits]):
         gold = {item.node: item.label for item in nodes}
         shown = [labeller.parse(name) for name in self.config.show] or [*gold][: self.config.num_shown]
         found = zip(shown, labeller.predict(shown), strict=True)
-        return [f"{name} → {said.label} ({said.probability:.2f}), is {gold.get(name, '?')}" for name, said in found]
+        return [
+            f"{name} → {said.label} ({decimals(said.probability)}), is {gold.get(name, '?')}" for name, said in found
+        ]
 
     def predictor(self, model: nn.Module) -> NodeLabeller:
         assert isinstance(model, GraphEncoder)

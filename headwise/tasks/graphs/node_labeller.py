@@ -15,7 +15,7 @@ from headwise.attention.masks import Edges, Mask
 from headwise.errors import ConfigError, DataError, unknown
 from headwise.explain.explanation import Explanation
 from headwise.explain.places import InGraph
-from headwise.labels import decimals, visible
+from headwise.labels import decimals, probability, visible
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline, majority
 from headwise.predictors.classes import by_tag
@@ -159,7 +159,7 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
     def write(self, item: str, output: Label, form: Form, options: Any = None) -> list[str]:
         """`node TAB label TAB probability`, or a line of JSON."""
         if form == "text":
-            return [f"{visible(item)}\t{visible(output.label)}\t{output.probability:.3f}"]
+            return [f"{visible(item)}\t{visible(output.label)}\t{probability(output.probability)}"]
         fields = {"node": item, "label": output.label, "probability": round(output.probability, 6)}
         return [json.dumps(fields, ensure_ascii=False)]
 

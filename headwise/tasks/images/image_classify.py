@@ -15,6 +15,7 @@ from headwise.config import Config, build
 from headwise.data.files import resolve
 from headwise.data.inspection import DataKind
 from headwise.data.suggestions import Suggestion
+from headwise.labels import decimals
 from headwise.predictors.baselines import Baseline, logistic_regression, named, of_labels, sample, standardised
 from headwise.predictors.classes import class_names
 from headwise.tasks._files import from_json
@@ -214,7 +215,7 @@ class ImageClassify(ImageTask):
             return []
         found = self.predictor(model).predict(shown)
         return [
-            f"{PurePath(image.name).name} ({image.label}) → {next(iter(said))} {next(iter(said.values())):.2f}"
+            f"{PurePath(image.name).name} ({image.label}) → {next(iter(said))} {decimals(next(iter(said.values())))}"
             for image, said in zip(shown, found, strict=True)
         ]
 

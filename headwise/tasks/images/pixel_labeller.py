@@ -17,7 +17,7 @@ from headwise.data.files import Bytes
 from headwise.errors import ConfigError, DataError, ShapeError
 from headwise.explain.explanation import Explained, Explanation, Layer
 from headwise.explain.places import NO_CLASS, Grid, OnImage
-from headwise.labels import visible
+from headwise.labels import probability, visible
 from headwise.positions import Position
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline
@@ -82,7 +82,7 @@ class Painted:
     shares: dict[str, float]
 
     def __str__(self) -> str:
-        return "\t".join(f"{visible(name)} {share:.4f}" for name, share in self.shares.items())
+        return "\t".join(f"{visible(name)} {probability(share)}" for name, share in self.shares.items())
 
 
 class PixelLabeller(Predictor[Image, Painted, Image]):

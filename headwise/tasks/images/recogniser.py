@@ -18,7 +18,7 @@ from headwise.data.bad_lines import strict
 from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation
 from headwise.explain.places import Grid, OnImage
-from headwise.labels import decimals, visible
+from headwise.labels import decimals, probability, visible
 from headwise.layers.initializers import initialize
 from headwise.layers.recurrent import initialize_cells
 from headwise.predictors import looking
@@ -168,9 +168,9 @@ class Recogniser(ImagePredictor[dict[str, float]]):
         """`class<tab>probability`, a line for each class asked for; or JSON with the name of the image."""
         best = list(output.items())[: options or 1]
         if form == "text":
-            return [f"{visible(name)}\t{share:.4f}" for name, share in best]
-        label, probability = best[0]
-        fields: dict[str, Any] = {"image": item.name, "label": label, "probability": probability}
+            return [f"{visible(name)}\t{probability(share)}" for name, share in best]
+        label, share = best[0]
+        fields: dict[str, Any] = {"image": item.name, "label": label, "probability": share}
         if options:
             fields["probabilities"] = dict(best)
         return [json.dumps(fields, ensure_ascii=False)]
@@ -240,12 +240,12 @@ class Recogniser(ImagePredictor[dict[str, float]]):
             count = one.weights.shape[2]
             query = np.eye(1, count) if encoder.class_tokens else np.full((1, count), 1 / count)
             layers[name] = one.layer(["class" if encoder.class_tokens else "mean"], keys, rows=query)
-        (label, probability), *_ = self.predict([image])[0].items()
+        (label, share), *_ = self.predict([image])[0].items()
         read = adapted(image, self.known.shape, self.data.fit)
         draw = ImageMap(read, (rows, columns), encoder.class_tokens)
         chosen = 0 if encoder.class_tokens else None
         places = OnImage(read, [Grid(rows, columns, encoder.class_tokens)], chosen=chosen)
-        return Explanation(Path(image.name).name, f"{label} {decimals(probability)}", layers, draw, places=places)
+        return Explanation(Path(image.name).name, f"{label} {decimals(share)}", layers, draw, places=places)
 
     def _pixels(self, items: Sequence[Image | str]) -> torch.Tensor:
         return self.pixels(self.inputs(items)).to(self.model.head.weight.device)

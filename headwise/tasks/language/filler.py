@@ -20,7 +20,7 @@ from headwise.data.text import SPACE_MARK
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import ConfigError
 from headwise.explain.explanation import Explanation
-from headwise.labels import decimals, visible
+from headwise.labels import decimals, probability, visible
 from headwise.layers.loss import output_loss
 from headwise.predictors import looking
 from headwise.predictors.predictor import Form, Predictor, Unknown, flag, several, unknown_tokens
@@ -108,10 +108,13 @@ class Filler(Predictor[str, Filled, str]):
         if form == "json":
             return [json.dumps({"masked": item, **asdict(output)}, ensure_ascii=False)]
         if options is None:
-            told = [", ".join(f"{visible(word)} {share:.2f}" for word, share in one.items()) for one in output.choices]
-            return ["\t".join([visible(output.text), *told])]
+            ranked = [
+                ", ".join(f"{visible(word)} {decimals(share)}" for word, share in choice.items())
+                for choice in output.choices
+            ]
+            return ["\t".join([visible(output.text), *ranked])]
         ranks = zip(*(one.items() for one in output.choices), strict=True)
-        return ["\t".join(f"{visible(word)}\t{share:.4f}" for word, share in rank) for rank in ranks]
+        return ["\t".join(f"{visible(word)}\t{probability(share)}" for word, share in rank) for rank in ranks]
 
     def options(self, given: Mapping[str, Any]) -> int | None:
         if others := [name for name in given if name != "n_best"]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from headwise.data.buckets import token_batches
 from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation
-from headwise.labels import decimals, visible
+from headwise.labels import decimals, probability, visible
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline
 from headwise.predictors.evaluating import evaluating
@@ -168,7 +168,7 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
         if form == "json":
             fields = {"history": list(item.history), "probabilities": output.probabilities}
             return [json.dumps(fields, ensure_ascii=False)]
-        pairs = [f"{visible(name)}\t{value:.4f}" for name, value in output.probabilities.items()]
+        pairs = [f"{visible(name)}\t{probability(value)}" for name, value in output.probabilities.items()]
         return pairs if options else ["\t".join(pairs)]
 
     def unknown(self, items: Sequence[Choice]) -> Unknown:

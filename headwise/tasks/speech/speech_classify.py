@@ -13,6 +13,7 @@ from headwise.data.inspection import DataKind
 from headwise.data.sources import Limits, Source
 from headwise.data.suggestions import Suggestion
 from headwise.errors import ConfigError
+from headwise.labels import decimals
 from headwise.models.pooling import SequencePoolingConfig
 from headwise.predictors.baselines import Baseline, logistic_regression, named, of_labels, sample, standardised
 from headwise.predictors.classes import class_names, most_frequent
@@ -106,7 +107,7 @@ class SpeechClassify(base.SpeechLabels):
         chosen = base.shown(self.assets.data, self.config.num_shown)
         verdicts = [next(iter(shares.items())) for shares in self.predictor(model).predict(chosen)]
         return [
-            f"{PurePath(one.name).name} ({one.label}) → {label} {share:.2f}"
+            f"{PurePath(one.name).name} ({one.label}) → {label} {decimals(share)}"
             for one, (label, share) in zip(chosen, verdicts, strict=True)
         ]
 

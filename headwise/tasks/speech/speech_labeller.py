@@ -10,7 +10,7 @@ import torch
 from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation
 from headwise.explain.places import OnSound, times
-from headwise.labels import decimals, visible
+from headwise.labels import decimals, probability, visible
 from headwise.models.pooling import AttentionOverSequence
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline, majority
@@ -51,9 +51,9 @@ class SpeechLabeller(Listener[dict[str, float]]):
 
     def write(self, item: Recording, output: dict[str, float], form: Form, options: Any = None) -> list[str]:
         """`class<tab>probability`; or JSON with the name of the recording and the probability of every class."""
-        label, probability = next(iter(output.items()))
+        label, share = next(iter(output.items()))
         if form == "text":
-            return [f"{visible(label)}\t{probability:.4f}"]
+            return [f"{visible(label)}\t{probability(share)}"]
         return [json.dumps({"path": item.name, "label": label, "probabilities": output}, ensure_ascii=False)]
 
     def scores_of(self, examples: Sequence[Recording], options: Any = None) -> dict[str, float | str]:
@@ -80,8 +80,8 @@ class SpeechLabeller(Listener[dict[str, float]]):
         if target is not None:
             raise ConfigError("the class of a recording cannot be given here; leave the target out")
         one = self.heard(item)
-        (label, probability), *_ = self.predict([one])[0].items()
-        said = f"{label} {decimals(probability)}"
+        (label, share), *_ = self.predict([one])[0].items()
+        said = f"{label} {decimals(share)}"
         (batch,) = self.batches([one], self.model.head.weight.device)
         layers = {}
         for name, seen in looking.attended(self.model, batch.frames, batch.lens).items():

@@ -16,7 +16,7 @@ from headwise.data.sources import Limits, Source
 from headwise.data.suggestions import Suggestion
 from headwise.errors import DataError
 from headwise.explain.explanation import Explanation
-from headwise.labels import decimals, visible
+from headwise.labels import decimals, probability, visible
 from headwise.models.pooled_encoder import PooledEncoder
 from headwise.predictors.baselines import Baseline, logistic_regression, majority, named, of_labels, sample, tfidf
 from headwise.predictors.classes import most_frequent, verdict_scores
@@ -84,7 +84,7 @@ class Classifier(Predictor[str, Verdict, Labelled]):
     def write(self, item: str, output: Verdict, form: Form, options: Any = None) -> list[str]:
         """The class, a tab and its probability; or a line of JSON that can be read again as data."""
         if form == "text":
-            return [f"{visible(output.label)}\t{output.probability:.4f}"]
+            return [f"{visible(output.label)}\t{probability(output.probability)}"]
         fields = {self.data.text_key: item, self.data.label_key: output.label}
         return [json.dumps(fields | {"probabilities": output.probabilities}, ensure_ascii=False)]
 
