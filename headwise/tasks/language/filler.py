@@ -27,9 +27,10 @@ from headwise.predictors.predictor import Form, Predictor, Unknown, flag, severa
 from headwise.processes import divided
 from headwise.tasks.language.masked import MASK_ID, MaskedBatch, MaskedEncoder, Masking, masked_windows
 from headwise.tasks.text.plain import SPECIALS, text_of
-from headwise.tasks.text.pooled import PREDICTION_TOKENS
 
 MASK = "[MASK]"
+# tokens that are read together, padding included
+PREDICTION_TOKENS = 4096
 _BEST = 5
 _SCORED_ROWS = 8
 

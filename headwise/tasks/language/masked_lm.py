@@ -35,7 +35,6 @@ from headwise.tasks.text.plain import SPECIALS, TextConfig, word_counts
 from headwise.tasks.text.report import TEXT
 from headwise.tasks.text.running import TOKENIZER_FILE
 from headwise.tasks.text.suggestions import suggest_for_masked
-from headwise.tasks.text.whole import has_table
 
 
 class MaskedLMConfig(Config):
@@ -52,7 +51,7 @@ class MaskedLMConfig(Config):
 
     def model_post_init(self, context: object) -> None:
         model = self.model
-        if isinstance(model, AttentionConfig) and self.length > model.max_len and has_table(model):
+        if isinstance(model, AttentionConfig) and self.length > model.max_len and model.has_table():
             raise ConfigError(
                 f"length ({self.length}) is above the {model.max_len} places of the model; raise model.max_len"
             )
