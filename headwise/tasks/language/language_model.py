@@ -8,7 +8,6 @@ from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from headwise.config import Config
-from headwise.data.inspection import DataKind
 from headwise.data.sources import Limits, Source
 from headwise.data.streams import Memory, Stream, Text, TextBatch, windows
 from headwise.data.suggestions import Suggestion
@@ -22,10 +21,9 @@ from headwise.tasks.demo import Demo
 from headwise.tasks.language.continuer import Continuer, continuing, likelihood, likelihood_scores, scored, text_loss
 from headwise.tasks.language.demo import LANGUAGE_MODEL
 from headwise.tasks.language.ngram import COUNTED, NGrams
-from headwise.tasks.task import Assets, Description, Given, Metric, Probe, Stats, Task
+from headwise.tasks.task import Assets, Description, Given, Metric, Probe, Stats
 from headwise.tasks.text import running
 from headwise.tasks.text.plain import TextConfig, unknown_tokens
-from headwise.tasks.text.report import TEXT
 from headwise.tasks.text.running import TOKENIZER_FILE
 from headwise.tasks.text.suggestions import suggest_for_text
 
@@ -58,7 +56,7 @@ class LanguageModelConfig(Config):
             raise ConfigError(f"length ({self.length}) is above the {places} places of the model; raise model.max_len")
 
 
-class LanguageModel(Task[dict[str, Text]]):
+class LanguageModel(running.RunningText):
     """Writing on from the tokens before, trained on plain text.
 
     With `model.memory_len` the rows of a batch go on from those before, and what the layers remember is in the `Carry`
@@ -66,7 +64,6 @@ class LanguageModel(Task[dict[str, Text]]):
     """
 
     name: ClassVar[str] = "language-model"
-    kinds: ClassVar[tuple[DataKind, ...]] = (TEXT,)
     demo: ClassVar[Demo | None] = LANGUAGE_MODEL
     config_type: ClassVar[type[Config]] = LanguageModelConfig
     metrics: ClassVar[tuple[Metric, ...]] = (
@@ -75,10 +72,6 @@ class LanguageModel(Task[dict[str, Text]]):
         Metric("bits_per_char", "low"),
     )
     config: LanguageModelConfig
-
-    def __init__(self, config: LanguageModelConfig, assets: Assets[dict[str, Text]]):
-        super().__init__(config, assets)
-        self.tokenizer = running.tokenizer_of(assets.files, config.tokenizer)
 
     @classmethod
     def prepare_with(cls, config: LanguageModelConfig, given: Given) -> Assets[dict[str, Text]]:
@@ -89,10 +82,6 @@ class LanguageModel(Task[dict[str, Text]]):
             if lost := unknown_tokens(text, read.tokenizer):
                 notes.append(f"{part}: {lost:,} tokens are unknown; bits_per_char takes them for cheaper than they are")
         return Assets({TOKENIZER_FILE: read.tokenizer.to_bytes()}, read.data, read.digests, tuple(notes))
-
-    @classmethod
-    def examples(cls, config: LanguageModelConfig, split: str) -> list[str]:
-        return running.lines_of(config.data, split)
 
     @classmethod
     def baselines(
@@ -125,9 +114,6 @@ class LanguageModel(Task[dict[str, Text]]):
             carried = Memory(model.num_layers, model.memory_len, model.d_model)
             return Stream(text, length, min(rows, len(text)), carried)
         return windows(text, length, rows, seed=limits.seed)
-
-    def select(self, examples: Sequence[str], count: int) -> list[str]:
-        return running.first_lines(examples, self.tokenizer, count * self.config.length)
 
     def loss(self, model: nn.Module, batch: TextBatch) -> Float[Tensor, ""]:
         assert isinstance(model, DecoderOnly)
@@ -163,12 +149,8 @@ class LanguageModel(Task[dict[str, Text]]):
         return Continuer(model, self.tokenizer, config.decoding, config.length, config.model.places())
 
     def description(self) -> Description:
-        count = len(self.assets.data["train"]) if self.assets.data else 0
-        text = (
-            f"A decoder-only model over {self.config.tokenizer.kind} tokens, trained with Headwise on {count:,} tokens."
-        )
         commands = ('predict RUN "the beginning of a text"', "evaluate RUN --data text.txt")
-        return Description("Language model", text, commands)
+        return self.described("Language model", "A decoder-only model", commands)
 
 
 def _counted(data: Mapping[str, Text], vocab_size: int, order: int) -> list[str]:

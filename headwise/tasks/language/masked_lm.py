@@ -10,7 +10,6 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from headwise.config import Config
-from headwise.data.inspection import DataKind
 from headwise.data.sources import Limits, Source
 from headwise.data.streams import Text
 from headwise.data.suggestions import Suggestion
@@ -29,10 +28,9 @@ from headwise.tasks.language.masked import (
     build_masked_encoder,
     masked_windows,
 )
-from headwise.tasks.task import Assets, Description, Given, Metric, Probe, Stats, Task
+from headwise.tasks.task import Assets, Description, Given, Metric, Probe, Stats
 from headwise.tasks.text import running
 from headwise.tasks.text.plain import SPECIALS, TextConfig, word_counts
-from headwise.tasks.text.report import TEXT
 from headwise.tasks.text.running import TOKENIZER_FILE
 from headwise.tasks.text.suggestions import suggest_for_masked
 
@@ -59,14 +57,13 @@ class MaskedLMConfig(Config):
             raise ConfigError(f"show: '{wrong[0][:40]}' has nothing to tell; write {MASK} in place of a word")
 
 
-class MaskedLM(Task[dict[str, Text]]):
+class MaskedLM(running.RunningText):
     """Telling masked tokens from those on both sides, trained on plain text.
 
     Source: Devlin et al. 2019, arXiv 1810.04805, task 1 of section 3.1; there is no second task.
     """
 
     name: ClassVar[str] = "masked-lm"
-    kinds: ClassVar[tuple[DataKind, ...]] = (TEXT,)
     demo: ClassVar[Demo | None] = MASKED_LM
     config_type: ClassVar[type[Config]] = MaskedLMConfig
     metrics: ClassVar[tuple[Metric, ...]] = (
@@ -75,10 +72,6 @@ class MaskedLM(Task[dict[str, Text]]):
         Metric("accuracy", "high"),
     )
     config: MaskedLMConfig
-
-    def __init__(self, config: MaskedLMConfig, assets: Assets[dict[str, Text]]):
-        super().__init__(config, assets)
-        self.tokenizer = running.tokenizer_of(assets.files, config.tokenizer)
 
     @classmethod
     def prepare_with(cls, config: MaskedLMConfig, given: Given) -> Assets[dict[str, Text]]:
@@ -90,10 +83,6 @@ class MaskedLM(Task[dict[str, Text]]):
             raise DataError(f"{config.data.train}: no token of the training part is known, so there is none to mask")
         notes = [*read.notes, *_baselines(read.data, read.tokenizer)]
         return Assets({TOKENIZER_FILE: read.tokenizer.to_bytes()}, read.data, read.digests, tuple(notes))
-
-    @classmethod
-    def examples(cls, config: MaskedLMConfig, split: str) -> list[str]:
-        return running.lines_of(config.data, split)
 
     @classmethod
     def baselines(cls, config: MaskedLMConfig, predictor: Filler, examples: Sequence[str]) -> Iterator[Baseline]:
@@ -130,9 +119,6 @@ class MaskedLM(Task[dict[str, Text]]):
         train = split == "train"
         return masked_windows(text, self.config.length, rows, self._masking(limits.seed if train else 0), shuffle=train)
 
-    def select(self, examples: Sequence[str], count: int) -> list[str]:
-        return running.first_lines(examples, self.tokenizer, count * self.config.length)
-
     def loss(self, model: nn.Module, batch: MaskedBatch) -> Float[Tensor, ""]:
         assert isinstance(model, MaskedEncoder)
         return masked_loss(model, batch)
@@ -160,17 +146,12 @@ class MaskedLM(Task[dict[str, Text]]):
         return Filler(model, self.tokenizer, self._masking(0), self.config.length)
 
     def description(self) -> Description:
-        count = len(self.assets.data["train"]) if self.assets.data else 0
-        text = (
-            f"An encoder of kind {self.config.model.kind} over {self.config.tokenizer.kind} tokens, trained with"
-            f" Headwise on {count:,} tokens."
-        )
         commands = (f'predict RUN "a text with {MASK} in it"', "evaluate RUN --data text.txt")
         more = (
             " A classifier or regressor of texts starts from it\nwith the same `[tokenizer]` and `[model]`, and"
             ' `[start] weights = "RUN/model.safetensors"`.'
         )
-        return Description("Masked language model", text, commands, more)
+        return self.described("Masked language model", f"An encoder of kind {self.config.model.kind}", commands, more)
 
     def _masking(self, seed: int) -> Masking:
         return Masking(self.config.masking, self.tokenizer.vocab_size, seed)
