@@ -30,8 +30,7 @@ from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig
 from headwise.tasks.images.image_sets import ImageSet, as_batch, constants, image_set
 from headwise.tasks.images.pixels import Image
 from headwise.tasks.task import Assets, Description, Generator, Given, required
-from headwise.tasks.text.bleu import Scoring
-from headwise.tasks.text.writer import Asked, Writer, WriterConfig, Writing, text_of
+from headwise.tasks.text.writer import Asked, Scoring, Writer, WriterConfig, Writing, text_of
 
 TOKENIZER_FILE = "tokenizer.json"
 # captions of a batch where training.batch_sentences is not set

@@ -40,8 +40,7 @@ from headwise.tasks.images.encoders import Augmentation, ImageEncoder, ImageEnco
 from headwise.tasks.images.image_sets import checked
 from headwise.tasks.images.maps import WordMaps
 from headwise.tasks.images.pixels import Image, Shape, adapted
-from headwise.tasks.text.bleu import BleuConfig
-from headwise.tasks.text.writer import Asked, Translation, Writing, likelihood, likelihood_scores, text_of
+from headwise.tasks.text.writer import Asked, BleuConfig, Translation, Writing, likelihood, likelihood_scores, text_of
 
 
 class ImageReader(Encoder):

@@ -22,8 +22,7 @@ from headwise.tasks.images.demo import IMAGE_SEGMENT
 from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig, PatchConfig
 from headwise.tasks.images.image_sets import ImageSet, constants, image_set, measured
 from headwise.tasks.images.masks import MaskBatch, MasksConfig, classes_of, load_masks, scan_of
-from headwise.tasks.images.pixel_labeller import PixelClasses, PixelLabeller
-from headwise.tasks.images.pixel_scores import pixel_scores
+from headwise.tasks.images.pixel_labeller import PixelClasses, PixelLabeller, pixel_scores
 from headwise.tasks.images.pixels import Image, Shape
 from headwise.tasks.images.segmenter import Segmenter, build_segmenter
 from headwise.tasks.task import Assets, Description, Metric, Stats

@@ -19,9 +19,19 @@ from headwise.errors import DataError
 from headwise.predictors.baselines import Baseline
 from headwise.tasks._files import as_json, from_json
 from headwise.tasks.demo import Demo
-from headwise.tasks.ranking.choices import GAPS, Catalogue, Choice, ChoiceBatch, ChoiceTable, Negatives, NegativesConfig
+from headwise.tasks.ranking.choices import (
+    GAPS,
+    Catalogue,
+    Choice,
+    ChoiceBatch,
+    ChoiceTable,
+    Negatives,
+    NegativesConfig,
+    choices_of,
+    read_log,
+    suggest_for_clicks,
+)
 from headwise.tasks.ranking.click_logs import Click, ClicksConfig
-from headwise.tasks.ranking.click_parts import read_choices, read_log, suggest_for_clicks
 from headwise.tasks.ranking.demo import RANK
 from headwise.tasks.ranking.model import InterestConfig, InterestNetwork, build_interest_network
 from headwise.tasks.ranking.ranker import Ranker, auc, scored_table
@@ -68,7 +78,7 @@ class Rank(Task[dict[str, list[Choice]]]):
 
     @classmethod
     def examples(cls, config: RankConfig, split: str) -> list[Choice]:
-        return read_choices(config.data, split)
+        return choices_of(config.data, split)
 
     @classmethod
     def baselines(cls, config: RankConfig, predictor: Ranker, examples: Sequence[Choice]) -> Iterator[Baseline]:

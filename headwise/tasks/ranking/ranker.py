@@ -22,8 +22,7 @@ from headwise.predictors.evaluating import evaluating
 from headwise.predictors.intervals import Resampled, interval, told
 from headwise.predictors.predictor import Form, Predictor, Unknown
 from headwise.processes import divided
-from headwise.tasks.ranking.choice_lines import choice_of, read_choices
-from headwise.tasks.ranking.choices import Catalogue, Choice, ChoiceTable, Negatives
+from headwise.tasks.ranking.choices import Catalogue, Choice, ChoiceTable, Negatives, choice_of, read_choices
 from headwise.tasks.ranking.click_logs import ClicksConfig
 from headwise.tasks.ranking.model import InterestNetwork
 

@@ -37,11 +37,11 @@ from headwise.tasks.speech.models import (
 from headwise.tasks.speech.recordings import Recording, RecordingsConfig, at_rate
 from headwise.tasks.speech.report import RECORDINGS
 from headwise.tasks.speech.speech_writer import SpeechWriter, paired
-from headwise.tasks.speech.strings import Strings
 from headwise.tasks.speech.transcriber import Transcriber, Units
 from headwise.tasks.speech.utterances import (
     Recordings,
     SpeechBatch,
+    Strings,
     Utterances,
     joined,
     load_recordings,

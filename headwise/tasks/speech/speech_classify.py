@@ -21,8 +21,7 @@ from headwise.tasks.speech.encoders import SpeechEncoderConfig
 from headwise.tasks.speech.models import SpeechClassifier, build_speech_classifier
 from headwise.tasks.speech.recordings import Recording, RecordingsConfig
 from headwise.tasks.speech.speech_labeller import SpeechLabeller
-from headwise.tasks.speech.strings import Strings
-from headwise.tasks.speech.utterances import SpeechBatch, load_recordings, read_recordings
+from headwise.tasks.speech.utterances import SpeechBatch, Strings, load_recordings, read_recordings
 from headwise.tasks.task import Assets, Description
 
 

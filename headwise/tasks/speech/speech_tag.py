@@ -17,8 +17,7 @@ from headwise.tasks.speech.encoders import FrameEncoderConfig, FrameWindowConfig
 from headwise.tasks.speech.models import EveryFrameConfig, FrameTagger, build_frame_tagger
 from headwise.tasks.speech.recordings import Recording
 from headwise.tasks.speech.speech_tagger import FrameLabels, SpeechTagger, frames_of
-from headwise.tasks.speech.strings import MarkedConfig
-from headwise.tasks.speech.utterances import SpeechBatch, load_recordings
+from headwise.tasks.speech.utterances import MarkedConfig, SpeechBatch, load_recordings
 from headwise.tasks.task import Assets, Description
 
 

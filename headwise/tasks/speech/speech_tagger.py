@@ -25,8 +25,7 @@ from headwise.tasks.speech.log_mel import frame_count, frame_seconds
 from headwise.tasks.speech.look import SoundMap, Track
 from headwise.tasks.speech.marks import Mark, frame_labels, runs
 from headwise.tasks.speech.recordings import Recording
-from headwise.tasks.speech.strings import MarkedConfig
-from headwise.tasks.speech.utterances import SpeechBatch
+from headwise.tasks.speech.utterances import MarkedConfig, SpeechBatch
 
 # stretches that a title names
 _TITLED = 12

@@ -30,9 +30,8 @@ from headwise.tasks.speech.encoders import SpeechEncoderConfig
 from headwise.tasks.speech.listening import Known
 from headwise.tasks.speech.recordings import Recording
 from headwise.tasks.speech.speech_writer import SpeechWriter
-from headwise.tasks.speech.strings import JoinedConfig
 from headwise.tasks.speech.transcriber import Transcriber, Units
-from headwise.tasks.speech.utterances import SpeechBatch, load_recordings
+from headwise.tasks.speech.utterances import JoinedConfig, SpeechBatch, load_recordings
 from headwise.tasks.task import Assets, Description, Metric, Stats
 
 _GREEDY = (

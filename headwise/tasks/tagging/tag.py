@@ -39,8 +39,7 @@ from headwise.tasks.tagging.model import (
     TokenTagger,
     build_token_tagger,
 )
-from headwise.tasks.tagging.scores import tag_count_scores, tag_counts
-from headwise.tasks.tagging.tagger import Tagger, most_frequent
+from headwise.tasks.tagging.tagger import Tagger, most_frequent, tag_count_scores, tag_counts
 from headwise.tasks.task import Assets, Description, Given, Metric, Probe, Stats, Task, required
 from headwise.tasks.text.report import TAGGED
 from headwise.tasks.text.start import StartRunConfig, freeze, take_over, tokenizer_of_run

@@ -14,8 +14,7 @@ from pydantic import Field
 
 from headwise.config import Config, build
 from headwise.data.files import listed, read_lines, sha256
-from headwise.data.shards import Shards
-from headwise.data.streams import Text
+from headwise.data.streams import Shards, Text
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import ConfigError, DataError
 from headwise.tasks.text.plain import TextConfig, dtype_of, shares

@@ -20,9 +20,8 @@ from headwise.models.protocols import Seq2Seq
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig
 from headwise.tasks.task import Assets, Description, Given, Probe, required
-from headwise.tasks.text.bleu import Scoring
 from headwise.tasks.text.vectors import filled
-from headwise.tasks.text.writer import Writer, WriterConfig, Writing
+from headwise.tasks.text.writer import Scoring, Writer, WriterConfig, Writing
 from headwise.tasks.translation.data import DataConfig, DialogueConfig, pair_set
 from headwise.tasks.translation.recurrent import RecurrentConfig, build_recurrent
 from headwise.tasks.translation.rouge import RougeConfig

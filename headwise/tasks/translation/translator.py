@@ -28,8 +28,7 @@ from headwise.predictors import looking
 from headwise.predictors.drafting import Draft
 from headwise.predictors.predictor import Form, Predictor, Unknown, several, unknown_tokens
 from headwise.processes import divided
-from headwise.tasks.text.bleu import BleuConfig, Scoring
-from headwise.tasks.text.writer import Asked, Translation, Writing, likelihood, likelihood_scores
+from headwise.tasks.text.writer import Asked, BleuConfig, Scoring, Translation, Writing, likelihood, likelihood_scores
 from headwise.tasks.translation.alignment import Aligning, Links, pharaoh, word_links
 from headwise.tasks.translation.rouge import RougeConfig, rouge_counts, rouge_of
 
