@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -70,6 +70,8 @@ class ImageTask(Labelling[dict[str, ImageSet]]):
 
     # images of a batch where training.batch_sentences is not set
     batch_images: ClassVar[int]
+    # what the model knows of the images besides its weights
+    known: Any
 
     @abstractmethod
     def collate(self, split: str, indices: list[int]) -> Any:
@@ -89,7 +91,20 @@ class ImageTask(Labelling[dict[str, ImageSet]]):
         """The images of a part; none in a run that is loaded."""
         return (self.assets.data or {}).get(split)
 
-    def shown(self, count: int) -> list[Image]:
+    @property
+    def num_labels(self) -> int:
+        return len(self.known.classes)
+
+    def shown(self) -> list[Image]:
         """The first images of validation, or of training where there are no others."""
         images = self.split("valid") or self.split("train")
-        return [] if images is None else list(images.take(list(range(len(images)))[:count]).images())
+        return [] if images is None else list(images.take(list(range(len(images)))[: self.config.num_shown]).images())
+
+    def samples(self, model: nn.Module) -> list[str]:
+        shown = self.shown()
+        outputs = zip(shown, self.predictor(model).predict(shown) if shown else [], strict=True)
+        return [f"{PurePath(image.name).name}{self.sample(image, output)}" for image, output in outputs]
+
+    @abstractmethod
+    def sample(self, image: Image, output: Any) -> str:
+        """An output as validations show it, behind the name of the image."""

@@ -27,7 +27,7 @@ from headwise.tasks.images.captioner import Captioner, Seen, build_captioner, pa
 from headwise.tasks.images.captions import CaptionsConfig, captions_of, load_captions, scan_of, suggest_for_captions
 from headwise.tasks.images.demo import CAPTION
 from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig
-from headwise.tasks.images.image_sets import ImageSet, as_batch, constants, image_set
+from headwise.tasks.images.image_sets import ImageSet, as_batch, constants, examples_of
 from headwise.tasks.images.pixels import Image
 from headwise.tasks.task import Assets, Description, Generator, Given, required
 from headwise.tasks.text.writer import Asked, Scoring, Writer, WriterConfig, Writing, text_of
@@ -113,10 +113,7 @@ class Caption(Writer[dict[str, Captioned]]):
 
     @classmethod
     def examples(cls, config: CaptionConfig, split: str) -> list[Image]:
-        # a part with files of its own is scored without the images that were trained on
-        if split != "train" and getattr(config.data, split) is not None:
-            return image_set(config.data, scan_of(config.data, config.tokenizer.normalize)).examples(split)
-        return list(load_captions(config.data, config.tokenizer.normalize).parts[split].images())
+        return examples_of(config.data, scan_of(config.data, config.tokenizer.normalize), split)
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:

@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,7 +30,7 @@ from headwise.tasks.images.image_sets import (
     Scan,
     as_batch,
     constants,
-    image_set,
+    examples_of,
     load_parts,
     measured,
 )
@@ -163,10 +163,7 @@ class ImageClassify(ImageTask):
 
     @classmethod
     def examples(cls, config: ImageClassifyConfig, split: str) -> list[Image]:
-        # a part with files of its own is scored without the images that were trained on
-        if split != "train" and getattr(config.data, split) is not None:
-            return image_set(config.data, _scan(config.data)).examples(split)
-        return list(load_images(config.data).parts[split].images())
+        return examples_of(config.data, _scan(config.data), split)
 
     @classmethod
     def baselines(
@@ -202,25 +199,15 @@ class ImageClassify(ImageTask):
         assert images is not None
         return as_batch(images.pixels[indices], self._labels[split][indices], indices)
 
-    @property
-    def num_labels(self) -> int:
-        return len(self.known.classes)
-
     def answered(self, model: nn.Module, batch: ImageBatch) -> tuple[Tensor, Tensor]:
         return model(batch.pixels), batch.labels
 
-    def samples(self, model: nn.Module) -> list[str]:
-        shown = self.shown(self.config.num_shown)
-        if not shown:
-            return []
-        found = self.predictor(model).predict(shown)
-        return [
-            f"{PurePath(image.name).name} ({image.label}) → {next(iter(said))} {decimals(next(iter(said.values())))}"
-            for image, said in zip(shown, found, strict=True)
-        ]
+    def sample(self, image: Image, output: Mapping[str, float]) -> str:
+        label, probability = next(iter(output.items()))
+        return f" ({image.label}) → {label} {decimals(probability)}"
 
     def probes(self, predictor: Any) -> list[Probe]:
-        return [Probe(image) for image in self.shown(self.config.num_shown)]
+        return [Probe(image) for image in self.shown()]
 
     def predictor(self, model: nn.Module) -> Recogniser:
         assert isinstance(model, ImageClassifier)

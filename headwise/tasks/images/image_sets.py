@@ -162,6 +162,16 @@ def image_set(config: PicturesConfig, scan: Scan) -> DataSet[Image]:
     )
 
 
+def examples_of(config: PicturesConfig, scan: Scan, split: str) -> list[Image]:
+    """The images of a split: as they are, without reading others, if it has files of its own, else as the model reads.
+
+    Raises: DataError, as `load_parts`.
+    """
+    if split != "train" and getattr(config, split) is not None:
+        return image_set(config, scan).examples(split)
+    return list(load_parts(config, scan).parts[split].images())
+
+
 def constants(pixels: UInt8[np.ndarray, "images height width channels"]) -> tuple[list[float], list[float]]:
     """Mean and standard deviation of each channel, of bytes as fractions of 255; of a constant channel 1.
 
