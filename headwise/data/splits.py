@@ -102,7 +102,7 @@ class DataSet(Generic[T]):
         skipped: dict[str, str] = {}
         with digested(own_files(self.config, self.files)) as digests:
             for split in own_files(self.config):
-                taken = Bytes(getattr(self.config, "max_bytes", 0))
+                taken = self._bytes()
                 read[split], bad = self.read_file(split, taken)
                 skipped |= {split: bad.note()} if bad.total else {}
                 digests |= taken.digests(split)
@@ -123,8 +123,7 @@ class DataSet(Generic[T]):
         Raises: DataError: there is nothing in the file, or, at its end, bad lines that are not to be skipped.
         """
         bad = BadLines(self.unit) if bad is None else bad
-        taken = Bytes(getattr(self.config, "max_bytes", 0)) if taken is None else taken
-        good, count = bad.good(self.scan(split, taken)), 0
+        good, count = bad.good(self.scan(split, taken or self._bytes())), 0
         for example in islice(good, self.limit if split == "train" else None):
             count += 1
             yield example
@@ -158,6 +157,10 @@ class DataSet(Generic[T]):
         return held_out(
             given, lambda valid, test: split_by(train, self._source, (valid, test), seed, noun, self.lowercase)
         )
+
+    def _bytes(self) -> Bytes:
+        # data that is not read whole has no such limit
+        return Bytes(getattr(self.config, "max_bytes", 0))
 
     def _source(self, example: T) -> str:
         return self.pair(example).source
