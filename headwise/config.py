@@ -12,11 +12,12 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from headwise.errors import ConfigError
-from headwise.problems import told
+from headwise.problems import describe
 
 C = TypeVar("C", bound="Config")
 
-_TOLD = 10
+# problems that one error lists
+_MOST_PROBLEMS = 10
 
 
 class Config(BaseModel):
@@ -27,10 +28,10 @@ class Config(BaseModel):
 
 @dataclass(frozen=True)
 class FileKey:
-    """Marks a key whose value is the path of one file: the file may move, since it is known by its SHA-256.
+    """Marks a key whose value is the path of one file; the file may move, since runs identify it by its SHA-256.
 
     Args:
-        at_start: only the first step reads it; a run goes on without it.
+        at_start: only the first step reads it; a resumed run does not need it.
     """
 
     at_start: bool = False
@@ -47,19 +48,19 @@ def file_keys(config: Config) -> dict[str, FileKey]:
     >>> class Data(Config):
     ...     train: DataFile
     ...     valid: DataFile | None = None
-    >>> class Made(Config):
+    >>> class Recipe(Config):
     ...     data: Data
-    >>> list(file_keys(Made(data=Data(train="pairs.tsv"))))
+    >>> list(file_keys(Recipe(data=Data(train="pairs.tsv"))))
     ['data.train', 'data.valid']
     """
-    found: dict[str, FileKey] = {}
+    keys: dict[str, FileKey] = {}
     for name, field in type(config).model_fields.items():
         value = getattr(config, name)
         if isinstance(value, Config):
-            found |= {f"{name}.{key}": mark for key, mark in file_keys(value).items()}
+            keys |= {f"{name}.{key}": mark for key, mark in file_keys(value).items()}
         elif (mark := _mark((field.annotation, *field.metadata))) is not None:
-            found[name] = mark
-    return found
+            keys[name] = mark
+    return keys
 
 
 def value_of(config: Config, key: str) -> Any:
@@ -81,7 +82,7 @@ def with_values(config: C, values: Mapping[str, Any]) -> C:
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Reads a TOML file. Raises: ConfigError naming the file, and the line where the syntax breaks."""
     try:
-        return parsed(Path(path).read_text(encoding="utf-8"))
+        return parse(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; `headwise list recipes` names the recipes that ship") from None
     except (ConfigError, UnicodeDecodeError) as error:
@@ -90,7 +91,7 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def parsed(text: str) -> dict[str, Any]:
+def parse(text: str) -> dict[str, Any]:
     """The values of TOML. Raises: ConfigError with the line where the syntax breaks."""
     try:
         values = tomllib.loads(text)
@@ -131,9 +132,9 @@ def build(kind: type[C], values: Mapping[str, Any], source: str) -> C:
     try:
         return kind.model_validate(dict(values))
     except ValidationError as error:
-        problems = list(dict.fromkeys(told(kind, detail) for detail in error.errors(include_url=False)))
-        rest = f"; and {len(problems) - _TOLD} more" if len(problems) > _TOLD else ""
-        raise ConfigError(f"{source}: " + "; ".join(problems[:_TOLD]) + rest) from None
+        problems = list(dict.fromkeys(describe(kind, detail) for detail in error.errors(include_url=False)))
+        rest = f"; and {len(problems) - _MOST_PROBLEMS} more" if len(problems) > _MOST_PROBLEMS else ""
+        raise ConfigError(f"{source}: " + "; ".join(problems[:_MOST_PROBLEMS]) + rest) from None
     except ConfigError as error:
         raise type(error)(f"{source}: {error}") from None
 
@@ -143,18 +144,18 @@ def to_toml(config: Config) -> str:
     return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
 
 
-def _mark(parts: Iterable[Any]) -> FileKey | None:
-    """The mark among the parts of a field's type: of the type itself, or of one of its alternatives."""
-    for part in parts:
-        inside = get_args(part) if get_origin(part) in (Annotated, Union, UnionType) else ()
-        found = part if isinstance(part, FileKey) else _mark(inside)
-        if found is not None:
-            return found
+def _mark(types: Iterable[Any]) -> FileKey | None:
+    """The mark among these parts of a field's type, or among their alternatives."""
+    for part in types:
+        if isinstance(part, FileKey):
+            return part
+        if get_origin(part) in (Annotated, Union, UnionType) and (mark := _mark(get_args(part))) is not None:
+            return mark
     return None
 
 
 def _refuse_huge(values: Any, place: str) -> None:
-    """TOML knows no number beyond 64 bits, but Python's reader does, and sizes would be made of it."""
+    """TOML has no number beyond 64 bits, but Python's reader accepts them, and some are sizes."""
     if isinstance(values, Mapping):
         for key, value in values.items():
             _refuse_huge(value, f"{place}.{key}" if place else key)

@@ -1,4 +1,4 @@
-"""The errors a user can meet. Each says what is wrong and what to do, and carries the exit code of the command line."""
+"""The errors of this package: what is wrong and what to do; each has an exit code of the command line."""
 
 import difflib
 from collections.abc import Collection, Iterable, Mapping
@@ -9,9 +9,9 @@ Syntax = Literal["python", "recipe", "shell"]
 E = TypeVar("E", bound="HeadwiseError")
 
 _LONGEST_NAME = 100
-# known names that an error lists: every mechanism, not every node of a graph
+# an error lists at most so many names: every mechanism, not every node of a graph
 _MOST_NAMES = 80
-# those among which the nearest one is looked for: a table may have 100,000 columns
+# the nearest name is searched for among so many: a table may have 100,000 columns
 _MOST_COMPARED = 10_000
 
 
@@ -19,17 +19,17 @@ class HeadwiseError(Exception):
     """Base of all errors of this package; `exit_code` is what the command line returns for it."""
 
     exit_code = 1
-    # whether another of several processes says it
-    heard = False
+    # another of several processes reports it
+    reported = False
 
-    def told_by(self: E, speaks: bool) -> E:
-        """This error, which another of several processes says unless this one speaks."""
-        self.heard = not speaks
+    def reported_by(self: E, this_process: bool) -> E:
+        """This error, which this process reports, or another of several does."""
+        self.reported = not this_process
         return self
 
 
 class QuotingWarning(UserWarning):
-    """A warning that quotes an input: for whoever gave it, not for the log of a service."""
+    """A warning that quotes an input: for its author, not for the log of a service."""
 
 
 class ConfigError(HeadwiseError):
@@ -49,19 +49,19 @@ class ShapeError(HeadwiseError):
 
 
 class Unsupported(HeadwiseError):
-    """A mechanism or kernel was asked for something it cannot compute exactly."""
+    """A mechanism or kernel cannot compute the call exactly."""
 
     exit_code = 2
 
 
 class DataError(HeadwiseError):
-    """A data file cannot be read as requested; the message starts with `file:line`.
+    """A data file cannot be read as configured; the message starts with `file:line`.
 
     Args:
         message: what is wrong.
-        settings: options that may help, with values; `told` writes them in the syntax of the reader.
+        settings: options that may help, with values; `text` writes them in the syntax of the reader.
 
-    >>> DataError("3 columns, expected 2", {"columns": (0, 1)}).told("shell")
+    >>> DataError("3 columns, expected 2", {"columns": (0, 1)}).text("shell")
     '3 columns, expected 2; give --columns 0 1'
     """
 
@@ -69,9 +69,9 @@ class DataError(HeadwiseError):
 
     def __init__(self, message: str, settings: Mapping[str, object] | None = None) -> None:
         self.message, self.settings = message, dict(settings or {})
-        super().__init__(self.told("python"))
+        super().__init__(self.text("python"))
 
-    def told(self, syntax: Syntax) -> str:
+    def text(self, syntax: Syntax) -> str:
         """The message, its advice in the syntax of Python, of a recipe's `[data]` or of the command line."""
         if not self.settings:
             return self.message
@@ -87,7 +87,7 @@ class CheckpointError(HeadwiseError):
 
 
 class MachineError(HeadwiseError):
-    """The machine cannot do it: disk full, no permission, out of memory."""
+    """The machine fails: disk full, no permission, out of memory."""
 
     exit_code = 5
 
@@ -127,7 +127,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
 
 
 def listing(names: Collection[str]) -> str:
-    """The names of a user's file in a message: long ones are cut, and of very many the first are named.
+    """Names of a user's file for a message: long ones are cut, and only the first of very many are listed.
 
     >>> listing(["x", "y"])
     'x, y'

@@ -1,4 +1,4 @@
-"""A file that is the old one or the new one and never half, written beside its place; JSON that all read."""
+"""Files that are replaced in one step; JSON without numbers that JSON does not have."""
 
 import contextlib
 import json
@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-# a temporary name must not be too long where the name itself is not
-_KEPT = 40
+# characters of the name in a temporary name, which must not become too long
+_NAME_LENGTH = 40
 
 
 def json_text(value: Any, *, ascii: bool = True) -> str:
-    """A value as JSON; numbers that it has not, such as the score of nothing, are null.
+    """A value as JSON; NaN and infinities are null.
 
     Args:
         ascii: other letters are written as escapes.
@@ -42,8 +42,8 @@ def _finite(value: Any) -> Any:
 def replacing(path: Path) -> Iterator[Path]:
     """A path beside `path` to write to, put in its place in one step at the end.
 
-    The name is no other writer's. A file that is replaced keeps its permissions. What an error, or a signal that is
-    raised as an exception, breaks off leaves nothing behind. To outlast a power failure, the writer calls `fsync`.
+    The path is unique. A file that is replaced keeps its permissions. An exception leaves nothing behind. To survive a
+    power failure, the writer calls `fsync`.
 
     Raises: OSError where the folder cannot be written, or `path` is a folder.
 
@@ -54,14 +54,14 @@ def replacing(path: Path) -> Iterator[Path]:
     ...     [file.name for file in Path(folder).iterdir()]
     ['a.txt']
     """
-    temporary = path.with_name(f".{path.name[:_KEPT]}.{secrets.token_hex(4)}.tmp")
+    temporary = path.with_name(f".{path.name[:_NAME_LENGTH]}.{secrets.token_hex(4)}.tmp")
     try:
         yield temporary
         if path.is_file():
             temporary.chmod(stat.S_IMODE(path.stat().st_mode))
         os.replace(temporary, path)
     except OSError as error:
-        # the user knows the file that is asked for
+        # name the file that the user knows
         if error.filename in (None, temporary, str(temporary)):
             error.filename, error.filename2 = str(path), None
         raise

@@ -1,4 +1,4 @@
-"""Token labels: control characters made visible, long tokens shortened, nothing read as mathematics."""
+"""Text and numbers for people: control characters visible, long tokens shortened, roundings that stay off 0 and 1."""
 
 import unicodedata
 from typing import SupportsFloat
@@ -8,8 +8,8 @@ from rich.cells import cell_len, chop_cells
 # categories without a picture of their own: controls, lone surrogates, private use; line and paragraph separators.
 # Bidirectional overrides and invisible marks are of category Cf, where the joiners that emoji and scripts need stay.
 _HIDDEN = {"Cc", "Cs", "Co", "Cn", "Zl", "Zp"}
-# sums of float32 differ from 1 by as much: a number this near to a bound has reached it
-_NOISE = 1e-6
+# rounding error of sums in float32: a number this close to a bound counts as the bound
+NOISE = 1e-6
 _SHOWN_FORMATS = {"\u200c", "\u200d"}
 
 
@@ -53,37 +53,50 @@ def padded(text: str, width: int) -> str:
 
 
 def decimals(value: SupportsFloat, places: int = 2) -> str:
-    """A number with so many decimals; 0 and 1 only for what is 0 and 1.
+    """A number with so many decimals; it reads as 0 or 1 only if it is 0 or 1.
 
-    What would be rounded to one of them reads as the side of the last step that it is on.
+    A number that would be rounded to one of them is written as a bound.
 
     >>> decimals(0.996), decimals(1e-9), decimals(-0.002), decimals(1.0), decimals(0.5)
     ('>0.99', '<0.01', '>-0.01', '1.00', '0.50')
     """
-    return _beside(float(value), f"{value:.{places}f}", places, 1)
+    return _rounded(float(value), f"{value:.{places}f}", places, 1)
 
 
 def significant(value: SupportsFloat, digits: int) -> str:
-    """A number with so many significant digits; 1 only for what is 1.
+    """A number with so many significant digits; it reads as 1 only if it is 1.
 
     >>> significant(0.99999, 4), significant(0.25, 4), significant(1.0, 4)
     ('>0.9999', '0.25', '1')
     """
-    return _beside(float(value), f"{value:.{digits}g}", digits, 1)
+    return _rounded(float(value), f"{value:.{digits}g}", digits, 1)
 
 
 def percent(share: SupportsFloat, places: int = 0) -> str:
-    """A share of 1 in percent; 0 % and 100 % only for none and all.
+    """A share of 1 in percent; it reads as 0 % or 100 % only for none or all.
 
     >>> percent(0.0004), percent(0.9999, 1), percent(0.25)
     ('<1%', '>99.9%', '25%')
     """
     value = 100 * float(share)
-    return f"{_beside(value, f'{value:.{places}f}', places, 100)}%"
+    return f"{_rounded(value, f'{value:.{places}f}', places, 100)}%"
+
+
+def probability(value: SupportsFloat) -> str:
+    """A probability with four decimals, or as many as it needs to read neither 0 nor 1; a valid number.
+
+    >>> probability(0.25), probability(0.99999), probability(0.0000123), probability(1.0)
+    ('0.2500', '0.99999', '1.2e-05', '1.0000')
+    """
+    share = float(value)
+    if 0 < share < 5e-5:
+        return f"{share:.1e}"
+    texts = (f"{share:.{places}f}" for places in range(4, 8))
+    return next(text for text in texts if float(text) != 1 or share >= 1 - NOISE)
 
 
 def literal(text: str) -> str:
-    r"""The text as matplotlib must get it to draw it as it is: a dollar sign starts no formula.
+    r"""The text escaped for matplotlib, so that a dollar sign starts no formula.
 
     >>> literal("$5 and $6")
     '\\$5 and \\$6'
@@ -91,11 +104,11 @@ def literal(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def _beside(value: float, text: str, places: int, bound: int) -> str:
-    """The rounded text; where it reads as 0 or the bound and the value is not, on which side of the last step it is."""
-    step, read = 10.0**-places, abs(float(text))
-    below = read == 0 and value != 0
-    if not below and not (read == bound and abs(value) < bound * (1 - _NOISE)):
+def _rounded(value: float, text: str, places: int, bound: int) -> str:
+    """The rounded text; a bound such as "<0.01" where it reads as 0 or `bound` and the value is neither."""
+    step, rounded = 10.0**-places, abs(float(text))
+    below = rounded == 0 and value != 0
+    if not below and not (rounded == bound and abs(value) < bound * (1 - NOISE)):
         return text
     limit = f"{step if below else bound - step:.{places}f}"
     return f"{'<' if below else '>'}{limit}" if value > 0 else f"{'>' if below else '<'}-{limit}"

@@ -1,4 +1,4 @@
-"""One writer per folder, or at a file: locks of the operating system, which it frees when the process is gone."""
+"""One writer per folder or file: locks of the operating system, which releases them when the process ends."""
 
 import contextlib
 import errno
@@ -21,20 +21,19 @@ _WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)
 
 
 class FolderLock:
-    """Holds `folder` for writing; a file beside the lock names the process, machine and start.
+    """The lock of a folder that is written; a file beside it names the process, machine and start.
 
-    Neither file is ever removed, since a lock on a removed file protects nothing. Children of the process do not hold
-    the lock.
+    Neither file is ever removed, since a lock on a removed file protects nothing. Child processes do not have the lock.
 
     Raises:
-        RunBusy: another process, or this one already, writes the folder.
+        RunBusy: another process, or this one, already has the lock.
         MachineError: the file cannot be made, or the file system has no locks.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._lock = FileLock(folder / LOCK, blocking=False, thread_local=False, mode=0o644, fallback_to_soft=False)
-        self._held: tuple[int, int] | None = None
+        self._locked_file: tuple[int, int] | None = None
 
     def __enter__(self) -> "FolderLock":
         path = self.folder / LOCK
@@ -46,11 +45,12 @@ class FolderLock:
             raise RunBusy(self._message()) from None
         except OSError as error:
             if error.errno in _WITHOUT_LOCKS:
-                told = f"the file system gives no locks ({error.strerror}); choose a folder on another one"
-                raise MachineError(f"{path}: {told}") from None
+                raise MachineError(
+                    f"{path}: the file system has no locks ({error.strerror}); choose a folder on another one"
+                ) from None
             reason = (error.strerror or str(error)).lower()
             raise MachineError(f"{path}: cannot be written: {reason}; check the folder and its permissions") from None
-        self._held = self._place()
+        self._locked_file = self._file_number()
         facts = {"pid": os.getpid(), "host": socket.gethostname(), "start": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
         with contextlib.suppress(OSError), replacing(self.folder / OWNER) as temporary:
             temporary.write_text(json.dumps(facts), encoding="utf-8")
@@ -60,38 +60,38 @@ class FolderLock:
         self._lock.release()
 
     def check(self) -> None:
-        """Raises: CheckpointError when the folder is no longer the one that is locked."""
-        if self._place() != self._held:
+        """Raises: CheckpointError when the folder is no longer the locked one."""
+        if self._file_number() != self._locked_file:
             raise CheckpointError(
                 f"{self.folder}: was moved, removed or replaced while a run was writing it; what was saved before is "
                 "where the folder is now"
             )
 
-    def _place(self) -> tuple[int, int] | None:
+    def _file_number(self) -> tuple[int, int] | None:
         # the lock is open, so that no other file can be given its number
         try:
-            found = os.stat(self.folder / LOCK)
+            status = os.stat(self.folder / LOCK)
         except OSError:
             return None
-        return found.st_dev, found.st_ino
+        return status.st_dev, status.st_ino
 
     def _message(self) -> str:
         try:
             owner = json.loads((self.folder / OWNER).read_text(encoding="utf-8"))
-            who = f"process {owner['pid']} on {owner['host']} since {owner['start']}"
+            writer = f"process {owner['pid']} on {owner['host']} since {owner['start']}"
         except (OSError, ValueError, LookupError, TypeError):
-            who = "another process"
-        return f"{self.folder}: is being written by {who}; wait for it, stop it, or choose another folder"
+            writer = "another process"
+        return f"{self.folder}: is being written by {writer}; wait for it, stop it, or choose another folder"
 
 
 @contextmanager
 def turn(path: Path, wait_s: float = 60.0) -> Iterator[None]:
-    """While open, who else asks for this file waits: what is read, changed and written back loses nothing.
+    """While open, other processes wait for this file, so that reading, changing and writing it loses nothing.
 
-    The lock is a file beside it, which is gone afterwards: whoever locked it before it went asks again.
+    The lock is a file beside it, which is removed afterwards.
 
     Raises:
-        RunBusy: another process has it for longer than `wait_s`.
+        RunBusy: another process has the lock for longer than `wait_s`.
         MachineError: the lock cannot be made, or the file system has none.
     """
     if not path.parent.is_dir():

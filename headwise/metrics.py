@@ -1,4 +1,4 @@
-"""Scores of translations, tags and predictions: pure functions; BLEU and chrF are sacrebleu's."""
+"""Metrics of translations, tags and predictions as pure functions; BLEU and chrF by sacrebleu."""
 
 import itertools
 import math
@@ -6,17 +6,19 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from headwise.errors import DataError
 
 
 class Score(NamedTuple):
-    """A score in percent, and the signature that says how it was computed."""
+    """A score in percent, and the signature of its computation."""
 
     value: float
     signature: str
 
 
-# what an output is compared with: one text, or several, of which any may be matched
+# one reference text, or several alternatives
 Reference = str | Sequence[str]
 
 
@@ -47,7 +49,7 @@ def bleu(
 def bleu_counts(
     hypotheses: Sequence[str], references: Sequence[Reference], *, tokenize: str = "13a", lowercase: bool = False
 ) -> dict[str, float]:
-    """What `bleu_of` needs: lengths, n-grams and those that are right; counts of several batches add up.
+    """The counts for `bleu_of`: lengths, n-grams and matches; counts of several batches add up.
 
     >>> bleu_of(bleu_counts(["the cat sat on the mat ."], ["the cat sat on the mat ."]))
     100.0
@@ -55,22 +57,22 @@ def bleu_counts(
     from sacrebleu.metrics import BLEU
 
     _paired(hypotheses, references)
-    found = BLEU(tokenize=tokenize, lowercase=lowercase, force=True).corpus_score(
+    score = BLEU(tokenize=tokenize, lowercase=lowercase, force=True).corpus_score(
         list(hypotheses), _streams(references)
     )
-    counts = {"bleu_length": found.sys_len, "bleu_reference_length": found.ref_len}
-    for name, numbers in (("right", found.counts), ("all", found.totals)):
+    counts = {"bleu_length": score.sys_len, "bleu_reference_length": score.ref_len}
+    for name, numbers in (("right", score.counts), ("all", score.totals)):
         counts |= {f"bleu_{name}_{size}": number for size, number in enumerate(numbers, 1)}
     return {name: float(number) for name, number in counts.items()}
 
 
 def bleu_of(counts: Mapping[str, float]) -> float:
-    """Corpus BLEU of summed counts, as `bleu` gives it for all of them at once."""
+    """Corpus BLEU of summed counts, equal to `bleu` over all batches at once."""
     from sacrebleu.metrics import BLEU
 
-    right, whole = ([int(counts[f"bleu_{name}_{size}"]) for size in range(1, 5)] for name in ("right", "all"))
+    matches, totals = ([int(counts[f"bleu_{name}_{size}"]) for size in range(1, 5)] for name in ("right", "all"))
     lengths = int(counts["bleu_length"]), int(counts["bleu_reference_length"])
-    return min(100.0, BLEU.compute_bleu(right, whole, *lengths, smooth_method="exp").score)
+    return min(100.0, BLEU.compute_bleu(matches, totals, *lengths, smooth_method="exp").score)
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[Reference], *, lowercase: bool = False) -> Score:
@@ -86,7 +88,7 @@ def chrf(hypotheses: Sequence[str], references: Sequence[Reference], *, lowercas
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[Reference], *, lowercase: bool = False) -> float:
-    """Share of hypotheses that are their reference, or one of several, to the letter, from 0 to 1.
+    """Share of hypotheses that equal their reference, or one of several, from 0 to 1.
 
     Raises:
         DataError: hypotheses and references differ in number, or there are none.
@@ -96,10 +98,9 @@ def exact_match(hypotheses: Sequence[str], references: Sequence[Reference], *, l
     """
     _paired(hypotheses, references)
     folded = str.lower if lowercase else str
-    several = ([one] if isinstance(one, str) else one for one in references)
-    pairs = zip(hypotheses, several, strict=True)
-    right = sum(folded(found) in map(folded, wanted) for found, wanted in pairs)
-    return right / len(references)
+    alternatives = ([texts] if isinstance(texts, str) else texts for texts in references)
+    pairs = zip(hypotheses, alternatives, strict=True)
+    return sum(folded(hypothesis) in map(folded, texts) for hypothesis, texts in pairs) / len(references)
 
 
 def textbook_bleu(prediction: str, label: str, k: int) -> float:
@@ -107,8 +108,8 @@ def textbook_bleu(prediction: str, label: str, k: int) -> float:
 
     exp(min(0, 1 - len_label / len_prediction)) * product of p_n ** (1 / 2**n) over n = 1 .. k
 
-    with p_n the share of the prediction's n-grams that the label has too, each as often at most as the label has it.
-    A prediction of fewer than k tokens is judged by the n-grams it has; an empty one scores 0.
+    with p_n the share of the prediction's n-grams that are in the label, each counted at most as often as there.
+    A prediction of fewer than k tokens is judged by its own n-grams; an empty one scores 0.
 
     Args:
         prediction: tokens between spaces
@@ -139,7 +140,7 @@ def perplexity(nll_sum: float, tokens: int) -> float:
     >>> round(perplexity(3 * math.log(7), 3), 6)
     7.0
     """
-    _some(tokens)
+    _require_tokens(tokens)
     try:
         return math.exp(nll_sum / tokens)
     except OverflowError:
@@ -147,10 +148,10 @@ def perplexity(nll_sum: float, tokens: int) -> float:
 
 
 def bits_per_char(nll_sum: float, chars: float) -> float:
-    """Mean information of a character of the raw text, which compares models whatever their tokens are.
+    """Mean information of a character of the raw text; comparable between tokenizers.
 
     Args:
-        nll_sum: negative log-likelihood in nats, summed over the tokens that the characters became
+        nll_sum: negative log-likelihood in nats, summed over the tokens of the text
 
     >>> round(bits_per_char(3 * math.log(8), 3), 6)
     3.0
@@ -161,12 +162,12 @@ def bits_per_char(nll_sum: float, chars: float) -> float:
 
 
 def token_accuracy(correct: int, tokens: int) -> float:
-    """The share of tokens predicted right, from 0 to 1.
+    """The share of correct tokens, from 0 to 1.
 
     >>> token_accuracy(3, 4)
     0.75
     """
-    _some(tokens)
+    _require_tokens(tokens)
     return correct / tokens
 
 
@@ -185,8 +186,8 @@ def macro_f1(right: Sequence[float], predicted: Sequence[float], gold: Sequence[
     >>> macro_f1(right=[2, 0, 0], predicted=[4, 0, 1], gold=[4, 1, 0])
     0.16666666666666666
     """
-    found = [f1(*counts) for counts in zip(right, predicted, gold, strict=True) if counts[1] + counts[2]]
-    return math.fsum(found) / len(found) if found else math.nan
+    scores = [f1(*counts) for counts in zip(right, predicted, gold, strict=True) if counts[1] + counts[2]]
+    return math.fsum(scores) / len(scores) if scores else math.nan
 
 
 def alignment_scores(
@@ -198,10 +199,10 @@ def alignment_scores(
 
     AER = 1 - (|A & S| + |A & P|) / (|A| + |S|), precision = |A & P| / |A|, recall = |A & S| / |S|
 
-    with A the links that were found, S the sure ones and P the sure and the possible ones; NaN for shares of nothing.
+    with A the predicted links, S the sure ones and P the sure and the possible ones; NaN for shares of nothing.
 
     Args:
-        found, sure, possible: the links of each pair; a sure link counts as possible whether it is among them or not.
+        found, sure, possible: the predicted, sure and possible links of each pair; sure links are possible too.
 
     Source: Och and Ney 2003, "A Systematic Comparison of Various Statistical Alignment Models", section 5.1.
 
@@ -234,22 +235,12 @@ def spearman(one: Sequence[float], two: Sequence[float]) -> float:
     """
     if len(one) != len(two):
         raise DataError(f"{len(one)} numbers against {len(two)}: give two lists of one length")
-    ranks = [_ranks(numbers) for numbers in (one, two)]
-    a, b = ([rank - (len(one) - 1) / 2 for rank in found] for found in ranks)
-    norm = math.sqrt(math.fsum(x * x for x in a) * math.fsum(x * x for x in b))
-    return math.fsum(x * y for x, y in zip(a, b, strict=True)) / norm if norm else math.nan
+    from scipy.stats import rankdata
 
-
-def _ranks(numbers: Sequence[float]) -> list[float]:
-    order = sorted(range(len(numbers)), key=numbers.__getitem__)
-    ranks = [0.0] * len(numbers)
-    start = 0
-    for stop in range(1, len(order) + 1):
-        if stop == len(order) or numbers[order[stop]] != numbers[order[start]]:
-            for place in order[start:stop]:
-                ranks[place] = (start + stop - 1) / 2
-            start = stop
-    return ranks
+    ranks = rankdata([one, two], axis=1)
+    if len(one) < 2 or not np.ptp(ranks, axis=1).all():
+        return math.nan
+    return float(np.corrcoef(ranks)[0, 1])
 
 
 def _grams(tokens: list[str], n: int) -> Counter[tuple[str, ...]]:
@@ -257,9 +248,9 @@ def _grams(tokens: list[str], n: int) -> Counter[tuple[str, ...]]:
 
 
 def _streams(references: Sequence[Reference]) -> Any:
-    """The first reference of every hypothesis, the second and so on, None where it has no more."""
-    several = [[one] if isinstance(one, str) else list(one) for one in references]
-    return [list(stream) for stream in itertools.zip_longest(*several)]
+    """The first references of all hypotheses, the second ones and so on, None where a hypothesis has no more."""
+    alternatives = [[texts] if isinstance(texts, str) else list(texts) for texts in references]
+    return [list(stream) for stream in itertools.zip_longest(*alternatives)]
 
 
 def _paired(hypotheses: Sequence[str], references: Sequence[Reference]) -> None:
@@ -269,13 +260,13 @@ def _paired(hypotheses: Sequence[str], references: Sequence[Reference]) -> None:
         raise DataError("there is nothing to score: no hypotheses")
 
 
-def _some(tokens: int) -> None:
+def _require_tokens(tokens: int) -> None:
     if tokens < 1:
         raise DataError(f"a mean over {tokens} tokens is not defined; the data has no target tokens")
 
 
-def edit_distance(said: Sequence[object], gold: Sequence[object]) -> int:
-    """The fewest insertions, deletions and substitutions that make `gold` of `said`. O(length of both, multiplied).
+def edit_distance(predicted: Sequence[object], gold: Sequence[object]) -> int:
+    """The fewest insertions, deletions and substitutions from `predicted` to `gold`, in O(product of the lengths).
 
     Source: Levenshtein 1966; Wagner and Fischer 1974.
 
@@ -283,18 +274,18 @@ def edit_distance(said: Sequence[object], gold: Sequence[object]) -> int:
     3
     """
     row = list(range(len(gold) + 1))
-    for number, one in enumerate(said, 1):
-        before, row[0] = row[0], number
-        for place, other in enumerate(gold, 1):
-            before, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, before + (one != other))
+    for i, unit in enumerate(predicted, 1):
+        diagonal, row[0] = row[0], i
+        for j, target in enumerate(gold, 1):
+            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (unit != target))
     return row[-1]
 
 
-def error_rate(said: Sequence[Sequence[object]], gold: Sequence[Sequence[object]]) -> float:
+def error_rate(predicted: Sequence[Sequence[object]], gold: Sequence[Sequence[object]]) -> float:
     """Edits for each 100 units of gold, over all pairs at once: WER of words, CER of characters; NaN of no units.
 
     >>> error_rate(["one two".split(), []], ["one three".split(), ["four"]])
     66.66666666666667
     """
     total = sum(map(len, gold))
-    return 100 * sum(map(edit_distance, said, gold)) / total if total else math.nan
+    return 100 * sum(map(edit_distance, predicted, gold)) / total if total else math.nan

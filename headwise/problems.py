@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, in words of our own: the key meant, the values allowed, the section it is in."""
+"""Messages about wrong configurations: the nearest key, the values allowed, the section of a key."""
 
 import difflib
 import math
@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from headwise.errors import unknown
 
-# what other programs call our keys; the first one that the recipe has is meant
+# names of our keys in other programs; the first key that the recipe has is suggested
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "learning_rate": ("lr", "learn_rate", "base_lr", "max_lr", "peak_lr", "eta"),
     "max_epochs": ("epochs", "num_epochs", "n_epochs", "epoch", "num_train_epochs"),
@@ -107,7 +107,7 @@ class Key(NamedTuple):
 
 
 def keys(kind: type[BaseModel], prefix: str = "", family: str = "") -> Iterator[Key]:
-    """Every key of a configuration, those of its sections too; of a section that may be of several kinds, each kind's.
+    """Every key of a configuration and of its sections; of a section with several kinds, the keys of each kind.
 
     >>> from headwise.data.tokenizers import TokenizerConfig
     >>> next(keys(TokenizerConfig)).name
@@ -133,9 +133,9 @@ def models(annotation: Any) -> list[type[BaseModel]]:
     return [model for argument in getattr(annotation, "__args__", ()) for model in models(argument)]
 
 
-def told(kind: type[BaseModel], detail: ErrorDetails) -> str:
-    """One thing that pydantic found wrong, located and with what to do."""
-    place, siblings, inner = _located(kind, [str(part) for part in detail["loc"]])
+def describe(kind: type[BaseModel], detail: ErrorDetails) -> str:
+    """The message for one error of pydantic: place, cause and advice."""
+    place, siblings, inner = _locate(kind, [str(part) for part in detail["loc"]])
     name = ".".join(place)
     context: dict[str, Any] = detail.get("ctx", {})
     fault = detail["type"]
@@ -159,45 +159,45 @@ def told(kind: type[BaseModel], detail: ErrorDetails) -> str:
 
 
 def shown(value: Any, quote: bool = True) -> str:
-    """A value of a recipe as it is written there, shortened."""
+    """A value as a recipe has it, shortened."""
     text = value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else repr(value)
     text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
     return f"'{text}'" if quote and isinstance(value, str) else text
 
 
 def _unknown_value(name: str, detail: ErrorDetails, siblings: list[type[BaseModel]]) -> str:
-    """What the key may be; where a key beside it takes this value, as another release called it, that key."""
-    given = shown(detail["input"], quote=False)
+    """The values of the key, or a sibling key that takes this value, as in another release."""
+    value = shown(detail["input"], quote=False)
     fields = [(key, field) for model in siblings for key, field in model.model_fields.items()]
     takes = [
-        key for key, field in fields if get_origin(field.annotation) is Literal and given in get_args(field.annotation)
+        key for key, field in fields if get_origin(field.annotation) is Literal and value in get_args(field.annotation)
     ]
     if takes:
         section, dot, _ = name.rpartition(".")
-        return f"{name} = '{given}' is written {section}{dot}{takes[0]} = '{given}'"
-    return unknown(name, given, re.findall(r"'([^']*)'", detail["ctx"]["expected"]))
+        return f"{name} = '{value}' is written {section}{dot}{takes[0]} = '{value}'"
+    return unknown(name, value, re.findall(r"'([^']*)'", detail["ctx"]["expected"]))
 
 
 def _wrong_value(name: str, detail: ErrorDetails) -> str:
-    fault, given = detail["type"], detail["input"]
+    fault, value = detail["type"], detail["input"]
     context: dict[str, Any] = detail.get("ctx", {})
-    wanted = _NUMBERS.get(fault.removesuffix("_type").removesuffix("_parsing"))
-    if wanted is not None:
-        return f"{name}: must be {wanted}, not {shown(given)}"
+    expected = _NUMBERS.get(fault.removesuffix("_type").removesuffix("_parsing"))
+    if expected is not None:
+        return f"{name}: must be {expected}, not {shown(value)}"
     if fault in _BOUNDS:
-        numbers = {key: _plain(value) for key, value in context.items()}
-        return f"{name}: {_BOUNDS[fault].format(**numbers)}, not {shown(given)}"
+        bounds = {key: _whole(bound) for key, bound in context.items()}
+        return f"{name}: {_BOUNDS[fault].format(**bounds)}, not {shown(value)}"
     message = detail["msg"].removeprefix("Value error, ")
-    told = message if isinstance(given, Mapping) else f"{message} (got {shown(given)})"
-    return f"{name}: {told}" if name else told
+    text = message if isinstance(value, Mapping) else f"{message} (got {shown(value)})"
+    return f"{name}: {text}" if name else text
 
 
-def _plain(value: Any) -> Any:
+def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and math.isfinite(value) and value == int(value) else value
 
 
 def _unknown_key(kind: type[BaseModel], place: list[str], siblings: list[type[BaseModel]]) -> str:
-    """The key that was meant: by its section, by what other programs call it, by its letters."""
+    """The nearest key: in another section, under the name of another program, or by spelling."""
     name, last = ".".join(place), place[-1]
     prefix = "".join(f"{part}." for part in place[:-1])
     here = [prefix + key for model in siblings for key in model.model_fields]
@@ -210,9 +210,8 @@ def _unknown_key(kind: type[BaseModel], place: list[str], siblings: list[type[Ba
         return f"unknown key '{shown(name, quote=False)}': it belongs in {sections}; write {_either(elsewhere)}"
     meant = [other for other, names in SYNONYMS.items() if last.lower() in names]
     for known in (here, names):
-        found = [other for word in meant for other in known if other.rpartition(".")[2] == word]
-        if found:
-            return f"unknown key '{name}'; did you mean {_either(found[:2])}?"
+        if matches := [other for word in meant for other in known if other.rpartition(".")[2] == word]:
+            return f"unknown key '{name}'; did you mean {_either(matches[:2])}?"
     if not difflib.get_close_matches(name, here, n=1):
         by_last = {other.rpartition(".")[2]: other for other in reversed(names)}
         if near := difflib.get_close_matches(last, by_last, n=1, cutoff=0.75):
@@ -228,19 +227,19 @@ def _either(names: list[str]) -> str:
     return " or ".join(f"'{name}'" for name in names)
 
 
-def _located(kind: type[BaseModel], place: list[str]) -> tuple[list[str], list[type[BaseModel]], list[type[BaseModel]]]:
-    """The keys of a place as they are written, the models that the last one belongs to, and those that it may hold."""
+def _locate(kind: type[BaseModel], place: list[str]) -> tuple[list[str], list[type[BaseModel]], list[type[BaseModel]]]:
+    """The keys of a place as a recipe has them, the models with the last key, and the models of its value."""
     siblings: list[type[BaseModel]] = []
     inner: list[type[BaseModel]] = [kind]
-    found: list[str] = []
+    keys: list[str] = []
     for part in place:
         tagged = [model for model in inner if part in {str(field.default) for field in model.model_fields.values()}]
         if len(inner) > 1 and tagged:
-            # the tag of a union stands in the place, but in no file
+            # pydantic puts the tag of a union into the place; no file has it
             inner = tagged
             continue
-        found.append(part)
+        keys.append(part)
         siblings = inner
         fields = [model.model_fields[part] for model in siblings if part in model.model_fields]
         inner = [model for field in fields for model in models(field.annotation)]
-    return found, siblings, inner
+    return keys, siblings, inner

@@ -1,4 +1,4 @@
-"""The processes that share a work, as a launcher such as torchrun started them, and what they tell each other."""
+"""The processes of a distributed run, as a launcher such as torchrun starts them, and what they exchange."""
 
 import functools
 import itertools
@@ -12,8 +12,8 @@ from contextvars import ContextVar
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from headwise.cancellation import poll_cancellation
 from headwise.errors import ConfigError, HeadwiseError, MachineError
-from headwise.wanted import ask
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup, Store
@@ -21,16 +21,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 I = TypeVar("I")  # noqa: E741
 
-# waited for one that falls silent: inside a step, where all do the same, and where one works alone, as for checkpoints
-_SILENCE, _ALONE = timedelta(minutes=10), timedelta(minutes=30)
+# how long to wait for a silent process: inside a step, and where one works alone, as for checkpoints
+_STEP_TIMEOUT, _ALONE_TIMEOUT = timedelta(minutes=10), timedelta(minutes=30)
 _ROLL_CALL_S = 3.0
-# so long the first waits for the last to start
-_START = timedelta(minutes=5)
-_PLACE = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+_START_TIMEOUT = timedelta(minutes=5)
+_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 
 
 class Processes(ABC):
-    """Process `rank` of `world` (from 0), the `local` one of its machine; every method but `first` is called by all."""
+    """Process `rank` of `world` (from 0), the `local` one of its machine; all processes call every method."""
 
     rank: int
     world: int
@@ -38,36 +37,36 @@ class Processes(ABC):
 
     @property
     def first(self) -> bool:
-        """Whether this is the one that writes and speaks."""
+        """Whether this process writes files and prints."""
         return self.rank == 0
 
     @abstractmethod
     def gather(self, value: T) -> list[T]:
-        """The value of every process, in order, for all of them."""
+        """The values of all processes, in order."""
 
     @abstractmethod
     def numbers(self, *values: int | float) -> list[list[float]]:
-        """As `gather`, for as many numbers each: quick enough for every step."""
+        """As `gather`, for equally many numbers: fast enough for every step."""
 
     @abstractmethod
     def once(self, work: Callable[[], T]) -> T:
-        """What `work` returns in the first process, for all; what it raises is raised in all, to be told by one."""
+        """The result of `work` in the first process, for all; its exception is raised in all and reported by one."""
 
     @abstractmethod
     def gone(self, error: BaseException) -> str | None:
-        """Which process is missing, if that is what an error comes from: the beginning of a message."""
+        """Which process is missing, if that caused the error: the beginning of a message."""
 
     def added(self, counts: Mapping[str, float]) -> dict[str, float]:
         """The sum of counts by name over all processes."""
         total: dict[str, float] = {}
-        for one in self.gather(dict(counts)):
-            for name, value in one.items():
+        for part in self.gather(dict(counts)):
+            for name, value in part.items():
                 total[name] = total.get(name, 0) + value
         return total
 
 
 class Alone(Processes):
-    """The one process of an ordinary start: nothing is told, and nothing of `torch.distributed` is loaded."""
+    """The only process of an ordinary start; `torch.distributed` is not loaded."""
 
     rank, world, local = 0, 1, 0
 
@@ -94,8 +93,8 @@ class Group(Processes):
     """Processes that `torch.distributed` connects.
 
     Args:
-        control: a group over gloo, for what is told; tensors of a model go over the default group.
-        store: where all can leave notes, which outlives any of them under torchrun; None where others connected them.
+        control: a group over gloo for objects; tensors of a model go over the default group.
+        store: shared notes, which outlive any process under torchrun; None if another program made the default group.
     """
 
     def __init__(self, rank: int, world: int, local: int, control: "ProcessGroup", store: "Store | None" = None):
@@ -105,19 +104,19 @@ class Group(Processes):
     def gather(self, value: T) -> list[T]:
         import torch.distributed as distributed
 
-        found: list[Any] = [None] * self.world
-        distributed.all_gather_object(found, value, group=self.control)
-        return found
+        values: list[Any] = [None] * self.world
+        distributed.all_gather_object(values, value, group=self.control)
+        return values
 
     def numbers(self, *values: int | float) -> list[list[float]]:
         import torch
         import torch.distributed as distributed
 
         own = torch.tensor(values, dtype=torch.float64, device="cpu")
-        found = [torch.empty_like(own) for _ in range(self.world)]
-        # the default group, where it is this package's own, gives up earlier
-        distributed.all_gather(found, own, group=self.control if self._store is None else None)
-        return [one.tolist() for one in found]
+        rows = [torch.empty_like(own) for _ in range(self.world)]
+        # the default group of this package has a shorter timeout
+        distributed.all_gather(rows, own, group=self.control if self._store is None else None)
+        return [row.tolist() for row in rows]
 
     def once(self, work: Callable[[], T]) -> T:
         import torch.distributed as distributed
@@ -129,15 +128,15 @@ class Group(Processes):
                 outcome = [(True, work())]
             except BaseException as error:
                 failure = error
-                told = error if isinstance(error, HeadwiseError) else MachineError(f"{self} failed: {error!r}")
-                outcome = [(False, told)]
+                known = isinstance(error, HeadwiseError)
+                outcome = [(False, error if known else MachineError(f"{self} failed: {error!r}"))]
         distributed.broadcast_object_list(outcome, src=0, group=self.control)
         if failure is not None:
             raise failure
-        done, found = outcome[0]
-        if not done:
-            raise found.told_by(False)
-        return cast(T, found)
+        succeeded, result = outcome[0]
+        if not succeeded:
+            raise result.reported_by(False)
+        return cast(T, result)
 
     def gone(self, error: BaseException) -> str | None:
         import torch.distributed as distributed
@@ -145,11 +144,12 @@ class Group(Processes):
         if not isinstance(error, distributed.DistError) and not re.search("(?i)gloo|nccl|connection", str(error)):
             return None
         missing = " or ".join(str(rank + 1) for rank in self._missing())
-        found = f"process {missing} of {self.world} is gone"
-        return found if missing else f"the connection to another of {self.world} processes is lost"
+        if missing:
+            return f"process {missing} of {self.world} is gone"
+        return f"the connection to another of {self.world} processes is lost"
 
     def _missing(self) -> list[int]:
-        """The processes that do not answer a call of the roll, if there is anything to call it by."""
+        """The processes that do not answer a roll call over the store."""
         others = [rank for rank in range(self.world) if rank != self.rank]
         if self._store is None:
             return []
@@ -159,7 +159,7 @@ class Group(Processes):
             while others and time.monotonic() < until:
                 others = [rank for rank in others if not self._store.check([f"here/{rank}"])]
                 time.sleep(0.05)
-        except RuntimeError:  # it was kept by the process that is gone
+        except RuntimeError:  # the process that is gone had the store
             return []
         return others
 
@@ -168,26 +168,26 @@ class Group(Processes):
 
 
 def launched() -> tuple[int, int, int] | None:
-    """Rank, number and local rank of this process, if a launcher started several. Raises: ConfigError for nonsense."""
-    given = [os.environ.get(name) for name in _PLACE]
-    if given[0] is None or given[1] is None:
+    """Rank, world size and local rank, if a launcher started this process. Raises: ConfigError for wrong variables."""
+    values = [os.environ.get(name) for name in _VARIABLES]
+    if values[0] is None or values[1] is None:
         return None
     try:
-        rank, world, local = (int(value or 0) for value in given)
+        rank, world, local = (int(value or 0) for value in values)
     except ValueError:
         rank, world, local = 0, 0, 0
     if not 0 <= rank < world or local < 0:
-        told = ", ".join(f"{name}={value}" for name, value in zip(_PLACE, given, strict=True))
-        raise ConfigError(f"the launcher's variables make no sense: {told}; unset them, or start with torchrun")
+        settings = ", ".join(f"{name}={value}" for name, value in zip(_VARIABLES, values, strict=True))
+        raise ConfigError(f"the launcher's variables make no sense: {settings}; unset them, or start with torchrun")
     return rank, world, local
 
 
 @contextmanager
 def joined(device: str = "auto", *, alone_too: bool = False) -> Iterator[Processes]:
-    """The processes that this one was started with; what connects them is taken down at the end.
+    """The processes of this launch, connected; the connection is closed at the end.
 
     Args:
-        device: cpu, cuda or auto, as in a recipe: what the tensors are on that go from process to process.
+        device: cpu, cuda or auto, as in a recipe: the device of the tensors that processes exchange.
         alone_too: connect even one process with itself.
     """
     place = launched()
@@ -203,7 +203,7 @@ def joined(device: str = "auto", *, alone_too: bool = False) -> Iterator[Process
     own = not torch.distributed.is_initialized()
     store = _connected(rank, world, on_gpu) if own else None
     try:
-        group = Group(rank, world, local, torch.distributed.new_group(backend="gloo", timeout=_ALONE), store)
+        group = Group(rank, world, local, torch.distributed.new_group(backend="gloo", timeout=_ALONE_TIMEOUT), store)
         try:
             yield group
         except RuntimeError as error:
@@ -220,10 +220,10 @@ def _connected(rank: int, world: int, on_gpu: bool) -> "Store":
 
     try:
         backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
-        # a process may join several times, one after another: each time has its own part of the store
+        # a process may join several times in a row, each with its own part of the store
         store = _store() if world > 1 else distributed.HashStore()
         part = distributed.PrefixStore(f"headwise {next(_JOINED)}", store)
-        distributed.init_process_group(backend, store=part, rank=rank, world_size=world, timeout=_SILENCE)
+        distributed.init_process_group(backend, store=part, rank=rank, world_size=world, timeout=_STEP_TIMEOUT)
     except (RuntimeError, ValueError) as error:
         why = str(error).partition("\n")[0]
         raise MachineError(f"process {rank + 1} of {world} does not reach the others: {why}") from None
@@ -232,10 +232,10 @@ def _connected(rank: int, world: int, on_gpu: bool) -> "Store":
 
 @functools.cache
 def _store() -> "Store":
-    """The one store of this process, which the launcher's variables lead to."""
+    """The store of this process, at the address in the launcher's variables."""
     from torch.distributed.rendezvous import rendezvous
 
-    return cast("Store", next(rendezvous("env://", timeout=_START))[0])
+    return cast("Store", next(rendezvous("env://", timeout=_START_TIMEOUT))[0])
 
 
 _JOINED = itertools.count()
@@ -244,7 +244,7 @@ _SHARING: ContextVar[Processes] = ContextVar("sharing", default=ALONE)
 
 @contextmanager
 def sharing(processes: Processes) -> Iterator[None]:
-    """Inside, what is `divided` is shared by these processes, all of which must do the same."""
+    """Inside, `divided` shares its items among these processes, all of which must call it alike."""
     token = _SHARING.set(processes)
     try:
         yield
@@ -253,48 +253,48 @@ def sharing(processes: Processes) -> Iterator[None]:
 
 
 def divided(work: Callable[[I], T], items: Iterable[I], *, alone: bool = False) -> Iterable[tuple[I, T]]:
-    """Each item with what the work makes of it, in order; inside `sharing` every process does a part of them.
+    """Each item with its result, in order; inside `sharing` every process computes a part of them.
 
     Args:
-        alone: each process does all, since what comes later depends on what came before, as random numbers do.
+        alone: every process computes all, since results depend on those before, as with random numbers.
 
     >>> list(divided(abs, [3, -2]))
     [(3, 3), (-2, 2)]
     """
     processes = _SHARING.get()
     if processes.world == 1 or alone:
-        return ((item, _asked(work, item)) for item in items)
+        return ((item, _polled(work, item)) for item in items)
     every = list(items)
     return zip(every, _shared(processes, work, every), strict=True)
 
 
-def _asked(work: Callable[[I], T], item: I) -> T:
-    ask()
+def _polled(work: Callable[[I], T], item: I) -> T:
+    poll_cancellation()
     return work(item)
 
 
 def _shared(processes: Processes, work: Callable[[I], T], items: Sequence[I]) -> list[T]:
     own = together(processes, lambda: [work(item) for item in items[processes.rank :: processes.world]])
     shares = processes.gather(own)
-    return [shares[place % processes.world][place // processes.world] for place in range(len(items))]
+    return [shares[number % processes.world][number // processes.world] for number in range(len(items))]
 
 
 def together(processes: Processes, work: Callable[[], T]) -> T:
-    """What the work of this process returns; a failure of one is raised in all, so that nobody waits for the rest.
+    """The result of the work of this process; a failure of one process is raised in all, so that none waits.
 
-    Of processes that failed alike the first one says it; those that did not fail leave it to those that did.
+    Of processes that failed alike the first one reports it; those that did not fail report nothing.
     """
-    made: list[T] = []
+    results: list[T] = []
     failure: Exception | None = None
     try:
-        made = [work()]
+        results = [work()]
     except Exception as error:
         failure = error
-    told = processes.gather(failure if failure is None else f"{type(failure).__name__}: {failure}")
+    failures = processes.gather(failure if failure is None else f"{type(failure).__name__}: {failure}")
     if isinstance(failure, HeadwiseError):
-        failure.told_by(told.index(told[processes.rank]) == processes.rank)
+        failure.reported_by(failures.index(failures[processes.rank]) == processes.rank)
     if failure is not None:
         raise failure
-    if failed := [one for one in told if one is not None]:
-        raise MachineError(f"another process failed: {failed[0]}").told_by(False)
-    return made[0]
+    if others := [message for message in failures if message is not None]:
+        raise MachineError(f"another process failed: {others[0]}").reported_by(False)
+    return results[0]

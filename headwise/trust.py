@@ -1,7 +1,7 @@
-"""Code from outside the installed packages: it runs only where the user trusts it, by the digest of its source.
+"""Code from outside the installed packages runs only if the user trusts it, by the digest of its source.
 
-`module:attribute` in a recipe or a run folder names code, and a folder may come from a stranger. What may run is
-decided here alone, where a source file would be executed.
+`module:attribute` in a recipe or a run folder names code, and a folder may come from a stranger. The decision falls
+here, where a source file would be executed.
 """
 
 import errno
@@ -30,9 +30,9 @@ _trusting: ContextVar[bool] = ContextVar("trusting", default=False)
 
 @contextmanager
 def trusting(trust: bool = True) -> Iterator[None]:
-    """Inside, with `trust`, code that a recipe or run names is executed, and remembered as trusted for later.
+    """Inside, with `trust`, code that a recipe or run names is executed, and trusted from then on.
 
-    What is remembered is the SHA-256 of each source file: a file that changes is no longer trusted.
+    The SHA-256 of each source file is stored: a file that changes is no longer trusted.
     """
     token = _trusting.set(trust or _trusting.get())
     try:
@@ -42,17 +42,17 @@ def trusting(trust: bool = True) -> Iterator[None]:
 
 
 def import_trusted(name: str) -> ModuleType:
-    """The module of this name, which is looked for in the current folder first.
+    """Imports a module, from the current folder first.
 
-    Modules of installed packages, and those that this program has imported already, are taken as they are. Any other
-    source file is executed only if its digest is remembered, or inside `trusting`; byte code beside it is not used. The
-    same holds for what such a file imports, at once or when one of its functions is called.
+    Modules of installed packages, and those already imported, need no trust. Any other source file is executed only if
+    its digest is stored, or inside `trusting`; its byte code is not used. The same holds for imports of such a file, at
+    once or when one of its functions is called.
 
-    Raises: Untrusted naming the module and its file; whatever the import raises.
+    Raises: Untrusted naming the module and its file; any error of the import.
     """
     guard = _Guard()
-    if not any(isinstance(finder, _Later) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Later())
+    if not any(isinstance(finder, _LateGuard) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _LateGuard())
     # the current folder, which may be gone
     sys.path.insert(0, "")
     sys.meta_path.insert(0, guard)
@@ -64,10 +64,10 @@ def import_trusted(name: str) -> ModuleType:
 
 
 def trust_folder() -> Path:
-    """Where trusted digests are kept, a file each: its name is the digest, its text the path of the source."""
+    """The folder of trusted digests, a file each: its name is the digest, its text the path of the source."""
     name, usual = ("APPDATA", "~/AppData/Roaming") if sys.platform == "win32" else ("XDG_CONFIG_HOME", "~/.config")
     base = os.environ.get(name, "")
-    # a place in the current folder would be a stranger's
+    # a relative path could lead into a stranger's folder
     return Path(base if os.path.isabs(base) else os.path.expanduser(usual)) / "headwise" / "trusted"
 
 
@@ -80,7 +80,7 @@ def here() -> str:
 
 
 class _Guard(MetaPathFinder):
-    """Finds modules outside the installed packages before anything else does, and has their sources checked."""
+    """Finds modules outside the installed packages before all other finders, and checks their sources."""
 
     def find_spec(
         self, fullname: str, path: Iterable[str] | None, target: ModuleType | None = None
@@ -88,8 +88,8 @@ class _Guard(MetaPathFinder):
         return _checked_spec(fullname, path, target, _trusting.get())
 
 
-class _Later(MetaPathFinder):
-    """Does so for what checked code imports later, when its functions are called."""
+class _LateGuard(MetaPathFinder):
+    """The same for imports of checked code that happen later, when its functions are called."""
 
     def find_spec(
         self, fullname: str, path: Iterable[str] | None, target: ModuleType | None = None
@@ -101,9 +101,9 @@ class _Later(MetaPathFinder):
 
 
 class _CheckedLoader(SourceFileLoader):
-    """Executes the very bytes whose digest was checked, never byte code that lies beside them.
+    """Executes exactly the bytes whose digest was checked, never byte code beside them.
 
-    `trusting` says whether the user allowed it when it was found: then what it imports later is allowed too.
+    `trusting`: the user allowed it when it was found; its later imports are allowed too.
     """
 
     trusting = False
@@ -144,9 +144,9 @@ def _is_own(fullname: str) -> bool:
 
 
 def _spec_of_others(fullname: str, path: Iterable[str] | None, target: ModuleType | None) -> ModuleSpec | None:
-    """What the other finders find; editable installations have some of their own."""
+    """The spec of the other finders; editable installations add their own."""
     for finder in sys.meta_path:
-        if isinstance(finder, _Guard | _Later) or not hasattr(finder, "find_spec"):
+        if isinstance(finder, _Guard | _LateGuard) or not hasattr(finder, "find_spec"):
             continue
         # a namespace has a path that is no sequence
         spec = finder.find_spec(fullname, path, target)  # type: ignore[arg-type]
@@ -156,7 +156,7 @@ def _spec_of_others(fullname: str, path: Iterable[str] | None, target: ModuleTyp
 
 
 def _importing_loader() -> object:
-    """What loaded the code that imports something now, which called Python's import, which called a finder."""
+    """The loader of the code whose import statement called this finder."""
     frame, is_inside = inspect.currentframe(), False
     while frame is not None:
         is_import = str(frame.f_globals.get("__name__")).partition(".")[0] == "importlib"
@@ -183,9 +183,10 @@ def _check(module: str, path: str, content: bytes, trusting: bool) -> None:
         with replacing(entry) as temporary:
             temporary.write_text(f"{os.path.abspath(path)}\n", encoding="utf-8", errors="surrogateescape")
     except OSError as error:
-        # it is trusted this time all the same
-        told = f"{entry.parent}: what you trust cannot be remembered there ({error.strerror}): --trust is needed again"
-        warnings.warn(told, stacklevel=2)
+        # trusted this time all the same
+        warnings.warn(
+            f"{entry.parent}: trust cannot be stored there ({error.strerror}); --trust is needed again", stacklevel=2
+        )
 
 
 def _shown(path: str) -> str:

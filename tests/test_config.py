@@ -70,12 +70,12 @@ def test_later_overrides_win():
 
 @pytest.mark.parametrize("setting", ["width", "=3", ".width=3", "model..width=3", "model.=3", ""])
 def test_what_is_no_override(setting):
-    with pytest.raises(ConfigError, match=r"is not an override; write section.key=value, such as model.num_heads=8"):
+    with pytest.raises(ConfigError, match=r"section.key=value"):
         override({}, [setting])
 
 
 def test_override_below_a_value():
-    with pytest.raises(ConfigError, match=r"'title.x=3': 'title' is a value, not a section"):
+    with pytest.raises(ConfigError, match=r"'title.x=3'"):
         override({"title": "old"}, ["title.x=3"])
 
 
@@ -179,16 +179,14 @@ def test_toml_round_trip(tmp_path):
 
 
 def test_files_that_cannot_be_read(tmp_path):
-    with pytest.raises(
-        ConfigError, match=r"none.toml: no such file; `headwise list recipes` names the recipes that ship"
-    ):
+    with pytest.raises(ConfigError, match=r"none.toml: .*`headwise list recipes`"):
         read_toml(tmp_path / "none.toml")
     broken = tmp_path / "broken.toml"
     broken.write_text("a = 1\nb = = 2\n")
-    with pytest.raises(ConfigError, match=r"broken.toml: not valid TOML: .*at line 2, column 5"):
+    with pytest.raises(ConfigError, match=r"broken.toml: .*line 2, column 5"):
         read_toml(broken)
     broken.write_bytes(b"a = '\xff'\n")
-    with pytest.raises(ConfigError, match=r"broken.toml: not valid TOML: 'utf-8' codec can't decode byte 0xff"):
+    with pytest.raises(ConfigError, match=r"broken.toml: .*utf-8"):
         read_toml(broken)
     with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
         read_toml(tmp_path)

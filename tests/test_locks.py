@@ -60,12 +60,12 @@ def test_the_same_process_is_refused_too_and_keeps_its_lock(tmp_path):
 
 
 @pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS])
-def test_a_file_system_without_locks_is_not_told_as_busy(tmp_path, monkeypatch, code):
+def test_a_file_system_without_locks_is_not_busy(tmp_path, monkeypatch, code):
     def none(handle, operation):
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(fcntl, "flock", none)
-    with pytest.raises(MachineError, match="the file system gives no locks"), FolderLock(tmp_path):
+    with pytest.raises(MachineError, match="no locks"), FolderLock(tmp_path):
         pass
 
 
@@ -73,7 +73,7 @@ def test_an_unreadable_owner_is_another_process(tmp_path):
     pid = _child_holding(tmp_path)
     try:
         (tmp_path / OWNER).write_bytes(b"\xff{")
-        with pytest.raises(RunBusy, match="is being written by another process; wait"), FolderLock(tmp_path):
+        with pytest.raises(RunBusy, match="another process"), FolderLock(tmp_path):
             pass
     finally:
         os.kill(pid, signal.SIGKILL)
@@ -91,7 +91,7 @@ def test_a_folder_that_is_another_one_now_is_noticed(tmp_path):
     with FolderLock(run) as lock:
         lock.check()
         run.rename(moved)
-        with pytest.raises(CheckpointError, match=f"{re.escape(str(run))}: was moved, removed or replaced"):
+        with pytest.raises(CheckpointError, match=f"{re.escape(str(run))}: "):
             lock.check()
         run.mkdir()
         (run / ".lock").touch()

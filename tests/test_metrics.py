@@ -62,9 +62,9 @@ def test_chrf_is_sacrebleu_s():
 
 @pytest.mark.parametrize("score", [bleu, chrf])
 def test_texts_must_pair(score):
-    with pytest.raises(DataError, match="1 hypotheses do not pair with 2 references"):
+    with pytest.raises(DataError, match=r"1 hypotheses .*2 references"):
         score(["a"], ["a", "b"])
-    with pytest.raises(DataError, match="there is nothing to score: no hypotheses"):
+    with pytest.raises(DataError, match="no hypotheses"):
         score([], [])
 
 
@@ -79,7 +79,7 @@ def test_perplexity_and_accuracy():
 
 @pytest.mark.parametrize(("mean", "total"), [(perplexity, 0.0), (token_accuracy, 0)])
 def test_a_mean_over_nothing_is_an_error(mean, total):
-    with pytest.raises(DataError, match="a mean over 0 tokens is not defined; the data has no target tokens"):
+    with pytest.raises(DataError, match="0 tokens"):
         mean(total, 0)
 
 
@@ -118,7 +118,7 @@ def test_links_that_are_all_sure_or_possible_have_no_error_if_no_sure_one_is_mis
 
 def test_alignment_scores_of_nothing_are_nan_and_of_other_pairs_an_error():
     assert all(math.isnan(value) for value in alignment_scores([[]], [[]], [[]]).values())
-    with pytest.raises(DataError, match="links of 2 pairs do not pair with gold links of 1 and 1"):
+    with pytest.raises(DataError, match=r"2 pairs .*1 and 1"):
         alignment_scores([[], []], [[]], [[]])
 
 
@@ -128,5 +128,5 @@ def test_spearman_against_hand_worked_ranks():
     assert spearman([3.0, 1.0, 2.0], [30.0, 10.0, 20.0]) == pytest.approx(1.0)
     assert math.isnan(spearman([1.0, 1.0], [1.0, 2.0]))
     assert math.isnan(spearman([], []))
-    with pytest.raises(DataError, match="2 numbers against 1: give two lists of one length"):
+    with pytest.raises(DataError, match="2 numbers against 1"):
         spearman([1.0, 2.0], [1.0])

@@ -11,7 +11,7 @@ from headwise.cli.tables import draw, tell
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
-    from headwise.explain.lines import Series
+    from headwise.explain.curves import Series
 
 app = typer.Typer(help="Scores by length of the input, and what heads did over a training.")
 
@@ -96,16 +96,16 @@ def _of_film(run: Path, of: str, layer: str) -> list[dict[str, Any]]:
 def _of_checkpoints(run: Path, texts: list[str], of: str, layer: str) -> list[dict[str, Any]]:
     from headwise import runtime
     from headwise.errors import unknown
-    from headwise.explain.head_statistics import STATISTICS
+    from headwise.explain.heads import STATISTICS
     from headwise.predictors.watched_heads import looked, statistics_of
-    from headwise.training.loading import at_step, steps_of
+    from headwise.training.loading import checkpoint_steps, load_step
 
     if of not in STATISTICS:
         raise ConfigError(unknown("statistic", of, STATISTICS))
     runtime.apply(fast_products=False)
     rows: list[dict[str, Any]] = []
-    for step in steps_of(run):
-        predictor = at_step(run, step)
+    for step in checkpoint_steps(run):
+        predictor = load_step(run, step)
         found = statistics_of([looked(predictor, predictor.parse(text), None) for text in texts])
         told = {name: one.values[STATISTICS.index(of)] for name, one in found.items() if layer in name}
         rows += [
@@ -132,7 +132,7 @@ def _shortened(names: list[str]) -> list[str]:
 
 
 def _draw(rows: list[dict[str, Any]], line: str, across: str, down: str, label: str, path: Path) -> None:
-    from headwise.explain.lines import Mean, lines
+    from headwise.explain.curves import Mean, lines
 
     series: dict[str, list[tuple[float | int | str, Mean]]] = {}
     for row in rows:

@@ -11,7 +11,8 @@ from headwise.cli.output import json_line
 Row = tuple[str, str, str]
 
 PACKAGES = ("headwise", "torch", "numpy", "tokenizers", "safetensors", "sacrebleu", "matplotlib", "pydantic")
-EXTRAS = {name: name for name in ("tensorboard", "wandb", "mlflow", "trackio")} | {"transformers": "hf"}
+EXTRAS = {name: name for name in ("tensorboard", "wandb", "mlflow", "trackio")}
+EXTRAS |= {"transformers": "hf", "rdkit": "molecules", "soundfile": "audio", "soxr": "audio"}
 
 
 def doctor(
@@ -58,7 +59,7 @@ def _fonts() -> list[Row]:
 
 
 def _data() -> list[Row]:
-    from headwise.data.corpus import data_cache
+    from headwise.data.files import data_cache
 
     folder = data_cache()
     if folder.is_dir():

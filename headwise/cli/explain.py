@@ -73,15 +73,15 @@ def _page(found: "Explained", path: Path, layer: str | int | None, *, alone: boo
 def _print_example(name: str, form: str, *, alone: bool) -> None:
     if not alone:
         raise ConfigError("--example needs no run, no input and none of their options; leave them out")
-    from headwise.explain.examples import example_trace
-    from headwise.explain.trace_formats import formatted
+    from headwise.explain.layer_trace import example_trace
+    from headwise.explain.trace_formats import format_trace
 
-    typer.echo(formatted(example_trace(name), form))
+    typer.echo(format_trace(example_trace(name), form))
 
 
 def _print_trace(run: Path, text: str, target: str | None, form: str, layer: str | None, heads: str | None) -> None:
     import headwise
-    from headwise.explain.trace_formats import check_form, formatted
+    from headwise.explain.trace_formats import check_form, format_trace
     from headwise.predictors.stepping import steps
 
     check_form(form)
@@ -89,7 +89,7 @@ def _print_trace(run: Path, text: str, target: str | None, form: str, layer: str
     if len(chosen) > 1:
         raise ConfigError("--trace shows one head: give --heads one number")
     predictor = headwise.load(run)
-    typer.echo(formatted(steps(predictor, predictor.parse(text), target, numbered(layer), chosen[0]), form))
+    typer.echo(format_trace(steps(predictor, predictor.parse(text), target, numbered(layer), chosen[0]), form))
 
 
 def _print_ablated(run: Path, text: str, *, alone: bool) -> None:

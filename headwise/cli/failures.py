@@ -30,7 +30,7 @@ def describe(error: BaseException) -> tuple[str, int]:
     5
     """
     if isinstance(error, DataError):
-        return one_line(error.told("shell")), error.exit_code
+        return one_line(error.text("shell")), error.exit_code
     if isinstance(error, HeadwiseError):
         return one_line(str(error)), error.exit_code
     if isinstance(error, KeyboardInterrupt):

@@ -139,8 +139,8 @@ def main(arguments: list[str]) -> int:
         if debug:
             traceback.print_exception(error)
         message, code = describe(error)
-        # what the first of several processes told the others, it says itself
-        if not getattr(error, "heard", False):
+        # the first of several processes reports errors itself
+        if not getattr(error, "reported", False):
             print(f"error: {message}", file=sys.stderr)
         return code
     finally:

@@ -66,7 +66,7 @@ def _try(
     """Shows what there is to train, or trains a few steps."""
     if (place := launched()) is not None and place[1] > 1:
         alone = ConfigError(f"--{'dry-run' if dry_run else 'smoke'} is for one process; leave the launcher out")
-        raise alone.told_by(place[0] == 0)
+        raise alone.reported_by(place[0] == 0)
     if not dry_run:
         _smoke(recipe, overrides, given, threads)
         return
@@ -88,7 +88,7 @@ def _show(recipe: str, overrides: list[str], folder: Path, threads: int | None) 
     """Prints what training would be."""
     from headwise import runtime
     from headwise.training import recipes
-    from headwise.training.preview import preview
+    from headwise.training.trial import preview
 
     wanted = recipes.read(recipe, overrides)
     runtime.apply(threads)
@@ -99,9 +99,9 @@ def _show(recipe: str, overrides: list[str], folder: Path, threads: int | None) 
 def _smoke(recipe: str, overrides: list[str], run: Path | None, threads: int | None) -> None:
     """Runs a recipe from end to end in seconds."""
     from headwise import runtime
-    from headwise.training.smoke import EXAMPLES, smoke, smoked
+    from headwise.training.smoke import EXAMPLES, shorten, smoke
 
-    wanted = smoked(recipe, overrides)
+    wanted = shorten(recipe, overrides)
     runtime.apply(threads)
     with tempfile.TemporaryDirectory() as folder:
         scores = smoke(wanted, run or Path(folder) / "run")

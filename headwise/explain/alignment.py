@@ -1,4 +1,4 @@
-"""Which source token stands for which target token: links, words from sub-words, focus, a table for the terminal."""
+"""Alignments from weights: links between tokens, words from sub-words, focus, a table for the terminal."""
 
 from collections.abc import Sequence
 
@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from headwise.errors import ShapeError
+from headwise.explain.heads import entropy
 from headwise.explain.values import Array, array
 from headwise.labels import columns, decimals, padded, shorten, visible
 
@@ -13,17 +14,14 @@ BAR = 8  # columns of a bar of weight 1
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-def links(
-    weights: Float[Array, "targets sources"], *, threshold: float | None = None, mutual: bool = False
-) -> list[tuple[int, int]]:
-    """(source, target) pairs: each target token with the source token it attends to most, the first one of equals.
+def links(weights: Float[Array, "targets sources"], *, mutual: bool = False) -> list[tuple[int, int]]:
+    """(source, target) pairs: each target token with the source token it attends to most, the first of equals.
 
     A target token without any weight has no link.
 
     Args:
         weights: rows are target tokens, columns source tokens.
-        threshold: every pair with at least this weight instead, so that a token may have several links or none.
-        mutual: of these only pairs where the source token, too, is attended to most by this target token.
+        mutual: only pairs where the source token, too, is attended to most by this target token.
 
     >>> links(np.array([[0.9, 0.1], [0.6, 0.4]]))
     [(0, 0), (0, 1)]
@@ -33,23 +31,12 @@ def links(
     values = array(weights)
     if values.size == 0:
         return []
-    chosen = _strongest(values) if threshold is None else values >= threshold
-    if mutual:
-        chosen &= _strongest(values.T).T
+    chosen = _strongest(values) & _strongest(values.T).T if mutual else _strongest(values)
     return sorted((int(source), int(target)) for target, source in np.argwhere(chosen))
 
 
-def pharaoh(weights: Float[Array, "targets sources"], *, threshold: float | None = None, mutual: bool = False) -> str:
-    """The links as `source-target` pairs counted from 0, in the format of word aligners; arguments as in `links`.
-
-    >>> pharaoh(np.array([[0.9, 0.1], [0.2, 0.8]]))
-    '0-0 1-1'
-    """
-    return " ".join(f"{source}-{target}" for source, target in links(weights, threshold=threshold, mutual=mutual))
-
-
 def diagonal(sources: int, targets: int) -> list[tuple[int, int]]:
-    """The links of a word aligner that knows nothing: each target word with the source word at the same share of text.
+    """The links of a baseline aligner: each target word with the source word at the same relative position.
 
     >>> diagonal(3, 6)
     [(0, 0), (0, 1), (1, 2), (1, 3), (2, 4), (2, 5)]
@@ -68,9 +55,9 @@ def near_diagonal(targets: int, sources: int, strength: float) -> Float[np.ndarr
 
 
 def words(text: str, offsets: Sequence[tuple[int, int]]) -> list[int]:
-    """For each token, given by its offsets in the text, the number of the whitespace-separated word it is part of.
+    """For each token, given by its offsets in the text, the index of its whitespace-separated word.
 
-    A token that has no character of its own, such as the end of the sentence, gets -1.
+    A token without a character of its own, such as the end of the sentence, gets -1.
 
     >>> words("chez moi.", [(0, 4), (4, 8), (8, 9)])
     [0, 1, 1]
@@ -90,7 +77,7 @@ def merge(
 ) -> Float[np.ndarray, "query_groups key_groups"]:
     """Weights of tokens as weights of words: summed over the keys of a word, averaged over the queries of a word.
 
-    Rows that summed to one still do, as far as no key is left out.
+    Rows that sum to one still do if no key is left out.
 
     Args:
         query_words: the word of each query, from 0; -1 leaves the query out.
@@ -102,26 +89,15 @@ def merge(
     values = array(weights)
     if values.shape != (len(query_words), len(key_words)):
         raise ShapeError(f"weights {values.shape} do not fit {len(query_words)} queries and {len(key_words)} keys")
-    rows, tops = _membership(query_words), _membership(key_words)
-    return rows @ values @ tops.T / np.maximum(rows.sum(axis=1, keepdims=True), 1.0)
-
-
-def entropy(weights: Float[Array, "*rows keys"]) -> Float[np.ndarray, "*rows"]:
-    """How spread each row is, in nats: 0 for one key, log n for n equal ones, 0 for a row without any weight.
-
-    >>> float(entropy(np.array([0.25, 0.25, 0.25, 0.25])).round(4))
-    1.3863
-    """
-    values = array(weights)
-    logs = np.log(values, out=np.zeros_like(values), where=values > 0)
-    return np.asarray(-(values * logs).sum(axis=-1))
+    rows, groups = _membership(query_words), _membership(key_words)
+    return rows @ values @ groups.T / np.maximum(rows.sum(axis=1, keepdims=True), 1.0)
 
 
 def focus(weights: Float[Array, "queries keys"]) -> float:
-    """How much knowing the query says about the key attended to, in nats: the mutual information of the two.
+    """The mutual information of query and key attended to, in nats.
 
-    H(mean row) - mean of H(row), queries taken equally often. High for a map where each query looks at its own few
-    keys; 0 for a map whose rows are all alike, be they flat or all on one key such as the full stop.
+    H(mean row) - mean of H(row), each query equally likely. High where each query attends to few keys of its own; 0
+    where all rows are alike, whether uniform or all on one key such as the full stop.
 
     >>> round(focus(np.eye(4)), 4), focus(np.ones((4, 4)) / 4), focus(np.eye(4)[[0, 0, 0]])
     (1.3863, 0.0, 0.0)
@@ -131,9 +107,9 @@ def focus(weights: Float[Array, "queries keys"]) -> float:
 
 
 def table(weights: Float[Array, "queries keys"], queries: Sequence[str], keys: Sequence[str], *, top: int = 3) -> str:
-    r"""The strongest keys of each query as lines for a terminal, with a bar for each weight; those below zero by size.
+    r"""The strongest keys of each query, by absolute weight, as lines for a terminal, with a bar for each weight.
 
-    Control characters are written as escapes, and wide characters counted as two columns.
+    Control characters are written as escapes; wide characters count as two columns.
 
     >>> print(table(np.array([[0.75, 0.25]]), ["va"], ["go", "!"], top=2))
     va  go 0.75 ██████    !  0.25 ██

@@ -1,4 +1,4 @@
-"""The figure that everything is drawn on: it shows in notebooks without pyplot and is saved whole or not at all."""
+"""The figure under every picture: it shows in notebooks without pyplot, and is saved in one step."""
 
 import io
 import os
@@ -17,7 +17,7 @@ PRINT_DPI = 120
 
 
 class Picture(Figure):
-    """A matplotlib figure that a notebook shows by itself; nothing is kept by pyplot, so nothing leaks."""
+    """A matplotlib figure that a notebook displays; pyplot holds no reference to it."""
 
     def _repr_png_(self) -> bytes:
         return _rendered(self, "png", SCREEN_DPI)
@@ -27,7 +27,7 @@ def picture(width: float, height: float, *, free: bool = False) -> Picture:
     """An empty figure of this size in inches, on the page colour, laid out so that labels are not cut.
 
     Args:
-        free: nothing is laid out: whoever draws says where everything stands, which is faster.
+        free: without a layout engine, which is faster; the caller places everything.
     """
     engine = None if free else ConstrainedLayoutEngine(h_pad=0.08)
     return Picture(figsize=(width, height), layout=engine, facecolor="white")
@@ -36,8 +36,7 @@ def picture(width: float, height: float, *, free: bool = False) -> Picture:
 def save(figure: Drawing, path: str | os.PathLike[str]) -> Path:
     """Writes the figure as PNG, SVG or PDF, by the suffix of `path`.
 
-    The file is replaced in one step: readers see the old one or the new one. Figures drawn again from the same data
-    have the same bytes.
+    The file is replaced in one step: readers see the old one or the new one. The same data give the same bytes.
 
     Raises:
         ConfigError: for another suffix.

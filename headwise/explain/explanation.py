@@ -1,4 +1,4 @@
-"""Where a model looked: its attention while it read one input and wrote one output, as numbers, table and pictures."""
+"""The attention of a model over one input and one output, as numbers, table and pictures."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -17,17 +17,17 @@ from headwise.explain.values import Drawing, require_formats
 Heads = int | Sequence[int] | None
 
 POOLING = "pooling"
-_EXACT = 1e-2  # sums further from one are of weights that no softmax made
+_EXACT = 1e-2  # weights of a softmax sum to one within this
 
 
 @dataclass(frozen=True)
 class Layer:
-    """What one attention layer did: the weights of each head, and what its rows and columns are.
+    """The weights of each head of one attention layer, with labels for rows and columns.
 
     Args:
         queries, keys: a label for each row and each column.
-        kind: "cross" if the keys are of another sequence, "pooled" if the only row is an answer for all of them; "tags"
-            if the keys are tags and the weights their probabilities, which is no attention.
+        kind: "cross" if the keys are another sequence, "pooled" if the only row is an answer for all keys; "tags" if
+            the keys are tags and the weights their probabilities, which is no attention.
         causal: no query sees a later key.
         allowed: which pairs the mask allows; None: all that `causal` does.
     """
@@ -41,17 +41,17 @@ class Layer:
 
     @property
     def heading(self) -> str:
-        """What a table of it lists."""
+        """The heading of its table."""
         return "the likeliest tags" if self.kind == "tags" else "what each token looks at"
 
     def mean(self, heads: Heads = None) -> Float[np.ndarray, "queries keys"]:
-        """The mean of these heads, or of all. Raises: ConfigError for a head that is not there."""
+        """The mean of these heads, or of all. Raises: ConfigError for an unknown head."""
         chosen = self.numbers(heads)
         mean: np.ndarray = self.weights[chosen].mean(axis=0)
         return mean
 
     def numbers(self, heads: Heads) -> list[int]:
-        """The numbers of the heads that are meant. Raises: ConfigError for a head that is not there."""
+        """The numbers of these heads, or of all. Raises: ConfigError for an unknown head."""
         chosen = list(range(len(self.weights))) if heads is None else [heads] if isinstance(heads, int) else list(heads)
         for head in chosen:
             if not 0 <= head < len(self.weights):
@@ -63,7 +63,7 @@ class Layer:
 
 @runtime_checkable
 class Explained(Protocol):
-    """What `Predictor.explain` returns: pictures in a folder, and lines of text."""
+    """The result of `Predictor.explain`: pictures in a folder, and lines of text."""
 
     @property
     def source(self) -> str: ...
@@ -86,14 +86,14 @@ class Explained(Protocol):
 
 @dataclass(frozen=True)
 class Explanation:
-    """The attention of every layer while a model read `source` and wrote `output`.
+    """The attention of every layer of a model over `source` and `output`.
 
     Args:
         layers: by their names in the model, from the first to the last.
-        draw: makes the picture of a layer, or of all if None, in place of a map; it gets what `page` gets.
-        note: lines to read beside the pictures, such as a table of what else decided.
-        places: what rows and columns are where they are no tokens.
-        tokens: what is known of tokens; they are those of each layer whose labels are the same.
+        draw: draws a layer, or all layers if None, in place of a map; its arguments are this and those of `page`.
+        note: lines of text beside the pictures, such as a table of other reasons for the output.
+        places: what rows and columns stand for, where they are no tokens.
+        tokens: words and special tokens; they belong to each layer with the same labels.
     """
 
     source: str
@@ -106,28 +106,28 @@ class Explanation:
 
     @property
     def row_error(self) -> float:
-        """Largest difference from 1 of a sum over the keys."""
+        """The largest difference of the sum of a row from 1."""
         return max(float(np.abs(layer.weights.sum(axis=-1) - 1.0).max()) for layer in self.layers.values())
 
     def shown(self) -> list[str]:
-        """Names of the layers that a picture is of: those from output to input where there are any, else all.
+        """Names of the layers to draw: those from output to input if there are any, else all.
 
-        Probabilities of tags are among them where nothing else is.
+        Probabilities of tags are among them only where there is nothing else.
         """
         attended = [name for name, layer in self.layers.items() if layer.kind != "tags"] or list(self.layers)
         return [name for name in attended if self.layers[name].kind != "self"] or attended
 
     def _numbered(self) -> list[str]:
-        """What numbers count: a pooling has a name of its own, unless there is nothing else."""
+        """The layers that a number selects from; the pooling, which has a name, is among them only if it is alone."""
         shown = self.shown()
         if {self.layers[name].kind for name in shown} != {"pooled"}:
             return shown
-        return [name for name, one in self.layers.items() if one.kind == "self"] or shown
+        return [name for name, layer in self.layers.items() if layer.kind == "self"] or shown
 
     def most_focused(self) -> str:
-        """The layer whose mean over heads says most about which key belongs to which query.
+        """The layer whose mean over heads has the largest `focus`.
 
-        Measured by `focus`. Layers differ, and neither the first nor the last need be the one that aligns words.
+        Layers differ; neither the first nor the last need be the one that aligns words.
 
         Raises:
             Unsupported: if the model has no attention.
@@ -137,18 +137,18 @@ class Explanation:
         return max(self.shown(), key=lambda name: focus(self.layers[name].mean()))
 
     def pictured(self, layer: str | int | None) -> str:
-        """The name of a layer as `layer_name` has it; None: the last of those that are shown."""
+        """The name of a layer as in `layer_name`; None: the last one of `shown`."""
         return self.layer_name(self.shown()[-1] if layer is None else layer)
 
     def layer_name(self, layer: str | int | None) -> str:
         """The name of a layer.
 
         Args:
-            layer: name, `pooling` for what makes one vector of all places, or number from 0 (-1 is the last) among
-                those of `shown` but the pooling; the most focused if None.
+            layer: name, `pooling` for the layer that makes one vector of the sequence, or number from 0 (-1 is the
+                last) among the other layers of `shown`; the most focused if None.
 
         Raises:
-            ConfigError: for a layer that is not there.
+            ConfigError: for an unknown layer.
         """
         if layer is None:
             return self.most_focused()
@@ -158,7 +158,8 @@ class Explanation:
             if not -len(names) <= layer < len(names):
                 raise ConfigError(f"layer {layer} is not there; the model has {len(names)} {kind} layers, from 0")
             return names[layer]
-        if layer == POOLING and len(pooled := [name for name, one in self.layers.items() if one.kind == "pooled"]) == 1:
+        pooled = [name for name, each in self.layers.items() if each.kind == "pooled"]
+        if layer == POOLING and len(pooled) == 1:
             return pooled[0]
         if layer not in self.layers:
             raise ConfigError(unknown("layer", layer, self.layers))
@@ -169,7 +170,7 @@ class Explanation:
         return self.layers[self.layer_name(layer)].mean(heads)
 
     def caption(self, layer: str | int | None = None, heads: Heads = None) -> str:
-        """The name of the layer, and which of its heads are meant."""
+        """The name of the layer, and of its heads."""
         name = self.layer_name(layer)
         chosen, count = self.layers[name].numbers(heads), len(self.layers[name].weights)
         if self.layers[name].kind == "tags":
@@ -181,38 +182,38 @@ class Explanation:
 
     def table(self, layer: str | int | None = None, heads: Heads = None, *, top: int = 3) -> str:
         """The strongest keys of each query, for a terminal."""
-        one = self.layers[self.layer_name(layer)]
-        return table(one.mean(heads), one.queries, one.keys, top=top)
+        drawn = self.layers[self.layer_name(layer)]
+        return table(drawn.mean(heads), drawn.queries, drawn.keys, top=top)
 
     def lines(self, layer: str | int | None = None, heads: Heads = None, *, top: int = 3) -> list[str]:
-        """The table of a layer, what there is to note, and how far rows are from summing to one."""
+        """The table of a layer, the note, and how close the sums of rows are to one."""
         heading = f"{self.caption(layer, heads)}: {self.layers[self.layer_name(layer)].heading}"
-        noted = ["", self.note] if self.note else []
+        note = ["", self.note] if self.note else []
         table = self.table(layer, heads, top=top)
         sums = f"rows sum to one within {self.row_error:.0e}"
         if self.row_error > _EXACT:
             sums = f"rows need not sum to one here: they differ from it by up to {self.row_error:.2g}"
-        return [heading, table, *noted, "", sums]
+        return [heading, table, *note, "", sums]
 
     def page(self, layer: str | int | None = None, heads: Heads = None) -> Drawing:
         """One picture: a layer as a large map, and below it every head of every layer of its kind as a small one."""
         if self.draw is not None:
             return self.draw(self, layer, heads)
-        # matplotlib is imported where something is drawn
-        from headwise.explain.pages import page
+        from headwise.explain.figures import page
 
         name = self.layer_name(layer)
-        one = self.layers[name]
-        beside = [other for other in self.layers if self._group(other) == self._group(name)]
+        large = self.layers[name]
+        # those of the same kind in the same part of the model
+        small = [other for other in self.layers if self._group(other) == self._group(name)]
         return page(
-            one.mean(heads),
-            one.queries,
-            one.keys,
-            [self.layers[other].weights for other in beside],
-            chosen=[(beside.index(name), head) for head in one.numbers(heads)],
+            large.mean(heads),
+            large.queries,
+            large.keys,
+            [self.layers[other].weights for other in small],
+            chosen=[(small.index(name), head) for head in large.numbers(heads)],
             title=f"{self._title()}\n{self.caption(layer, heads)}",
-            kind=one.kind,
-            keep=_seen(one, heads),
+            kind=large.kind,
+            keep=_allowed(large, heads),
         )
 
     def save(self, path: str | os.PathLike[str], layer: str | int | None = None, heads: Heads = None) -> Path:
@@ -223,7 +224,7 @@ class Explanation:
             heads: one number from 0, or several, whose mean is drawn; all if None.
 
         Raises:
-            ConfigError: for a layer, a head or a suffix that is not there.
+            ConfigError: for an unknown layer, head or suffix.
         """
         from headwise.explain.canvas import save
 
@@ -244,18 +245,17 @@ class Explanation:
         return show(self, height=height)
 
     def figures(self) -> dict[str, Drawing]:
-        """Every layer as a figure of its own, by file name: its heads, or what `draw` makes of it."""
+        """A figure for every layer, by file name: its heads, or the picture of `draw`."""
         if self.draw is not None:
             return {name.replace(".", "-"): self.draw(self, name, None) for name in self.layers}
         from headwise.explain import figures
 
-        drawn: dict[str, Drawing] = {}
-        for name, one in self.layers.items():
-            title = f"{name}\n{self._title()}"
-            drawn[name.replace(".", "-")] = figures.heads(
-                one.weights, one.queries, one.keys, title=title, keep=_seen(one)
+        return {
+            name.replace(".", "-"): figures.heads(
+                layer.weights, layer.queries, layer.keys, title=f"{name}\n{self._title()}", keep=_allowed(layer)
             )
-        return drawn
+            for name, layer in self.layers.items()
+        }
 
     def write(
         self,
@@ -288,7 +288,7 @@ class Explanation:
         return f"{self.source}\n→ {self.output}"
 
 
-def _seen(layer: Layer, heads: Heads = None) -> np.ndarray | None:
+def _allowed(layer: Layer, heads: Heads = None) -> np.ndarray | None:
     """The pairs that the mask of any of these heads allows; None: all."""
     if layer.allowed is None:
         return np.tri(len(layer.queries), dtype=bool) if layer.causal else None

@@ -1,88 +1,97 @@
-"""Pictures of attention: one map, the heads of a layer, all layers and heads, an alignment.
+"""Pictures of attention: a page with one layer above all heads of all layers, and the heads of one layer.
 
 Rows are queries ("attends from"), columns are keys ("attends to"), in every figure.
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
+from matplotlib.axes import Axes
 
 from headwise.explain import maps
 from headwise.explain.canvas import Picture, picture
-from headwise.explain.values import KEY, QUERY, SOURCE, TARGET, Array, array
+from headwise.explain.values import Array, array
 
+QUERY, KEY = "query: attends from", "key: attends to"
+# what rows and columns are, for each kind of layer
+SIDES = {
+    "self": (QUERY, KEY),
+    "cross": ("target token (attends from)", "source token (attends to)"),
+    "pooled": ("answer", "token (attends to)"),
+    "tags": ("word and its tag", "tag"),
+}
 LARGEST = 10.0  # inches of a map's longer side
-NUMBERED = 150  # cells that are still written as numbers
+NUMBERED = 150  # a map of at most so many cells has its weights written into them
 THUMBNAIL = 48  # cells along a side of a small map; a longer side is pooled
+SMALL = 1.1  # inches of a small map's side
+WIDEST = 9.0  # inches of a row of small maps
+GAP = 0.45  # inches between the map and the small maps below it
 
 
-def heatmap(
+def page(
     weights: Float[Array, "queries keys"],
     queries: Sequence[str],
     keys: Sequence[str],
+    layers: Sequence[Float[Array, "_ _ _"]],
     *,
+    chosen: Sequence[tuple[int, int]] = (),
     title: str = "",
-    scale: maps.Scale = "sqrt",
+    kind: Literal["self", "cross", "pooled", "tags"] = "self",
     keep: Bool[Array, "queries keys"] | None = None,
-    annotate: bool | None = None,
-    maximum: float | None = None,
 ) -> Picture:
-    """One map of weights, with tokens as labels; zero is the page colour.
+    """A map of weights with tokens as labels, and a grid of small maps: a row for each layer, a column for each head.
+
+    Map and grid have a colour scale each; zero is the page colour. A single head is not drawn twice. Small maps of more
+    than 48 rows or columns are pooled by their maximum, so that no strong weight is averaged away.
 
     Args:
-        weights: one head, or a mean of heads.
-        queries: a label for each row.
-        keys: a label for each column.
-        scale: how a weight becomes a colour; "log" starts at 1e-4.
+        weights: the large map.
+        queries, keys: a label for each row and each column.
+        layers: the small maps; one array for each layer.
+        chosen: (layer, head) of the small maps whose mean is the large one; they are framed.
+        kind: "cross" if rows are target tokens and columns source tokens, "pooled" if the only row is an answer, "tags"
+            if columns are tags of the rows; in these the strongest cell of each row is framed.
         keep: True where the mask allows a weight; other cells are hatched.
-        annotate: write the weights into the cells; by itself only where there are few.
-        maximum: the weight at the dark end of the ramp; by itself the largest one shown.
 
     Raises:
         ShapeError: if labels and weights do not fit.
 
-    >>> heatmap(np.eye(2), ["chez", "moi"], ["i", "home"], title="cross-attention").axes[0].get_title()
-    'cross-attention'
+    >>> drawn = page(np.eye(2), ["va", "!"], ["go", "."], [np.ones((3, 2, 2)) / 2])
+    >>> [text.get_text() for text in drawn.axes[1].get_xticklabels()]
+    ['head 0', 'head 1', 'head 2']
     """
-    values, kept = array(weights), _kept(keep)
-    maps.checked(values, [("queries", len(queries)), ("keys", len(keys))])
+    values, allowed = array(weights), None if keep is None else array(keep).astype(bool)
+    maps.check_shape(values, [("queries", len(queries)), ("keys", len(keys))])
     rows, tops = maps.labels(queries), maps.labels(keys)
-    numbered = is_numbered(values) if annotate is None else annotate
-    cell = cell_inches(max(values.shape), numbered)
-    width, height = cell * values.shape[1], cell * values.shape[0]
-    figure = picture(width + rows.inches + 1.8, max(height, 1.3) + maps.columns_height(tops, cell) + 1.1)
-    axes = figure.subplots()
-    norm = maps.norm(scale, maximum or maps.largest(values, kept))
-    image = maps.draw(axes, values, norm, kept)
+    numbered, longest, across = values.size <= NUMBERED, max(values.shape), max(map(len, layers))
+    # room for a number, else for a line of text, else what a page leaves
+    cell = min(0.38 if numbered else max(maps.LINE_INCHES * 1.2, 4.0 / longest), LARGEST / longest)
+    side = min(SMALL, WIDEST / across)
+    upper = cell * values.shape[1], cell * values.shape[0]
+    lower = side * across, side * len(layers)
+    below = GAP + 0.35 + lower[1] if sum(map(len, layers)) > 1 else 0.0
+    above = maps.columns_height(tops, cell) + 0.25 + 0.2 * (title.count("\n") + 1)
+    # a shared left edge, right of the labels; inches, from the lower left corner
+    left, bottom = max(rows.inches, 0.6) + 0.4, 0.1
+    # the colour bar may be taller than the map
+    size = left + max(upper[0], lower[0]) + 0.9, above + max(upper[1], 1.3) + below + bottom
+    figure = picture(*size, free=True)
+    axes = _axes_at(figure, left, size[1] - above - upper[1], upper)
+    norm = maps.norm(values, keep=allowed)
+    image = maps.draw(axes, values, norm, allowed)
     maps.label_rows(axes, rows, cell)
     maps.label_columns(axes, tops, cell)
     if numbered:
-        maps.number_cells(axes, values, norm, kept)
-    maps.name_axes(axes, QUERY, KEY, title)
-    maps.colour_bar(axes, image, scale, (width, height))
-    maps.caption(axes, values, kept)
-    return figure
-
-
-def alignment(
-    weights: Float[Array, "targets sources"],
-    source_tokens: Sequence[str],
-    target_tokens: Sequence[str],
-    *,
-    title: str = "",
-    scale: maps.Scale = "sqrt",
-) -> Picture:
-    """Cross-attention of a translation; the strongest source token of each target token is framed.
-
-    >>> alignment(np.eye(2), ["go", "."], ["va", "!"]).axes[0].get_ylabel()
-    'target token (attends from)'
-    """
-    values = array(weights)
-    figure = heatmap(values, target_tokens, source_tokens, title=title, scale=scale)
-    axes = figure.axes[0]
-    maps.outline(axes, strongest(values))
-    maps.name_axes(axes, TARGET, SOURCE, title)
+        maps.number_cells(axes, values, norm, allowed)
+    maps.outline(axes, list(enumerate(values.argmax(axis=1).tolist())) if kind != "self" else [])
+    maps.name_axes(axes, *SIDES[kind], title)
+    maps.colour_bar(axes, image, upper, "probability" if kind == "tags" else "attention weight")
+    maps.caption(axes, values, allowed)
+    if below:
+        small = [_pooled(array(layer)) for layer in layers]
+        maps.draw_heads(_axes_at(figure, left, bottom, lower), small, side, chosen)
     return figure
 
 
@@ -92,22 +101,18 @@ def heads(
     keys: Sequence[str],
     *,
     title: str = "",
-    scale: maps.Scale = "sqrt",
     keep: Bool[Array, "queries keys"] | None = None,
-    names: Sequence[str] | None = None,
 ) -> Picture:
     """A grid with one map for each head; all share one colour scale, so they can be compared.
 
     Args:
-        names: what to write above each map; by itself "head 0", "head 1", ...
-        queries, keys, scale, keep: as in `heatmap`.
+        queries, keys, keep: as in `page`.
 
     >>> len(heads(np.ones((3, 2, 2)) / 2, ["a", "b"], ["a", "b"]).axes)
     4
     """
-    values, kept = array(weights), _kept(keep)
-    titles = [f"head {i}" for i in range(len(values))] if names is None else names
-    maps.checked(values, [("heads", len(titles)), ("queries", len(queries)), ("keys", len(keys))])
+    values, allowed = array(weights), None if keep is None else array(keep).astype(bool)
+    maps.check_shape(values, [("heads", len(values)), ("queries", len(queries)), ("keys", len(keys))])
     rows, tops = maps.labels(queries), maps.labels(keys)
     across = min(len(values), 4)
     down = -(-len(values) // across)
@@ -115,80 +120,28 @@ def heads(
     tall = cell * values.shape[1] + maps.columns_height(tops, cell) + 0.45
     figure = picture(across * (cell * values.shape[2] + 0.2) + rows.inches + 1.8, down * tall + 0.8)
     grid = figure.subplots(down, across, squeeze=False).ravel()
-    norm = maps.norm(scale, max(maps.largest(head, kept) for head in values))
+    norm = maps.norm(*values, keep=allowed)
     for number, axes in enumerate(grid[: len(values)]):
-        image = maps.draw(axes, values[number], norm, kept)
+        image = maps.draw(axes, values[number], norm, allowed)
         maps.label_columns(axes, tops, cell)
-        maps.name_map(axes, titles[number], maps.columns_height(tops, cell))
+        maps.name_map(axes, f"head {number}", maps.columns_height(tops, cell))
         maps.label_rows(axes, rows if number % across == 0 else rows.blank(), cell)
     for axes in grid[len(values) :]:
         axes.remove()
     maps.name_grid(figure, QUERY, KEY, title)
-    maps.shared_colour_bar(figure, image, scale)
+    maps.shared_colour_bar(figure, image)
     return figure
 
 
-def layers_heads(
-    weights: Sequence[Float[Array, "heads queries keys"]],
-    *,
-    title: str = "",
-    scale: maps.Scale = "sqrt",
-    names: Sequence[str] | None = None,
-) -> Picture:
-    """All heads of all layers as small maps: rows are layers, columns are heads; one colour scale for all.
-
-    A map of more than 48 rows or columns is pooled by its maximum, so that a single strong link is never averaged
-    away; the title says so.
-
-    Args:
-        weights: one array for each layer; the layers may differ in the number of heads.
-        names: a label for each layer; by itself "layer 0", "layer 1", ...
-        title, scale: as in `heatmap`.
-
-    >>> layers_heads([np.ones((3, 2, 2)) / 2] * 5).axes[0].get_xticklabels()[2].get_text()
-    'head 2'
-    """
-    layers = [array(layer) for layer in weights]
-    rows = maps.labels([f"layer {i}" for i in range(len(layers))] if names is None else names)
-    maps.checked(np.empty(len(layers)), [("layers", len(rows.texts))])
-    across = max(len(layer) for layer in layers)
-    columns = maps.labels([f"head {i}" for i in range(across)])
-    inches = min(1.1, LARGEST / max(len(layers), across))
-    figure = picture(across * inches + rows.inches + 1.8, max(len(layers) * inches, 1.3) + 1.2)
-    axes = figure.subplots()
-    norm = maps.norm(scale, max(maps.largest(layer, None) for layer in layers))
-    image = maps.draw_small(axes, [[pooled(head) for head in layer] for layer in layers], norm)
-    maps.label_rows(axes, rows, inches)
-    maps.label_columns(axes, columns, inches)
-    sides = sorted({side for layer in layers for side in layer.shape[1:] if side > THUMBNAIL})
-    notes = [f"{side}→{-(-side // -(-side // THUMBNAIL))} max" for side in sides]
-    maps.name_axes(axes, "", "", ", ".join([title, *notes]) if title else ", ".join(notes))
-    maps.colour_bar(axes, image, scale, (across * inches, len(layers) * inches))
-    return figure
-
-
-def strongest(values: np.ndarray) -> list[tuple[int, int]]:
-    """The cell (row, column) of the largest weight of each row."""
-    return [(row, int(column)) for row, column in enumerate(values.argmax(axis=1))]
-
-
-def is_numbered(values: np.ndarray) -> bool:
-    """Whether a map has so few cells that each is written as a number too."""
-    return values.size <= NUMBERED
-
-
-def cell_inches(longest: int, numbered: bool) -> float:
-    """Side of a cell in inches: room for a number, else for a line of text, else what a page leaves."""
-    return min(0.38 if numbered else max(maps.LINE_INCHES * 1.2, 4.0 / longest), LARGEST / longest)
-
-
-def pooled(head: np.ndarray) -> np.ndarray:
+def _pooled(heads: np.ndarray) -> np.ndarray:
     """The largest weight of each block, such that no side is longer than a thumbnail."""
-    for axis in (0, 1):
-        block = -(-head.shape[axis] // THUMBNAIL)
-        head = np.maximum.reduceat(head, np.arange(0, head.shape[axis], block), axis=axis)
-    return head
+    for axis in (1, 2):
+        block = -(-heads.shape[axis] // THUMBNAIL)
+        heads = np.maximum.reduceat(heads, np.arange(0, heads.shape[axis], block), axis=axis)
+    return heads
 
 
-def _kept(keep: Array | None) -> np.ndarray | None:
-    return None if keep is None else array(keep).astype(bool)
+def _axes_at(figure: Picture, left: float, bottom: float, size: tuple[float, float]) -> Axes:
+    """Axes of this size at this place; all in inches."""
+    width, height = figure.get_size_inches()
+    return figure.add_axes((left / width, bottom / height, size[0] / width, size[1] / height))

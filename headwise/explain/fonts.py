@@ -1,5 +1,6 @@
-"""Fonts that have the characters of a label; what no installed font has is written as its code, with one warning."""
+"""Fonts for the characters of a label; characters without a font are written as codes, with one warning."""
 
+import contextlib
 import warnings
 from collections.abc import Iterable
 from functools import cache
@@ -31,19 +32,18 @@ PREFERRED = (
     "Arial Unicode MS",
 )
 
-# fonts that have a sign for every character, which says nothing but its script; matplotlib ships one of them
+# fonts whose glyph for every character shows only its script; matplotlib ships one of them
 _PLACEHOLDERS = ("last resort", "lastresort", "adobe blank")
 
 
 def families(texts: Iterable[str]) -> list[str]:
-    """Font families, in the order to try them, that together have as many of the characters as installed fonts can."""
+    """Font families, in the order to try them, that together have every character that an installed font has."""
     chosen = [FIRST]
     missing = _drawn(texts) - _characters(FIRST)
     for family in _installed() if missing else ():
-        found = missing & _characters(family)
-        if found:
+        if covered := missing & _characters(family):
             chosen.append(family)
-            missing -= found
+            missing -= covered
         if not missing:
             break
     return chosen
@@ -52,8 +52,8 @@ def families(texts: Iterable[str]) -> list[str]:
 def legible(text: str, fonts: Iterable[str]) -> str:
     """The text with each character that none of the fonts has written as its code, such as U+4F60.
 
-    Warns, for each script, how to install a font that has them; always in the same words from the same place, so that
-    Python shows it once.
+    Warns, for each script, how to install a font; always with the same text and from the same line, so that Python
+    shows it once.
     """
     missing = _drawn([text]).difference(*(_characters(family) for family in fonts))
     if not missing:
@@ -63,7 +63,7 @@ def legible(text: str, fonts: Iterable[str]) -> str:
 
 
 def report() -> list[tuple[str, str]]:
-    """For `headwise doctor`: which font would draw some scripts, or that none is there."""
+    """For `headwise doctor`: the font of each of some scripts, or `NONE`."""
     samples = {
         "Latin": "é",
         "Greek": "λ",
@@ -73,11 +73,10 @@ def report() -> list[tuple[str, str]]:
         "Korean": "한",
         "Arabic": "ع",
     }
-    rows = []
-    for name, sample in samples.items():
-        fonts = families([sample])
-        rows.append((name, next((family for family in fonts if sample in _characters(family)), NONE)))
-    return rows
+    return [
+        (name, next((family for family in families([sample]) if sample in _characters(family)), NONE))
+        for name, sample in samples.items()
+    ]
 
 
 def _drawn(texts: Iterable[str]) -> set[str]:
@@ -90,7 +89,7 @@ def _warn(missing: set[str]) -> None:
         warnings.warn(
             f"no installed font has {what}; they are shown as codes. "
             f"Install one: {ADVICE}, or https://fonts.google.com/noto",
-            # this line, not that of whoever draws: Python tells a warning of one place once
+            # this line, not that of the caller: Python shows a warning of one line once
             stacklevel=1,
         )
 
@@ -102,17 +101,19 @@ def _characters(family: str) -> frozenset[str]:
     try:
         return frozenset(map(chr, FT2Font(path).get_charmap()))
     except (RuntimeError, OSError):
-        # matplotlib keeps a list of fonts; this one was removed since, or is damaged
+        # a font of matplotlib's list that is damaged, or was removed since
         return frozenset()
 
 
 @cache
 def _installed() -> tuple[str, ...]:
-    """Families with a regular face, also those installed after matplotlib last looked; the preferred ones first."""
-    known = {str(entry.fname) for entry in font_manager.fontManager.ttflist}
+    """Families with a regular face, also those installed since matplotlib made its list; the preferred ones first."""
+    listed = {str(entry.fname) for entry in font_manager.fontManager.ttflist}
     for path in font_manager.findSystemFonts():
-        if path not in known:
-            _register(path)
+        if path not in listed:
+            with contextlib.suppress(ValueError, RuntimeError, OSError):
+                # matplotlib refuses some fonts
+                font_manager.fontManager.addfont(path)
     names = {entry.name for entry in font_manager.fontManager.ttflist if _is_regular(entry, entry.name)}
     names = {name for name in names if not name.lower().lstrip(".").startswith(_PLACEHOLDERS)}
     first = [family for family in PREFERRED if family in names]
@@ -121,11 +122,3 @@ def _installed() -> tuple[str, ...]:
 
 def _is_regular(entry: font_manager.FontEntry, family: str) -> bool:
     return entry.name == family and entry.style == "normal" and entry.weight in (400, "normal", "regular")
-
-
-def _register(path: str) -> None:
-    try:
-        font_manager.fontManager.addfont(path)
-    except (ValueError, RuntimeError, OSError):
-        # a font that matplotlib cannot read is no font for us
-        return

@@ -1,72 +1,169 @@
-"""What a head does, in a few numbers that can be sorted by; and small pictures of many heads."""
+"""What heads do, as numbers: per head, over several inputs, which heads are odd, how alike they are; thumbnails."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, UInt8
 
 Weights = Float[np.ndarray, "heads queries keys"]
-Chosen = Bool[np.ndarray, "queries"] | None
+Odd = Literal["uniform", "one key", "same"]
+
+# in the order of the rows of `HeadStatistics.values`
+STATISTICS = ("entropy", "distance", "diagonal", "first", "redundancy")
+# these compare positions of one sequence
+POSITIONAL = ("distance", "diagonal")
+# a head above this share of the largest entropy attends to all keys alike
+UNIFORM = 0.98
+# a head with more than this share of its weight on one key ignores the rest
+ONE_KEY = 0.98
+# heads more alike than this are duplicates
+SAME = 0.98
+# in fewer rows a head may look odd by chance
+_FEWEST_ROWS = 8
 
 
-def described(weights: Weights, chosen: Chosen = None) -> list[dict[str, float]]:
-    """Of each head, means over its rows; a row is taken as shares of its sum.
+def describe(
+    weights: Weights, *, one_sequence: bool, rows: Bool[np.ndarray, "queries"] | None = None
+) -> dict[str, Float[np.ndarray, "heads"]]:
+    """Means over the rows of each head, by name; each row is scaled to sum to one.
 
-    entropy: in nats; effective: exp(entropy), how many keys it looks at; first: the weight of the first key; largest:
-    the largest weight.
+    entropy: in nats; effective: exp(entropy), the number of keys attended to; first: the weight of the first key;
+    largest: the largest weight. In one sequence also distance: |query - key|; diagonal: the weight of the query's own
+    position; previous: that of the position before, where there is one.
 
     Args:
-        chosen: the rows that count; None: all.
+        one_sequence: row and column i are the same position.
+        rows: the rows that count; None: all.
 
-    >>> described(np.eye(3)[None])[0]["largest"], described(np.full((1, 2, 4), 0.25))[0]["effective"]
-    (1.0, 4.0)
+    >>> table = describe(np.eye(4)[None, [0, 0, 1, 2]], one_sequence=True)
+    >>> {name: float(values[0]) for name, values in table.items() if name != "first"}
+    {'entropy': 0.0, 'effective': 1.0, 'largest': 1.0, 'distance': 0.75, 'diagonal': 0.25, 'previous': 1.0}
     """
-    counted = slice(None) if chosen is None else chosen
-    rows, weights = _shares(weights)[:, counted], weights[:, counted]
-    logs = np.log(rows, out=np.zeros_like(rows), where=rows > 0)
-    entropy = -(rows * logs).sum(-1)
-    return [
-        {
-            "entropy": _mean(entropy[head]),
-            "effective": _mean(np.exp(entropy[head])),
-            "first": _mean(rows[head, :, 0]) if rows.shape[2] else 0.0,
-            "largest": float(weights[head].max(initial=0.0)),
-        }
-        for head in range(len(rows))
-    ]
+    queries, keys = weights.shape[1:]
+    counted = np.ones(queries, bool) if rows is None else rows
+    shares = _shares(weights)
+    spread = entropy(shares[:, counted])
+    table = {
+        "entropy": _mean(spread),
+        "effective": _mean(np.exp(spread)),
+        "first": _mean(shares[:, counted, 0]) if keys else np.zeros(len(weights)),
+        "largest": weights[:, counted].max((1, 2), initial=0.0),
+    }
+    if one_sequence:
+        distance = np.abs(np.arange(queries)[:, None] - np.arange(keys))
+        table["distance"] = _mean((shares * distance).sum(-1)[:, counted])
+        table["diagonal"], table["previous"] = (_mean(_at_offset(shares, offset, counted)) for offset in (0, -1))
+    return table
 
 
-def one_sequence(kind: str, queries: int, keys: int) -> bool:
+@dataclass(frozen=True, eq=False)
+class HeadStatistics:
+    """The heads of one layer: means over the rows of some inputs that may choose between keys.
+
+    Args:
+        values: `STATISTICS` of each head: entropy as a share of the largest that the allowed keys permit; |query - key|
+            in tokens; the weight of the query's own position and of the first key; the mean similarity to the other
+            heads, 0 where there is no other. Distance and own position are NaN where the keys are another sequence.
+        one_key: the mean weight of the key that is attended to most.
+        alike: the `similarity` of each two heads.
+        rows: the number of rows.
+    """
+
+    values: Float[np.ndarray, "statistics heads"]
+    one_key: Float[np.ndarray, "heads"]
+    alike: Float[np.ndarray, "heads heads"]
+    rows: int
+
+    @classmethod
+    def of(
+        cls, weights: Weights, allowed: Float[np.ndarray, "#heads queries"], *, one_sequence: bool = True
+    ) -> "HeadStatistics":
+        """The statistics of one layer and one input.
+
+        Args:
+            allowed: how many keys each row may attend to; rows with fewer than two cannot choose and do not count.
+            one_sequence: row and column i are the same position, as in self-attention.
+
+        >>> uniform = HeadStatistics.of(np.full((1, 3, 4), 0.25), np.full((1, 3), 4.0))
+        >>> dict(zip(STATISTICS, uniform.values[:, 0].tolist()))["entropy"], uniform.rows
+        (1.0, 3)
+        """
+        count = len(weights)
+        counts = np.broadcast_to(allowed, weights.shape[:2])
+        rows = np.asarray((counts > 1).all(0))
+        if not rows.any():
+            return cls(np.zeros((len(STATISTICS), count)), np.zeros(count), np.eye(count), 0)
+        table = describe(weights, one_sequence=one_sequence, rows=rows)
+        table["entropy"] = np.minimum(1.0, table["entropy"] / np.log(counts[:, rows]).mean(-1))
+        alike = similarity(weights[:, rows])
+        table["redundancy"] = (alike.sum(1) - 1) / (count - 1) if count > 1 else np.zeros(count)
+        values = np.stack([table.get(name, np.full(count, np.nan)) for name in STATISTICS])
+        return cls(values, weights[:, rows].mean(1).max(-1, initial=0.0), alike, int(rows.sum()))
+
+    @classmethod
+    def mean(cls, inputs: Sequence["HeadStatistics"]) -> "HeadStatistics":
+        """The statistics over several inputs; each row counts alike."""
+        rows = np.array([statistics.rows for statistics in inputs])
+        shares = rows / max(1, rows.sum())
+        values, one_key, alike = (
+            np.asarray(sum(share * getattr(each, name) for share, each in zip(shares, inputs, strict=True)))
+            for name in ("values", "one_key", "alike")
+        )
+        return cls(values, one_key, alike, int(rows.sum()))
+
+
+class Flag(NamedTuple):
+    """An odd head and why; `other` is the head that does the same, -1 where that is not the reason."""
+
+    head: int
+    why: Odd
+    other: int = -1
+
+
+def odd_heads(statistics: HeadStatistics) -> list[Flag]:
+    """The heads that choose no key: uniform, all on one key, or the same as another head; none in fewer than 8 rows.
+
+    Two heads that are uniform, or on one key, are flagged as that, not as the same. Of two that are the same the later
+    one is flagged.
+
+    >>> weights = np.stack([np.full((9, 9), 1 / 9), np.eye(9), np.eye(9), np.eye(9)[[4] * 9]])
+    >>> odd_heads(HeadStatistics.of(weights, np.full((1, 9), 9.0)))
+    [Flag(head=0, why='uniform', other=-1), Flag(head=2, why='same', other=1), Flag(head=3, why='one key', other=-1)]
+    """
+    if statistics.rows < _FEWEST_ROWS:
+        return []
+    flags: dict[int, Flag] = {}
+    for head, (entropy, share) in enumerate(zip(statistics.values[0], statistics.one_key, strict=True)):
+        if entropy > UNIFORM:
+            flags[head] = Flag(head, "uniform")
+        elif share > ONE_KEY:
+            flags[head] = Flag(head, "one key")
+    choosing = [head for head in range(len(statistics.one_key)) if head not in flags]
+    for number, head in enumerate(choosing):
+        twin = next((other for other in choosing[:number] if statistics.alike[head, other] > SAME), None)
+        if twin is not None:
+            flags[head] = Flag(head, "same", twin)
+    return [flags[head] for head in sorted(flags)]
+
+
+def entropy(rows: Float[np.ndarray, "*rows keys"], log: np.ufunc = np.log) -> Float[np.ndarray, "*rows"]:
+    """Entropy of each row in nats, or the unit of another logarithm; 0 for a row without any weight.
+
+    >>> float(entropy(np.array([0.25, 0.25, 0.25, 0.25])).round(4))
+    1.3863
+    """
+    return np.asarray(-(rows * log(rows, out=np.zeros_like(rows), where=rows > 0)).sum(axis=-1))
+
+
+def is_one_sequence(kind: str, queries: int, keys: int) -> bool:
     """Whether row and column i of a layer are the same position, so that positions can be compared."""
     return kind == "self" and queries == keys
 
 
-def positional(weights: Weights, chosen: Chosen = None) -> list[dict[str, float]]:
-    """Of each head of self-attention, means over its rows; row and column i are the same position of one sequence.
-
-    distance: |query - key|; diagonal: the weight of the query's own position; previous: of the one before it. A mean
-    leaves out the rows that have no such position, as the first row has none before it.
-
-    Args:
-        chosen: the rows that count; None: all.
-
-    >>> positional(np.eye(4)[None, [0, 0, 1, 2]])[0]
-    {'distance': 0.75, 'diagonal': 0.25, 'previous': 1.0}
-    """
-    rows = _shares(weights)
-    queries, keys = rows.shape[1:]
-    counted = np.ones(queries, bool) if chosen is None else chosen
-    apart = np.abs(np.arange(queries)[:, None] - np.arange(keys))
-    distance = (rows * apart).sum(-1)[:, counted]
-    own, before = (_along(rows, offset, counted) for offset in (0, -1))
-    return [
-        {"distance": _mean(distance[head]), "diagonal": _mean(own[head]), "previous": _mean(before[head])}
-        for head in range(len(rows))
-    ]
-
-
 def thumbnails(weights: Weights, size: int) -> UInt8[np.ndarray, "heads rows columns"]:
-    """Small pictures, in which no strong weight is lost: the largest of each cell, its square root in 256 steps.
+    """Small pictures that keep every strong weight: the square root of the largest weight of each cell in 256 steps.
 
     Args:
         size: rows and columns of a picture, fewer where the table has fewer.
@@ -84,72 +181,67 @@ def thumbnails(weights: Weights, size: int) -> UInt8[np.ndarray, "heads rows col
     return np.rint(np.sqrt(np.clip(shares, 0, 1)) * 255).astype(np.uint8)
 
 
-def alike(weights: Weights) -> Float[np.ndarray, "heads heads"]:
-    """How alike heads are: 1 less the mean Jensen-Shannon distance of their rows, in bits; 1: the same.
+def similarity(weights: Weights) -> Float[np.ndarray, "heads heads"]:
+    """1 less the mean Jensen-Shannon distance, in bits, between the rows of each two heads; 1: the same.
 
     Source: Lin 1991, "Divergence measures based on the Shannon entropy", IEEE Transactions on Information Theory 37.
 
-    >>> alike(np.array([[[1.0, 0.0]], [[0.0, 1.0]], [[1.0, 0.0]]])).tolist()
+    >>> similarity(np.array([[[1.0, 0.0]], [[0.0, 1.0]], [[1.0, 0.0]]])).tolist()
     [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
     """
     rows = _shares(weights)
-    own = _bits(rows)
-    found = np.ones((len(rows), len(rows)))
+    own = entropy(rows, np.log2)
+    alike = np.ones((len(rows), len(rows)))
     for head in range(len(rows)):
-        divergence = _bits((rows[head] + rows) / 2) - (own[head] + own) / 2
-        found[head] = 1 - np.sqrt(np.clip(divergence, 0, 1)).mean(-1)
-    return found
+        divergence = entropy((rows[head] + rows) / 2, np.log2) - (own[head] + own) / 2
+        alike[head] = 1 - np.sqrt(np.clip(divergence, 0, 1)).mean(-1)
+    return alike
 
 
-def alike_over(inputs: Iterable[Weights]) -> Float[np.ndarray, "heads heads"]:
-    """How alike the same heads are over the rows of several inputs, each row counting once.
+def mean_similarity(inputs: Iterable[Weights]) -> Float[np.ndarray, "heads heads"]:
+    """The similarity of the same heads over several inputs; each row counts alike.
 
-    >>> alike_over([np.array([[[1.0, 0.0]], [[0.0, 1.0]]]), np.array([[[1.0]], [[1.0]]])]).tolist()
+    >>> mean_similarity([np.array([[[1.0, 0.0]], [[0.0, 1.0]]]), np.array([[[1.0]], [[1.0]]])]).tolist()
     [[1.0, 0.5], [0.5, 1.0]]
     """
-    parts = [(alike(weights), weights.shape[1]) for weights in inputs]
-    total: np.ndarray = sum((found * rows for found, rows in parts), np.zeros_like(parts[0][0]))
-    return total / sum(rows for _, rows in parts)
+    alike, rows = zip(*((similarity(weights), weights.shape[1]) for weights in inputs), strict=True)
+    total: np.ndarray = sum((one * count for one, count in zip(alike, rows, strict=True)), np.zeros_like(alike[0]))
+    return total / sum(rows)
 
 
 def rollout(layers: Iterable[Weights]) -> Float[np.ndarray, "queries keys"]:
     """How much of each first state is in each last one, were every layer half the mean of its heads, half a copy.
 
-    Source: Abnar and Zuidema 2020, arXiv:2005.00928, section 3; rows are taken as shares of their sums.
+    Source: Abnar and Zuidema 2020, arXiv:2005.00928, section 3; rows are scaled to sum to one.
 
     >>> rollout([np.array([[[0.0, 1.0], [1.0, 0.0]]])] * 2).tolist()
     [[0.5, 0.5], [0.5, 0.5]]
     """
-    found: np.ndarray | None = None
+    flow: np.ndarray | None = None
     for weights in layers:
         mixed = weights.mean(0) + np.eye(weights.shape[-1])
         mixed = mixed / mixed.sum(-1, keepdims=True)
-        found = mixed if found is None else mixed @ found
-    assert found is not None, "a group has layers"
-    return found
-
-
-def _bits(rows: np.ndarray) -> np.ndarray:
-    logs = np.log2(rows, out=np.zeros_like(rows), where=rows > 0)
-    return -(rows * logs).sum(-1)
+        flow = mixed if flow is None else mixed @ flow
+    assert flow is not None, "a group has layers"
+    return flow
 
 
 def _shares(weights: Weights) -> Weights:
-    """Each row as shares of its sum."""
+    """Each row scaled to sum to one."""
     sums = weights.sum(-1, keepdims=True)
     return np.divide(weights, sums, out=np.zeros_like(weights, dtype=float), where=sums > 0)
 
 
-def _along(rows: np.ndarray, offset: int, counted: Bool[np.ndarray, "queries"]) -> np.ndarray:
+def _at_offset(rows: np.ndarray, offset: int, counted: Bool[np.ndarray, "queries"]) -> np.ndarray:
     """The weight of the key at this offset, of each counted row that has such a key."""
-    places = np.arange(rows.shape[1]) + offset
-    (there,) = np.nonzero((places >= 0) & (places < rows.shape[2]) & counted)
-    found: np.ndarray = rows[:, there, places[there]]
-    return found
+    keys = np.arange(rows.shape[1]) + offset
+    (queries,) = np.nonzero((keys >= 0) & (keys < rows.shape[2]) & counted)
+    diagonal: np.ndarray = rows[:, queries, keys[queries]]
+    return diagonal
 
 
-def _mean(values: np.ndarray) -> float:
-    return float(values.mean()) if values.size else 0.0
+def _mean(values: Float[np.ndarray, "heads rows"]) -> Float[np.ndarray, "heads"]:
+    return np.asarray(values.mean(-1)) if values.shape[-1] else np.zeros(len(values))
 
 
 def _edges(length: int, size: int) -> np.ndarray:

@@ -3,35 +3,30 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.colorbar import Colorbar
-from matplotlib.colors import LogNorm, Normalize, PowerNorm
+from matplotlib.colors import Normalize, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from headwise.errors import ConfigError, ShapeError, unknown
+from headwise.errors import ShapeError
 from headwise.explain import fonts
 from headwise.explain.ramps import colormap, oklab
 from headwise.labels import columns, decimals, literal, shorten, visible
 
-Scale = Literal["linear", "sqrt", "log"]
-
 LONGEST_LABEL = 14  # columns
 LONGEST_TITLE = 80
-LOG_FLOOR = 1e-4
 LABEL_SIZE = 8.0  # points
 TITLE_SIZE = 10.0
 COLUMN_INCHES = 0.075  # width of a column of text at LABEL_SIZE
 LINE_INCHES = 0.16  # smallest distance of two labels
 MASKED = "#e9eaee"
+EDGE = "#b8bcc6"
 NOT_A_NUMBER = "#d55e00"
 OUTLINE = "#d55e00"
-
-_SCALES = {"linear": "", "sqrt": ", √ scale", "log": f", log scale from {LOG_FLOOR:g}"}
 
 
 @dataclass(frozen=True)
@@ -53,36 +48,26 @@ class Labels:
 
 def labels(tokens: Sequence[str]) -> Labels:
     """Tokens made legible: controls escaped, long ones shortened, spaces shown, characters without a font coded."""
-    return _written([_shown(token) for token in tokens])
+    return _legible([_token_text(token) for token in tokens])
 
 
-def checked(weights: np.ndarray, axes: Sequence[tuple[str, int]]) -> np.ndarray:
-    """The weights, if their shape is what the labels say; `axes` names each axis and its expected length."""
+def check_shape(weights: np.ndarray, axes: Sequence[tuple[str, int]]) -> None:
+    """Raises: ShapeError if the weights do not have these axes, a name and a length each, or are empty."""
     expected = tuple(length for _, length in axes)
-    names = ", ".join(name for name, _ in axes)
     if weights.shape != expected:
+        names = ", ".join(name for name, _ in axes)
         raise ShapeError(f"weights must be ({names}) = {expected} as the labels say; got {weights.shape}")
     if 0 in expected:
         raise ShapeError(f"nothing to draw: weights of shape {expected}")
-    return weights
 
 
-def norm(scale: Scale, maximum: float) -> Normalize:
-    """Value to position on the ramp; zero is the page colour on every scale."""
-    if scale == "linear":
-        return Normalize(0.0, maximum)
-    if scale == "sqrt":
-        return PowerNorm(0.5, 0.0, maximum)
-    if scale == "log":
-        # clipped, since a zero is the page and not an error
-        return LogNorm(LOG_FLOOR, max(maximum, 2 * LOG_FLOOR), clip=True)
-    raise ConfigError(unknown("scale", scale, _SCALES))
+def norm(*weights: np.ndarray, keep: np.ndarray | None = None, power: float = 0.5) -> Normalize:
+    """Weight to position on the ramp: its share of the largest one, to this power; zero is the page colour.
 
-
-def largest(weights: np.ndarray, keep: np.ndarray | None) -> float:
-    """The top of the colour bar: the largest finite weight that is not masked, or 1 when all are zero."""
-    shown = np.isfinite(weights) if keep is None else np.isfinite(weights) & keep
-    return float(weights[shown].max(initial=0.0)) or 1.0
+    The largest one is that of all these weights that are finite and not masked, or 1 when all are zero.
+    """
+    shown = [each[np.isfinite(each) if keep is None else np.isfinite(each) & keep] for each in weights]
+    return PowerNorm(power, 0.0, max(float(each.max(initial=0.0)) for each in shown) or 1.0)
 
 
 def draw(axes: Axes, weights: np.ndarray, scale: Normalize, keep: np.ndarray | None = None) -> AxesImage:
@@ -92,26 +77,33 @@ def draw(axes: Axes, weights: np.ndarray, scale: Normalize, keep: np.ndarray | N
     if keep is not None and not keep.all():
         axes.add_collection(_hatching(~keep))
     for spine in axes.spines.values():
-        spine.set_edgecolor("#b8bcc6")
+        spine.set_edgecolor(EDGE)
         spine.set_linewidth(0.6)
-    axes.tick_params(length=2, width=0.5, color="#b8bcc6")
+    axes.tick_params(length=2, width=0.5, color=EDGE)
     return image
 
 
-def draw_small(axes: Axes, rows: Sequence[Sequence[np.ndarray]], scale: Normalize) -> AxesImage:
-    """Paints a table of small maps, each in a unit square, whatever the lengths of its own sides."""
-    for down, maps in enumerate(rows):
-        for across, weights in enumerate(maps):
-            place = (across - 0.45, across + 0.45, down + 0.45, down - 0.45)
-            image = draw(axes, weights, scale)
-            image.set_extent(place)
-    cells = [(down, across) for down, maps in enumerate(rows) for across in range(len(maps))]
+def draw_heads(axes: Axes, layers: Sequence[np.ndarray], side: float, chosen: Sequence[tuple[int, int]]) -> None:
+    """Paints every head as a small map, its side in inches: a row for each layer, a column for each head.
+
+    Args:
+        layers: (heads, rows, columns) of each.
+        chosen: (layer, head) of the maps that are framed.
+    """
+    scale = norm(*layers)
+    cells = [(down, across) for down, heads in enumerate(layers) for across in range(len(heads))]
+    for down, across in cells:
+        image = draw(axes, layers[down][across], scale)
+        image.set_extent((across - 0.45, across + 0.45, down + 0.45, down - 0.45))
     frames = [_rectangle(down, across, across + 1, inset=0.05) for down, across in cells]
-    axes.add_collection(PolyCollection(frames, facecolors="none", edgecolors="#b8bcc6", linewidths=0.5))
-    axes.set(xlim=(-0.5, max(map(len, rows)) - 0.5), ylim=(len(rows) - 0.5, -0.5))
+    axes.add_collection(PolyCollection(frames, facecolors="none", edgecolors=EDGE, linewidths=0.5))
+    across = max(map(len, layers))
+    axes.set(xlim=(-0.5, across - 0.5), ylim=(len(layers) - 0.5, -0.5))
     for spine in axes.spines.values():
         spine.set_visible(False)
-    return image
+    outline(axes, chosen)
+    label_rows(axes, labels([f"layer {number}" for number in range(len(layers))]), side)
+    label_columns(axes, labels([f"head {number}" for number in range(across)]), side)
 
 
 def label_rows(axes: Axes, rows: Labels, cell: float) -> None:
@@ -162,20 +154,17 @@ def outline(axes: Axes, cells: Sequence[tuple[int, int]]) -> None:
     axes.add_collection(PolyCollection(frames, facecolors="none", edgecolors=OUTLINE, linewidths=1.2))
 
 
-def colour_bar(
-    axes: Axes, image: AxesImage, scale: Scale, size: tuple[float, float], what: str = "attention weight"
-) -> None:
+def colour_bar(axes: Axes, image: AxesImage, size: tuple[float, float], what: str = "attention weight") -> None:
     """A colour bar beside a matrix of this width and height in inches: as tall, within 1.3 and 4 inches."""
     width, height = size
     tall = min(max(height, 1.3), 4.0) / height
     place = axes.inset_axes((1 + 0.12 / width, 1 - tall, 0.12 / width, tall))
-    _finish_bar(axes.figure.colorbar(image, cax=place), scale, what)
+    _label_bar(axes.figure.colorbar(image, cax=place), what)
 
 
-def shared_colour_bar(figure: Figure, image: AxesImage, scale: Scale) -> None:
+def shared_colour_bar(figure: Figure, image: AxesImage) -> None:
     """One colour bar for all maps of a figure."""
-    bar = figure.colorbar(image, ax=figure.axes, aspect=30, shrink=0.8, pad=0.02)
-    _finish_bar(bar, scale, "attention weight")
+    _label_bar(figure.colorbar(image, ax=figure.axes, aspect=30, shrink=0.8, pad=0.02), "attention weight")
 
 
 def name_axes(axes: Axes, rows: str, keys: str, title: str) -> None:
@@ -201,7 +190,7 @@ def name_map(axes: Axes, name: str, above: float) -> None:
 
 
 def caption(axes: Axes, weights: np.ndarray, keep: np.ndarray | None) -> None:
-    """Says below the map what hatched and orange cells are, where there are some."""
+    """Explains hatched and orange cells below the map, where there are some."""
     notes = []
     if keep is not None and not keep.all():
         notes.append("hatched: masked, may not attend")
@@ -212,8 +201,8 @@ def caption(axes: Axes, weights: np.ndarray, keep: np.ndarray | None) -> None:
         below.set_fontsize(LABEL_SIZE - 1)
 
 
-def _finish_bar(bar: Colorbar, scale: Scale, what: str) -> None:
-    bar.set_label(what + _SCALES[scale], fontsize=LABEL_SIZE)
+def _label_bar(bar: Colorbar, what: str) -> None:
+    bar.set_label(f"{what}, √ scale", fontsize=LABEL_SIZE)
     bar.ax.tick_params(labelsize=LABEL_SIZE - 1, length=2)
     bar.outline.set_linewidth(0.4)
 
@@ -221,10 +210,10 @@ def _finish_bar(bar: Colorbar, scale: Scale, what: str) -> None:
 def title_of(title: str) -> Labels:
     """The lines of a title made legible, as one text."""
     lines = [shorten(visible(line), LONGEST_TITLE) for line in title.split("\n")]
-    return _written(["\n".join(lines)])
+    return _legible(["\n".join(lines)])
 
 
-def _written(texts: list[str]) -> Labels:
+def _legible(texts: list[str]) -> Labels:
     families = fonts.families(texts)
     return Labels([literal(fonts.legible(text, families)) for text in texts], families)
 
@@ -233,7 +222,7 @@ def _rotation(keys: Labels, cell: float) -> int:
     return 0 if keys.inches < 0.95 * cell else 45 if cell >= 0.2 else 90
 
 
-def _shown(token: str) -> str:
+def _token_text(token: str) -> str:
     text = visible(token)
     if text and not text.strip():
         return "␣" * len(text)

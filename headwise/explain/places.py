@@ -1,4 +1,4 @@
-"""What rows and columns of attention are: parts of words, places of an image, nodes of a graph."""
+"""What rows and columns of attention stand for: tokens, patches of an image, nodes of a graph, frames of sound."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,10 +12,10 @@ NO_CLASS = 255
 
 @dataclass(frozen=True)
 class Grid:
-    """Places of an image, row by row.
+    """Patches of an image, row by row.
 
     Args:
-        before: class tokens that stand before them.
+        before: class tokens in front of them.
 
     >>> Grid(2, 3, before=1).length
     7
@@ -27,16 +27,16 @@ class Grid:
 
     @property
     def length(self) -> int:
-        """Places and class tokens."""
+        """Number of patches and class tokens."""
         return self.before + self.rows * self.columns
 
 
 @dataclass(frozen=True, eq=False)
 class PixelLabels:
-    """What the pixels of an image are said to be, and what they are.
+    """Predicted and true classes of the pixels of an image.
 
     Args:
-        said, true: numbers of classes, beyond the last where none counts; None: nobody knows what is true.
+        said, true: class numbers, beyond the last where a pixel does not count; None: the truth is not known.
         classes: name and colour, as #rrggbb, of each.
     """
 
@@ -51,10 +51,10 @@ class OnImage:
 
     Args:
         pixels: the image as the model read it.
-        grids: what the places of its layers may be; they differ where a network makes its maps smaller.
-        covered: height and width, in pixels, of what a grid lies over; None: the image. It may go beyond it.
-        chosen: the query that an explanation shows; None: the mean of all of them.
-        labels: of its pixels, where a model tells them.
+        grids: the patches of its layers; they differ where a network makes its maps smaller.
+        covered: height and width, in pixels, of the area under a grid, which may exceed the image; None: the image.
+        chosen: the query that an explanation shows; None: the mean of all queries.
+        labels: of its pixels, where the model predicts them.
 
     >>> on = OnImage(np.zeros((8, 8, 1), np.uint8), (Grid(4, 4, before=1), Grid(2, 2)))
     >>> on.grid(17), on.grid(5)
@@ -68,20 +68,20 @@ class OnImage:
     labels: PixelLabels | None = None
 
     def grid(self, length: int) -> Grid | None:
-        """What an axis of this length is; None: no places."""
+        """The grid whose patches an axis of this length has; None: they are no patches."""
         return next((grid for grid in self.grids if grid.length == length), None)
 
 
 @dataclass(frozen=True, eq=False)
 class InGraph:
-    """Rows and columns are the nodes of a graph; which hears of which is in the mask of its layers.
+    """Rows and columns are the nodes of a graph; the masks of its layers have the edges.
 
     Args:
         names: of every node.
-        kinds: of every node what it was found to be, or is.
-        classes: all that a node may be, in the order of the model.
-        chosen: the node that an explanation shows; None: all of them.
-        bonds: (one, other) to how often they are bound, where edges say that.
+        kinds: the predicted or true class of every node.
+        classes: of nodes, in the order of the model.
+        chosen: the node that an explanation shows; None: all nodes.
+        bonds: (node, node) to the order of their bond, in a graph with bonds.
     """
 
     names: Sequence[str]
@@ -97,8 +97,8 @@ class Tokens:
 
     Args:
         labels: a label for each.
-        words: of each token the word that it is a part of, from 0; -1: it is a part of none.
-        special: places of tokens that stand for no text, such as begin and end.
+        words: the word of each token, from 0; -1: none.
+        special: indices of tokens that stand for no text, such as begin and end.
     """
 
     labels: Sequence[str]
@@ -108,11 +108,11 @@ class Tokens:
 
 @dataclass(frozen=True, eq=False)
 class OnSound:
-    """Rows and columns are stretches of a recording.
+    """Rows and columns are frames of a recording.
 
     Args:
-        spectrogram: as the model hears it, the lowest band first.
-        seconds: how long the recording is.
+        spectrogram: the input of the model, the lowest band first.
+        seconds: length of the recording.
     """
 
     spectrogram: Float[np.ndarray, "bands frames"]
@@ -123,7 +123,7 @@ Places = OnImage | InGraph | OnSound
 
 
 def times(places: int, seconds: float) -> list[str]:
-    """A label for each place of the encoder: when it begins.
+    """A label for each frame of the encoder: its start.
 
     >>> times(2, 0.5)
     ['0.00 s', '0.25 s']

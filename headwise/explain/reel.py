@@ -1,4 +1,4 @@
-"""The film of a run as it is looked at: frames, what their axes are, and what every head did over the training."""
+"""The film of a run, read: its frames, the axes of their layers, and the statistics of every head over the training."""
 
 import json
 import os
@@ -12,16 +12,15 @@ from jaxtyping import Bool, Float
 
 from headwise.config import Config, build
 from headwise.errors import CheckpointError, ConfigError, unknown
-from headwise.explain.head_statistics import POSITIONAL, Flag, Odd
-from headwise.explain.heads import one_sequence
+from headwise.explain.heads import POSITIONAL, Flag, Odd, is_one_sequence
 from headwise.runs.film import Film
 
-# frames that are kept in memory
-_KEPT = 8
+# frames in memory
+_CACHED = 8
 
 
 class _Layer(Config):
-    """Of a layer in a probe what its rows and columns are."""
+    """The rows and columns of a layer in a probe."""
 
     kind: str
     causal: bool
@@ -30,7 +29,7 @@ class _Layer(Config):
 
 
 class _Probe(Config):
-    """An input and its answer."""
+    """An input and its output."""
 
     source: str
     target: str | None
@@ -39,7 +38,7 @@ class _Probe(Config):
 
 
 class _Facts(Config):
-    """What a frame says of itself."""
+    """The description of a frame."""
 
     step: int
     statistics: list[str]
@@ -48,7 +47,7 @@ class _Facts(Config):
 
 
 class Axes(NamedTuple):
-    """What a layer was in a probe: its rows and columns, and what the model answered there."""
+    """The rows and columns of a layer in a probe, and the output of the model there."""
 
     queries: list[str]
     keys: list[str]
@@ -60,7 +59,7 @@ class Axes(NamedTuple):
 class Reel:
     """The film in a run folder, as it is now.
 
-    Raises: ConfigError where there is none; CheckpointError naming a file that is damaged, then and later.
+    Raises: ConfigError where there is none; CheckpointError naming a damaged file, here and in every method.
     """
 
     def __init__(self, run: str | os.PathLike[str]) -> None:
@@ -72,12 +71,12 @@ class Reel:
 
     @property
     def steps(self) -> list[int]:
-        """The steps that it has frames of, the first one first."""
+        """The steps that have a frame, in order."""
         return self._film.steps
 
     @property
     def identity(self) -> str:
-        """What tells it apart from others; a film that goes on is another."""
+        """A name for this state of the film; another frame changes it."""
         return self._film.identity
 
     @property
@@ -94,43 +93,42 @@ class Reel:
     def layers(self) -> dict[str, int]:
         """The layers in the order of the model, and how many heads each has."""
         tensors, facts = self._frame(self.steps[-1])
-        names = dict.fromkeys(name for one in facts.probes for name in one.layers)
+        names = dict.fromkeys(name for probe in facts.probes for name in probe.layers)
         return {name: tensors[f"heads/{name}"].shape[1] for name in names}
 
     @property
     def flags(self) -> dict[str, list[Flag]]:
         """The heads that choose no key at the last step, by layer."""
-        found = self._facts(self.steps[-1]).flags
-        return {layer: [Flag(*one) for one in flags] for layer, flags in found.items()}
+        return {layer: [Flag(*flag) for flag in flags] for layer, flags in self._facts(self.steps[-1]).flags.items()}
 
     def axes(self, step: int, probe: int, layer: str) -> Axes:
-        """What the rows and columns of a layer are. Raises: ConfigError for what is not there."""
-        one = self._probe(step, probe)
-        if layer not in one.layers:
-            raise ConfigError(unknown("layer", layer, one.layers))
-        found = one.layers[layer]
-        return Axes(found.queries, found.keys, found.kind, found.causal, one.output)
+        """The rows and columns of a layer. Raises: ConfigError for an unknown step, probe or layer."""
+        layers, output = self._probe(step, probe).layers, self._probe(step, probe).output
+        if layer not in layers:
+            raise ConfigError(unknown("layer", layer, layers))
+        axes = layers[layer]
+        return Axes(axes.queries, axes.keys, axes.kind, axes.causal, output)
 
     def weights(self, step: int, probe: int, layer: str) -> Float[np.ndarray, "heads queries keys"]:
-        """Exact weights. Raises: ConfigError for what is not there."""
+        """Exact weights. Raises: as `axes`."""
         self.axes(step, probe, layer)
         return self._frame(step)[0][f"{probe}/{layer}"]
 
     def allowed(self, step: int, probe: int, layer: str) -> Bool[np.ndarray, "#heads queries keys"]:
-        """Which pairs the mask of a layer allows. Raises: ConfigError for what is not there."""
-        axes, found = self.axes(step, probe, layer), self._frame(step)[0].get(f"mask/{probe}/{layer}")
-        if found is not None:
-            return found > 0
-        # frames of before have no masks
-        whole = np.ones((1, len(axes.queries), len(axes.keys)), dtype=bool)
-        return np.tril(whole) if axes.causal else whole
+        """Which pairs the mask of a layer allows. Raises: as `axes`."""
+        axes, mask = self.axes(step, probe, layer), self._frame(step)[0].get(f"mask/{probe}/{layer}")
+        if mask is not None:
+            return mask > 0
+        # older films have no masks
+        every = np.ones((1, len(axes.queries), len(axes.keys)), dtype=bool)
+        return np.tril(every) if axes.causal else every
 
     def curves(self, layer: str) -> Float[np.ndarray, "steps statistics heads"]:
-        """What the heads of a layer did, means over the probes, from the first frame to the last.
+        """The statistics of the heads of a layer, means over the probes, from the first frame to the last.
 
         Statistics that compare positions are NaN where queries and keys are of two sequences.
 
-        Raises: ConfigError for a layer that is not there.
+        Raises: ConfigError for an unknown layer.
         """
         if layer not in self.layers:
             raise ConfigError(unknown("layer", layer, self.layers))
@@ -139,25 +137,25 @@ class Reel:
             try:
                 self._curves = {name: np.stack([row[f"heads/{name}"] for row in rows]) for name in self.layers}
             except (KeyError, ValueError):
-                raise CheckpointError(f"{self._film.folder}: its frames are not of one model") from None
+                raise CheckpointError(f"{self._film.folder}: its frames belong to different models") from None
             for name in self.layers:
-                self._curves[name][:, self._meaningless(name)] = np.nan
+                self._curves[name][:, self._undefined(name)] = np.nan
         return self._curves[layer]
 
-    def _meaningless(self, layer: str) -> list[int]:
-        """The statistics that mean nothing for a layer."""
-        known = [one.layers[layer] for one in self._facts(self.steps[-1]).probes if layer in one.layers]
-        if all(one_sequence(one.kind, len(one.queries), len(one.keys)) for one in known):
+    def _undefined(self, layer: str) -> list[int]:
+        """The rows of statistics that compare positions, of a layer over two sequences."""
+        axes = [probe.layers[layer] for probe in self._facts(self.steps[-1]).probes if layer in probe.layers]
+        if all(is_one_sequence(each.kind, len(each.queries), len(each.keys)) for each in axes):
             return []
         return [self.statistics.index(name) for name in POSITIONAL if name in self.statistics]
 
     def _probe(self, step: int, probe: int) -> _Probe:
         if step not in self.steps:
             raise ConfigError(f"step {step} has no frame; the film has {len(self.steps)}, up to step {self.steps[-1]}")
-        found = self._facts(step).probes
-        if not 0 <= probe < len(found):
-            raise ConfigError(f"probe {probe} is not there; there are {len(found)}, from 0")
-        return found[probe]
+        probes = self._facts(step).probes
+        if not 0 <= probe < len(probes):
+            raise ConfigError(f"probe {probe} is not there; there are {len(probes)}, from 0")
+        return probes[probe]
 
     def _facts(self, step: int) -> _Facts:
         return self._frame(step)[1]
@@ -165,56 +163,53 @@ class Reel:
     def _frame(self, step: int) -> tuple[dict[str, np.ndarray], _Facts]:
         if step not in self._frames:
             tensors, texts = self._film.frame(step)
-            found = {name: tensor.float().numpy() for name, tensor in tensors.items()}
+            arrays = {name: tensor.float().numpy() for name, tensor in tensors.items()}
             name = f"{self._film.folder}: the frame of step {step}"
             try:
-                facts = build(_Facts, json.loads(texts["film"]), name)
+                facts = build(_Facts, json.loads(texts["film"]), "description")
             except (LookupError, ValueError, RecursionError, ConfigError) as error:
-                raise CheckpointError(f"{name} does not say what it is: {error}") from None
-            _check(found, facts, name)
-            self._frames[step] = found, facts
+                raise CheckpointError(f"{name} is damaged: {error}") from None
+            _check(arrays, facts, name)
+            self._frames[step] = arrays, facts
         self._frames.move_to_end(step)
-        while len(self._frames) > _KEPT:
+        while len(self._frames) > _CACHED:
             self._frames.popitem(last=False)
         return self._frames[step]
 
 
 def _check(tensors: Mapping[str, np.ndarray], facts: _Facts, name: str) -> None:
-    """Raises: CheckpointError where the tensors of a frame are not those that it says it has."""
+    """Raises: CheckpointError where the tensors of a frame contradict its description."""
     shapes = {key: tensor.shape for key, tensor in tensors.items()}
     for number, probe in enumerate(facts.probes):
-        for layer, one in probe.layers.items():
+        for layer, axes in probe.layers.items():
+            pairs = len(axes.queries), len(axes.keys)
             statistics, *heads = shapes.get(f"heads/{layer}", (0,))
-            if len(heads) != 1 or shapes.get(f"{number}/{layer}") != (*heads, len(one.queries), len(one.keys)):
-                raise CheckpointError(f"{name}: the weights of {layer} are not of the shape that it says")
-            mask = shapes.get(f"mask/{number}/{layer}", (1, len(one.queries), len(one.keys)))
-            if mask not in [(count, len(one.queries), len(one.keys)) for count in (1, *heads)]:
-                raise CheckpointError(f"{name}: the mask of {layer} is not of the shape that it says")
+            if len(heads) != 1 or shapes.get(f"{number}/{layer}") != (*heads, *pairs):
+                raise CheckpointError(f"{name}: the weights of {layer} do not have the stated shape")
+            if shapes.get(f"mask/{number}/{layer}", (1, *pairs)) not in [(1, *pairs), (*heads, *pairs)]:
+                raise CheckpointError(f"{name}: the mask of {layer} does not have the stated shape")
             if statistics != len(facts.statistics):
                 raise CheckpointError(f"{name}: the statistics of {layer} are not those that it names")
     if not facts.probes:
-        raise CheckpointError(f"{name} is of no probe")
+        raise CheckpointError(f"{name} has no probe")
 
 
 def rows_of(reel: Reel, statistic: str, layer: str = "") -> list[dict[str, Any]]:
-    """One statistic of every head that has it at every step: rows with "head", "step" and the statistic's name.
+    """One statistic of every head at every step, where it is defined: rows with "head", "step" and its name.
 
     Args:
         layer: only layers whose names contain this.
 
-    Raises: ConfigError for a statistic that is not there.
+    Raises: ConfigError for an unknown statistic.
     """
     if statistic not in reel.statistics:
         raise ConfigError(unknown("statistic", statistic, reel.statistics))
-    place = reel.statistics.index(statistic)
-    rows = []
-    for name in reel.layers:
-        if layer in name:
-            found = reel.curves(name)[:, place]
-            for step, heads in zip(reel.steps, found, strict=True):
-                rows += [
-                    {"head": f"{name}, head {head}", "step": step, statistic: float(value)}
-                    for head, value in enumerate(heads)
-                    if np.isfinite(value)
-                ]
-    return rows
+    row = reel.statistics.index(statistic)
+    return [
+        {"head": f"{name}, head {head}", "step": step, statistic: float(value)}
+        for name in reel.layers
+        if layer in name
+        for step, heads in zip(reel.steps, reel.curves(name)[:, row], strict=True)
+        for head, value in enumerate(heads)
+        if np.isfinite(value)
+    ]

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -12,14 +11,14 @@ from headwise.errors import ConfigError, unknown
 from headwise.explain.layer_trace import LayerTrace, TracedStep
 from headwise.labels import significant
 
-# rows and columns of a matrix that is shown whole; of a larger one the first and the last
-_WHOLE = 12
-# significant ones in LaTeX and Markdown
+# a matrix of more rows or columns is cut to the first and the last of them
+_MOST_ROWS = 12
+# significant digits in LaTeX and Markdown
 _DIGITS = 4
 
 
-def formatted(trace: LayerTrace, form: str) -> str:
-    """The trace in one of `FORMS`; JSON and CSV have all digits of the numbers.
+def format_trace(trace: LayerTrace, form: str) -> str:
+    """The trace in one of `FORMS`; JSON and CSV have all digits.
 
     Raises: ConfigError for another form.
     """
@@ -43,7 +42,7 @@ def _json(trace: LayerTrace) -> str:
             "text": step.text,
             "axes": step.axes,
             "shape": step.values.shape,
-            "values": _finite(step.values),
+            "values": np.where(np.isfinite(step.values), step.values, np.array(None)).tolist(),
         }
         for step in trace.steps
     ]
@@ -78,10 +77,7 @@ def _markdown(trace: LayerTrace) -> str:
             if title:
                 lines += [f"{_cell(title)}:", ""]
             lines += [f"| | {' | '.join(map(_cell, columns))} |", "|---" * (len(columns) + 1) + "|"]
-            lines += [
-                f"| **{_cell(row)}** | {' | '.join(_number(value) for value in values)} |"
-                for row, values in zip(rows, table, strict=True)
-            ]
+            lines += [f"| **{_cell(row)}** | {' | '.join(values)} |" for row, values in zip(rows, table, strict=True)]
             lines.append("")
     return "\n".join(lines).rstrip()
 
@@ -92,8 +88,8 @@ def _latex(trace: LayerTrace) -> str:
     for step in trace.steps:
         lines += [f"% {step.name}: {step.text}", r"\begin{align*}"]
         parts = []
-        for title, _, _, table in _tables(trace, step, marked=r"\cdots"):
-            body = r" \\ ".join(" & ".join(_number(value, tex=True) for value in row) for row in table)
+        for title, _, _, table in _tables(trace, step, tex=True):
+            body = r" \\ ".join(" & ".join(row) for row in table)
             number = f"_{{{title.partition(' ')[0]}}}" if title else ""
             left = f"{step.symbol}{number}" if title else step.formula
             parts.append(rf"{left} &= \begin{{pmatrix}} {body} \end{{pmatrix}}")
@@ -105,64 +101,42 @@ FORMS = {"json": _json, "csv": _csv, "latex": _latex, "markdown": _markdown}
 
 
 def _tables(
-    trace: LayerTrace, step: TracedStep, marked: str = "…"
-) -> Iterator[tuple[str, list[str], list[str], list[list[object]]]]:
+    trace: LayerTrace, step: TracedStep, *, tex: bool = False
+) -> Iterator[tuple[str, list[str], list[str], list[list[str]]]]:
     """(title, rows, columns, cells) of a step: one table, or one for each query where there are three axes."""
-    values, axes = step.values, step.axes
-    if values.ndim == 2:
-        yield "", *_cut(values, trace.labels(axes[0], values.shape[0]), trace.labels(axes[1], values.shape[1]), marked)
-        return
-    names = trace.labels(axes[0], values.shape[0])
-    for place in _ends(len(names)):
-        one = values[place]
-        rows, columns = trace.labels(axes[1], one.shape[0]), trace.labels(axes[2], one.shape[1])
-        yield f"{place} {names[place]}", *_cut(one, rows, columns, marked)
+    values, gap = step.values, r"\cdots" if tex else "…"
+    *queries, rows, columns = (trace.labels(*axis) for axis in zip(step.axes, values.shape, strict=True))
+    tables = [("", values)]
+    if queries:
+        tables = [(f"{at} {queries[0][at]}", values[at]) for at in _shown(len(values)) if at is not None]
+    down, across = _shown(len(rows)), _shown(len(columns))
+    for title, table in tables:
+        cells = [
+            [gap if row is None or column is None else _number(float(table[row, column]), tex=tex) for column in across]
+            for row in down
+        ]
+        row_names, column_names = (
+            [gap if at is None else names[at] for at in shown] for names, shown in ((rows, down), (columns, across))
+        )
+        yield title, row_names, column_names, cells
 
 
-def _cut(
-    table: np.ndarray, rows: list[str], columns: list[str], marked: str
-) -> tuple[list[str], list[str], list[list[object]]]:
-    """The table, of a large one its edges, with a mark where something is left out."""
-    down, across = _ends(len(rows)), _ends(len(columns))
-    cells: list[list[object]] = [
-        _gapped([float(table[row, column]) for column in across], columns, marked) for row in down
-    ]
-    shown = _gapped([rows[row] for row in down], rows, marked)
-    if len(down) < len(rows):
-        cells.insert(len(down) // 2, [marked] * len(cells[0]))
-    return [str(row) for row in shown], [str(c) for c in _gapped([columns[c] for c in across], columns, marked)], cells
+def _shown(length: int) -> list[int | None]:
+    """The rows or columns that are shown, None where some are left out."""
+    half = _MOST_ROWS // 2
+    return list(range(length)) if length <= _MOST_ROWS else [*range(half), None, *range(length - half, length)]
 
 
-def _ends(length: int) -> list[int]:
-    return list(range(length)) if length <= _WHOLE else [*range(_WHOLE // 2), *range(length - _WHOLE // 2, length)]
-
-
-def _gapped(shown: list[object] | list[float] | list[str], whole: list[str], marked: str) -> list[object]:
-    found: list[object] = list(shown)
-    if len(shown) < len(whole):
-        found.insert(len(shown) // 2, marked)
-    return found
-
-
-def _number(value: object, *, tex: bool = False) -> str:
-    if isinstance(value, str):
-        return value
-    number = float(value)  # type: ignore[arg-type]
+def _number(number: float, *, tex: bool) -> str:
     if np.isinf(number):
         return (r"-\infty" if number < 0 else r"\infty") if tex else ("−∞" if number < 0 else "∞")
     text = significant(number, _DIGITS)
-    if "e" not in text:
+    if "e" not in text or not tex:
         return text
     mantissa, exponent = text.split("e")
-    return rf"{mantissa} \cdot 10^{{{int(exponent)}}}" if tex else text
+    return rf"{mantissa} \cdot 10^{{{int(exponent)}}}"
 
 
 def _cell(text: str) -> str:
-    """A label as Markdown shows it as it is."""
+    """A label with the characters escaped that Markdown would interpret."""
     return text.replace("\\", "\\\\").replace("|", r"\|").replace("\n", "↵").replace("<", "&lt;").replace("*", r"\*")
-
-
-def _finite(values: Any) -> object:
-    if values.ndim:
-        return [_finite(np.asarray(part)) for part in values]
-    return float(values) if np.isfinite(values) else None

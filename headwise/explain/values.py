@@ -1,4 +1,4 @@
-"""Numbers to draw or to read from, wherever they come from; nothing here needs matplotlib."""
+"""Arrays and figures as the drawing modules pass them, without matplotlib."""
 
 from collections.abc import Iterable
 from typing import Any, Protocol, runtime_checkable
@@ -11,15 +11,6 @@ from headwise.errors import ConfigError, unknown
 Array = np.ndarray | Tensor
 
 FORMATS = ("png", "svg", "pdf")
-# what the sides of a map are
-QUERY = "query: attends from"
-KEY = "key: attends to"
-TARGET = "target token (attends from)"
-SOURCE = "source token (attends to)"
-ANSWER = "answer"
-TOKEN = "token (attends to)"
-WORD = "word and its tag"
-TAG = "tag"
 
 
 @runtime_checkable
@@ -37,7 +28,7 @@ def require_formats(formats: Iterable[str]) -> None:
 
 
 def array(values: Array) -> np.ndarray:
-    """The numbers as float64 on the host, whatever device, dtype and graph they come from."""
+    """The numbers as float64 on the host; tensors of any device and dtype, with or without a graph."""
     if isinstance(values, Tensor):
         values = values.detach().double().cpu().numpy()
     return np.asarray(values, dtype=np.float64)

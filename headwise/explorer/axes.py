@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from headwise.explain.folding import known
+from headwise.explain.folding import tokens_of
 from headwise.explain.places import InGraph, OnImage, OnSound, Places, Tokens, times
 from headwise.explorer.traces import Group, Traced
 
@@ -46,7 +46,7 @@ def axis(labels: list[str], tokens: Sequence[Tokens], places: Places | None) -> 
         return {"kind": "frames"}
     if isinstance(places, InGraph) and len(labels) == len(places.names):
         return {"kind": "nodes"}
-    found = known(labels, tokens)
+    found = tokens_of(labels, tokens)
     if found is None:
         return {"kind": "tokens"}
     return {"kind": "tokens", "words": list(found.words), "special": list(found.special)}

@@ -12,10 +12,9 @@ from fastapi import FastAPI, Request, Response
 from pydantic import Field
 from torch import Tensor
 
-from headwise.decoding.hypotheses import Hypothesis, length_norms
+from headwise.decoding.hypotheses import Hypothesis, PartialHypotheses, SearchStep, length_norms, observe_search
 from headwise.decoding.search import DecodingConfig
 from headwise.decoding.top import top
-from headwise.decoding.watching import Beginnings, Searched, watching
 from headwise.errors import Unsupported
 from headwise.explain.places import OnImage
 from headwise.explorer.axes import axis
@@ -24,6 +23,7 @@ from headwise.explorer.images import thinned
 from headwise.explorer.inputs import AskInput, check_input, item_of
 from headwise.explorer.store import Store
 from headwise.explorer.traces import traced
+from headwise.explorer.wire import halved
 from headwise.predictors.drafting import Draft, Follower, Looked
 from headwise.service.answers import LINES, as_lines
 from headwise.service.app import Service, route
@@ -106,7 +106,7 @@ def _written(
     tell(
         {"start": {"model": run.name, "task": run.task, **telling.start(), "force": ask.force, "warnings": read.noted}}
     )
-    with watching(lambda found: tell({"step": telling.step(found)})):
+    with observe_search(lambda step: tell({"step": telling.step(step)})):
         found = run.predictor.outputs(items[0], options)
     hypotheses = [
         {
@@ -167,7 +167,7 @@ class Telling:
             "method": self.config.method,
         }
 
-    def step(self, found: Searched) -> Told:
+    def step(self, found: SearchStep) -> Told:
         """One step: `beams` that appear or end in it; of each beginning that was continued what was likely, and where
         it looks: `cross` has (beginnings, layers, heads, keys)."""
         rows = list(dict.fromkeys(_keys(found.before)))
@@ -182,7 +182,7 @@ class Telling:
         ended = next((one for one in ((*key, self.draft.tokenizer.eos_id), key) if one in self._done), key)
         return self._ids.get(ended)
 
-    def _appeared(self, found: Searched) -> Iterator[Told]:
+    def _appeared(self, found: SearchStep) -> Iterator[Told]:
         ended = {self._key(one): one for _, one in found.ended}
         penalty = self.config.length_penalty
         for key, total in _keys(found.after).items():
@@ -245,11 +245,11 @@ def _placed(draft: Draft) -> Told:
     if not isinstance(on, OnImage):
         return {}
     covered = on.covered or on.pixels.shape[:2]
-    image = {"pixels": sent(thinned(on.pixels), "|u1"), "shape": on.pixels.shape, "covered": covered}
+    image = {"pixels": sent(thinned(on.pixels)), "shape": on.pixels.shape, "covered": covered}
     return {"axis": axis(draft.read, (), on), "image": image}
 
 
-def _keys(beginnings: Beginnings) -> dict[Key, float]:
+def _keys(beginnings: PartialHypotheses) -> dict[Key, float]:
     """The hypotheses, each once, with their log-probabilities."""
     rows = zip(beginnings.tokens.tolist(), beginnings.totals.tolist(), strict=True)
     return {tuple(tokens): total for tokens, total in rows if total > float("-inf")}
@@ -257,10 +257,10 @@ def _keys(beginnings: Beginnings) -> dict[Key, float]:
 
 def packed(weights: Tensor) -> Told:
     """Numbers inside of JSON: the bytes of half precision, little-endian, in C order."""
-    return sent(weights.numpy(), "<f2")
+    return sent(halved(weights.numpy()))
 
 
-def sent(numbers: np.ndarray, dtype: Literal["<f2", "|u1"]) -> Told:
-    """Numbers of this type inside of JSON."""
-    values = np.ascontiguousarray(numbers.astype(dtype))
-    return {"b64": base64.b64encode(values.tobytes()).decode(), "dtype": dtype, "shape": list(values.shape)}
+def sent(numbers: np.ndarray) -> Told:
+    """Numbers inside of JSON."""
+    values = np.ascontiguousarray(numbers)
+    return {"b64": base64.b64encode(values.tobytes()).decode(), "dtype": values.dtype.str, "shape": list(values.shape)}

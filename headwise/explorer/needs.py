@@ -9,7 +9,7 @@ import numpy as np
 from fastapi import FastAPI, Query, Request, Response
 from pydantic import Field
 
-from headwise.explain.heads import alike_over
+from headwise.explain.heads import mean_similarity
 from headwise.explorer.explorer import Explorer, Name, Numbers
 from headwise.predictors.ablating import Example, ablated, examples, heads_of
 from headwise.service.answers import LINES, as_lines, line
@@ -59,7 +59,7 @@ def needed(app: FastAPI, explorer: Explorer) -> None:
         return await explorer.numbers(
             request,
             name,
-            lambda _: alike_over(np.concatenate([one.weights(layer) for layer in first.layers]) for one in traces),
+            lambda _: mean_similarity(np.concatenate([one.weights(layer) for layer in first.layers]) for one in traces),
         )
 
 

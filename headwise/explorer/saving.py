@@ -13,7 +13,7 @@ from jaxtyping import UInt8
 
 from headwise.errors import ConfigError
 from headwise.explain import heads
-from headwise.explain.folding import Fold, folded, folds
+from headwise.explain.folding import Fold, fold_weights, useful_folds
 from headwise.explain.places import OnSound
 from headwise.explain.ramps import CONTROLS, hexadecimal
 from headwise.explorer import bundle
@@ -158,7 +158,7 @@ def _small(content: Content, group: Group) -> dict[str, Any]:
     for layer in group.layers:
         weights = content.weights(layer)
         for fold in every:
-            seen = folded(weights, sides, content.tokens, fold)
+            seen = fold_weights(weights, sides, content.tokens, fold)
             told[fold].append(group.described(seen))
             if len(pictures[fold]) < _LAYERS:
                 pictures[fold].append(heads.thumbnails(seen, _SIDE))
@@ -172,7 +172,7 @@ def _small(content: Content, group: Group) -> dict[str, Any]:
 
 
 def _folds(content: Content, group: Group) -> list[Fold]:
-    return [Fold(), *folds((group.queries, group.keys), content.tokens)]
+    return [Fold(), *useful_folds((group.queries, group.keys), content.tokens)]
 
 
 def _named(fold: Fold) -> str:

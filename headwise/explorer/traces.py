@@ -15,10 +15,10 @@ from jaxtyping import Float
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain import heads as of_heads
 from headwise.explain.explanation import Layer
-from headwise.explain.folding import Fold, folded
+from headwise.explain.folding import Fold, fold_weights
 from headwise.explain.layer_trace import layer_trace
 from headwise.explain.places import InGraph, Places, Tokens
-from headwise.explain.trace_formats import formatted
+from headwise.explain.trace_formats import format_trace
 from headwise.predictors.looking import Pass, fitting
 from headwise.predictors.watched_heads import looked
 from headwise.records import Edit, LayerRecord, RecordedCall, Trace, edit
@@ -51,14 +51,12 @@ class Group:
     @property
     def one_sequence(self) -> bool:
         """Whether row and column i are the same position; only then can attention be followed through layers."""
-        return of_heads.one_sequence(self.kind, len(self.queries), len(self.keys))
+        return of_heads.is_one_sequence(self.kind, len(self.queries), len(self.keys))
 
     def described(self, weights: Float[np.ndarray, "heads rows columns"]) -> list[dict[str, float]]:
         """What each head of one of its layers does, in a few numbers; of positions only within one sequence."""
-        found = of_heads.described(weights)
-        if not self.one_sequence:
-            return found
-        return [one | place for one, place in zip(found, of_heads.positional(weights), strict=True)]
+        table = of_heads.describe(weights, one_sequence=self.one_sequence)
+        return [dict(zip(table, map(float, head), strict=True)) for head in zip(*table.values(), strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +164,7 @@ class Traced:
 
     def folded(self, group: Group, layer: str, fold: Fold) -> Float[np.ndarray, "heads rows columns"]:
         """The weights of a layer between what is shown of its tokens."""
-        return folded(self.weights(layer), (group.queries, group.keys), self.tokens, fold)
+        return fold_weights(self.weights(layer), (group.queries, group.keys), self.tokens, fold)
 
     def row(self, group: Group, *, query: int | None = None, key: int | None = None) -> np.ndarray:
         """One token through all layers and heads: (layers, heads, the other side)."""
@@ -177,7 +175,7 @@ class Traced:
 
     def alike(self, layer: str) -> Float[np.ndarray, "heads heads"]:
         """How alike the heads of a layer are, from 0 to 1."""
-        return of_heads.alike(self.weights(layer))
+        return of_heads.similarity(self.weights(layer))
 
     def rollout(self, group: Group) -> Float[np.ndarray, "queries keys"]:
         """Attention through all layers of a group. Raises: Unsupported where that means nothing."""
@@ -192,7 +190,7 @@ class Traced:
         self._check_pairs(record, math.prod(shape_of(record)))
         with edit(self.seen.model, *self.edits, *others):
             found = layer_trace(self.seen.model, self.seen.run, layer, head, queries=group.queries, keys=group.keys)
-        return formatted(found, "json")
+        return format_trace(found, "json")
 
     def _check_pairs(self, record: LayerRecord, count: int) -> None:
         if count > _MOST_PAIRS:

@@ -16,11 +16,11 @@ from headwise.models.transformer_parts import build_positions
 
 
 class DecoderOnly(nn.Module):
-    """A stack of causal self-attention that writes on from what stands before.
+    """A stack of causal self-attention that continues a sequence of tokens.
 
     Args:
         decoder: its blocks have no cross-attention.
-        memory_len: tokens that each layer remembers from one segment of a text to the next; 0 is none.
+        memory_len: tokens of earlier segments of a text that each layer can attend to; 0: none.
     Source: Liu et al. 2018, arXiv:1801.10198; the memory: Dai et al. 2019, arXiv:1901.02860, section 3.2.
 
     >>> import torch
@@ -43,10 +43,10 @@ class DecoderOnly(nn.Module):
     def hidden(
         self, tokens: Int[Tensor, "batch length"], segments: Sequence[Segments] | None = None
     ) -> Float[Tensor, "batch length width"]:
-        """States before the vocabulary; position t sees tokens 0..t, and what `segments` hold of those before.
+        """States before the vocabulary; position t sees tokens 0..t, and the tokens before these in `segments`.
 
         Args:
-            segments: what `segments` made; the tokens are taken into them.
+            segments: the result of `self.segments`; the tokens are added to them.
 
         Raises: ShapeError for segments of another number of layers.
         """
@@ -60,20 +60,22 @@ class DecoderOnly(nn.Module):
         return logits
 
     def segments(self, inputs: Sequence[Float[Tensor, "batch kept d_model"]] = ()) -> list[Segments] | None:
-        """The memory of every layer: these inputs of each, or none before the first segment of a text.
+        """The memory of every layer, with the inputs of earlier segments or empty; None: the model has no memory.
 
-        None for a model without a memory. Raises: ShapeError for inputs of another number of layers.
+        Raises: ShapeError for inputs of another number of layers.
         """
         if not self.memory_len:
             return None
         if not inputs:
             return [Segments(self.memory_len) for _ in self.decoder.blocks]
         if len(inputs) != len(self.decoder.blocks):
-            raise ShapeError(f"the model remembers {len(self.decoder.blocks)} layers, got inputs of {len(inputs)}")
-        return [Segments(self.memory_len, kept) for kept in inputs]
+            raise ShapeError(
+                f"the model has a memory for {len(self.decoder.blocks)} layers, got inputs of {len(inputs)}"
+            )
+        return [Segments(self.memory_len, states) for states in inputs]
 
     def start(self, prompts: Int[Tensor, "sentences length"]) -> TransformerCache:
-        """The cache of a decoding loop behind these tokens, which are read in one pass; there may be none."""
+        """The cache of a decoding loop after these tokens, which are read in one pass; there may be none."""
         cache = self.decoder.empty(prompts)
         if prompts.shape[1]:
             self.decoder.extend(prompts, cache)
@@ -85,19 +87,19 @@ class DecoderOnly(nn.Module):
 
 
 def encoder_name(name: str) -> str:
-    """What a weight of this model is called in a model that reads with its blocks: `embedding`, and an `encoder`.
+    """The name of a parameter in a model that uses the blocks as an encoder, with an `embedding` and an `encoder`.
 
     >>> encoder_name("decoder.blocks.0.self_residual.before.weight")
     'encoder.encoder.blocks.0.attention_residual.before.weight'
     """
-    inside = name.removeprefix("decoder.")
-    if inside == "embedding.weight" or inside.startswith("output."):
-        return inside
-    return f"encoder.encoder.{inside.replace('.self_residual.', '.attention_residual.')}"
+    suffix = name.removeprefix("decoder.")
+    if suffix == "embedding.weight" or suffix.startswith("output."):
+        return suffix
+    return f"encoder.encoder.{suffix.replace('.self_residual.', '.attention_residual.')}"
 
 
 def encoder_weights(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights of this model for one that reads with its blocks, whose embeddings are multiplied by nothing."""
+    """The parameters for a model that uses the blocks as an encoder, with the embedding scale folded in."""
     scale = {"decoder.embedding.weight": math.sqrt(tensors["decoder.embedding.weight"].shape[1])}
     return {encoder_name(name): tensor * scale.get(name, 1) for name, tensor in tensors.items()}
 

@@ -1,4 +1,4 @@
-"""What every sequence-to-sequence model offers: an encoder, and a decoder that runs all at once or step by step."""
+"""The interface of sequence-to-sequence models: an encoder, and a decoder that runs all at once or step by step."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -18,14 +18,14 @@ Source = (
 
 
 class Memory(NamedTuple):
-    """What an encoder hands to a decoder: a state per source token and, if it is recurrent, its final states."""
+    """The output of an encoder: a state per source token and, if it is recurrent, its final states."""
 
     states: Float[Tensor, "batch src_len width"]
     summary: Float[Tensor, "layers batch hidden"] | None = None
 
     @classmethod
     def joined(cls, parts: "Sequence[Memory]") -> "Memory":
-        """That of all sentences, with zeros behind the shorter ones."""
+        """The memory of all sentences, with zeros after the shorter ones."""
         if len(parts) == 1:
             return parts[0]
         longest = max(part.states.shape[1] for part in parts)
@@ -43,10 +43,10 @@ class Encoder(nn.Module, ABC):
         inputs: Source,
         valid_lens: Int[Tensor, "batch"],
     ) -> Memory:
-        """States of every source token, or place of an image or a sound; those beyond `valid_lens` are padding."""
+        """The state of every source token, patch or frame; those beyond `valid_lens` are padding."""
 
     def read_all(self, batches: Sequence[tuple[Tensor, Int[Tensor, "_"]]]) -> list[Memory]:
-        """What is read of several batches, each with its lengths; in less time, where an encoder has a way."""
+        """The memories of several batches, each with its lengths; some encoders do it in less time."""
         return [self(inputs, valid_lens) for inputs, valid_lens in batches]
 
 
@@ -82,12 +82,12 @@ class Decoder(nn.Module, ABC):
         caches: Sequence[Cache],
         beside: Callable[[], object] = lambda: None,
     ) -> Float[Tensor, "rows vocab"]:
-        """A step of one or more loops, each with its tokens and its cache; in less time, where a decoder has a way.
+        """A step of one or more loops, each with its tokens and its cache; some decoders do it in less time.
 
-        What it returns are the rows of one loop after another.
+        Returns: the rows of one loop after another.
 
         Args:
-            beside: called before the longest product, so that threads that it wakes run beside that.
+            beside: called before the largest product, so that threads that it wakes run meanwhile.
         """
         beside()
         return torch.cat([self.step(own, cache) for own, cache in zip(tokens, caches, strict=True)])

@@ -11,7 +11,7 @@ from headwise.models.token_encoders import TokenEncoder
 def summary(model: nn.Module) -> str:
     """A table of the model's weights by part, the number of parameters, and where dropout acts and at which rate.
 
-    A tensor that two parts share is counted once, where it first stands.
+    A tensor that two parts share is counted once, at its first name.
     """
     rows: list[tuple[str, str, str]] = []
     seen: dict[int, str] = {}
@@ -28,7 +28,7 @@ def summary(model: nn.Module) -> str:
 
 
 def parts(model: nn.Module) -> str:
-    """The end of the summary: parameters of each part and of the whole, shared ones counted once; context, dropouts."""
+    """The end of the summary: parameters of each part and in total, shared ones counted once; context, dropouts."""
     lines = [f"{part}: {_count(child):,} parameters" for part, child in model.named_children()]
     lines += [
         f"{part}: each place sees {child.context} place{'' if child.context == 1 else 's'}"

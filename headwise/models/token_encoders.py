@@ -1,4 +1,4 @@
-"""Encoders that hand a vector of each place on, one for each name in a recipe, and how they are built."""
+"""Encoders with one output vector per position, one class for each name in a recipe, and their configurations."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from headwise.attention import mechanisms
 from headwise.attention.dropout import drop
 from headwise.attention.masks import Causal
 from headwise.attention.precision import uncast
@@ -27,10 +28,10 @@ from headwise.positions import build as build_position
 
 
 class TokenEncoder(nn.Module, ABC):
-    """Reads a sequence of vectors and says something about each.
+    """Maps a sequence of vectors to a sequence of states.
 
-    `width` is that of its output, whose last `backward` columns have read from the end to the beginning alone.
-    `context` is how many places each place sees, itself in the middle; None: all.
+    `width` is that of the states, whose last `backward` columns come from a backward pass.
+    `context` is the number of positions that each state depends on, its own in the middle; None: all.
     """
 
     width: int
@@ -41,14 +42,14 @@ class TokenEncoder(nn.Module, ABC):
     def forward(
         self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
     ) -> Float[Tensor, "batch length width"]:
-        """What is said of the places beyond `valid_lens` means nothing, and what stands there changes nothing.
+        """Outputs beyond `valid_lens` are undefined; inputs there are ignored.
 
-        Of no sequences, or of sequences without a place, it says nothing: the result has that axis of length 0.
+        The batch and the length may be 0.
         """
 
 
 class AloneEncoder(TokenEncoder):
-    """Each vector alone: x + dropout(feed_forward(norm(x))). It knows no context: what others gain is theirs."""
+    """Each vector by itself: x + dropout(feed_forward(norm(x))). The baseline without context."""
 
     context = 1
 
@@ -69,24 +70,24 @@ class AloneEncoder(TokenEncoder):
 def side_by_side(
     x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"], radius: int
 ) -> Float[Tensor, "batch length window"]:
-    """[x_{i-r}; ...; x_{i+r}] for every place i; beyond the ends of a sequence stand zeros.
+    """[x_{i-r}; ...; x_{i+r}] for every position i, with zeros beyond the ends of a sequence.
 
     >>> import torch
     >>> side_by_side(torch.tensor([[[1.0], [2.0], [9.0]]]), torch.tensor([2]), 1)[0, :2].tolist()
     [[0.0, 1.0, 2.0], [1.0, 2.0, 0.0]]
     """
-    # a place more than there are, so that there is a window to cut off where there is no token
+    # one position too many, so that a sequence without tokens has a window to cut off
     framed = F.pad(zeroed_beyond(x, valid_lens), (0, 0, radius, radius + 1))
     # (batch, length, d_model, window), the window before the vectors it is made of
     return framed.unfold(1, 2 * radius + 1, 1).narrow(1, 0, x.shape[1]).mT.flatten(2)
 
 
 class WindowEncoder(TokenEncoder):
-    """W [x_{i-r}; ...; x_{i+r}] through a feed-forward network; beyond the ends of a sequence stand zeros.
+    """W [x_{i-r}; ...; x_{i+r}] through a feed-forward network, with zeros beyond the ends of a sequence.
 
     Args:
-        join: from the 2r + 1 vectors of a window side by side.
-        alone: what follows.
+        join: maps the 2r + 1 vectors of a window to one.
+        alone: the network after it.
     Source: Collobert et al. 2011, "Natural Language Processing (Almost) from Scratch", section 3.2.1.
     """
 
@@ -98,14 +99,14 @@ class WindowEncoder(TokenEncoder):
     def forward(
         self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
     ) -> Float[Tensor, "batch length width"]:
-        read: Tensor = self.alone(self.join(side_by_side(x, valid_lens, self.radius)), valid_lens)
-        return read
+        states: Tensor = self.alone(self.join(side_by_side(x, valid_lens, self.radius)), valid_lens)
+        return states
 
 
 class ConvolutionEncoder(TokenEncoder):
-    """Blocks of x + dropout(relu(convolution(norm(x)))); beyond the ends of a sequence every layer reads zeros.
+    """Blocks of x + dropout(relu(convolution(norm(x)))), with zeros beyond the ends of a sequence in every layer.
 
-    Each layer sees as much further as its filter reaches: m filters of size k see 1 + m (k - 1) places.
+    Each layer widens the context by its filter: m filters of size k see 1 + m (k - 1) positions.
 
     Args:
         convolutions: of an odd size, padded to keep the length.
@@ -123,7 +124,7 @@ class ConvolutionEncoder(TokenEncoder):
         self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
     ) -> Float[Tensor, "batch length width"]:
         if x.shape[1] == 0:
-            # PyTorch's convolution refuses to read nothing
+            # PyTorch's convolution refuses an empty sequence
             return normed(self.norm, x, valid_lens)
         x = zeroed_beyond(x, valid_lens)
         for convolution, residual in zip(self.convolutions, self.residuals, strict=True):
@@ -134,10 +135,10 @@ class ConvolutionEncoder(TokenEncoder):
 
 
 class BidirectionalEncoder(TokenEncoder):
-    """Recurrent layers that read in both directions; the states of both stand side by side.
+    """Recurrent layers in both directions; their states are concatenated.
 
     Args:
-        layers: from the first to the last, one reader for each direction.
+        layers: from the first to the last, one recurrent module for each direction.
         dropout: on the output of every layer but the last, while training.
     Source: Graves and Schmidhuber 2005, "Framewise phoneme classification with bidirectional LSTM".
     """
@@ -152,9 +153,9 @@ class BidirectionalEncoder(TokenEncoder):
         self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
     ) -> Float[Tensor, "batch length width"]:
         with uncast(x):
-            # what comes from under autocast may be half precision, which the cells' weights are not
-            held = next(self.parameters())
-            states = zeroed_beyond(x.to(held.dtype), valid_lens).transpose(0, 1)
+            # under autocast the input may be half precision; the parameters of the cells are not
+            parameter = next(self.parameters())
+            states = zeroed_beyond(x.to(parameter.dtype), valid_lens).transpose(0, 1)
             for number, directions in enumerate(self.layers):
                 assert isinstance(directions, nn.ModuleList)
                 if number:
@@ -164,7 +165,7 @@ class BidirectionalEncoder(TokenEncoder):
 
 
 class AttentionEncoder(TokenEncoder):
-    """The encoder of a Transformer over vectors: each place attends to all that the encoder's mask lets it see."""
+    """The encoder of a Transformer over vectors: each position attends to all that the mask allows."""
 
     def __init__(self, encoder: TransformerEncoder, width: int):
         super().__init__()
@@ -178,7 +179,7 @@ class AttentionEncoder(TokenEncoder):
 
 
 class AloneConfig(SublayerConfig):
-    """Each token alone: what context is worth is the difference from this."""
+    """Each token by itself: the baseline without context."""
 
     kind: Literal["token"] = Field("token", description="the family of the encoder")
     d_model: int = Field(128, ge=1, description="width of the embeddings")
@@ -187,7 +188,7 @@ class AloneConfig(SublayerConfig):
     initializer: Scheme = Field("xavier", description="of the linear layers")
 
     def fewest_tensors(self) -> int:
-        """Tensors that the weights have at least, told without building: the norms and biases of every layer."""
+        """A lower bound for the number of parameters: the norms and biases of every layer."""
         return 4
 
     def encoder(self) -> TokenEncoder:
@@ -206,11 +207,9 @@ class WindowConfig(SublayerConfig):
     initializer: Scheme = Field("xavier", description="of the linear layers")
 
     def fewest_tensors(self) -> int:
-        """Tensors that the weights have at least, told without building: the norms and biases of every layer."""
         return 4
 
     def encoder(self) -> TokenEncoder:
-        """A new encoder, its weights not yet initialised."""
         join = nn.Linear((2 * self.radius + 1) * self.d_model, self.d_model)
         return WindowEncoder(join, _alone(self, self.d_model, self.d_ff, self.dropout), self.radius)
 
@@ -226,11 +225,9 @@ class ConvolutionConfig(SublayerConfig):
     initializer: Scheme = Field("xavier", description="of the linear layer of the output")
 
     def fewest_tensors(self) -> int:
-        """Tensors that the weights have at least, told without building: the norms and biases of every layer."""
         return 4 * self.num_layers
 
     def encoder(self) -> TokenEncoder:
-        """A new encoder, its weights not yet initialised."""
         width, numbers = self.d_model, range(self.num_layers)
         stack = [nn.Conv1d(width, width, 2 * self.radius + 1, padding=self.radius) for _ in numbers]
         residuals = [self.residual_around(width, self.dropout) for _ in numbers]
@@ -249,11 +246,9 @@ class BidirectionalConfig(Config):
     initializer: Scheme = Field("xavier", description="of the matrices of linear and recurrent layers")
 
     def fewest_tensors(self) -> int:
-        """Tensors that the weights have at least, told without building: the norms and biases of every layer."""
         return 4 * 2 * self.num_layers
 
     def encoder(self) -> TokenEncoder:
-        """A new encoder, its weights not yet initialised."""
         sizes = [self.d_model] + [2 * self.hidden_dim] * (self.num_layers - 1)
         layers = [[build_layer(self.cell, size, self.hidden_dim) for _ in range(2)] for size in sizes]
         return BidirectionalEncoder(layers, self.dropout)
@@ -264,19 +259,22 @@ class AttentionConfig(BlocksConfig):
 
     kind: Literal["attention"] = Field("attention", description="the family of the encoder")
     causal: bool = Field(
-        False, description="each place attends to itself and those before it alone, as in a language model"
+        False, description="each position attends only to itself and those before it, as in a language model"
     )
 
     def model_post_init(self, context: object) -> None:
         super().model_post_init(context)
         if self.causal and (self.segment is not None or self.convolution_heads):
-            raise ConfigError("causal says what each place sees: leave out segment and convolution_heads")
+            raise ConfigError("causal determines what each position sees: leave out segment and convolution_heads")
 
     def looks_ahead(self) -> bool:
         return not self.causal
 
+    def has_table(self) -> bool:
+        """Whether there are weights for each place, so that no input has more places than `max_len`."""
+        return self.position == "learned" or mechanisms.mechanism_type(self.mechanism).facts.steps == "own"
+
     def encoder(self) -> TokenEncoder:
-        """A new encoder, its weights not yet initialised."""
         head_dim = self.d_model // self.num_heads
         position = build_position(self.position, self.d_model, head_dim, self.num_heads, self.max_len)
         stack = build_encoder(self, Placed(position), position, Causal() if self.causal else None)

@@ -25,19 +25,19 @@ from headwise.positions import Position
 
 M = TypeVar("M", bound=nn.Module)
 
-# share of a batch that may be tokens and not padding before it pays to leave the padding out of a product
-_WORTH = 0.8
+# below this share of real tokens, leaving the padding out of a product is faster
+_DENSE = 0.8
 
 
 class TransformerEncoder(Encoder):
     """Embeddings below a stack of encoder blocks; a reversible stack is one block.
 
     Args:
-        embedding: makes vectors of what is read: of token numbers, or of vectors that do not know their places yet.
+        embedding: maps token numbers, or vectors without positions, to vectors.
         norm: closes a pre-norm stack.
-        mask: which pairs may meet besides what the lengths say; None: all. With a causal one the lengths have nothing
-            to say, since what stands behind a text comes after it.
-        segment: tokens that are read at once, each seeing the inputs of the segment before too; None: all.
+        mask: which pairs may meet within the lengths; None: all. A causal mask needs no lengths, since padding comes
+            last.
+        segment: length of a segment; its tokens also see the inputs of the segment before. None: one segment.
     """
 
     def __init__(
@@ -107,8 +107,8 @@ class TransformerDecoder(Decoder):
     """Embeddings below a stack of decoder blocks, below the vocabulary; without cross-attention, no memory.
 
     Args:
-        embedding: makes vectors of what is read, told where it starts: of token numbers, or of vectors.
-        output: from the states to what is said of the next place.
+        embedding: maps token numbers or vectors, and the position of the first, to vectors.
+        output: maps states to the logits, or other predictions, of the next position.
     """
 
     def __init__(self, embedding: nn.Module, blocks: list[DecoderBlock], norm: nn.Module, output: nn.Linear):
@@ -122,7 +122,7 @@ class TransformerDecoder(Decoder):
         memory_lens: Int[Tensor, "batch"] | None,
         segments: Sequence[Segments] | None = None,
     ) -> Float[Tensor, "batch tgt_len width"]:
-        """`segments`: what each layer remembers of the tokens before these, and takes these into.
+        """`segments`: the memory of each layer of earlier tokens; these are added to it.
 
         Raises: ShapeError for segments of another number of layers.
         """
@@ -152,7 +152,7 @@ class TransformerDecoder(Decoder):
         return cache
 
     def empty(self, rows: Tensor, memory_lens: Int[Tensor, "batch"] | None = None) -> TransformerCache:
-        """A cache of one sentence a row that holds nothing yet."""
+        """An empty cache with one sentence per row."""
         layers = [_original(block).self_attention for block in self.blocks]
         positions = (layer.position for layer in layers)
         placed = any(position is not None and position.acts_on_scores() for position in positions)
@@ -161,7 +161,7 @@ class TransformerDecoder(Decoder):
     def extend(
         self, tokens: Int[Tensor, "batch new"] | Float[Tensor, "batch new columns"], cache: TransformerCache
     ) -> None:
-        """Takes many tokens into the cache in one pass, before the hypotheses part; they need no logits."""
+        """Adds many tokens to the cache in one pass, before there are beams, without logits."""
         assert cache.beams == 1, "the tokens of a prompt come before there are beams"
         x, mask = self.embedding(tokens, cache.length), Causal().shared()
         for block, (own, cross) in zip(self.blocks, cache.layers, strict=True):
@@ -196,9 +196,9 @@ class TransformerDecoder(Decoder):
 
 
 def _one_by_one(block: nn.Module, x: Tensor, parts: Sequence[Step]) -> Tensor:
-    """One cached step of each search: beams lie side by side where a sequence has its positions."""
+    """One cached step of each search; the beams lie along the sequence axis."""
     rows = [x] if len(parts) == 1 else x.split([part.sentences * part.width for part in parts])
-    found = [
+    outputs = [
         block(
             own.view(part.sentences, part.width, -1),
             None,
@@ -209,22 +209,22 @@ def _one_by_one(block: nn.Module, x: Tensor, parts: Sequence[Step]) -> Tensor:
         ).flatten(0, 1)
         for own, part in zip(rows, parts, strict=True)
     ]
-    return torch.cat(found) if len(found) > 1 else found[0]
+    return torch.cat(outputs) if len(outputs) > 1 else outputs[0]
 
 
 def _without_padding(states: Tensor, lens: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """What there is to project, as one sequence where padding is a good part, and how heads of it find their places."""
+    """The states to project, as one sequence without padding where much is padding, and the way back to the batch."""
     batch, length = states.shape[:2]
-    if not states.is_cpu or int(lens.sum()) > _WORTH * batch * length:
+    if not states.is_cpu or int(lens.sum()) > _DENSE * batch * length:
         return states, lambda heads: heads
-    places = (torch.arange(length) < lens[:, None]).flatten().nonzero().squeeze(1)
+    rows = (torch.arange(length) < lens[:, None]).flatten().nonzero().squeeze(1)
 
     def spread(heads: Tensor) -> Tensor:
-        made = heads.new_zeros(batch * length, heads.shape[1], heads.shape[3])
-        made.index_copy_(0, places, heads.squeeze(0).transpose(0, 1))
-        return made.unflatten(0, (batch, length)).transpose(1, 2)
+        padded = heads.new_zeros(batch * length, heads.shape[1], heads.shape[3])
+        padded.index_copy_(0, rows, heads.squeeze(0).transpose(0, 1))
+        return padded.unflatten(0, (batch, length)).transpose(1, 2)
 
-    return states.flatten(0, 1).index_select(0, places)[None], spread
+    return states.flatten(0, 1).index_select(0, rows)[None], spread
 
 
 def _original(block: nn.Module) -> DecoderBlock:
@@ -267,7 +267,7 @@ def build_encoder(
 def build_writer(
     config: StackConfig, embedding: TokenEmbedding, mechanism: str, num_layers: int, *, cross: bool
 ) -> TransformerDecoder:
-    """The stack that writes above these embeddings; `cross`: its blocks attend to a memory."""
+    """The decoder over these embeddings; `cross`: its blocks attend to a memory."""
     vocab_size = embedding.weight.shape[0]
     output = nn.Linear(config.d_model, vocab_size, bias=False)
     blocks = [decoder_block(config, embedding.position, mechanism, cross=cross) for _ in range(num_layers)]
@@ -275,7 +275,7 @@ def build_writer(
 
 
 def finished(model: M, decoder: Decoder, scheme: Scheme, tie_output: bool) -> M:
-    """The model with weights as the scheme starts them, and its output tied to the embedding if asked for."""
+    """The model with weights of this scheme; `tie_output`: its output matrix is the embedding."""
     initialize(model, scheme)
     if tie_output:
         assert isinstance(decoder, TransformerDecoder)

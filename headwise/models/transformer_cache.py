@@ -1,4 +1,4 @@
-"""What a Transformer's decoder keeps between two steps."""
+"""The cache of a Transformer's decoder between two steps."""
 
 from jaxtyping import Int
 from torch import Tensor
@@ -12,17 +12,17 @@ class TransformerCache(Cache):
     """Keys and values of every decoder layer, and which of them each beam descends from.
 
     Args:
-        own: what the self-attention of each layer keeps.
-        rows: one a sentence; how many they are and on which device is all that counts.
-        memory_lens: tokens of the memory of each sentence; None where there is no memory.
-        placed: whether a layer has to know where the stored keys stand.
+        own: the cache of the self-attention of each layer.
+        rows: one per sentence; only their number and device matter.
+        memory_lens: tokens of the memory of each sentence; None: no memory.
+        placed: whether a layer needs the positions of the stored keys.
     """
 
     def __init__(
         self, own: list[KeyValues | States], rows: Tensor, memory_lens: Int[Tensor, "batch"] | None, placed: bool
     ):
         self.length, self.beams, self.sentences, self.device = 0, 1, rows.shape[0], rows.device
-        self.layers = [(kept, KeyValues()) for kept in own]
+        self.layers = [(cache, KeyValues()) for cache in own]
         self._remember(memory_lens)
         self.ancestry: Ancestry | None = None
         self.placed = placed
@@ -53,7 +53,7 @@ class TransformerCache(Cache):
             self.ancestry.keep(sentences)
 
     def stepped(self) -> list[Step]:
-        """Counts one more step; what each layer gets for it."""
+        """Counts one more step and returns the input of each layer for it."""
         ancestry = None if self.ancestry is None else self.ancestry.step()
         places = self.ancestry.positions() if self.ancestry is not None and self.placed else None
         self.length += 1

@@ -1,4 +1,4 @@
-"""Sizes and parts of Transformers, with and without an encoder, as a recipe gives them."""
+"""The configuration of Transformers, with and without an encoder."""
 
 from typing import Literal
 
@@ -17,7 +17,7 @@ from headwise.positions import position_type
 
 
 class SublayerConfig(Config):
-    """What stands around every sublayer."""
+    """The norm and the residual around every sublayer."""
 
     kind: str = Field(description="the family of the model")
     norm: Norm = Field("layer", description="normalization: over the features of a token (layer, rms), batch, or none")
@@ -29,7 +29,7 @@ class SublayerConfig(Config):
 
 
 class StackConfig(SublayerConfig):
-    """What all stacks of blocks have; the defaults are the "base" model of Vaswani et al. 2017, table 3."""
+    """The keys of every stack of blocks; the defaults are the "base" model of Vaswani et al. 2017, table 3."""
 
     d_model: int = Field(512, ge=1, le=2**20, description="width of the embeddings and of every block")
     d_ff: int = Field(2048, ge=0, le=2**20, description="width inside the feed-forward network; 0: attention alone")
@@ -80,11 +80,11 @@ class StackConfig(SublayerConfig):
         return Residual(nn.Identity(), build_norm(self.norm, width), dropout, skip=self.residual)
 
     def mechanisms(self) -> tuple[str, ...]:
-        """The mechanisms of self-attention, that of the stack that writes last."""
+        """The mechanisms of self-attention; that of the decoder comes last."""
         return (self.mechanism,)
 
     def check_steps(self, key: str) -> None:
-        """Raises: ConfigError if position, mechanism or norm cannot write step by step; `key` sets the mechanism."""
+        """Raises: ConfigError if position, mechanism or norm cannot decode step by step; `key` sets the mechanism."""
         if self.norm == "batch":
             raise ConfigError(
                 "norm 'batch' cannot be in a decoder: while training, the mean over a batch shows a token what comes"
@@ -104,7 +104,7 @@ class StackConfig(SublayerConfig):
 
 
 class BlocksConfig(StackConfig):
-    """A stack of blocks that read."""
+    """A stack of encoder blocks."""
 
     encoder_layers: int = Field(6, ge=1, le=1024, description="encoder blocks")
     reversible: bool = Field(False, description="encoder blocks recompute activations instead of storing them")
@@ -118,7 +118,7 @@ class BlocksConfig(StackConfig):
     def model_post_init(self, context: object) -> None:
         super().model_post_init(context)
         if self.segment is not None and (self.reversible or self.convolution_heads):
-            raise ConfigError("segment reads the source piece by piece: leave out reversible and convolution_heads")
+            raise ConfigError("segment encodes the source in segments: leave out reversible and convolution_heads")
         ahead = self.looks_ahead()
         fits = _reads if ahead else _hides
         if not fits(self.mechanism):
@@ -128,11 +128,11 @@ class BlocksConfig(StackConfig):
             )
 
     def looks_ahead(self) -> bool:
-        """Whether a place sees those that come after it."""
+        """Whether a position sees those after it."""
         return True
 
     def fewest_tensors(self) -> int:
-        """Tensors that the weights have at least, told without building: the norms and biases of every layer."""
+        """A lower bound for the number of parameters: the norms and biases of every layer."""
         return 4 * self.encoder_layers
 
 
@@ -153,7 +153,6 @@ class TransformerConfig(BlocksConfig):
         return self.mechanism, self.decoder_mechanism or self.mechanism
 
     def fewest_tensors(self) -> int:
-        """Tensors that the weights have at least, told without building: the norms and biases of every layer."""
         return super().fewest_tensors() + 4 * self.decoder_layers
 
 
@@ -174,12 +173,11 @@ class DecoderConfig(StackConfig):
             self._check_memory()
 
     def places(self) -> int | None:
-        """The most tokens a text may have, where the model has a table of them."""
+        """The longest text in tokens, where the model has a table of positions."""
         tabled = self.position == "learned" or mechanisms.mechanism_type(self.mechanism).facts.steps == "own"
         return self.max_len if tabled else None
 
     def fewest_tensors(self) -> int:
-        """Tensors that the weights have at least, told without building: the norms and biases of every layer."""
         return 4 * self.num_layers
 
     def _check_memory(self) -> None:
@@ -187,7 +185,7 @@ class DecoderConfig(StackConfig):
         if position.where == "embeddings":
             fitting = ", ".join(name for name in position_names() if _is_relative(name))
             raise ConfigError(
-                f"memory_len needs a position that counts distances, since what is remembered has no place of its own;"
+                f"memory_len needs a position that does not number the tokens, since remembered ones have no number;"
                 f" position '{self.position}' numbers the tokens; these fit: {fitting}"
             )
         if facts.recurrent or facts.steps != "shared":

@@ -1,4 +1,4 @@
-"""What a Transformer is built of, from its configuration: attention, blocks, and the stack that writes."""
+"""The parts of a Transformer from its configuration: positions, attention, feed-forward networks, blocks."""
 
 from torch import nn
 
@@ -22,7 +22,7 @@ def build_positions(config: StackConfig) -> Position:
 
 
 def closing_norm(config: StackConfig) -> nn.Module:
-    """What closes a stack: a norm after the last pre-norm block."""
+    """The norm after the last block of a pre-norm stack."""
     return build_norm(config.norm, config.d_model) if config.norm_order == "pre" else nn.Identity()
 
 
@@ -71,18 +71,18 @@ def _feed_forward(config: StackConfig) -> tuple[FeedForward | None, Residual | N
 
 
 def encoder_block(config: StackConfig, position: Position) -> EncoderBlock:
-    """A block that reads."""
+    """An encoder block."""
     own = attention_of(config, position, config.mechanism)
     feed_forward, residual = _feed_forward(config)
     return EncoderBlock(own, feed_forward, _residual(config), residual)
 
 
 def decoder_block(config: StackConfig, position: Position, mechanism: str, *, cross: bool) -> DecoderBlock:
-    """A block that writes; `cross`: with attention to a memory."""
+    """A decoder block; `cross`: with attention to a memory."""
     own = attention_of(config, position, mechanism)
     feed_forward, residual = _feed_forward(config)
     if not cross:
         return DecoderBlock(own, None, feed_forward, _residual(config), None, residual)
-    # a memory is read by its definition: the other mechanisms are for long sequences that look at themselves
+    # cross-attention is always scored: the other mechanisms are for self-attention over long sequences
     memory = attention_of(config, None, "scored", config.d_model)
     return DecoderBlock(own, memory, feed_forward, _residual(config), _residual(config), residual)

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float
 from torch import nn
 
 from headwise.attention.mechanisms.mechanism import Mechanism
+from headwise.cancellation import poll_cancellation
 from headwise.data.text import SPACE_MARK
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import Unsupported
@@ -20,7 +21,6 @@ from headwise.explain.explanation import Layer
 from headwise.explain.places import Tokens
 from headwise.predictors.evaluating import evaluating
 from headwise.records import LayerRecord, Trace, record
-from headwise.wanted import ask
 
 BOS, EOS = "<bos>", "<eos>"
 NOTHING = "this model has no attention to show"
@@ -78,7 +78,7 @@ class Pass:
 
     def run(self) -> Any:
         """What the same pass gives once more, in `eval()`, without gradient."""
-        ask()
+        poll_cancellation()
         with evaluating(self.model), torch.no_grad():
             return self.model(*self.inputs)
 

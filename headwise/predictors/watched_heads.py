@@ -9,8 +9,7 @@ import torch
 
 from headwise.errors import Unsupported
 from headwise.explain.explanation import Explanation, Layer
-from headwise.explain.head_statistics import HeadStatistics, looked_at, together
-from headwise.explain.heads import one_sequence
+from headwise.explain.heads import HeadStatistics, is_one_sequence
 from headwise.predictors.looking import NOTHING, Pass, fitting, passes
 from headwise.predictors.predictor import Predictor
 from headwise.records import LayerRecord, Trace
@@ -72,9 +71,9 @@ def statistics_of(looks: Sequence[Look]) -> dict[str, HeadStatistics]:
     for look in looks:
         for name, (_, record) in look.layers.items():
             weights = record.weights()[0].double().cpu().numpy()
-            same = one_sequence(record.kind, *weights.shape[1:])
-            found.setdefault(name, []).append(looked_at(weights, allowed(record), one_sequence=same))
-    return {name: together(parts) for name, parts in found.items()}
+            same = is_one_sequence(record.kind, *weights.shape[1:])
+            found.setdefault(name, []).append(HeadStatistics.of(weights, allowed(record), one_sequence=same))
+    return {name: HeadStatistics.mean(parts) for name, parts in found.items()}
 
 
 def allowed(record: LayerRecord) -> np.ndarray:

@@ -11,10 +11,10 @@ from torch.utils.module_tracker import ModuleTracker
 
 from headwise.attention.call import Call
 from headwise.attention.mechanisms.mechanism import Mechanism
+from headwise.cancellation import poll_cancellation
 from headwise.errors import ConfigError
 from headwise.records.calls import RecordedCall, recorded
 from headwise.records.watching import Change
-from headwise.wanted import ask
 
 # says whether gradients flow just now
 _TRACKER = ModuleTracker()
@@ -85,7 +85,7 @@ class LayerRecord:
         self, head: int | Sequence[int] | None = None, queries: slice = slice(None), keys: slice = slice(None)
     ) -> Float[Tensor, "batch heads query_len key_len"]:
         """`weights` of all calls, the rows of each below those of the one before, whatever sequence they are of."""
-        ask()
+        poll_cancellation()
         heads = None if head is None else [head] if isinstance(head, int) else list(head)
         last = self._last()
         wrong = [index for index in heads or () if not 0 <= index < self.num_heads]

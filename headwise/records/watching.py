@@ -12,8 +12,8 @@ from torch.compiler import is_compiling
 from headwise.attention.call import Call
 from headwise.attention.mechanisms.mechanism import Mechanism, Recurrent, State
 from headwise.attention.weights import cut
+from headwise.cancellation import poll_cancellation
 from headwise.errors import ConfigError, Unsupported, unknown
-from headwise.wanted import ask
 
 _SLOT = "watch"
 # computes the weights of all heads, queries and keys
@@ -88,7 +88,7 @@ class Watch:
         if self.asleep:
             return None
         if not is_compiling():
-            ask()
+            poll_cancellation()
         assert isinstance(module, Mechanism)
         call = call_of(inputs, options)
         for number, change in enumerate(self.changes):

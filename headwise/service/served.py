@@ -10,7 +10,7 @@ from headwise.data.files import digest
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError, Unsupported
 from headwise.explain.explanation import Explanation
-from headwise.explain.trace_formats import formatted
+from headwise.explain.trace_formats import format_trace
 from headwise.labels import visible
 from headwise.predictors.adopted import Adopted
 from headwise.predictors.predictor import Predictor
@@ -100,7 +100,7 @@ class Served:
 
     def steps(self, item: Any, target: str | None, layer: str | None, head: int) -> str:
         """Every step of one head while the model answers an input, as JSON."""
-        return formatted(steps(self.predictor, item, target, layer, head), "json")
+        return format_trace(steps(self.predictor, item, target, layer, head), "json")
 
 
 def _at_most(name: str, count: int, most: int) -> None:

@@ -9,12 +9,12 @@ from headwise.textbook.attention import (
     AdditiveAttention,
     DotProductAttention,
     MultiHeadAttention,
+    NWKernelRegression,
     masked_softmax,
     sequence_mask,
     transpose_output,
     transpose_qkv,
 )
-from headwise.textbook.counters import Accumulator, Timer
 from headwise.textbook.data import (
     Vocab,
     build_array_nmt,
@@ -37,13 +37,20 @@ from headwise.textbook.figures import (
     use_svg_display,
 )
 from headwise.textbook.hub import DATA_HUB, DATA_URL, download, download_extract
-from headwise.textbook.layers import AddNorm, DecoderBlock, EncoderBlock, PositionalEncoding, PositionWiseFFN
 from headwise.textbook.newer import missing
-from headwise.textbook.pooling import NWKernelRegression
-from headwise.textbook.recurrent import Seq2SeqAttentionDecoder, Seq2SeqDecoder, Seq2SeqEncoder
-from headwise.textbook.seq2seq import AttentionDecoder, Decoder, Encoder, EncoderDecoder
+from headwise.textbook.seq2seq import (
+    AttentionDecoder,
+    Decoder,
+    Encoder,
+    EncoderDecoder,
+    Seq2SeqAttentionDecoder,
+    Seq2SeqDecoder,
+    Seq2SeqEncoder,
+)
 from headwise.textbook.training import (
+    Accumulator,
     MaskedSoftmaxCELoss,
+    Timer,
     bleu,
     grad_clipping,
     predict_seq2seq,
@@ -52,7 +59,15 @@ from headwise.textbook.training import (
     try_all_gpus,
     try_gpu,
 )
-from headwise.textbook.transformer import TransformerDecoder, TransformerEncoder
+from headwise.textbook.transformer import (
+    AddNorm,
+    DecoderBlock,
+    EncoderBlock,
+    PositionalEncoding,
+    PositionWiseFFN,
+    TransformerDecoder,
+    TransformerEncoder,
+)
 
 __all__ = [
     "DATA_HUB",

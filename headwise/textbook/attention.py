@@ -1,4 +1,4 @@
-"""The book's attention: masks by length, the masked softmax, additive, dot-product and multi-head attention."""
+"""The book's attention: masked softmax, additive, dot-product and multi-head attention, kernel regression."""
 
 from abc import ABC, abstractmethod
 
@@ -91,9 +91,9 @@ class _Attention(nn.Module, ABC):
 
     @property
     def attention_weights(self) -> Float[Tensor, "batch queries keys"]:
-        """The weights of the last call before dropout, computed when asked for, with the parameters of now.
+        """The weights of the last call before dropout, computed on access with the current parameters.
 
-        What is kept of a call are references to its inputs: no weights, no graph.
+        A call stores references to its inputs, no weights and no graph.
 
         Raises:
             Unsupported: before the first call.
@@ -129,7 +129,7 @@ class AdditiveAttention(_Attention):
 
     def score(self) -> Score:
         score = self._score[0]
-        # whoever replaces a layer replaces it here too
+        # a layer that was replaced is used here too
         score.query, score.key, score.value = self.W_q, self.W_k, self.w_v
         return score
 
@@ -208,6 +208,52 @@ class MultiHeadAttention(nn.Module):
             valid_lens,
         )
         return self.W_o(transpose_output(heads, self.num_heads))
+
+
+class NWKernelRegression(nn.Module):
+    """Attention pooling with a learned width: the mean of the values weighted by softmax(-((query - key) w)^2 / 2).
+
+    A Gaussian kernel of width 1 / w. With w = 1 it is the Nadaraya-Watson estimator without parameters.
+
+    Source: Nadaraya 1964; Watson 1964; Dive into Deep Learning, section 10.2 of the Chinese second edition. Its page
+        writes the class out; the package of the book has none.
+
+    >>> net = NWKernelRegression()
+    >>> _ = net.w.data.fill_(1.0)
+    >>> round(net(torch.tensor([0.0]), torch.tensor([[0.0, 1.0]]), torch.tensor([[0.0, 2.0]])).item(), 4)
+    0.7551
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.rand(1))
+        self._last: tuple[Tensor, Tensor] | None = None
+
+    def forward(
+        self,
+        queries: Float[Tensor, "queries"],
+        keys: Float[Tensor, "queries keys"],
+        values: Float[Tensor, "queries keys"],
+    ) -> Float[Tensor, "queries"]:
+        """An estimate for each query over the keys and values of its row."""
+        self._last = queries.detach(), keys.detach()
+        return (self._weights(queries, keys) * values).sum(-1)
+
+    @property
+    def attention_weights(self) -> Float[Tensor, "queries keys"]:
+        """The weights of the last call, computed on access with the current width.
+
+        Raises:
+            Unsupported: before the first call.
+        """
+        if self._last is None:
+            raise Unsupported("there are no attention_weights yet: call the module first")
+        with torch.no_grad():
+            return self._weights(*self._last)
+
+    def _weights(self, queries: Tensor, keys: Tensor) -> Tensor:
+        scores = -(((queries.unsqueeze(-1) - keys) * self.w) ** 2) / 2
+        return masked_softmax(scores.unsqueeze(1), None).squeeze(1)
 
 
 def transpose_qkv(

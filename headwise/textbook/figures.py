@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.errors import ShapeError
-from headwise.textbook.counters import as_number
+from headwise.textbook.training import as_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,7 +77,7 @@ def plot(
         legend: a name for each curve.
         fmts: colour and style of the curves, by turns.
         figsize: inches.
-        axes: drawn into, after what is there is removed; None: a new figure.
+        axes: cleared and drawn into; None: a new figure.
     """
     curves = _curves(X if Y is None else Y)
     if axes is None:
@@ -125,13 +125,13 @@ def show_list_len_pair_hist(
     xlist: Sequence[Sequence[Any]],
     ylist: Sequence[Sequence[Any]],
 ) -> None:
-    """Draws how many lists there are of each length, for two lists of lists side by side.
+    """Draws a histogram of the lengths of lists, for two lists of lists side by side.
 
     Args:
         legend: a name for each of the two.
     """
     _, axes = pyplot().subplots(figsize=(3.5, 2.5))
-    _, _, bars = axes.hist([[len(one) for one in lists] for lists in (xlist, ylist)])
+    _, _, bars = axes.hist([[len(row) for row in lists] for lists in (xlist, ylist)])
     axes.set(xlabel=xlabel, ylabel=ylabel)
     for bar in bars[1].patches:
         bar.set_hatch("/")
@@ -139,7 +139,7 @@ def show_list_len_pair_hist(
 
 
 class Animator:
-    """Curves that grow while something goes on: a notebook shows them anew at each point, a script has one figure.
+    """Curves that grow point by point: a notebook shows them again at each point, a script has one figure.
 
     Args:
         legend, xlim, ylim, xscale, yscale, fmts: as in `plot`.
@@ -170,7 +170,7 @@ class Animator:
         self.fig, grid = pyplot().subplots(nrows, ncols, figsize=figsize, squeeze=False)
         self.axes = list(grid.flat)
         self.fmts = fmts
-        self._dress = xlabel, ylabel, xlim, ylim, xscale, yscale, legend
+        self._axes_settings = xlabel, ylabel, xlim, ylim, xscale, yscale, legend
         self._points: list[list[tuple[float, float]]] = []
 
     def add(self, x: Any, y: Any) -> None:
@@ -183,14 +183,14 @@ class Animator:
         ys = list(y) if np.ndim(y) else [y]
         xs = list(x) if np.ndim(x) else [x] * len(ys)
         self._points += [[] for _ in range(len(ys) - len(self._points))]
-        for points, one, other in zip(self._points, xs, ys, strict=False):
-            if one is not None and other is not None:
-                points.append((as_number(one), as_number(other)))
+        for points, px, py in zip(self._points, xs, ys, strict=False):
+            if px is not None and py is not None:
+                points.append((as_number(px), as_number(py)))
         axes = self.axes[0]
         axes.cla()
         for number, points in enumerate(self._points):
             axes.plot(*(np.array(points).reshape(-1, 2).T), self.fmts[number % len(self.fmts)])
-        set_axes(axes, *self._dress)
+        set_axes(axes, *self._axes_settings)
         if (shell := _notebook()) is not None:
             shell.display_pub.clear_output(wait=True)
             sys.modules["IPython.display"].display(self.fig)
@@ -208,9 +208,9 @@ def _array(values: Any) -> np.ndarray:
 
 def pyplot() -> Any:
     """`matplotlib.pyplot`, loaded when something is drawn."""
-    from matplotlib import pyplot as loaded
+    from matplotlib import pyplot as module
 
-    return loaded
+    return module
 
 
 def _notebook() -> Any:

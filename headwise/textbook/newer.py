@@ -1,4 +1,4 @@
-"""Names of the newer web edition of the book, and what to write here instead."""
+"""Names of the newer web edition of the book, and their replacements here."""
 
 _TRAINING = "a loop of your own, or train_seq2seq(net, train_iter, lr, num_epochs, tgt_vocab, device) for translation"
 _NMT = "train_iter, src_vocab, tgt_vocab = load_data_nmt(batch_size, num_steps)"
@@ -30,7 +30,7 @@ INSTEAD = {
 
 
 def missing(name: str) -> AttributeError:
-    """The error for a name that is not here, with what to write instead where it is one of the newer edition."""
+    """The error for an unknown name, with the replacement of a name of the newer edition."""
     where = "headwise.textbook has the pages on translation and attention of the Chinese second edition"
     if name in INSTEAD:
         return AttributeError(f"{name} is of the newer edition; use {INSTEAD[name]}")

@@ -1,6 +1,8 @@
-"""Training, translating and scoring as the book does them, for any net with the interface of `EncoderDecoder`."""
+"""Training, translating and scoring as in the book, for any net with the interface of `EncoderDecoder`; counters."""
 
+import itertools
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,7 +16,6 @@ from headwise.errors import ConfigError
 from headwise.metrics import textbook_bleu
 from headwise.models.initializers import SCHEMES, initialize
 from headwise.textbook.attention import sequence_mask
-from headwise.textbook.counters import Timer
 from headwise.textbook.data import Vocab, build_array_nmt, words
 from headwise.textbook.seq2seq import EncoderDecoder
 
@@ -149,6 +150,74 @@ def try_all_gpus() -> list[torch.device]:
 def try_gpu(i: int = 0) -> torch.device:
     """The i-th CUDA device, or the CPU where there is none."""
     return torch.device("cuda", i) if torch.cuda.device_count() > i else torch.device("cpu")
+
+
+def as_number(value: Any) -> float:
+    """A number, or that of a tensor with one element, its graph left aside.
+
+    >>> as_number(2)
+    2.0
+    """
+    return float(value.item() if hasattr(value, "item") else value)
+
+
+class Timer:
+    """A stop watch that starts at construction and collects the seconds of each `stop`.
+
+    >>> timer = Timer()
+    >>> timer.stop() >= 0, len(timer.times)
+    (True, 1)
+    """
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self.start()
+
+    def start(self) -> None:
+        """Begins a new measurement."""
+        self._since = time.perf_counter()
+
+    def stop(self) -> float:
+        """Ends the measurement and returns its seconds."""
+        self.times.append(time.perf_counter() - self._since)
+        return self.times[-1]
+
+    def avg(self) -> float:
+        """The mean of all measurements, in seconds."""
+        return sum(self.times) / len(self.times)
+
+    def sum(self) -> float:
+        """All measurements together, in seconds."""
+        return sum(self.times)
+
+    def cumsum(self) -> list[float]:
+        """The sums of the first, the first two, ... measurements, in seconds."""
+        return list(itertools.accumulate(self.times))
+
+
+class Accumulator:
+    """Sums over n variables.
+
+    >>> metric = Accumulator(2)
+    >>> metric.add(3.0, 2)
+    >>> metric.add(1.0, 2)
+    >>> metric[0] / metric[1]
+    1.0
+    """
+
+    def __init__(self, n: int):
+        self.data = [0.0] * n
+
+    def add(self, *args: Any) -> None:
+        """Adds a number, or a tensor with one element, to each sum."""
+        self.data = [total + as_number(value) for total, value in zip(self.data, args, strict=True)]
+
+    def reset(self) -> None:
+        """Sets all sums to zero."""
+        self.data = [0.0] * len(self.data)
+
+    def __getitem__(self, idx: int) -> float:
+        return self.data[idx]
 
 
 def _start(net: nn.Module) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 
 from pydantic import Field, create_model, model_validator
 
-from headwise.config import Config, build, override, parsed, read_toml
+from headwise.config import Config, build, override, parse, read_toml
 from headwise.errors import CheckpointError, ConfigError, Untrusted
 from headwise.tasks import registry
 
@@ -254,7 +254,7 @@ def as_recipe(source: Recipe | str | os.PathLike[str] | Mapping[str, Any], overr
 def parse_recipe(data: bytes, name: str) -> Recipe:
     """The recipe of a run folder's config.toml. Raises: CheckpointError when it is none; Untrusted."""
     try:
-        return read_recipe(parsed(data.decode()))
+        return read_recipe(parse(data.decode()))
     except Untrusted as error:
         raise Untrusted(f"{name}: {error}") from None
     except (UnicodeDecodeError, ConfigError) as error:

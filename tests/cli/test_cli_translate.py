@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 import headwise as package
-from headwise.decoding.options import asked
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError
 from headwise.explain.explanation import Explanation
-from headwise.explain.figures import heatmap
+from headwise.explain.figures import heads
 
 
 def _given(method, given, n_best):
@@ -162,7 +161,7 @@ def test_sampling_is_repeatable_by_seed(headwise, trained):
     ],
 )
 def test_options_choose_the_method(method, given, n_best, expected):
-    config = asked(DecodingConfig(method="greedy"), _given(method, given, n_best))
+    config = DecodingConfig(method="greedy").with_options(_given(method, given, n_best))
     assert {name: getattr(config, name) for name in expected} == expected
 
 
@@ -179,7 +178,7 @@ def test_options_choose_the_method(method, given, n_best, expected):
 )
 def test_options_that_do_not_fit_are_named(method, given, n_best, message):
     with pytest.raises(ConfigError, match=message):
-        asked(DecodingConfig(), _given(method, given, n_best))
+        DecodingConfig().with_options(_given(method, given, n_best))
 
 
 def test_a_folder_that_is_no_run_is_exit_4(headwise, tmp_path):
@@ -222,7 +221,9 @@ def test_explain_draws_one_page_and_a_table(headwise, trained, tmp_path):
 
 def test_explain_draws_every_layer_where_it_is_asked_for(headwise, trained, tmp_path, monkeypatch):
     # the figures themselves are drawn in another test
-    monkeypatch.setattr(Explanation, "figures", lambda self: {next(iter(self.layers)): heatmap(np.eye(2), "ab", "ab")})
+    monkeypatch.setattr(
+        Explanation, "figures", lambda self: {next(iter(self.layers)): heads(np.eye(2)[None], "ab", "ab")}
+    )
     assert headwise("explain", trained, "one and two .", "--folder", tmp_path, "--all", "--format", "svg")[0] == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["attention.svg", "encoder.blocks.0.self_attention.svg"]
 

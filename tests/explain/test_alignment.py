@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwise.errors import ShapeError
-from headwise.explain.alignment import bar, entropy, focus, links, merge, pharaoh, table, words
+from headwise.explain.alignment import bar, focus, links, merge, table, words
+from headwise.explain.heads import entropy
 from headwise.labels import columns
 
 ROWS, COLUMNS = 5, 7
@@ -21,16 +22,10 @@ def test_each_target_is_linked_to_its_strongest_source():
     values = weights()
     expected = sorted((max(range(COLUMNS), key=lambda j: values[i, j]), i) for i in range(ROWS))
     assert links(values) == expected
-    assert pharaoh(values) == " ".join(f"{s}-{t}" for s, t in expected)
 
 
 def test_the_first_of_equals_is_taken_and_an_empty_row_has_no_link():
-    assert pharaoh(np.array([[0.5, 0.5], [0.0, 0.0]])) == "0-0"
-
-
-def test_a_threshold_gives_any_number_of_links():
-    values = np.array([[0.4, 0.4, 0.2], [0.3, 0.3, 0.4]])
-    assert pharaoh(values, threshold=0.4) == "0-0 1-0 2-1"
+    assert links(np.array([[0.5, 0.5], [0.0, 0.0]])) == [(0, 0)]
 
 
 def test_mutual_links_are_strongest_both_ways():
@@ -45,11 +40,11 @@ def test_mutual_links_are_strongest_both_ways():
 
 
 def test_nothing_has_no_links():
-    assert pharaoh(np.zeros((0, 3))) == ""
+    assert links(np.zeros((0, 3))) == []
 
 
 def test_tensors_with_a_graph_are_read():
-    assert pharaoh(torch.eye(3, requires_grad=True).bfloat16()) == "0-0 1-1 2-2"
+    assert links(torch.eye(3, requires_grad=True).bfloat16()) == [(0, 0), (1, 1), (2, 2)]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +77,7 @@ def test_what_is_in_no_word_is_left_out():
 
 
 def test_merge_names_what_does_not_fit():
-    with pytest.raises(ShapeError, match=r"weights \(5, 7\) do not fit 4 queries and 7 keys"):
+    with pytest.raises(ShapeError, match=r"\(5, 7\).*4 queries"):
         merge(weights(), [0] * 4, [0] * 7)
 
 
@@ -112,7 +107,7 @@ def test_the_table_shows_control_characters_as_text_and_counts_wide_ones_twice()
 
 
 def test_the_table_names_what_does_not_fit():
-    with pytest.raises(ShapeError, match=r"weights \(5, 7\) do not fit 1 queries and 7 keys"):
+    with pytest.raises(ShapeError, match=r"\(5, 7\).*1 queries"):
         table(weights(), ["a"], list("abcdefg"))
 
 

@@ -8,14 +8,14 @@ import torch
 
 from headwise.errors import ConfigError, MachineError
 from headwise.explain.canvas import picture, save
-from headwise.explain.figures import heatmap
+from headwise.explain.figures import page
 from headwise.explain.values import array
 
 MAGIC = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
 
 
 def drawn():
-    return heatmap(np.eye(2), ["a$b$", "é"], ["c", "<script>"], title="$x$")
+    return page(np.eye(2), ["a$b$", "é"], ["c", "<script>"], [np.eye(2)[None]], title="$x$")
 
 
 @pytest.fixture
@@ -33,9 +33,7 @@ def test_the_suffix_chooses_the_format_and_the_bytes_are_reproducible(tmp_path, 
 
 
 def test_another_suffix_is_refused(figure, tmp_path):
-    with pytest.raises(
-        ConfigError, match=r"a\.gif: cannot draw '\.gif'; use a name that ends in \.png, \.svg or \.pdf"
-    ):
+    with pytest.raises(ConfigError, match=r"a\.gif: .*\.png"):
         save(figure, tmp_path / "a.gif")
     with pytest.raises(ConfigError, match="use a name that ends in"):
         save(figure, tmp_path / "a")
@@ -49,7 +47,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(figure, tmp_path, m
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(MachineError, match=r"a\.png: cannot be written: No space left on device"):
+    with pytest.raises(MachineError, match=r"a\.png: .*No space left"):
         save(figure, path)
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]

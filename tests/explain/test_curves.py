@@ -1,49 +1,9 @@
-import math
+import statistics
 
-import numpy as np
 import pytest
 
-from headwise.errors import DataError, ShapeError
-from headwise.explain.curves import position_curves, positions, training_curve
-from headwise.explain.ramps import ramp
-
-
-def sinusoids():
-    """60 positions, 32 columns: sin and cos of i / 10000^(2j/32), as loops."""
-    matrix = np.zeros((60, 32))
-    for i in range(60):
-        for j in range(16):
-            matrix[i, 2 * j] = math.sin(i / 10000 ** (2 * j / 32))
-            matrix[i, 2 * j + 1] = math.cos(i / 10000 ** (2 * j / 32))
-    return matrix
-
-
-def test_the_position_heat_map_is_the_matrix_with_zero_as_the_page():
-    figure = positions(sinusoids(), title="sinusoidal")
-    axes = figure.axes[0]
-    image = axes.images[0]
-    np.testing.assert_allclose(image.get_array(), sinusoids())
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("Column (encoding dimension)", "Row (position)")
-    assert (image.norm.vmin, image.norm.vmax) == (-1.0, 1.0)
-    np.testing.assert_allclose(image.cmap(image.norm(0.0))[:3], ramp("diverging")[128], atol=1e-12)
-
-
-def test_position_curves_have_four_lines_with_the_values_of_the_columns():
-    axes = position_curves(sinusoids()).axes[0]
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["Col 6", "Col 7", "Col 8", "Col 9"]
-    assert len({line.get_linestyle() for line in axes.lines}) == 4
-    assert axes.get_xlim() == (0, 59)
-    for column, line in zip((6, 7, 8, 9), axes.lines, strict=True):
-        np.testing.assert_allclose(line.get_ydata(), sinusoids()[:, column])
-    # 1 / 10000^(6/32) = .17783 and its sine; .1 and its sine
-    assert [line.get_ydata()[1] for line in axes.lines] == pytest.approx(
-        [0.17689219, 0.98423023, 0.09983342, 0.99500417]
-    )
-
-
-def test_a_column_beyond_the_encoding_is_an_error():
-    with pytest.raises(ShapeError, match=r"column 32 is not in 0\.\.31, the columns of the encoding"):
-        position_curves(sinusoids(), columns=(6, 32))
+from headwise.errors import DataError
+from headwise.explain.curves import Mean, lines, training_curve
 
 
 def test_training_curve_draws_losses_together_and_scores_apart():
@@ -65,5 +25,43 @@ def test_training_curve_draws_losses_together_and_scores_apart():
 
 
 def test_a_log_without_numbers_is_an_error():
-    with pytest.raises(DataError, match="no row has a `step` and a number besides"):
+    with pytest.raises(DataError, match="step"):
         training_curve([{"event": "start"}, {"step": 1}])
+
+
+def test_mean_and_spread():
+    values = [0.2, 0.5, 0.9, 0.1]
+    found = Mean.of(values)
+    assert (found.value, found.count) == (pytest.approx(statistics.fmean(values)), 4)
+    assert found.spread == pytest.approx(statistics.stdev(values))
+    assert [str(Mean.of(row)) for row in ([0.5], [0.25, 0.75], [31.25, 31.75])] == [
+        "0.5000", "0.5000 ± 0.3536", "31.50 ± 0.35"
+    ]  # fmt: skip
+    with pytest.raises(DataError, match="mean"):
+        Mean.of([])
+
+
+def test_numbers_far_apart_stand_on_a_logarithmic_axis():
+    one = Mean.of([0.5])
+    for places, scale in (
+        ([1, 2, 8], "log"),
+        ([1, 2, 7], "linear"),
+        ([0, 2, 80], "linear"),
+        (list(range(1, 12)), "linear"),
+    ):
+        axes = lines({"a": [(place, one) for place in places]}, across="x", down="y").axes[0]
+        assert axes.get_xscale() == scale
+        assert axes.get_legend() is None
+
+
+def test_names_stand_side_by_side_and_spread_has_bars():
+    two = Mean.of([0.2, 0.4])
+    drawn = lines({"a": [("none", two), ("layer", two)], "b": [("layer", two)]}, across="norm", down="bleu", title="t")
+    axes = drawn.axes[0]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["none", "layer"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b"]
+    assert axes.containers[1].lines[0].get_xdata().tolist() == [1.0]
+    assert axes.containers[0].has_yerr
+    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_title()) == ("norm", "bleu", "t")
+    with pytest.raises(DataError, match="measurement"):
+        lines({"a": []}, across="x", down="y")

@@ -181,7 +181,7 @@ def test_a_page_of_another_sequence_names_its_sides_and_frames_the_strongest_sou
 
 
 def test_an_unknown_format_is_refused_before_anything_is_written(explanation, tmp_path):
-    with pytest.raises(ConfigError, match="unknown format 'gif'; known: pdf, png, svg"):
+    with pytest.raises(ConfigError, match="unknown format 'gif'"):
         explanation.write(tmp_path, ["png", "gif"])
     assert list(tmp_path.iterdir()) == []
 
@@ -195,11 +195,11 @@ def test_a_recurrent_model_has_a_row_for_each_step():
 
 def test_a_model_without_attention_has_nothing_to_show():
     looked_at = translator("recurrent", score="none")
-    with pytest.raises(Unsupported, match="this model has no attention to look at"):
+    with pytest.raises(Unsupported, match="no attention"):
         looked_at.explain(SOURCES[0], TARGETS[0])
-    with pytest.raises(Unsupported, match="this model has no attention, so there is nothing to show"):
+    with pytest.raises(Unsupported, match="no attention"):
         made({}).weights()
-    with pytest.raises(Unsupported, match="this model has no attention to look at"):
+    with pytest.raises(Unsupported, match="no attention"):
         looked_at.align([Pair(SOURCES[0], TARGETS[0], 1)])
 
 
@@ -216,7 +216,7 @@ def test_numbers_count_the_layers_below_a_pooling_which_has_its_own_name():
     assert both.layer_name(0) == "encoder.0"
     assert both.layer_name(-1) == "encoder.1"
     assert both.layer_name("pooling") == both.layer_name(None) == "pooling.mechanism"
-    with pytest.raises(ConfigError, match="layer 2 is not there; the model has 2 self-attention layers"):
+    with pytest.raises(ConfigError, match=r"layer 2 .* 2 self-attention"):
         both.layer_name(2)
     assert pooled.layer_name(0) == "pooling.mechanism"
     with pytest.raises(ConfigError, match="unknown layer 'pooling'"):

@@ -3,9 +3,9 @@ import pytest
 import torch
 from matplotlib.collections import PolyCollection
 
-from headwise.errors import ConfigError, ShapeError
+from headwise.errors import ShapeError
 from headwise.explain import fonts, maps
-from headwise.explain.figures import alignment, heads, heatmap, layers_heads
+from headwise.explain.figures import heads, page
 from headwise.explain.ramps import ramp
 from headwise.explain.values import array
 
@@ -25,6 +25,11 @@ def painted(image):
     return image.cmap(image.norm(image.get_array()))
 
 
+def one_map(values, queries, keys, **options):
+    """The page of a single head, which is one map."""
+    return page(values, queries, keys, [values[None]], **options)
+
+
 def two_digits(weight):
     """A weight above 0 and below 1 as a cell has it."""
     if weight < 0.005:
@@ -32,10 +37,9 @@ def two_digits(weight):
     return ">.99" if weight >= 0.995 else f"{weight:.2f}".removeprefix("0")
 
 
-@pytest.mark.parametrize("scale", ["linear", "sqrt", "log"])
-def test_a_heat_map_shows_every_weight_and_label(scale):
+def test_a_map_shows_every_weight_and_label():
     values = weights(5, 7)
-    figure = heatmap(values, QUERIES, KEYS, title="layer 1", scale=scale)
+    figure = one_map(values, QUERIES, KEYS, title="layer 1")
     axes = figure.axes[0]
     figure.draw_without_rendering()
     np.testing.assert_allclose(axes.images[0].get_array(), array(values))
@@ -46,33 +50,23 @@ def test_a_heat_map_shows_every_weight_and_label(scale):
     assert [text.get_text() for text in axes.texts] == list(map(two_digits, array(values).ravel()))
 
 
-@pytest.mark.parametrize("scale", ["linear", "sqrt", "log"])
-def test_zero_is_the_page_and_the_largest_weight_the_end_of_the_ramp(scale):
-    image = heatmap(np.array([[0.0, 0.7]]), ["a"], ["b", "c"], scale=scale).axes[0].images[0]
+def test_zero_is_the_page_and_the_largest_weight_the_end_of_the_ramp():
+    image = one_map(np.array([[0.0, 0.7]]), ["a"], ["b", "c"]).axes[0].images[0]
     np.testing.assert_allclose(painted(image)[0, :, :3], ramp("ink light")[[0, -1]], atol=1e-12)
 
 
-def test_the_end_of_the_ramp_can_be_fixed():
-    image = heatmap(np.array([[0.5]]), ["a"], ["b"], scale="linear", maximum=1.0).axes[0].images[0]
-    np.testing.assert_allclose(painted(image)[0, 0, :3], ramp("ink light")[128], atol=1e-12)
-
-
 def test_all_zero_weights_are_drawn():
-    heatmap(np.zeros((2, 2)), ["a", "b"], ["c", "d"], scale="log").draw_without_rendering()
+    one_map(np.zeros((2, 2)), ["a", "b"], ["c", "d"]).draw_without_rendering()
 
 
-@pytest.mark.parametrize(
-    ("scale", "named"), [("linear", "attention weight"), ("sqrt", "√ scale"), ("log", "log scale from 0.0001")]
-)
-def test_the_colour_bar_names_the_scale(scale, named):
-    figure = heatmap(weights(5, 7), QUERIES, KEYS, scale=scale)
-    assert named in figure.axes[0].child_axes[0].get_ylabel()
+def test_the_colour_bar_names_the_scale():
+    assert "√ scale" in one_map(weights(5, 7), QUERIES, KEYS).axes[0].child_axes[0].get_ylabel()
 
 
 def test_masked_cells_are_hatched_and_explained():
     keep = torch.ones(5, 5, dtype=torch.bool).tril()
     keep[3, 1] = False
-    axes = heatmap(weights(5, 5), QUERIES, QUERIES, keep=keep).axes[0]
+    axes = one_map(weights(5, 5), QUERIES, QUERIES, keep=keep).axes[0]
     hatched = next(c for c in axes.collections if isinstance(c, PolyCollection) and c.get_hatch())
     covered = np.zeros((5, 5), dtype=bool)
     for path in hatched.get_paths():
@@ -85,30 +79,28 @@ def test_masked_cells_are_hatched_and_explained():
 
 
 def test_what_is_masked_does_not_set_the_scale():
-    image = heatmap(np.array([[0.2, 0.9]]), ["a"], ["b", "c"], keep=np.array([[True, False]])).axes[0].images[0]
+    image = one_map(np.array([[0.2, 0.9]]), ["a"], ["b", "c"], keep=np.array([[True, False]])).axes[0].images[0]
     assert image.norm.vmax == pytest.approx(0.2)
 
 
 def test_a_weight_that_is_no_number_stands_out():
-    axes = heatmap(np.array([[np.nan, 1.0]]), ["a"], ["b", "c"]).axes[0]
+    axes = one_map(np.array([[np.nan, 1.0]]), ["a"], ["b", "c"]).axes[0]
     assert any("not a number" in text.get_text() for text in axes.texts)
     assert np.ma.getmaskarray(axes.images[0].get_array()).tolist() == [[True, False]]
 
 
-@pytest.mark.parametrize("annotate", [True, False])
-def test_numbers_in_cells_can_be_forced_or_left_out(annotate):
-    figure = heatmap(weights(5, 7), QUERIES, KEYS, annotate=annotate)
-    assert bool(figure.axes[0].texts) is annotate
-    assert not heatmap(weights(13, 13), list("abcdefghijklm"), list("abcdefghijklm")).axes[0].texts
+def test_only_small_maps_have_numbers_in_their_cells():
+    assert one_map(weights(5, 7), QUERIES, KEYS).axes[0].texts
+    assert not one_map(weights(13, 13), list("abcdefghijklm"), list("abcdefghijklm")).axes[0].texts
 
 
 def test_numbers_are_dark_on_light_and_light_on_dark():
-    texts = heatmap(np.array([[0.05, 1.0]]), ["a"], ["b", "c"]).axes[0].texts
+    texts = one_map(np.array([[0.05, 1.0]]), ["a"], ["b", "c"]).axes[0].texts
     assert [text.get_color() for text in texts] == ["#10131c", "#ffffff"]
 
 
 def test_text_is_data_and_never_a_formula():
-    figure = heatmap(np.eye(3), ["$x$", r"\alpha", "$\\frac{"], ["\x1b[1m", " ", "x" * 40], title=r"$\notacommand{$ $5")
+    figure = one_map(np.eye(3), ["$x$", r"\alpha", "$\\frac{"], ["\x1b[1m", " ", "x" * 40], title=r"$\notacommand{$ $5")
     figure._repr_png_()
     axes = figure.axes[0]
     for text in [axes.title, *axes.get_yticklabels()]:
@@ -121,7 +113,7 @@ def test_text_is_data_and_never_a_formula():
 
 def test_many_tokens_are_labelled_sparsely_on_a_page_of_bounded_size():
     tokens = [f"token{i}" for i in range(300)]
-    figure = heatmap(weights(300, 300), tokens, tokens)
+    figure = one_map(weights(300, 300), tokens, tokens)
     width, height = figure.get_size_inches()
     ticks = figure.axes[0].get_yticks()
     assert max(width, height) < 14
@@ -133,19 +125,14 @@ def test_chinese_labels_use_a_font_that_has_them():
     if len(fonts.families(["猫"])) == 1:
         pytest.skip("no installed font has Chinese characters")
     # a missing glyph is a warning of matplotlib, and warnings are errors
-    heatmap(np.eye(2), ["我", "喜欢"], ["cat", "垫子"], title="你好 → hello")._repr_png_()
+    one_map(np.eye(2), ["我", "喜欢"], ["cat", "垫子"], title="你好 → hello")._repr_png_()
 
 
-def test_alignment_frames_the_strongest_source_of_each_target():
+def test_a_page_frames_the_strongest_source_of_each_target():
     values = weights(5, 7)
-    axes = alignment(values, KEYS, QUERIES).axes[0]
-    frames = [path.vertices.mean(axis=0) for path in axes.collections[0].get_paths()]
-    cells = {
-        (round(y), round(x)) for x, y in (path.vertices[:4].mean(axis=0) for path in axes.collections[0].get_paths())
-    }
-    assert len(frames) == 5
-    assert cells == {(i, int(values[i].argmax())) for i in range(5)}
-    assert (labels_of(axes.xaxis), labels_of(axes.yaxis)) == (KEYS, QUERIES)
+    axes = one_map(values, QUERIES, KEYS, kind="cross").axes[0]
+    middles = [path.vertices[:4].mean(axis=0) for path in axes.collections[0].get_paths()]
+    assert [(round(y), round(x)) for x, y in middles] == [(i, int(values[i].argmax())) for i in range(5)]
 
 
 def test_heads_share_one_scale():
@@ -162,46 +149,33 @@ def test_heads_share_one_scale():
     assert set(labels_of(drawn[1].yaxis)) == {""}
 
 
-def test_heads_can_be_named_and_fill_several_rows():
-    figure = heads(weights(6, 5, 7), QUERIES, KEYS, names=[f"$n{i}$" for i in range(6)])
-    drawn = [axes for axes in figure.axes if axes.images]
-    assert len(drawn) == 6
-    assert drawn[5].title._preprocess_math(drawn[5].get_title()) == ("$n5$", False)
+def test_heads_fill_several_rows():
+    assert len([axes for axes in heads(weights(6, 5, 7), QUERIES, KEYS).axes if axes.images]) == 6
 
 
-def test_all_layers_and_heads_in_one_picture():
+def test_a_page_has_all_layers_and_heads():
     layers = [weights(3, 5, 7, seed=1), weights(2, 5, 5, seed=2)]
-    axes = layers_heads(layers, title="all", names=["encoder 0", "decoder 0"]).axes[0]
+    axes = page(layers[0][0], QUERIES, KEYS, layers).axes[1]
     assert len(axes.images) == 5
-    assert labels_of(axes.yaxis) == ["encoder 0", "decoder 0"]
+    assert labels_of(axes.yaxis) == ["layer 0", "layer 1"]
     assert labels_of(axes.xaxis) == ["head 0", "head 1", "head 2"]
     left, right, bottom, top = axes.images[3].get_extent()
     assert (left, right, bottom, top) == pytest.approx((-0.45, 0.45, 1.45, 0.55))
 
 
 def test_long_maps_are_pooled_by_their_maximum():
-    values = np.zeros((1, 100, 101))
+    values = np.zeros((2, 100, 101))
     values[0, 37, 96] = 1.0
-    axes = layers_heads([values], title="all").axes[0]
-    small = np.asarray(axes.images[0].get_array())
-    assert axes.get_title() == "all, 100→34 max, 101→34 max"
+    figure = page(values[0], list(map(str, range(100))), list(map(str, range(101))), [values])
+    small = np.asarray(figure.axes[1].images[0].get_array())
     assert small.shape == (34, 34)
     assert np.argwhere(small).tolist() == [[12, 32]]
 
 
 def test_labels_that_do_not_fit_are_an_error():
-    with pytest.raises(
-        ShapeError, match=r"weights must be \(queries, keys\) = \(5, 6\) as the labels say; got \(5, 7\)"
-    ):
-        heatmap(weights(5, 7), QUERIES, KEYS[:6])
-    with pytest.raises(ShapeError, match=r"weights must be \(heads, queries, keys\) = \(3, 4, 7\)"):
+    with pytest.raises(ShapeError, match=r"\(queries, keys\) = \(5, 6\).*\(5, 7\)"):
+        one_map(weights(5, 7), QUERIES, KEYS[:6])
+    with pytest.raises(ShapeError, match=r"\(heads, queries, keys\) = \(3, 4, 7\)"):
         heads(weights(3, 5, 7), QUERIES[:4], KEYS)
-    with pytest.raises(ShapeError, match=r"weights must be \(layers\) = \(1,\) as the labels say; got \(2,\)"):
-        layers_heads([weights(3, 5, 7)] * 2, names=["one"])
-    with pytest.raises(ShapeError, match=r"nothing to draw: weights of shape \(0, 7\)"):
-        heatmap(np.zeros((0, 7)), [], KEYS)
-
-
-def test_an_unknown_scale_is_an_error(untyped):
-    with pytest.raises(ConfigError, match="unknown scale 'lin'"):
-        maps.norm("lin", 1.0)
+    with pytest.raises(ShapeError, match=r"shape \(0, 7\)"):
+        one_map(np.zeros((0, 7)), [], KEYS)

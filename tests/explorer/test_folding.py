@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from browsing import IN_BROWSER
 
-from headwise.explain.folding import Fold, folded, folds, numbered
+from headwise.explain.folding import Fold, fold_weights, group_numbers, useful_folds
 from headwise.explain.places import Tokens
 from headwise.explorer import bundle
 
@@ -74,9 +74,9 @@ def test_pages_and_server_fold_alike(fold):
     for case, found in zip(cases, fold([asked(*case) for case in cases]), strict=True):
         weights, forbidden, sides, how = case
         labels = (sides[0].labels, sides[1].labels)
-        rows, columns = (parts(numbered(side, sides, how)) for side in labels)
+        rows, columns = (parts(group_numbers(side, sides, how)) for side in labels)
         assert (found["rows"], found["columns"]) == (rows, columns), case
-        (exact,) = folded(weights[None].astype(float), labels, sides, how)
+        (exact,) = fold_weights(weights[None].astype(float), labels, sides, how)
         told = np.array([np.nan if one is None else one for one in found["weights"]]).reshape(exact.shape)
         # forbidden is what holds no pair that is allowed
         held = np.array([[forbidden[np.ix_(down, across)].all() for across in columns] for down in rows])
@@ -84,7 +84,7 @@ def test_pages_and_server_fold_alike(fold):
         np.testing.assert_allclose(np.where(held, 0, told), exact, rtol=1e-5, atol=1e-6, err_msg=str(case))
         if how.special == "hide":
             assert found["left"] == pytest.approx(kept(weights.astype(float), rows, columns), rel=1e-5, abs=1e-6)
-        assert found["merges"] == any(one.merged for one in folds(labels, sides))
+        assert found["merges"] == any(one.merged for one in useful_folds(labels, sides))
 
 
 def kept(weights, rows, columns):
@@ -100,7 +100,7 @@ def test_a_row_of_differences_that_cancel_shares_nothing(fold):
     # what is left is less than nothing, as of differential attention
     weights = np.array([[0.75, 0.5, -0.75], [-0.5, 0.25, 0.0], [0.5, 0.25, 0.25]], np.float32)
     sides = (Tokens(["a", "b", "c"], [-1] * 3), Tokens(["<bos>", "b", "c"], [-1] * 3, [0]))
-    (exact,) = folded(weights[None], (sides[0].labels, sides[1].labels), sides, Fold(special="share"))
+    (exact,) = fold_weights(weights[None], (sides[0].labels, sides[1].labels), sides, Fold(special="share"))
     np.testing.assert_allclose(exact, [[0.5, -0.75], [0.25, 0.0], [0.5, 0.5]])
     (found,) = fold([asked(weights, np.zeros((3, 3), bool), sides, Fold(special="share"))])
     assert found["weights"] == pytest.approx(exact.flatten())

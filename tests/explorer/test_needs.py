@@ -10,6 +10,7 @@ import torch
 from fastapi.testclient import TestClient
 from serving_runs import TEXT, filler_of, folder_of
 
+from headwise.cancellation import cancelled_by
 from headwise.explorer import needs
 from headwise.explorer.api import explored
 from headwise.predictors.ablating import ablated, examples
@@ -19,7 +20,6 @@ from headwise.service.app import Service, create_app
 from headwise.service.limits import Limits
 from headwise.service.served import served
 from headwise.service.worker import Expired
-from headwise.wanted import while_wanted
 
 CROSS = "decoder.blocks.0.cross_attention"
 TEXTS = [TEXT, "c and k ."]
@@ -164,7 +164,7 @@ def test_nobody_waits_any_more_ends_the_work(runs):
             raise Expired
 
     work = ablated(run.predictor, examples(run.predictor, [TEXT]), CROSS, 2)
-    with while_wanted(over):
+    with cancelled_by(over):
         assert next(work).head == 0
         left.append(1)
         with pytest.raises(Expired):
@@ -198,6 +198,6 @@ def test_work_that_is_given_up_stops_at_the_next_head(runs):
         told.append(1)
         raise Expired
 
-    with while_wanted(over), pytest.raises(Expired):
+    with cancelled_by(over), pytest.raises(Expired):
         needs._muted(runs["run"], given, CROSS, 2, None)
     assert len(told) == 1

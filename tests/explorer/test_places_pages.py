@@ -59,10 +59,15 @@ def test_a_click_on_a_patch_makes_it_the_query(page, site):
     page.wait_for_selector("html[data-ready$='/0/1/3']")
     page.reload()
     page.wait_for_selector("html[data-ready$='/0/1/3']")
-    page.keyboard.press("Tab")
-    page.locator("canvas.over").first.focus()
-    page.keyboard.press("ArrowRight")
-    page.wait_for_selector("html[data-ready$='/0/1/4']")
+
+
+def test_the_arrows_move_the_place_that_was_clicked(page, site):
+    opened(page, site, f"#/vision?m={VIT}", "vision/")
+    canvas = page.locator("canvas.over").first
+    canvas.click(position=place_of(canvas.bounding_box(), 0, 0))
+    for key, q in (("ArrowRight", 2), ("ArrowDown", 4), ("ArrowLeft", 3), ("ArrowUp", 1)):
+        page.keyboard.press(key)
+        page.wait_for_selector(f"html[data-ready$='/{q}']")
 
 
 def test_where_nothing_glows_the_image_is_seen(page, site):

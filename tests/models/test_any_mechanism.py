@@ -56,31 +56,23 @@ def test_mechanisms_and_positions_combine(build, tokens, mechanism, position):
 
 
 def test_what_cannot_read_or_write_is_named(build):
-    with pytest.raises(
-        ConfigError, match="'linformer' cannot hide later tokens from a decoder that goes step by step; set"
-    ):
+    with pytest.raises(ConfigError, match=r"'linformer' .*decoder"):
         build(mechanism="linformer")
-    with pytest.raises(
-        ConfigError, match="'reformer' cannot hide later tokens from a decoder that goes step by step; set"
-    ):
+    with pytest.raises(ConfigError, match=r"'reformer' .*decoder"):
         build(decoder_mechanism="reformer")
-    with pytest.raises(
-        ConfigError, match="mechanism 'retention' cannot let an encoder see later tokens; these can: dense"
-    ):
+    with pytest.raises(ConfigError, match=r"'retention' .*encoder.*: dense"):
         build(mechanism="retention")
-    with pytest.raises(
-        ConfigError, match="position 'convolutional' cannot go step by step, as a decoder does; these can"
-    ):
+    with pytest.raises(ConfigError, match=r"position 'convolutional' .*decoder"):
         build(position="convolutional")
-    with pytest.raises(ConfigError, match="score and normalizer belong to mechanism 'scored', not to 'linear'"):
+    with pytest.raises(ConfigError, match=r"'scored'.*'linear'"):
         build(mechanism="linear", normalizer="relu")
-    with pytest.raises(ConfigError, match="unknown mechanism 'linaer'; did you mean 'linear'"):
+    with pytest.raises(ConfigError, match="unknown mechanism 'linaer'"):
         build(mechanism="linaer")
-    with pytest.raises(ConfigError, match="unknown normalizer 'sparsmax'; did you mean 'sparsemax'"):
+    with pytest.raises(ConfigError, match="unknown normalizer 'sparsmax'"):
         build(normalizer="sparsmax")
-    with pytest.raises(ConfigError, match="unknown score 'adative'; did you mean 'additive'"):
+    with pytest.raises(ConfigError, match="unknown score 'adative'"):
         build(score="adative")
-    with pytest.raises(ConfigError, match="mechanism 'linear' has no scores that position 't5' could enter; use"):
+    with pytest.raises(ConfigError, match=r"mechanism 'linear' .*position 't5'"):
         build(decoder_mechanism="linear", position="t5")
 
 
@@ -93,7 +85,5 @@ def test_a_reversible_encoder_learns_and_is_recorded_once(build, tokens):
     assert all(len(layer.calls) == 1 for layer in trace)
     assert all(parameter.grad.any() for name, parameter in model.named_parameters() if "weight" in name)
     assert sum("couplings" in name for name in names) == 3 * 12
-    with pytest.raises(
-        ConfigError, match="reversible layers need pre-norm blocks: a norm after the sum cannot be undone"
-    ):
+    with pytest.raises(ConfigError, match=r"reversible .*pre-norm"):
         build(reversible=True, norm_order="post")

@@ -22,7 +22,7 @@ from headwise.data.sources import Limits
 from headwise.errors import HeadwiseError, Unsupported
 from headwise.explain.explanation import Explained, Explanation
 from headwise.explain.reel import Reel
-from headwise.explain.trace_formats import FORMS, formatted
+from headwise.explain.trace_formats import FORMS, format_trace
 from headwise.explorer.axes import axes as axes_of
 from headwise.explorer.traces import traced
 from headwise.predictors.predictor import Predictor
@@ -251,7 +251,7 @@ def test_the_steps_of_every_layer_end_in_the_weights_that_are_shown(run):
             if weights.shape == layer.weights[head].shape:
                 np.testing.assert_allclose(weights, layer.weights[head], atol=1e-6)
             for form in FORMS:
-                assert formatted(told, form)
+                assert format_trace(told, form)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -50,7 +50,7 @@ def test_sequence_mask_leaves_its_input():
 
 
 def test_sequence_mask_needs_a_length_for_each_sequence(untyped):
-    with pytest.raises(ShapeError, match=r"valid_lens \(3,\) do not fit; expected \(2\)"):
+    with pytest.raises(ShapeError, match=r"valid_lens \(3,\).*\(2\)"):
         sequence_mask(torch.ones(2, 3), torch.tensor([1, 2, 3]))
 
 
@@ -213,5 +213,5 @@ def test_no_weights_and_no_graph_are_kept():
 
 
 def test_there_are_no_weights_before_a_call():
-    with pytest.raises(Unsupported, match="there are no attention_weights yet: call the module first"):
+    with pytest.raises(Unsupported, match="attention_weights"):
         DotProductAttention(0.0).attention_weights  # noqa: B018

@@ -1,12 +1,12 @@
 import pytest
 import torch
 
-from headwise.textbook import Accumulator, Timer, counters
+from headwise.textbook import Accumulator, Timer, training
 
 
 def test_a_watch_collects_what_it_measures(monkeypatch):
     readings = iter([0.0, 2.0, 10.0, 11.0])
-    monkeypatch.setattr(counters.time, "perf_counter", lambda: next(readings))
+    monkeypatch.setattr(training.time, "perf_counter", lambda: next(readings))
     timer = Timer()
     assert timer.stop() == 2.0
     timer.start()

@@ -165,14 +165,12 @@ def test_the_file_of_the_book_comes_from_the_data_cache(tmp_path, monkeypatch):
 
 def test_a_missing_file_says_where_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setenv("HEADWISE_DATA", str(tmp_path))
-    with pytest.raises(
-        DataError, match=r"fra-eng.tsv.gz: no such file, nor in the data cache .*; `headwise data fetch tatoeba-en-fr`"
-    ):
+    with pytest.raises(DataError, match=r"fra-eng.tsv.gz: .*`headwise data fetch tatoeba-en-fr`"):
         load_data_nmt(2, 8)
-    with pytest.raises(DataError, match=r"path='headwise:phrasebook.en-fr.tsv', which ships with the package"):
+    with pytest.raises(DataError, match=r"path='headwise:phrasebook.en-fr.tsv'"):
         load_data_nmt(2, 8, path=tmp_path / "none.txt")
 
 
 def test_there_must_be_room_for_a_word(pairs):
-    with pytest.raises(ConfigError, match=r"num_steps \(1\) must be at least 2: one word and the end"):
+    with pytest.raises(ConfigError, match=r"num_steps \(1\)"):
         load_data_nmt(2, 1, path=pairs)

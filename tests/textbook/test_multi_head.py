@@ -64,7 +64,7 @@ def test_multi_head_attention_has_biases_when_asked():
 
 
 def test_heads_divide_the_width():
-    with pytest.raises(ConfigError, match=r"num_heads \(4\) must divide d_model \(6\); nearest that do: 2, 3, 6"):
+    with pytest.raises(ConfigError, match=r"num_heads \(4\) .*d_model \(6\).*2, 3, 6"):
         MultiHeadAttention(2, 3, 5, 6, 4, 0.0)
-    with pytest.raises(ConfigError, match=r"num_heads \(5\) must divide d_model \(6\)"):
+    with pytest.raises(ConfigError, match=r"num_heads \(5\)"):
         transpose_qkv(torch.ones(1, 2, 6), 5)

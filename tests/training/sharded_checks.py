@@ -53,6 +53,6 @@ if __name__ == "__main__":
             *sys.argv[2:]
         )
     except HeadwiseError as error:
-        if not getattr(error, "heard", False):
+        if not getattr(error, "reported", False):
             print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

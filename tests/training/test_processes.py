@@ -50,7 +50,7 @@ def alone(tmp_path_factory):
 
 def _weights(run):
     saved = Checkpoints(run).read(Checkpoints(run).entries()[0])
-    return {name: saved.tensors[name][0] for name in saved.tensors}
+    return {name: saved.file(name)[0] for name in saved.tensor_files}
 
 
 @pytest.mark.parametrize(
@@ -233,14 +233,14 @@ def test_what_diverges_is_said_by_the_first(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("texts", "heard"),
+    ("texts", "reported"),
     [
         (["wrong", "wrong", "wrong"], [False, True, True]),
         (["wrong", "other", "wrong"], [False, False, True]),
         ([None, "wrong", None], [True, False, True]),
     ],
 )
-def test_what_all_do_together_fails_in_all_and_is_said_by_those_it_failed_in(texts, heard):
+def test_what_all_do_together_fails_in_all_and_is_reported_where_it_failed(texts, reported):
     class Told(Alone):
         def gather(self, value):
             return [None if text is None else f"DataError: {text}" for text in texts]
@@ -255,7 +255,7 @@ def test_what_all_do_together_fails_in_all_and_is_said_by_those_it_failed_in(tex
         processes.rank, processes.world = rank, len(texts)
         with pytest.raises(HeadwiseError, match=text or "another process failed: DataError: wrong") as failed:
             together(processes, work)
-        assert failed.value.heard == heard[rank]
+        assert failed.value.reported == reported[rank]
 
 
 def test_two_processes_answer_as_one(tmp_path, monkeypatch):

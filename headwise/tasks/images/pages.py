@@ -83,19 +83,19 @@ def image_page(
     figure = picture(*size, free=True)
     places = [(left + number * (large[0] + GAP), below, *large) for number in range(3)]
     first, over, alone = (_placed(figure, place) for place in places)
-    norm = maps.norm("sqrt", maps.largest(weights, None))
+    norm = maps.norm(weights)
     extent = (-0.5, width - 0.5, height - 0.5, -0.5)
     _show(first, pixels, "image")
     _show(over, pixels, "attention over it", strength=0.55)
     # linear: what is looked at little shall hide nothing
-    glow = maps.norm("linear", maps.largest(weights, None))
+    glow = maps.norm(weights, power=1.0)
     over.imshow(weights, cmap=_GLOW, norm=glow, extent=extent, interpolation="nearest")
     image = maps.draw(alone, weights, norm)
     image.set_extent(extent)
     _bare(alone, "attention")
-    maps.colour_bar(alone, image, "sqrt", large)
+    maps.colour_bar(alone, image, large)
     figure.suptitle(maps.title_of(title).texts[0], fontsize=maps.TITLE_SIZE, y=1 - 0.12 / size[1], va="top")
-    _heads(_placed(figure, (left, 0.1, *lower)), layers, small, chosen)
+    maps.draw_heads(_placed(figure, (left, 0.1, *lower)), layers, small, chosen)
     return figure
 
 
@@ -129,7 +129,7 @@ def word_page(
     lead = side[1] + LEAD
     size = max(across * (side[0] + GAP) + 2 * GAP, TITLE), rows * lead + 0.75
     figure = picture(*size, free=True)
-    norm = maps.norm("linear", maps.largest(weights, None))
+    norm = maps.norm(weights, power=1.0)
     named = maps.labels(["image", *words])
     for number, name in enumerate(named.texts):
         row, column = divmod(number, across)
@@ -187,7 +187,7 @@ def label_page(
         _show(place, colours[found], name)
     if looks is not None:
         _look(axes[0], axes[-1], pixels, looks, names[-1])
-        _heads(_placed(figure, (0.7, 0.45, lower[0], small * len(layers))), layers, small, looks.chosen)
+        maps.draw_heads(_placed(figure, (0.7, 0.45, lower[0], small * len(layers))), layers, small, looks.chosen)
     _list(figure, [legend[number] for number in shown if number < len(legend)], size)
     figure.suptitle(maps.title_of(title).texts[0], fontsize=maps.TITLE_SIZE, y=1 - 0.12 / size[1], va="top")
     return figure
@@ -198,7 +198,7 @@ def _look(image: Axes, over: Axes, pixels: np.ndarray, looks: Looks, name: str) 
     height, width = pixels.shape[:2]
     _show(over, pixels, name, strength=0.55)
     extent = (-0.5, looks.covered[1] - 0.5, looks.covered[0] - 0.5, -0.5)
-    norm = maps.norm("linear", maps.largest(looks.weights, None))
+    norm = maps.norm(looks.weights, power=1.0)
     over.imshow(looks.weights, cmap=_GLOW, norm=norm, extent=extent, interpolation="nearest")
     for axes in (image, over):
         axes.plot(*reversed(looks.pixel), marker="s", mfc="none", mec="black", mew=2.4, ms=7)
@@ -220,15 +220,6 @@ def _list(figure: Picture, legend: Sequence[tuple[str, Colour]], size: tuple[flo
     )
     for text in drawn.get_texts():
         text.set_fontfamily(named.fonts)
-
-
-def _heads(axes: Axes, layers: Sequence[np.ndarray], side: float, chosen: Sequence[tuple[int, int]]) -> None:
-    norm = maps.norm("sqrt", max(maps.largest(layer, None) for layer in layers))
-    maps.draw_small(axes, [list(layer) for layer in layers], norm)
-    maps.outline(axes, chosen)
-    maps.label_rows(axes, maps.labels([f"layer {number}" for number in range(len(layers))]), side)
-    across = max(map(len, layers))
-    maps.label_columns(axes, maps.labels([f"head {number}" for number in range(across)]), side)
 
 
 def _show(axes: Axes, pixels: np.ndarray, title: str, strength: float = 1.0) -> None:

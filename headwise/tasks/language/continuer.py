@@ -15,7 +15,6 @@ from headwise.data.files import read_lines
 from headwise.data.sources import Source
 from headwise.data.streams import Stream, Text, TextBatch, windows
 from headwise.data.tokenizers import Tokenizer
-from headwise.decoding.options import asked
 from headwise.decoding.sampling import Draws
 from headwise.decoding.search import DecodingConfig, search
 from headwise.errors import ConfigError, QuotingWarning
@@ -25,7 +24,7 @@ from headwise.layers.loss import output_loss, real_rows
 from headwise.models.decoder_only import DecoderOnly
 from headwise.predictors import looking
 from headwise.predictors.drafting import Draft
-from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_tokens
+from headwise.predictors.predictor import Form, Predictor, Unknown, several, unknown_tokens
 from headwise.predictors.twins import Twin
 from headwise.processes import divided
 from headwise.tasks.text.plain import begin_id, text_of
@@ -105,7 +104,7 @@ class Continuer(Predictor[str, list[Continuation], str]):
         """
         told = self._told(options)
         config = continuing(told.decoding)
-        prompts = [self._prompt(text, config.max_len) for text in ([items] if isinstance(items, str) else items)]
+        prompts = [self._prompt(text, config.max_len) for text in several(items)]
         groups: defaultdict[int, list[int]] = defaultdict(list)
         for place, prompt in enumerate(prompts):
             groups[len(prompt)].append(place)
@@ -131,7 +130,7 @@ class Continuer(Predictor[str, list[Continuation], str]):
         return ["\n".join(map(visible, (item + one.text).split("\n"))) for one in output]
 
     @torch.inference_mode()
-    def evaluate(self, examples: Sequence[str], *, options: DecodingConfig | None = None) -> dict[str, float | str]:
+    def scores_of(self, examples: Sequence[str], options: DecodingConfig | None = None) -> dict[str, float | str]:
         """Loss in nats per token, perplexity, bits per character, and perplexity per word of a text.
 
         Args:
@@ -170,7 +169,7 @@ class Continuer(Predictor[str, list[Continuation], str]):
         how = {name: given[name] for name in given if name not in ("stop", "prefix")}
         if not given:
             return None
-        return Writing(continuing(asked(self.decoding, how)), given.get("stop"), tuple(given.get("prefix", ())))
+        return Writing(continuing(self.decoding.with_options(how)), given.get("stop"), tuple(given.get("prefix", ())))
 
     def unknown(self, items: Sequence[str]) -> Unknown:
         """Tokens of prompts that are not in the vocabulary."""

@@ -20,16 +20,17 @@ from headwise.data.text import SPACE_MARK
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import ConfigError
 from headwise.explain.explanation import Explanation
-from headwise.labels import decimals, visible
+from headwise.labels import decimals, probability, visible
 from headwise.layers.loss import output_loss
 from headwise.predictors import looking
-from headwise.predictors.predictor import Form, Predictor, Unknown, flag, unknown_tokens
+from headwise.predictors.predictor import Form, Predictor, Unknown, flag, several, unknown_tokens
 from headwise.processes import divided
 from headwise.tasks.language.masked import MASK_ID, MaskedBatch, MaskedEncoder, Masking, masked_windows
 from headwise.tasks.text.plain import SPECIALS, text_of
-from headwise.tasks.text.pooled import PREDICTION_TOKENS
 
 MASK = "[MASK]"
+# tokens that are read together, padding included
+PREDICTION_TOKENS = 4096
 _BEST = 5
 _SCORED_ROWS = 8
 
@@ -82,7 +83,7 @@ class Filler(Predictor[str, Filled, str]):
 
         Raises: ConfigError for a text of more tokens than a training window.
         """
-        texts = [items] if isinstance(items, str) else list(items)
+        texts = several(items)
         rows = [self._tokens(text) for text in texts]
         found: dict[int, Filled] = {}
         lengths = np.array([[len(row)] for row in rows], dtype=np.int64).reshape(-1, 1)
@@ -108,10 +109,13 @@ class Filler(Predictor[str, Filled, str]):
         if form == "json":
             return [json.dumps({"masked": item, **asdict(output)}, ensure_ascii=False)]
         if options is None:
-            told = [", ".join(f"{visible(word)} {share:.2f}" for word, share in one.items()) for one in output.choices]
-            return ["\t".join([visible(output.text), *told])]
+            ranked = [
+                ", ".join(f"{visible(word)} {decimals(share)}" for word, share in choice.items())
+                for choice in output.choices
+            ]
+            return ["\t".join([visible(output.text), *ranked])]
         ranks = zip(*(one.items() for one in output.choices), strict=True)
-        return ["\t".join(f"{visible(word)}\t{share:.4f}" for word, share in rank) for rank in ranks]
+        return ["\t".join(f"{visible(word)}\t{probability(share)}" for word, share in rank) for rank in ranks]
 
     def options(self, given: Mapping[str, Any]) -> int | None:
         if others := [name for name in given if name != "n_best"]:
@@ -123,7 +127,7 @@ class Filler(Predictor[str, Filled, str]):
         return unknown_tokens(self.tokenizer, [piece for item in items for piece in item.split(MASK) if piece])
 
     @torch.inference_mode()
-    def evaluate(self, examples: Sequence[str], *, options: Any = None) -> dict[str, float | str]:
+    def scores_of(self, examples: Sequence[str], options: Any = None) -> dict[str, float | str]:
         """Cross entropy in nats, perplexity and accuracy of the masked tokens of a text; the masks are always the same.
 
         Args:

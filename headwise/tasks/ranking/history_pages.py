@@ -34,7 +34,7 @@ def history_page(
     ['shoe', 'hat']
     """
     values = array(weights)
-    maps.checked(values, [("candidates", len(candidates)), ("items", len(items))])
+    maps.check_shape(values, [("candidates", len(candidates)), ("items", len(items))])
     width = float(np.clip(BAR * len(items), 3.0, 14.0)) + 1.6
     figure = picture(width, 1.3 + PANEL * len(candidates))
     panels = figure.subplots(len(candidates), 1, squeeze=False, sharey=True)[:, 0]

@@ -78,7 +78,7 @@ def _numbers(axes: Axes, past: np.ndarray, ahead: np.ndarray, truth: np.ndarray 
 
 def _weights(axes: Axes, weights: np.ndarray, labels: Sequence[str], first: int, limits: tuple[float, float]) -> None:
     """Rows of weights, the first place at step `first`; 0 is the last step of the history."""
-    image = maps.draw(axes, weights, maps.norm("sqrt", maps.largest(weights, None)))
+    image = maps.draw(axes, weights, maps.norm(weights))
     image.set_extent((first - 0.5, first + weights.shape[1] - 0.5, len(weights) - 0.5, -0.5))
     axes.set_aspect("auto")
     axes.set_xlim(limits)

@@ -13,8 +13,7 @@ from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.layers.embeddings import TokenEmbedding
 from headwise.models.initializers import initialize
-from headwise.models.pooled_encoder import SequencePoolingConfig
-from headwise.models.pooling import SequencePooling
+from headwise.models.pooling import SequencePooling, SequencePoolingConfig
 from headwise.models.protocols import Encoder, Memory, Seq2Seq
 from headwise.models.recurrent import initialize_cells
 from headwise.models.token_encoders import TokenEncoder

@@ -56,7 +56,7 @@ def sound_page(
     upper.imshow(spectrogram, origin="lower", aspect="auto", cmap="gray_r", extent=(0, seconds, 0, len(spectrogram)))
     upper.set_xticks([])
     upper.set_ylabel("mel band", fontsize=maps.LABEL_SIZE)
-    image = maps.draw(lower, weights, maps.norm("sqrt", maps.largest(weights, None)))
+    image = maps.draw(lower, weights, maps.norm(weights))
     image.set_extent((0, seconds, len(weights) - 0.5, -0.5))
     lower.set_aspect("auto")
     lower.set_xlim(0, seconds)

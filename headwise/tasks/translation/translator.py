@@ -17,8 +17,7 @@ from headwise.data.files import read_lines
 from headwise.data.readers import Pair
 from headwise.data.tables import named_format
 from headwise.data.tokenizers import Tokenizer
-from headwise.decoding.flow import Flow, Member
-from headwise.decoding.options import asked
+from headwise.decoding.beam import Flow, Member
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError, DataError, QuotingWarning
 from headwise.explain.explanation import Explanation
@@ -26,10 +25,9 @@ from headwise.labels import visible
 from headwise.models.protocols import Memory, Seq2Seq
 from headwise.predictors import looking
 from headwise.predictors.drafting import Draft
-from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_tokens
+from headwise.predictors.predictor import Form, Predictor, Unknown, several, unknown_tokens
 from headwise.processes import divided
-from headwise.tasks.text.bleu import BleuConfig, Scoring
-from headwise.tasks.text.writer import Asked, Translation, Writing, likelihood, likelihood_scores
+from headwise.tasks.text.writer import Asked, BleuConfig, Scoring, Translation, Writing, likelihood, likelihood_scores
 from headwise.tasks.translation.alignment import Aligning, Links, pharaoh, word_links
 from headwise.tasks.translation.rouge import RougeConfig, rouge_counts, rouge_of
 
@@ -199,8 +197,7 @@ class Translator(Predictor[str, list[Translation], Pair]):
 
     def n_best(self, sentences: Sequence[str] | str, config: DecodingConfig | None = None) -> list[list[Translation]]:
         """The best translations of each sentence, best first; how many is the configuration's `n_best`."""
-        sentences = [sentences] if isinstance(sentences, str) else sentences
-        return self.search(self._read(sentences), config or self.decoding)
+        return self.search(self._read(several(sentences)), config or self.decoding)
 
     def parse(self, text: str) -> str:
         return text
@@ -220,10 +217,10 @@ class Translator(Predictor[str, list[Translation], Pair]):
             own["tokenize"] = build(BleuConfig, {"tokenize": given["tokenize"]}, "--tokenize").tokenize
         if "prefix" in given:
             own["prefix"] = tuple(given["prefix"])
-        return Asked(asked(self.decoding, {name: given[name] for name in given if name not in own}), **own)
+        return Asked(self.decoding.with_options({name: given[name] for name in given if name not in own}), **own)
 
     def predict(self, items: Sequence[str] | str, options: Asked | None = None) -> list[list[Translation]]:
-        items = [items] if isinstance(items, str) else items
+        items = several(items)
         options = options or Asked(self.decoding)
         found = self.search(self._read(items), options.decoding, options.prefix)
         return self._linked(items, found) if options.alignments else found
@@ -303,7 +300,7 @@ class Translator(Predictor[str, list[Translation], Pair]):
     def text_of(self, example: Pair) -> str:
         return example.source
 
-    def evaluate(self, examples: Sequence[Pair], *, options: Asked | None = None) -> dict[str, float | str]:
+    def scores_of(self, examples: Sequence[Pair], options: Asked | None = None) -> dict[str, float | str]:
         """BLEU and chrF with their signatures, exact matches, and loss, perplexity and accuracy of the references."""
         sources = self._read([pair.source for pair in examples])
         targets = Ragged.of(self.target_tokenizer.encode_batch([pair.target for pair in examples]))

@@ -14,7 +14,7 @@ import * as overlayGrid from "../views/overlay_grid.js";
 import * as pixelLabels from "../views/pixel_labels.js";
 
 /** @typedef {import("../core/npy.js").Numbers} Numbers */
-/** @typedef {{ trace: state.Trace, group: state.Group, axis: any, image: HTMLCanvasElement, weights: Numbers, title: string }} Seen */
+/** @typedef {{ trace: state.Trace, group: state.Group, axis: any, image: HTMLCanvasElement, weights: Numbers, q: number, title: string }} Seen */
 
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
@@ -32,8 +32,11 @@ export function mount(place) {
     effect(() => followed(seen)),
     effect(() => {
       const now = seen.value;
+      const focused = focus(large);
       fill(large);
-      return now ? overlay.mount(large, now, options(now)) : undefined;
+      const end = now ? overlay.mount(large, now, options(now)) : undefined;
+      focused();
+      return end;
     }),
     effect(() => {
       const now = seen.value;
@@ -50,6 +53,12 @@ export function mount(place) {
 function given(top) {
   fill(top);
   return fitting(top, ["image"], "no_images") ? examples.mount(top) : undefined;
+}
+
+/** Gives the focus back to the picture that is drawn anew, where the last one had it. @param {HTMLElement} node @returns {() => void} */
+function focus(node) {
+  const picture = () => /** @type {HTMLElement | null} */ (node.querySelector("canvas.over"));
+  return picture() && picture() === document.activeElement ? () => picture()?.focus() : () => {};
 }
 
 /** The groups whose keys are places of the image. */
@@ -91,7 +100,7 @@ function followed(seen) {
       if (!alive) return;
       const title = q < 0 ? t("mean_of_queries") : group.queries[q];
       const axis = trace.axes[group.name].keys;
-      seen.value = { trace, group, axis, image: picture(image), weights, title };
+      seen.value = { trace, group, axis, image: picture(image), weights, q, title };
     },
     (error) => {
       if (alive) state.status.value = error.message;
@@ -113,8 +122,8 @@ function options(seen) {
     heading: `${seen.title} → ${layer}, ${named}`,
     places: queries.kind === "patches",
     words: queries.kind === "patches" ? [] : seen.group.queries,
-    q: queried(seen.trace, seen.group),
-    ready: `vision/${seen.group.name}/${at}/${head}/${queried(seen.trace, seen.group)}`,
+    q: seen.q,
+    ready: `vision/${seen.group.name}/${at}/${head}/${seen.q}`,
   };
 }
 
@@ -141,11 +150,12 @@ function labelled(node) {
 
 /** @param {HTMLElement} node @param {Seen | null} seen */
 function rollout(node, seen) {
+  const focused = focus(node);
   fill(node);
   const fits = seen && seen.group.kind === "self" && seen.group.layers.length > 1 && seen.trace.axes[seen.group.name].queries.kind === "patches";
   node.hidden = !fits;
   if (!seen || !fits) return undefined;
-  const q = queried(seen.trace, seen.group);
+  const { q } = seen;
   let alive = true;
   let end = () => {};
   getNumbers(`/api/v1/traces/${seen.trace.trace_id}/rollout?${asked({ group: seen.group.name })}`).then(
@@ -154,6 +164,7 @@ function rollout(node, seen) {
       const heading = `${t("rollout")}: ${seen.title}`;
       const weights = row(found, q);
       end = overlay.mount(node, seen, { weights, heading, places: true, words: [], q, ready: "", note: t("rollout_note") });
+      focused();
     },
     (error) => {
       node.hidden = true;

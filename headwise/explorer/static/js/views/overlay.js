@@ -29,7 +29,7 @@ export function mount(place, seen, what) {
   place.append(h("div", {}, h("h2", {}, what.heading), canvas, line, what.ready ? [controls(), queries(seen, what)] : null, note));
   canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => {
     const k = under(canvas, event, axis);
-    if (k >= 0 && what.places) pick(k, seen, what);
+    if (k >= 0 && what.places) pick(k, seen);
   });
   canvas.addEventListener("pointermove", (/** @type {MouseEvent} */ event) => {
     const k = under(canvas, event, axis);
@@ -89,10 +89,10 @@ function queries(seen, what) {
   return h("div", { class: "tokens", role: "group", "aria-label": t("queries") }, mean, classes, words);
 }
 
-/** @param {number} k @param {import("../pages/vision.js").Seen} seen @param {What} what */
-function pick(k, seen, what) {
+/** @param {number} k @param {import("../pages/vision.js").Seen} seen */
+function pick(k, seen) {
   state.query.value = k;
-  state.status.value = `${named(k, seen.axis)} · ${what.heading}: ${number(what.weights[k])}`;
+  state.status.value = named(k, seen.axis);
 }
 
 const MOVES = /** @type {Record<string, [number, number]>} */ ({ ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] });
@@ -104,12 +104,13 @@ function moved(event, seen, what) {
   event.preventDefault();
   event.stopPropagation();
   const { grid, before } = seen.axis;
-  const now = Math.max(0, what.q - before);
+  // a press may come before what the last one asked for
+  const q = state.query.peek() < 0 ? what.q : state.query.peek();
+  const now = Math.max(0, q - before);
   const within = (/** @type {number} */ value, /** @type {number} */ most) => Math.max(0, Math.min(most - 1, value));
   const row = within(Math.floor(now / grid[1]) + move[0], grid[0]);
   const column = within((now % grid[1]) + move[1], grid[1]);
-  state.instead(() => pick(before + row * grid[1] + column, seen, what));
-  requestAnimationFrame(() => /** @type {HTMLElement | null} */ (document.querySelector("canvas.over"))?.focus());
+  state.instead(() => pick(before + row * grid[1] + column, seen));
 }
 
 /** A place by row and column, or a class token. @param {number} k @param {any} axis */

@@ -6,8 +6,7 @@ import torch
 
 from headwise.attention.call import Call
 from headwise.attention.masks import Causal
-from headwise.explain import heads
-from headwise.explain.head_statistics import STATISTICS, Flag, flagged, looked_at, together
+from headwise.explain.heads import STATISTICS, Flag, HeadStatistics, describe, odd_heads, similarity
 from headwise.layers.attention import MultiHeadAttention
 from headwise.predictors.watched_heads import allowed
 from headwise.records import record
@@ -26,43 +25,43 @@ def causal(scores):
 
 def test_summaries_equal_loops():
     weights = drawn(3, 4, 5)
-    for head, found in zip(weights, heads.described(weights), strict=True):
+    table = describe(weights, one_sequence=True)
+    for number, head in enumerate(weights):
         entropy = [-sum(w * np.log(w) for w in row) for row in head]
-        assert found["entropy"] == pytest.approx(np.mean(entropy))
-        assert found["first"] == pytest.approx(head[:, 0].mean())
-    for head, found in zip(weights, heads.positional(weights), strict=True):
-        apart = [sum(w * abs(i - j) for j, w in enumerate(row)) for i, row in enumerate(head)]
-        assert found["distance"] == pytest.approx(np.mean(apart))
-        assert found["diagonal"] == pytest.approx(sum(head[i, i] for i in range(4)) / 4)
-        assert found["previous"] == pytest.approx(sum(head[i, i - 1] for i in range(1, 4)) / 3)
-    assert heads.described(np.zeros((1, 0, 0)))[0]["entropy"] == 0
-    # a row without a key is no number
-    assert heads.positional(np.zeros((1, 2, 3)))[0]["distance"] == 0
+        distance = [sum(w * abs(i - j) for j, w in enumerate(row)) for i, row in enumerate(head)]
+        assert table["entropy"][number] == pytest.approx(np.mean(entropy))
+        assert table["first"][number] == pytest.approx(head[:, 0].mean())
+        assert table["distance"][number] == pytest.approx(np.mean(distance))
+        assert table["diagonal"][number] == pytest.approx(sum(head[i, i] for i in range(4)) / 4)
+        assert table["previous"][number] == pytest.approx(sum(head[i, i - 1] for i in range(1, 4)) / 3)
+    assert describe(np.zeros((1, 0, 0)), one_sequence=True)["entropy"] == 0
+    # rows without any weight
+    assert describe(np.zeros((1, 2, 3)), one_sequence=True)["distance"] == 0
 
 
 def test_a_row_without_a_place_before_does_not_count():
     before = np.eye(4)[[0, 0, 1, 2]][None]
-    assert heads.positional(before)[0]["previous"] == 1
-    assert heads.positional(before, np.array([True, True, False, True]))[0]["previous"] == 1
+    assert describe(before, one_sequence=True)["previous"] == 1
+    assert describe(before, one_sequence=True, rows=np.array([True, True, False, True]))["previous"] == 1
     # a query behind the last key has no key at its own position
-    assert heads.positional(np.eye(4, 2)[None])[0]["diagonal"] == 1
-    assert heads.positional(np.ones((1, 1, 1)))[0]["previous"] == 0
+    assert describe(np.eye(4, 2)[None], one_sequence=True)["diagonal"] == 1
+    assert describe(np.ones((1, 1, 1)), one_sequence=True)["previous"] == 0
 
 
 def test_positions_of_two_sequences_are_not_compared():
     weights = drawn(2, 4, 4)
-    across = looked_at(weights, np.full((1, 4), 4.0), one_sequence=False)
-    within = looked_at(weights, np.full((1, 4), 4.0))
+    across = HeadStatistics.of(weights, np.full((1, 4), 4.0), one_sequence=False)
+    within = HeadStatistics.of(weights, np.full((1, 4), 4.0))
     told = dict(zip(STATISTICS, across.values, strict=True))
     assert np.isnan([told["distance"], told["diagonal"]]).all()
     np.testing.assert_array_equal(across.values[[0, 3, 4]], within.values[[0, 3, 4]])
-    assert flagged(across) == flagged(within)
+    assert odd_heads(across) == odd_heads(within)
 
 
 def test_rows_without_a_choice_do_not_count():
     weights = causal(RNG.normal(size=(2, 7, 7)))
     counts = np.arange(1.0, 8.0)[None]
-    found = looked_at(weights, counts)
+    found = HeadStatistics.of(weights, counts)
     assert found.rows == 6
     for head, values in enumerate(found.values.T):
         told = dict(zip(STATISTICS, values, strict=True))
@@ -74,15 +73,15 @@ def test_rows_without_a_choice_do_not_count():
             np.mean([sum(w * (i - j) for j, w in enumerate(weights[head, i, : i + 1])) for i in range(1, 7)])
         )
         assert told["redundancy"] == pytest.approx(found.alike[0, 1])
-    assert found.alike[0, 1] == pytest.approx(heads.alike(weights[:, 1:])[0, 1])
-    lonely = looked_at(np.ones((3, 1, 1)), np.ones((1, 1)))
-    assert (lonely.rows, flagged(lonely)) == (0, [])
+    assert found.alike[0, 1] == pytest.approx(similarity(weights[:, 1:])[0, 1])
+    lonely = HeadStatistics.of(np.ones((3, 1, 1)), np.ones((1, 1)))
+    assert (lonely.rows, odd_heads(lonely)) == (0, [])
 
 
 def test_inputs_count_by_their_rows():
     long, short = drawn(2, 9, 5), drawn(2, 3, 5)
-    both = together([looked_at(one, np.full((1, len(one[0])), 5.0)) for one in (long, short)])
-    whole = looked_at(np.concatenate([long, short], 1), np.full((1, 12), 5.0))
+    both = HeadStatistics.mean([HeadStatistics.of(one, np.full((1, len(one[0])), 5.0)) for one in (long, short)])
+    whole = HeadStatistics.of(np.concatenate([long, short], 1), np.full((1, 12), 5.0))
     np.testing.assert_allclose(both.values[[0, 3]], whole.values[[0, 3]])
     np.testing.assert_allclose(both.alike, whole.alike)
     assert both.rows == 12
@@ -95,18 +94,18 @@ def test_heads_that_choose_no_key_are_named():
     sharp = causal(4 * RNG.normal(size=(1, 12, 12)))
     weights = np.concatenate([sharp, uniform, before, first, sharp, first])
     counts = np.arange(1.0, 13.0)[None]
-    assert flagged(looked_at(weights, counts)) == [
+    assert odd_heads(HeadStatistics.of(weights, counts)) == [
         Flag(1, "uniform"), Flag(3, "one key"), Flag(4, "same", 0), Flag(5, "one key")
     ]  # fmt: skip
-    assert flagged(looked_at(weights[:, :4], counts[:, :4])) == []
+    assert odd_heads(HeadStatistics.of(weights[:, :4], counts[:, :4])) == []
 
 
 def test_a_head_that_is_uniform_over_few_keys_has_chosen_them():
     window = np.where(np.abs(np.subtract.outer(np.arange(12), np.arange(12))) < 2, 1.0, 0.0)
     window = (window / window.sum(-1, keepdims=True))[None]
-    assert flagged(looked_at(window, np.full((1, 12), 12.0))) == []
+    assert odd_heads(HeadStatistics.of(window, np.full((1, 12), 12.0))) == []
     # where the mask leaves no others, it has not
-    assert flagged(looked_at(window, (window > 0).sum(-1).astype(float))) == [Flag(0, "uniform")]
+    assert odd_heads(HeadStatistics.of(window, (window > 0).sum(-1).astype(float))) == [Flag(0, "uniform")]
 
 
 def test_keys_are_counted_by_mask_and_bias():
