@@ -29,7 +29,7 @@ from headwise import runtime
 from headwise.data.buckets import token_batches
 from headwise.data.files import read_lines
 from headwise.decoding.constraints import constraints
-from headwise.decoding.greedy import greedy
+from headwise.decoding.sampling import greedy
 from headwise.layers.loss import output_loss
 from headwise.metrics import textbook_bleu
 from headwise.models.protocols import Seq2Seq

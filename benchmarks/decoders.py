@@ -16,7 +16,7 @@ from headwise import runtime
 from headwise.caches import Cache
 from headwise.data.batches import PairBatch
 from headwise.decoding.search import DecodingConfig, search
-from headwise.layers.decoding import for_inference
+from headwise.layers.inference import for_inference
 from headwise.models.protocols import Seq2Seq
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig

@@ -13,11 +13,8 @@ from torch.nn import functional as F
 
 from benchmarks.kernels import timed
 from benchmarks.tables import print_table
-from headwise.attention import planner
-from headwise.attention.call import Call
 from headwise.attention.dropout import drop
 from headwise.attention.kernels._edges_graph import graph, sums
-from headwise.attention.scores import Additive
 from headwise.layers.loss import output_loss, vocabulary_loss
 
 GOAL = 1.5
@@ -28,14 +25,6 @@ Contest = tuple[str, Sequence[Tensor], Way, Way]
 def normal(*shape: int) -> Tensor:
     """Random numbers that learn."""
     return torch.randn(*shape, requires_grad=True)
-
-
-def additive() -> Contest:
-    """The kernel beside strips of the definition, computed again by `torch.utils.checkpoint`."""
-    query, key, value = (normal(8, 1, 128, 128) for _ in range(3))
-    call = Call(query, key, value, Additive(128, 128, 128))
-    own, theirs = (lambda kernel=kernel: planner.run(call, kernel) for kernel in ("additive", "strips"))
-    return "additive scores: checkpointed strips", (query, key, value), own, theirs
 
 
 def edges() -> Contest:

@@ -3,8 +3,8 @@
     python -m benchmarks.machine
     python -m benchmarks.machine --quick
 
-Matrix products on both float32 paths of PyTorch and in bfloat16, at the sizes of training and of decoding, where plain,
-packed and rounded weights are compared; then memory, dropout, softmax and the loss of a vocabulary. On processors with
+Matrix products on both float32 paths of PyTorch and in bfloat16, at the sizes of training and of decoding, where plain
+and rounded weights are compared; then memory, dropout, softmax and the loss of a vocabulary. On processors with
 fast bfloat16 the oneDNN path rounds to it, so it is not taken there.
 """
 
@@ -23,8 +23,8 @@ from benchmarks.rates import linear_rate, seconds
 from benchmarks.tables import print_table, write_json
 from headwise import runtime
 from headwise.attention.dropout import Dropout
+from headwise.layers.inference import RoundedLinear
 from headwise.layers.loss import vocabulary_loss
-from headwise.layers.packed import PackedLinear, RoundedLinear
 
 Size = tuple[int, int, int]
 
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"float32 products: {settings.products} was chosen; {settings.reason}\n")
     found = {
         "training": _products(QUICK if options.quick else TRAINING),
-        "decoding": _packed(QUICK if options.quick else DECODING),
+        "decoding": _rounded(QUICK if options.quick else DECODING),
         "memory": _memory(elements, before),
         "passes": _passes(16 if options.quick else 4096),
         "loss": _losses([(64, 16, 100)] if options.quick else [(4096, 128, 10_000), (4096, 512, 10_000)]),
@@ -99,21 +99,20 @@ def _products(sizes: list[Size]) -> dict[str, list[float]]:
     return found
 
 
-def _packed(sizes: list[Size]) -> dict[str, list[float]]:
-    """Microseconds of a linear layer with few rows: plain on both paths, packed, rounded to bfloat16."""
+def _rounded(sizes: list[Size]) -> dict[str, list[float]]:
+    """Microseconds of a linear layer with few rows: plain on both paths, rounded to bfloat16."""
     found = {}
     for rows, width, outputs in sizes:
         x, linear = torch.randn(rows, width), nn.Linear(width, outputs)
-        packed, rounded = PackedLinear(linear), RoundedLinear(linear)
+        rounded = RoundedLinear(linear)
         row = []
         with torch.inference_mode():
             for setting in PATHS.values():
                 with _path(setting):
                     row.append(1e6 * seconds(partial(linear, x)))
-            row.append(1e6 * seconds(partial(packed, x)))
             row.append(1e6 * seconds(partial(rounded, x)))
         found[_named((rows, width, outputs))] = row
-    header = ["CPU µs, rows x in x out", *(f"plain {name}" for name in PATHS), "packed", "rounded", "default / packed"]
+    header = ["CPU µs, rows x in x out", *(f"plain {name}" for name in PATHS), "rounded", "default / rounded"]
     print_table(header, [[name, *(f"{t:,.1f}" for t in row), f"{row[0] / row[2]:.2f}"] for name, row in found.items()])
     return found
 

@@ -99,8 +99,7 @@ def _work(run: Path, width: int, kind: str) -> dict[str, float]:
     from headwise.runs.publish import MODEL, publish
     from headwise.tasks import registry
     from headwise.training import recipes
-    from headwise.training.parallel import written
-    from headwise.training.saving import save_checkpoint
+    from headwise.training.saving import save_checkpoint, write_at_first
     from headwise.training.session import Session
 
     # tensors have pages of their own, which go back when they are freed
@@ -120,7 +119,7 @@ def _work(run: Path, width: int, kind: str) -> dict[str, float]:
         save()
         kept["saving"] = _taken(save)
         best = {MODEL: session.published_weights()}
-        put = partial(written, processes, best.values(), lambda: publish(run, best, {}))
+        put = partial(write_at_first, processes, best.values(), lambda: publish(run, best, {}))
         put()
         kept["publishing"] = _taken(put)
         return kept
@@ -132,7 +131,7 @@ def _step(session: Any) -> dict[str, float]:
     from headwise.training.optimizers import optimizer_tensors
     from headwise.training.parallel import Engine, share_of_step
 
-    engine = Engine(session.objective, session.kind, session.processes, None)
+    engine = Engine(session.objective, session.kind, session.processes, session.device, None)
     batch = share_of_step(session.source, 1, session.processes, session.device).batches[0]
     with engine.passing(last=True):
         engine(batch).backward()

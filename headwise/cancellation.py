@@ -13,7 +13,7 @@ def cancelled_by(check: Check) -> Iterator[None]:
     """While open, the work of this thread calls `check` between its steps; an exception of the check ends the work.
 
     Steps are batches of a predictor, passes of a model, attention layers that are recorded, weights of a layer. Those
-    of a search go to the watcher of `headwise.decoding.watching`. Nothing else about the work changes.
+    of a search go to the observer of `headwise.decoding.hypotheses`. Nothing else about the work changes.
     """
     token = _CHECK.set(check)
     try:

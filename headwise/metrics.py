@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from headwise.errors import DataError
 
 
@@ -233,22 +235,12 @@ def spearman(one: Sequence[float], two: Sequence[float]) -> float:
     """
     if len(one) != len(two):
         raise DataError(f"{len(one)} numbers against {len(two)}: give two lists of one length")
-    ranks = [_ranks(numbers) for numbers in (one, two)]
-    a, b = ([rank - (len(one) - 1) / 2 for rank in row] for row in ranks)
-    norm = math.sqrt(math.fsum(x * x for x in a) * math.fsum(x * x for x in b))
-    return math.fsum(x * y for x, y in zip(a, b, strict=True)) / norm if norm else math.nan
+    from scipy.stats import rankdata
 
-
-def _ranks(numbers: Sequence[float]) -> list[float]:
-    order = sorted(range(len(numbers)), key=numbers.__getitem__)
-    ranks = [0.0] * len(numbers)
-    start = 0
-    for stop in range(1, len(order) + 1):
-        if stop == len(order) or numbers[order[stop]] != numbers[order[start]]:
-            for place in order[start:stop]:
-                ranks[place] = (start + stop - 1) / 2
-            start = stop
-    return ranks
+    ranks = rankdata([one, two], axis=1)
+    if len(one) < 2 or not np.ptp(ranks, axis=1).all():
+        return math.nan
+    return float(np.corrcoef(ranks)[0, 1])
 
 
 def _grams(tokens: list[str], n: int) -> Counter[tuple[str, ...]]:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from headwise.caches import Ancestry, KeyValues, grown
-from headwise.layers.decoding import for_inference
+from headwise.layers.inference import for_inference
 from headwise.models import transformer_cache
 from headwise.models.protocols import Memory
 from headwise.models.transformer import build_transformer

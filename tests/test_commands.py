@@ -13,7 +13,7 @@ import typer
 
 from headwise import runtime
 from headwise.cli.main import app, main
-from headwise.training import fitting, preview, recipes
+from headwise.training import fitting, recipes, trial
 
 ROOT = Path(__file__).parent.parent
 PAGES = {
@@ -128,7 +128,7 @@ def here(tiny, tmp_path, monkeypatch, untyped):
     monkeypatch.setattr(runtime, "gigaflops", lambda dtype: 1.0)
     monkeypatch.setattr(recipes, "folder", lambda: tiny)
     monkeypatch.setattr(fitting, "TRIAL_S", 0.0)
-    monkeypatch.setattr(preview, "TRIAL_S", 0.0)
+    monkeypatch.setattr(trial, "TRIAL_S", 0.0)
     pairs = [f"{a} and {b} .\t{a} et {b} .\n" for a in "abcdefg" for b in "abcdefg"]
     for name in ("pairs.tsv", "test.tsv"):
         Path(name).write_text("".join(pairs))

@@ -248,10 +248,10 @@ def test_a_muted_head_stays_mute_where_a_mechanism_goes_on_from_a_state():
     own = model["layer"]
     with edit(model, Mute("layer", 2)):
         whole = own(x, mask=Causal())
-        memory = own.kept()
+        memory = own.new_cache()
         steps = [own(x[:, i : i + 1], cache=AttentionStep(memory, i)) for i in range(7)]
     torch.testing.assert_close(torch.cat(steps, 1), whole, rtol=1e-9, atol=1e-9)
-    memory = own.kept()
+    memory = own.new_cache()
     with (
         edit(model, Hide("layer", [2])),
         pytest.raises(Unsupported, match="Hide acts on calls over a whole sequence; steps from a state have no keys"),
@@ -309,7 +309,7 @@ class Twice(Mechanism):
         super().__init__()
         self.inner = Scored()
 
-    def forward(self, call):
+    def compute(self, call):
         return 2 * self.inner(call)
 
 

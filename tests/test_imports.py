@@ -81,7 +81,7 @@ THIRD_PARTY = {
     "typer": {"cli", *(f"{family}.cli" for family in FAMILIES)},
     "rich": {"cli", "runs.display", "labels"},
     "tokenizers": {"data.cutting", "data.tokenizers", "data.unigram"},
-    "safetensors": {"runs.tensors"},
+    "safetensors": {"runs.tensors", "predictors.saved"},
     "filelock": {"locks"},
     "sacrebleu": {"metrics"},
     "matplotlib": {"explain", "textbook.figures"} | PAGES,
@@ -91,19 +91,23 @@ THIRD_PARTY = {
     "mlflow": {"runs.trackers"},
     "trackio": {"runs.trackers"},
     "transformers": {"adoption"},
-    "PIL": {"tasks.images.picture_files"},
+    "PIL": {"tasks.images.pixels"},
     "fastapi": {"service", "explorer"},
     "h11": {"service"},
     "uvicorn": {"service"},
     "prometheus_client": {"service"},
+    "networkx": {"explorer.layout"},
     "soundfile": {"tasks.speech.sounds"},
+    "soxr": {"tasks.speech.sounds"},
+    "rdkit": {"tasks.graphs.molecules"},
     "sklearn": {"predictors.baselines", "tasks.series.baselines"},
-    "scipy": {"tasks.graphs.node_labeller", "tasks.ranking.ranker"},
+    "threadpoolctl": {"tasks.series.baselines"},
+    "scipy": {"metrics", "tasks.series.baselines", "tasks.graphs.node_labeller", "tasks.ranking.ranker"},
 }
 
 
 # asked for by name, with the extra to install in the message
-EXTRAS = {"tensorboard", "wandb", "mlflow", "trackio", "transformers", "PIL", "soundfile"}
+EXTRAS = {"tensorboard", "wandb", "mlflow", "trackio", "transformers", "PIL", "soundfile", "soxr", "rdkit"}
 EXTRAS |= {"fastapi", "uvicorn", "h11", "prometheus_client"}
 
 
@@ -235,7 +239,7 @@ def test_declared_dependencies_are_those_imported():
         {"scikit_learn"} if "sklearn" in imported else set()
     )
     # what comes along with a declared one
-    assert used - {"pydantic_core", "mpl_toolkits", "sklearn"} - EXTRAS == names
+    assert used - {"pydantic_core", "mpl_toolkits", "sklearn", "threadpoolctl"} - EXTRAS == names
 
 
 def test_the_check_sees_a_wrong_import():

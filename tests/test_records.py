@@ -310,7 +310,7 @@ def test_what_is_computed_again_for_its_gradient_is_recorded_once(kind):
 class Mean(Mechanism):
     """Every query takes the mean of all values; its weights are found by running it."""
 
-    def forward(self, call):
+    def compute(self, call):
         return call.value.mean(2, keepdim=True).expand(-1, -1, call.query.shape[2], -1)
 
 

@@ -28,9 +28,9 @@ from headwise.explain.reel import Reel
 from headwise.explorer.bench import as_csv, read_measurements
 from headwise.explorer.films import described
 from headwise.files import json_text
-from headwise.runs.commits import MANIFEST, commit_folder, seal
+from headwise.runs.commits import MANIFEST, Draft, seal
+from headwise.runs.parts import TABLE
 from headwise.runs.reading import read_folder
-from headwise.runs.table import TABLE
 from headwise.runs.tensors import TensorFile
 from headwise.tasks.images.images import ImagesConfig, scan_images
 from headwise.tasks.speech.recordings import RecordingsConfig, scan_recordings
@@ -73,7 +73,8 @@ class Forged:
         np.savez(folder / "sound.npz", **sound, label=np.array(["a", "b"]))
         part = TensorFile({"a.safetensors/w": torch.ones(3, 2)}, {})
         table = json.dumps({"files": {"a.safetensors": {"metadata": {}, "tensors": {"w": SHAPED}}}}).encode()
-        commit_folder(folder / "parts", {PIECE["part"]: part, TABLE: table}, {"format": 3, "kind": "checkpoint"})
+        draft = Draft.begin(folder / "parts", 0)
+        draft.commit({PIECE["part"]: part, TABLE: table}, {"format": 3, "kind": "checkpoint"})
 
     def film(self, rng: random.Random) -> None:
         """A film, of which all is asked for."""
@@ -116,7 +117,7 @@ class Forged:
         with self.changed("parts", rng):
             for every in (True, False):
                 saved = read_folder(self.folder / "parts", every_part=every)
-                for name in saved.tensors:
+                for name in saved.tensor_files:
                     saved.file(name)
 
     def bomb(self, rng: random.Random) -> None:

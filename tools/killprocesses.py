@@ -32,7 +32,6 @@ import training_toy  # noqa: F401
 from torch.distributed import run as torchrun
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
-import headwise.runs.distributed
 import headwise.training.train  # noqa: F401
 from headwise.locks import OWNER
 from headwise.runs.checkpoints import STATE, Checkpoints

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from headwise.attention.masks import Band, Causal, Documents, Mask, Table, Window
+from headwise.attention.masks import Causal, Documents, Mask, Place, Structure, Table, Window
 
 MaskFunction = Callable[..., Any]
 
@@ -95,8 +95,9 @@ class _Recent(Mask):
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return key > query - self.width
 
-    def band(self) -> Band:
-        return (self.width - 1, None)
+    def structure(self, place: Place | None = None) -> Structure:
+        band = (self.width - 1, None)
+        return Structure(self, place, band, within=band, itself=True)
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         return f"key {key} is not among the {self.width} last up to query {query}"
@@ -113,8 +114,8 @@ class _Chunks(Mask):
         first = self.first.to(key.device)[batch]
         return (query - first) // self.size == (key - first) // self.size
 
-    def within(self) -> Band:
-        return (self.size - 1, self.size - 1)
+    def structure(self, place: Place | None = None) -> Structure:
+        return Structure(self, place, within=(self.size - 1, self.size - 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,10 +146,10 @@ def _values(function: MaskFunction) -> dict[str, Any]:
 
 def _needed(mask: Mask | None, start: int, query_len: int, key_len: int) -> Mask | None:
     """The mask, or None if it is a band that holds every pair, as for the last token of a sequence."""
-    band = None if mask is None else mask.band()
-    if band is None:
+    structure = None if mask is None else mask.structure()
+    if structure is None or structure.band is None or structure.lens is not None:
         return mask
-    left, right = band
+    left, right = structure.band
     early = left is None or start + query_len - 1 - left <= 0
     return None if early and (right is None or start + right >= key_len - 1) else mask
 
@@ -180,7 +181,7 @@ def _all_of(functions: Sequence[MaskFunction], shift: int) -> Mask | None:
         if packed and _name(function) == "remap_positions_for_packed_sequence":
             # positions start again in each sequence, and within one sequence distances stay what they are
             inner = translated(_values(function)["mask_function"], shift)
-            kept = inner is None or inner.band() is not None
+            kept = inner is None or inner.structure().band is not None
             mask = _both(mask, inner if kept else _Predicate(function, shift))
         else:
             mask = _both(mask, translated(function, shift))

@@ -1,7 +1,8 @@
 """One attention as data: what a mechanism or kernel is asked to compute. Checked and coerced here only."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -9,14 +10,17 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from headwise.attention import normalizers, scores
-from headwise.attention.again import held
+from headwise.attention.checkpointing import tensors_of
 from headwise.attention.dropout import checked
-from headwise.attention.masks import Mask, Shared, Table
+from headwise.attention.masks import Mask, Part, Place, Structure, Table
+from headwise.attention.normalizers import Normalizer
 from headwise.attention.precision import wide
 from headwise.attention.relative import Relative
 from headwise.attention.scores import Score
 from headwise.attention.zeros import zeroed
 from headwise.errors import ConfigError, ShapeError
+
+_SCALED_DOT = scores.as_score("scaled_dot")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +40,8 @@ class Call:
         dropout: probability of dropping a weight; applied whenever it is not 0.
         query_start: position of the first query, for masks and distances.
         cross: whether keys come from another sequence than queries; a record shows it, nothing is computed from it.
+        clean: whether what attends to nothing, and what nothing attends to, holds no NaN, see `zero_unseen`.
+        structure: what is known of the mask at these sizes; the mask is asked for it.
     Raises:
         ShapeError: tensors that do not fit; the message names the axis.
         ConfigError: an unknown name, or something of the wrong kind.
@@ -49,29 +55,42 @@ class Call:
     key: Float[Tensor, "batch kv_heads key_len key_dim"]
     value: Float[Tensor, "batch kv_heads key_len value_dim"]
     # a Score, a Normalizer, and a Mask or None once the call is made, whatever was given
-    score: Any = "scaled_dot"
-    normalizer: Any = "softmax"
+    score: Any = _SCALED_DOT
+    normalizer: Any = normalizers.softmax
     mask: Any = None
     bias: Float[Tensor, "#batch #heads #query_len key_len"] | None = None
     relative: Relative | None = None
     dropout: float = 0.0
     query_start: int = 0
     cross: bool = False
+    clean: bool = False
+    structure: Any = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "score", scores.as_score(self.score))
-        object.__setattr__(self, "normalizer", normalizers.build(self.normalizer))
-        object.__setattr__(self, "mask", _as_mask(self.mask))
+        store = object.__setattr__
+        if not isinstance(self.score, Score):
+            store(self, "score", scores.as_score(self.score))
+        if not isinstance(self.normalizer, Normalizer):
+            store(self, "normalizer", normalizers.build(self.normalizer))
         _check_tensors(self.query, self.key, self.value)
         self.score.check(self.query.shape[-1], self.key.shape[-1])
-        _check_start(self.query_start)
-        if self.mask is not None:
-            self.mask.check(*self.shape, self.query_start)
+        start = self.query_start
+        if not isinstance(start, int | torch.SymInt) or (isinstance(start, int) and not 0 <= start < 2**62):
+            raise ShapeError(f"query_start must be a position from 0 on, got {start!r}")
+        if self.mask is None:
+            store(self, "structure", _OPEN)
+        else:
+            if not isinstance(self.mask, Mask):
+                store(self, "mask", _as_mask(self.mask))
+            place = Place(*self.shape, self.query_start, self.query.device)
+            if self.structure is None or self.structure.mask is not self.mask or self.structure.place != place:
+                store(self, "structure", self.mask.structure(place))
         if self.bias is not None:
             _check_bias(self.bias, self.query, self.shape)
         if self.relative is not None:
             self.relative.check(self.value.shape[-1])
-        checked(self.dropout)
+        if self.dropout != 0.0:
+            checked(self.dropout)
 
     @property
     def group(self) -> int:
@@ -89,7 +108,7 @@ class Call:
         """All tensors that the output is made of, those of score and normalizer too."""
         found = [self.query, self.key, self.value, *(() if self.bias is None else (self.bias,))]
         found += () if self.relative is None else self.relative.tensors
-        return [*found, *held(self.score).values(), *held(self.normalizer).values()]
+        return [*found, *tensors_of(self.score).values(), *tensors_of(self.normalizer).values()]
 
     @property
     def learns(self) -> bool:
@@ -97,96 +116,90 @@ class Call:
         inputs = self.query.requires_grad or self.key.requires_grad or self.value.requires_grad
         return torch.is_grad_enabled() and (inputs or any(tensor.requires_grad for tensor in self.tensors))
 
-    def keep(self, rows: tuple[int, int] | None = None) -> Bool[Tensor, "#batch #heads #rows #key_len"] | None:
-        """The table of what mask and bias allow; None if they allow everything.
-
-        Args:
-            rows: first and last + 1 of the queries; None: all.
-        """
-        keep, bias = None, self.bias
-        batch, heads, queries, keys = self.shape
-        first, last = rows or (0, queries)
-        if self.mask is not None:
-            start = {"query_start": self.query_start + first, "key_start": None if rows is None else 0}
-            keep = self.mask.dense(batch, heads, last - first, keys, **start, device=self.query.device)
-        if bias is not None:
-            allowed = (bias if rows is None or bias.shape[2] == 1 else bias[:, :, first:last]) != -math.inf
-            keep = allowed if keep is None else keep & allowed
-        return keep
+    def keep(self) -> Bool[Tensor, "#batch #heads #query_len #key_len"] | None:
+        """The table of what mask and bias allow; None if they allow everything."""
+        keep = None if self.mask is None else self.structure.table()
+        if self.bias is None:
+            return keep
+        allowed = self.bias != -math.inf
+        return allowed if keep is None else keep & allowed
 
     def tabled(self) -> int:
         """Pairs in the table of `keep`, which is as wide as mask and bias need; 0 without both. Computes nothing."""
         shapes = [] if self.bias is None else [self.bias.shape]
         if self.mask is not None:
             try:
-                # of a shared mask, nothing is to be kept
-                mask = self.mask.mask if isinstance(self.mask, Shared) else self.mask
-                shapes.append(mask.dense(*self.shape, query_start=self.query_start, device="meta").shape)
+                shapes.append(self.mask.dense(*self.shape, query_start=self.query_start, device="meta").shape)
             except (RuntimeError, NotImplementedError):
                 # a predicate that reads values
                 shapes.append(torch.Size(self.shape))
         return math.prod(torch.broadcast_shapes(*shapes)) if shapes else 0
 
-    def clean(
-        self, keep: Bool[Tensor, "#batch #heads #query_len #key_len"] | None = None, rows: tuple[int, int] | None = None
-    ) -> "Call":
-        """The same call with zeros in keys and values that no query of a sequence may see.
+    def zero_unseen(self) -> "Call":
+        """The same call with zeros in keys and values that no query may attend to: 0 x NaN is NaN.
 
-        Their weights are zero, but 0 x NaN is NaN, in the product with the values and in the gradient of the queries.
-
-        Args:
-            keep: the table, where there is one; without it the mask says which they are.
-            rows: first and last + 1 of the queries that count, without a table; None: all.
+        Their weights are zero, but not their products with values and with the gradients of queries. Queries that may
+        attend to nothing are zero too, unless nothing but keys and values that are zeros meets them.
         """
-        if self.mask is None:
+        if self.mask is None or self.clean:
             return self
-        batch, heads, query_len, key_len = self.shape
-        first, last = (0, query_len) if rows is None else rows
-        if first == last:
-            # nobody sees a key, whatever the mask would show
-            seen = torch.zeros(1, 1, key_len, dtype=torch.bool, device=self.query.device)
-        elif keep is None or self.mask.tells_who_sees():
-            seen = self.mask.seen(batch, heads, last - first, key_len, self.query_start + first, self.query.device)
-        else:
-            seen = keep.any(2)
-        if seen is None:
+        keys, key, value, query = self.structure.key_mask(), self.key, self.value, self.query
+        if keys is not None:
+            if keys.shape[1] > 1 and self.group > 1:
+                keys = keys.unflatten(1, (-1, self.group)).any(2)
+            key, value = zeroed(key, keys.unsqueeze(-1)), zeroed(value, keys.unsqueeze(-1))
+        alone = is_plain(self.score) and type(self.normalizer) is normalizers.Softmax
+        if not (alone and self.structure.prefix) and (queries := self.structure.query_mask()) is not None:
+            query = zeroed(query, queries.unsqueeze(-1))
+        if key is self.key and query is self.query:
             return self
-        if seen.shape[1] > 1 and self.group > 1:
-            seen = seen.unflatten(1, (-1, self.group)).any(2)
-        # of the same shapes, which were checked; a compiler cannot trace `copy.copy`
-        cleaned = object.__new__(Call)
-        for name in Call.__slots__:
-            object.__setattr__(cleaned, name, getattr(self, name))
-        object.__setattr__(cleaned, "key", zeroed(self.key, seen.unsqueeze(-1)))
-        object.__setattr__(cleaned, "value", zeroed(self.value, seen.unsqueeze(-1)))
-        return cleaned
+        return replace(self, query=query, key=key, value=value, clean=True)
 
-    def products(
-        self, score: Score | None = None, asking: Bool[Tensor, "#batch #heads #query_len 1"] | None = None
-    ) -> tuple[Tensor, Tensor, Tensor, float]:
+    def part(
+        self,
+        heads: Sequence[int] | None = None,
+        queries: tuple[int, int] | None = None,
+        keys: tuple[int, int] | None = None,
+    ) -> "Call":
+        """The same attention for these heads, the queries first .. last - 1 and the keys first .. last - 1; None: all.
+
+        Positions of queries stay what they are; keys count from 0, for the mask and distances too.
+        """
+        (first, last), (low, high) = queries or (0, self.shape[2]), keys or (0, self.shape[3])
+        query, bias, mask = self.query[:, :, first:last], self.bias, self.mask
+        shared = self.value is self.key
+        key, value = self.key[:, :, low:high], self.value[:, :, low:high]
+        if bias is not None:
+            bias = (bias if bias.shape[2] == 1 else bias[:, :, first:last])[..., low:high]
+        if heads is not None:
+            groups = [head // self.group for head in heads]
+            query, key, value = query[:, heads], key[:, groups], value if shared else value[:, groups]
+            bias = bias[:, heads] if bias is not None and bias.shape[1] > 1 else bias
+        if mask is not None and (heads, queries, keys) != (None, None, None):
+            mask = Part(mask, None if heads is None else tuple(heads), low)
+        relative = None if self.relative is None else self.relative.part(heads, queries, keys)
+        start = self.query_start + first
+        value = key if shared else value
+        tensors: dict[str, Any] = {"query": query, "key": key, "value": value, "bias": bias, "relative": relative}
+        return replace(self, **tensors, mask=mask, query_start=start)
+
+    def products(self, score: Score | None = None, query: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, float]:
         """(query, key, value, scale) whose products scale * q . k are the scores, for a score that is a product.
 
         What a score makes of half-precision vectors is float32, and so are then all three.
 
         Args:
-            asking: which queries see a key; the others are zero before the score gets them, so that none of their NaN
-                reaches its parameters.
+            score, query: in place of those of the call.
         """
-        query, key, value, score = self.query, self.key, self.value, score or self.score
-        query = query if asking is None else zeroed(query, asking)
+        query, key, value, score = self.query if query is None else query, self.key, self.value, score or self.score
         if not is_plain(score):
             query, key, value = wide(query), wide(key), wide(value)
         query, key, scale = score.as_dot(query, key)
         return query, key, value, scale
 
-    def asking(self, keep: Bool[Tensor, "#batch #heads #query_len #key_len"]) -> Bool[Tensor, "_ _ _ 1"] | None:
-        """Which queries see a key; None if what the others hold reaches nothing in a clean call.
 
-        Their scores have no gradient, but 0 x NaN is NaN, in the gradients of keys and of parameters.
-        """
-        plain = is_plain(self.score) and type(self.normalizer) is normalizers.Softmax
-        told = self.mask is not None and self.mask.tells_who_sees() and self.bias is None and self.relative is None
-        return None if plain and told else keep.any(-1, keepdim=True)
+# without a mask
+_OPEN = Structure(None, None, (None, None))
 
 
 def is_plain(score: Score) -> bool:
@@ -200,19 +213,12 @@ def per_head(tensor: Float[Tensor, "batch kv_heads length dim"], heads: int) -> 
     return tensor if group == 1 else tensor.repeat_interleave(group, dim=1)
 
 
-def _as_mask(mask: object) -> Mask | None:
-    if mask is None or isinstance(mask, Mask):
-        return mask
+def _as_mask(mask: object) -> Mask:
     if isinstance(mask, Tensor):
         return Table(mask)
     if isinstance(mask, type) and issubclass(mask, Mask):
         raise ConfigError(f"mask is the class {mask.__name__}; pass an instance, such as {mask.__name__}(...)")
     raise ConfigError(f"mask must be a Mask or a bool tensor (True = may attend), got {type(mask).__name__}")
-
-
-def _check_start(start: object) -> None:
-    if not isinstance(start, int | torch.SymInt) or (isinstance(start, int) and not 0 <= start < 2**62):
-        raise ShapeError(f"query_start must be a position from 0 on, got {start!r}")
 
 
 def _check_tensors(query: Tensor, key: Tensor, value: Tensor) -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from headwise.attention.call import Call
-from headwise.attention.kernels import KERNELS, fused
+from headwise.attention.kernels import KERNELS, edges, fused
 from headwise.attention.precision import uncast
 from headwise.errors import ConfigError, Unsupported, unknown
 
@@ -34,19 +34,19 @@ def _always(call: Call) -> bool:
 
 def _is_banded(call: Call) -> bool:
     """A band that spares two thirds of the pairs."""
-    left, right = (None, None) if call.mask is None else call.mask.within() or (None, None)
+    left, right = call.structure.within
     return left is not None and right is not None and 3 * (left + right + 64) <= call.shape[3]
 
 
 def _is_sparse(call: Call) -> bool:
     """A graph with an edge for one pair in sixteen at most."""
-    pairs = None if call.mask is None else call.mask.pairs()
+    pairs = call.structure.pairs
     return pairs is not None and 16 * pairs.query.shape[0] <= call.shape[2] * call.shape[3]
 
 
 def _has_blocks(call: Call) -> bool:
     """A mask that is not causal, over so many blocks of 128 x 128 that a program is worth seconds of compiling."""
-    return call.mask is not None and not call.mask.is_causal() and min(call.shape[2:]) >= 1024
+    return call.mask is not None and not call.structure.causal and min(call.shape[2:]) >= 1024
 
 
 def _is_tiled_well(call: Call) -> bool:
@@ -90,11 +90,6 @@ def _products() -> tuple[str, bool]:
 _products._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
-def _is_cached_badly(call: Call) -> bool:
-    """More numbers inside tanh than are better kept: 16 MiB."""
-    return math.prod(call.shape) * call.score.pair_width(call.query) >= _CACHED
-
-
 def _is_long(call: Call) -> bool:
     """A table of scores that is better not kept: 64 MiB or more; without a gradient, which computes it twice, half.
 
@@ -104,7 +99,7 @@ def _is_long(call: Call) -> bool:
     return math.prod(call.shape) * call.score.kept_width(call.query) >= limit
 
 
-_FEW, _SHORT, _MIDDLE, _CACHED, _LONG = 32.0 * 32, 128.0 * 128, 512.0 * 512, 1 << 22, 1 << 24
+_FEW, _SHORT, _MIDDLE, _LONG = 32.0 * 32, 128.0 * 128, 512.0 * 512, 1 << 24
 
 
 TABLE: tuple[Rule, ...] = (
@@ -116,7 +111,6 @@ TABLE: tuple[Rule, ...] = (
         _is_tiled_well,
         "softmax of a dot product in tiles: no table of scores is kept",
     ),
-    Rule("additive", _is_cached_badly, "the hidden numbers of a pair are made and used in the cache"),
     Rule("strips", _is_long, "no table of all pairs is kept: strips of query rows are computed again for the gradient"),
     Rule("plain", _always, "the definition, for a table of scores that is small enough to keep"),
 )
@@ -152,13 +146,14 @@ class Plan:
 
 
 def run(call: Call, kernel: str = "auto") -> Tensor:
-    """Computes the call with the named kernel, or with the planned one.
+    """Computes the call with the named kernel, or with the planned one, which no NaN reaches that the mask hides.
 
     Inputs keep the type that autocast gave them; inside, each kernel chooses its own.
     """
     chosen = _chosen(call)[0].kernel if kernel == "auto" else _named(call, kernel)
     with uncast(call.query):
-        output: Tensor = KERNELS[chosen].compute(call)
+        unread = chosen == "edges" and edges.reads_listed_alone(call)
+        output: Tensor = KERNELS[chosen].compute(call if unread else call.zero_unseen())
     return output
 
 

@@ -27,5 +27,5 @@ def autocast_dtype(device: torch.device) -> torch.dtype | None:
 
 def uncast(tensor: Tensor) -> AbstractContextManager[Any]:
     """Inside, autocast changes no type on the device of the tensor."""
-    device = tensor.device.type
-    return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
+    device = tensor.device
+    return nullcontext() if autocast_dtype(device) is None else torch.autocast(device.type, enabled=False)

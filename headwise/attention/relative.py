@@ -1,6 +1,6 @@
 """What the distance of a pair adds to its score and its value, kept as tables: no (query, key) tensor is needed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -76,17 +76,17 @@ class Relative:
 
     def part(
         self,
-        heads: list[int] | None = None,
+        heads: Sequence[int] | None = None,
         queries: tuple[int, int] | None = None,
         keys: tuple[int, int] | None = None,
     ) -> "Relative":
         """The same terms for some heads, the queries first .. last - 1 and the keys first .. last - 1.
 
-        Both are counted from 0 in the part, which is asked with the same `query_start`: `low` is moved instead.
+        Queries of the part start at their position, keys at 0: `low` is moved by the keys that are left out.
         """
         rows, columns = (slice(0, None) if limits is None else slice(*limits) for limits in (queries, keys))
         cut: dict[str, Any] = {
-            "low": self.low + (rows.start - columns.start if self.distances is None else 0),
+            "low": self.low - (columns.start if self.distances is None else 0),
             "query": None if self.query is None else self.query[:, :, rows],
             "key": None if self.key is None else self.key[:, :, columns],
             "distances": None if self.distances is None else self.distances[rows, columns],
@@ -95,7 +95,7 @@ class Relative:
             for name in _TENSORS:
                 tensor, axis = cut.get(name, getattr(self, name)), 1 if name in ("query", "key") else 0
                 if tensor is not None and tensor.shape[axis] > 1:
-                    cut[name] = tensor.index_select(axis, torch.tensor(heads, device=tensor.device))
+                    cut[name] = tensor.index_select(axis, torch.tensor(list(heads), device=tensor.device))
         return replace(self, **cut)
 
     def check(self, value_dim: int) -> None:

@@ -45,8 +45,7 @@ def definition(call: Call) -> list[Step]:
     >>> [step.name for step in definition(Call(x, x, x))]
     ['products', 'scaled', 'weights']
     """
-    keep = call.keep()
-    clean = call.clean(keep)
+    keep, clean = call.keep(), call.zero_unseen()
     query, key = wide(clean.query), wide(per_head(clean.key, clean.query.shape[1]))
     found = _scores(call, query, key)
     total, added_up = found[-1].values, found[-1].symbol
@@ -69,9 +68,9 @@ def definition(call: Call) -> list[Step]:
     name = clean.normalizer.name
     if isinstance(clean.normalizer, Tempered):
         name = clean.normalizer.normalizer.name
-        cooled, told = found[-1].values / clean.normalizer.temperature, f"{clean.normalizer.temperature:g}"
-        formula = rf"T = {found[-1].symbol} / {told}"
-        found.append(Step("tempered", "T", formula, PAIRS, cooled, f"divided by the temperature, {told}"))
+        cooled, temperature = found[-1].values / clean.normalizer.temperature, f"{clean.normalizer.temperature:g}"
+        formula = rf"T = {found[-1].symbol} / {temperature}"
+        found.append(Step("tempered", "T", formula, PAIRS, cooled, f"divided by the temperature, {temperature}"))
     text = f"{name} over the keys of each query: a row of shares" if name == "softmax" else f"{name} of each row"
     weights = clean.normalizer(total, keep)
     formula = rf"A = \operatorname{{{name.partition(':')[0].replace('_', ' ')}}}({found[-1].symbol})"

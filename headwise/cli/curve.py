@@ -98,14 +98,14 @@ def _of_checkpoints(run: Path, texts: list[str], of: str, layer: str) -> list[di
     from headwise.errors import unknown
     from headwise.explain.heads import STATISTICS
     from headwise.predictors.watched_heads import looked, statistics_of
-    from headwise.training.loading import at_step, steps_of
+    from headwise.training.loading import checkpoint_steps, load_step
 
     if of not in STATISTICS:
         raise ConfigError(unknown("statistic", of, STATISTICS))
     runtime.apply(fast_products=False)
     rows: list[dict[str, Any]] = []
-    for step in steps_of(run):
-        predictor = at_step(run, step)
+    for step in checkpoint_steps(run):
+        predictor = load_step(run, step)
         found = statistics_of([looked(predictor, predictor.parse(text), None) for text in texts])
         told = {name: one.values[STATISTICS.index(of)] for name, one in found.items() if layer in name}
         rows += [

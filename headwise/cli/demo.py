@@ -31,7 +31,7 @@ def demo(
     from headwise.cli.evaluate import show
     from headwise.cli.train import trained
     from headwise.training import recipes
-    from headwise.training.loading import beside, examples
+    from headwise.training.loading import baselines_of, examples
 
     runtime.apply()
     place = folder or run or Path("runs") / ("demo" if task == "translate" else f"demo-{task}")
@@ -41,7 +41,7 @@ def demo(
     predictor: Any = headwise.load(place)
     held_out = examples(place, "test", {})
     scores = predictor.evaluate(held_out)
-    show(scores, f"{len(held_out):,} held-out examples", beside(place, predictor, held_out, scores))
+    show(scores, f"{len(held_out):,} held-out examples", baselines_of(place, predictor, held_out, scores))
     typer.echo()
     items = [predictor.parse(text) for text in (*small.others, small.given)]
     for text, item, output in zip((*small.others, small.given), items, predictor.predict(items), strict=True):

@@ -11,7 +11,8 @@ from headwise.cli.output import json_line
 Row = tuple[str, str, str]
 
 PACKAGES = ("headwise", "torch", "numpy", "tokenizers", "safetensors", "sacrebleu", "matplotlib", "pydantic")
-EXTRAS = {name: name for name in ("tensorboard", "wandb", "mlflow", "trackio")} | {"transformers": "hf"}
+EXTRAS = {name: name for name in ("tensorboard", "wandb", "mlflow", "trackio")}
+EXTRAS |= {"transformers": "hf", "rdkit": "molecules", "soundfile": "audio", "soxr": "audio"}
 
 
 def doctor(

@@ -15,7 +15,7 @@ from headwise.errors import ConfigError
 from headwise.processes import Processes, joined, sharing, together
 
 if TYPE_CHECKING:
-    from headwise.training.comparison import Compared
+    from headwise.training.comparison import Baselines
 
 
 def evaluate(
@@ -37,7 +37,7 @@ def evaluate(
     """Score a run on the held-out part of its own data, or on a file (--data)."""
     import headwise
     from headwise import runtime
-    from headwise.training.loading import beside, examples
+    from headwise.training.loading import baselines_of, examples
 
     if kind is not None and data is None:
         raise ConfigError("--kind says what a file holds; name it with --data")
@@ -53,7 +53,7 @@ def evaluate(
         scores = scores_of(processes, predictor, against, found, tokenize)
     if not processes.first:
         return
-    compared = None if against else beside(run, predictor, found, scores)
+    compared = None if against else baselines_of(run, predictor, found, scores)
     if as_json:
         typer.echo(json_line({"examples": len(found), **scores, **baseline_fields(compared)}))
         return
@@ -83,7 +83,7 @@ def scores_of(
     return scores
 
 
-def baseline_fields(compared: "Compared | None") -> dict[str, Any]:
+def baseline_fields(compared: "Baselines | None") -> dict[str, Any]:
     """The fields of JSON on baselines; none without any."""
     if compared is None or not compared.baselines:
         return {}
@@ -103,7 +103,7 @@ def number(value: float) -> str:
     return f"{value:.2f}" if abs(value) >= 1 else f"{value:.4f}"
 
 
-def show(scores: Mapping[str, float | str], title: str, compared: "Compared | None" = None) -> None:
+def show(scores: Mapping[str, float | str], title: str, compared: "Baselines | None" = None) -> None:
     """Prints scores as a table, those of baselines behind them, texts such as signatures and the comparison below."""
     from rich.console import Console
     from rich.table import Table

@@ -92,7 +92,7 @@ def fitted(
 
     from headwise import runtime
     from headwise.config import override
-    from headwise.training.fitting import fitted as fitted_to
+    from headwise.training.fitting import fit_recipe
     from headwise.training.recipe import read_recipe
 
     if minutes is not None and not minutes > 0:
@@ -106,14 +106,14 @@ def fitted(
         values = override(suggestion.values, settings)
     else:
         runtime.apply()
-        values = fitted_to(suggestion, settings, minutes, lambda told: typer.echo(told, err=True))
+        values = fit_recipe(suggestion, settings, minutes, lambda told: typer.echo(told, err=True))
         heading += f", and to {_counted(minutes, 'minute')} on the machine it was written on"
     return heading, read_recipe(values), values
 
 
 def _check(recipe: "Recipe", files: Collection[str]) -> None:
     """Small data, of which there may be too little, is read as training would, before there is a recipe for it."""
-    from headwise.training.preview import check_trainable
+    from headwise.training.trial import check_trainable
 
     if sum(os.path.getsize(path) for path in files if os.path.exists(path)) <= _SMALL_BYTES:
         check_trainable(recipe)

@@ -29,7 +29,7 @@ def results(
     from headwise import runtime
     from headwise.training import ledger
     from headwise.training import results as made
-    from headwise.training.accounts import account
+    from headwise.training.ledger import account
 
     named = runs or []
     _check(named, records, limit)
@@ -40,12 +40,12 @@ def results(
         ledger.read_rows(records)
     new = ledger.rows_of([account(run, split, limit) for run in named])
     if records is None:
-        rows = ledger.added([], new)
+        rows = ledger.merge_rows([], new)
         options = "" if split == "test" else f" --split {split}"
         text = made.page(rows, figures, f"headwise results {' '.join(run.name for run in named)}{options}")
     else:
         command = f"headwise results --records {shlex.quote(records.as_posix())}"
-        text = made.page(ledger.put(records, new), figures, command, kept=True)
+        text = made.page(ledger.add_rows(records, new), figures, command, from_records=True)
     with opened(output) as stream:
         stream.write(text)
 

@@ -35,14 +35,14 @@ def sweep(
     """
     from headwise import runtime
     from headwise.predictors.lengths import metric_of
-    from headwise.training.sweep import planned
+    from headwise.training.sweep import plan_runs
     from headwise.training.sweep import sweep as sweep_runs
 
     names, settings = [word for word in words if "=" not in word], [word for word in words if "=" in word]
     if not names:
         raise ConfigError("name a recipe: headwise sweep RECIPE model.num_heads=1,2,4")
     runtime.apply(threads)
-    plan = planned(names, settings, _seeds(seeds), lambda name, own: runs / folder_name(Path(name).stem, own))
+    plan = plan_runs(names, settings, _seeds(seeds), lambda name, own: runs / folder_name(Path(name).stem, own))
     points = list(sweep_runs(plan, split, limit))
     chosen = metric_of(dict(points[0].account.scores), metric or points[0].account.monitor)
     key = _key(settings)
@@ -69,7 +69,7 @@ def _seeds(text: str | None) -> list[int | None]:
 def _key(settings: Sequence[str]) -> str:
     from headwise.training.sweep import Swept
 
-    return next((found.key for found in map(Swept.parsed, settings) if found), "value")
+    return next((found.key for found in map(Swept.parse, settings) if found), "value")
 
 
 def _drawn(points: "list[Point]", key: str, metric: str) -> "Drawing":

@@ -88,7 +88,7 @@ def _show(recipe: str, overrides: list[str], folder: Path, threads: int | None) 
     """Prints what training would be."""
     from headwise import runtime
     from headwise.training import recipes
-    from headwise.training.preview import preview
+    from headwise.training.trial import preview
 
     wanted = recipes.read(recipe, overrides)
     runtime.apply(threads)
@@ -99,9 +99,9 @@ def _show(recipe: str, overrides: list[str], folder: Path, threads: int | None) 
 def _smoke(recipe: str, overrides: list[str], run: Path | None, threads: int | None) -> None:
     """Runs a recipe from end to end in seconds."""
     from headwise import runtime
-    from headwise.training.smoke import EXAMPLES, smoke, smoked
+    from headwise.training.smoke import EXAMPLES, shorten, smoke
 
-    wanted = smoked(recipe, overrides)
+    wanted = shorten(recipe, overrides)
     runtime.apply(threads)
     with tempfile.TemporaryDirectory() as folder:
         scores = smoke(wanted, run or Path(folder) / "run")

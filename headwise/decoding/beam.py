@@ -1,7 +1,9 @@
-"""Beam search: the most probable beginnings side by side."""
+"""Beam search: the most probable partial hypotheses side by side; several searches may share a decoder's steps."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from itertools import groupby
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -9,13 +11,20 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headwise.caches import Cache
-from headwise.decoding.beams import Beams
 from headwise.decoding.constraints import Constraints, allowed_log_probs
-from headwise.decoding.hypotheses import Hypothesis, StepDecoder, length_norms
-from headwise.decoding.rows import device_of
+from headwise.decoding.hypotheses import (
+    Hypothesis,
+    PartialHypotheses,
+    SearchStep,
+    StepDecoder,
+    device_of,
+    length_norms,
+    search_observer,
+)
 from headwise.decoding.top import continuations
-from headwise.decoding.watching import Searched, watcher
 from headwise.errors import ConfigError, ShapeError
+
+N = TypeVar("N")
 
 
 def beam_search(
@@ -31,10 +40,10 @@ def beam_search(
     Each step ranks all continuations of the `beam_size` hypotheses of a sentence by log-probability. Those among the
     first `beam_size` that end the sentence are finished and set aside; the best others go on, so the beam stays full.
     A sentence is done when `beam_size` hypotheses have finished, when none that goes on could still be among the
-    `n_best` (its log-probability can only fall), or at its maximum length, where what is left counts as it is.
-    Then all are ranked by `score = log_prob / length ** length_penalty`, the length including the end of sentence.
-    One beam is greedy search; as many beams as there are beginnings are exhaustive search. Equal scores keep the
-    order of beams and token ids. A hypothesis that no token can continue is dropped, unless it is all there is; so
+    `n_best` (its log-probability can only fall), or at its maximum length, where unfinished hypotheses count as they
+    are. Then all are ranked by `score = log_prob / length ** length_penalty`, the length including the end of sentence.
+    One beam is greedy search; as many beams as there are partial hypotheses are exhaustive search. Equal scores keep
+    the order of beams and token ids. A hypothesis that no token can continue is dropped, unless it is the only one; so
     there may be fewer than `n_best`, but always one.
 
     Besides `decoder.step`, a step costs one log-softmax and one pass for the largest, O(sentences x beams x vocab).
@@ -67,14 +76,15 @@ def beam_search(
     search, device = BeamSearch(cache, rules, beam_size=beam_size, n_best=n_best), device_of(decoder)
     with torch.inference_mode():
         while search.open:
-            search.take(decoder.step(search.tokens().to(device), cache))
+            take_all([search], decoder.step(search.tokens().to(device), cache))
     return search.results()
 
 
 class BeamSearch:
-    """`beam_search` from outside: says what the decoder reads next and is told its logits, until nothing is open.
+    """`beam_search` driven from outside: `tokens` are what the decoder reads next, `take_all` takes its logits.
 
-    So that several searches can share the steps of a decoder, all of it within `torch.inference_mode()`.
+    Runs within `torch.inference_mode()`, until no sentence is open. The open sentences have `size` adjacent rows each,
+    the best first.
 
     Args:
         cache, rules, beam_size, n_best: as for `beam_search`.
@@ -84,90 +94,271 @@ class BeamSearch:
         if not 1 <= n_best <= beam_size:
             raise ConfigError(f"n_best ({n_best}) must be from 1 to beam_size ({beam_size})")
         rules.check_cache(cache)
-        self.cache, self._told = cache, watcher()
-        self.beams = Beams(rules, beam_size, n_best, length_norms(rules.longest, rules.length_penalty))
+        self.cache, self.rules, self.size, self.step = cache, rules, beam_size, 0
+        self._n_best, self._norms = n_best, length_norms(rules.longest, rules.length_penalty)
+        self._observer = search_observer()
+        sentences = rules.sentences
+        # of each open sentence: its index in the input, and whether it was dropped
+        self._sentences, self._dropped = np.arange(sentences), np.zeros(sentences, dtype=bool)
+        # of each row: its last token, and all its tokens
+        self._tokens = rules.bos_id.repeat(beam_size)
+        self._history = np.zeros((sentences * beam_size, rules.longest), dtype=np.int64)
+        # log-probabilities, minus infinity for a row without hypothesis; all beams begin as one, which goes on alone
+        self._totals = np.full((sentences, beam_size), float("-inf"))
+        self._totals[:, 0] = 0.0
+        # of each sentence of the input: its ended hypotheses, their number, and the score of the n_best-th of them
+        self._ended: list[list[Hypothesis]] = [[] for _ in range(sentences)]
+        self._count, self._bar = np.zeros(sentences, dtype=np.int64), np.full(sentences, float("-inf"))
+        # hypotheses that the latest step has ended, with the index of their sentence
+        self._ended_now: list[tuple[int, Hypothesis]] = []
+        # sentences that the latest step has ended, by their index in the input; not those that were dropped
+        self.done: list[int] = []
 
     @property
     def open(self) -> int:
-        """Sentences that are not done."""
-        return len(self.beams.places)
+        """The number of sentences that are not done."""
+        return len(self._sentences)
 
     @property
-    def done(self) -> list[int]:
-        """Sentences that the latest step has ended, by their number in the batch; not those that were dropped."""
-        return self.beams.done
+    def width(self) -> int:
+        """Rows of a sentence that the decoder reads: before the first step its hypotheses are one."""
+        return self.size if self.step else 1
+
+    @property
+    def totals(self) -> Float[np.ndarray, "sentences width"]:
+        """The log-probabilities of these rows."""
+        return self._totals[:, : self.width]
+
+    @property
+    def history(self) -> Int[np.ndarray, "rows steps"]:
+        """All tokens of these rows."""
+        return self._history[self._read_rows(), : self.step]
 
     def tokens(self) -> Int[Tensor, "rows"]:
-        """The last token of every hypothesis."""
-        return torch.from_numpy(self.beams.tokens[self._rows()])
-
-    def take(self, logits: Float[Tensor, "rows vocab"]) -> None:
-        """One step: what follows those tokens.
-
-        Raises: as `beam_search`.
-        """
-        take_all([self], logits)
-
-    def go_on(self, totals: np.ndarray, parents: np.ndarray, tokens: np.ndarray, device: torch.device) -> None:
-        """One step, from the continuations of its sentences as `Beams.advance` takes them."""
-        beams, cache, rows, first = self.beams, self.cache, self._rows(), self.beams.step == 0
-        before = None if self._told is None else beams.beginnings(rows)
-        moved, kept = beams.advance(totals, parents, tokens)
-        if self._told is not None and before is not None:
-            self._told(Searched(beams.step - 1, before, beams.beginnings(slice(None)), beams.fresh))
-        if first and beams.size > 1:
-            cache.expand(beams.size)
-            moved = None
-        if kept is not None and len(kept):
-            cache.keep(torch.from_numpy(kept).to(device))
-        if moved is not None:
-            cache.reorder(torch.from_numpy(moved).to(device))
+        """The last tokens of these rows."""
+        return torch.from_numpy(self._tokens[self._read_rows()])
 
     def drop(self, sentences: Collection[int]) -> None:
-        """These sentences leave with the next step, whatever was found."""
-        self.beams.dropped |= np.isin(self.beams.places, list(sentences))
+        """These sentences leave with the next step, without a result."""
+        self._dropped |= np.isin(self._sentences, list(sentences))
 
     def result(self, sentence: int) -> list[Hypothesis]:
         """The hypotheses of a sentence that is done, best first."""
         # stable: among equal scores the one that ended first
-        found = sorted(self.beams.ended[sentence], key=lambda hypothesis: -hypothesis.score)
-        return found[: self.beams.n_best]
+        ranked = sorted(self._ended[sentence], key=lambda hypothesis: -hypothesis.score)
+        return ranked[: self._n_best]
 
     def results(self) -> list[list[Hypothesis]]:
-        """Those of all."""
-        return [self.result(sentence) for sentence in range(len(self.beams.ended))]
+        """The hypotheses of all sentences."""
+        return [self.result(sentence) for sentence in range(len(self._ended))]
 
-    @property
-    def history(self) -> Int[np.ndarray, "rows steps"]:
-        """All tokens of every hypothesis."""
-        return self.beams.history[self._rows(), : self.beams.step]
+    def advance(self, totals: np.ndarray, parents: np.ndarray, tokens: np.ndarray, device: torch.device) -> None:
+        """One step of all beams.
 
-    def _rows(self) -> slice:
-        return slice(None, None, self.beams.size // self.beams.width)
+        Args:
+            totals, parents, tokens: `continuations` of these beams, twice as many as there are: each has one ending,
+                so enough go on.
+        """
+        self._ended_now, self.done = [], []
+        step, before = self.step, None if self._observer is None else self._partial(self._read_rows())
+        order, kept = self._move(*self._select(totals, parents * (1 if step else self.size), tokens))
+        if self._observer is not None and before is not None:
+            self._observer(SearchStep(step, before, self._partial(slice(None)), self._ended_now))
+        if step == 0 and self.size > 1:
+            self.cache.expand(self.size)
+            order = None
+        if kept is not None and len(kept):
+            self.cache.keep(torch.from_numpy(kept).to(device))
+        if order is not None:
+            self.cache.reorder(torch.from_numpy(order).to(device))
+
+    def _select(
+        self, totals: np.ndarray, parents: np.ndarray, tokens: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Ends the hypotheses that are finished; the best others: totals, the row that each continues, tokens."""
+        ends = tokens == self.rules.eos_id
+        if ends.any():
+            for sentence, rank in np.argwhere(ends[:, : self.size]).tolist():
+                row, log_prob = int(parents[sentence, rank]), float(totals[sentence, rank])
+                self._end(sentence, row, log_prob, finished=True)
+            # the others move up; stable, so that they keep their order
+            order = ends.argsort(axis=1, kind="stable")[:, : self.size]
+            totals, parents, tokens = (np.take_along_axis(a, order, 1) for a in (totals, parents, tokens))
+        totals, parents, tokens = totals[:, : self.size], parents[:, : self.size], tokens[:, : self.size]
+        missing = tokens < 0
+        if missing.any():
+            # a row without hypothesis stays where it is, with any token that was chosen
+            parents = np.where(missing, np.arange(parents.size).reshape(parents.shape), parents)
+            tokens = np.where(missing, tokens[:, :1], tokens)
+            # of sentences that cannot go on, and of which nothing has ended, the partial hypotheses are the result
+            for sentence in missing[:, 0].nonzero()[0].tolist():
+                if not self._ended[self._sentences[sentence]]:
+                    self._end_all(sentence)
+        return totals, parents.reshape(-1), tokens.reshape(-1)
+
+    def _move(
+        self, totals: np.ndarray, parents: np.ndarray, tokens: np.ndarray
+    ) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Moves the rows to their new places, ends the sentences that are done and lets them leave.
+
+        Returns: the row that each row continues, counted after the others have left, and the sentences that stay; None
+            where nothing changes.
+        """
+        # the usual case once the beams have settled: each row continues itself
+        moved = bool((parents != np.arange(len(parents))).any())
+        if moved:
+            self._history[:, : self.step] = self._history[parents, : self.step]
+        self._history[:, self.step] = tokens
+        self.step += 1
+        self._totals, self._tokens = totals, tokens
+        full = self.rules.max_len == self.step
+        for sentence in full.nonzero()[0].tolist():
+            self._end_all(sentence)
+        done = full | self._settled() | self._dropped
+        if not done.any():
+            return parents if moved else None, None
+        self.done = self._sentences[done & ~self._dropped].tolist()
+        kept, stay = (~done).nonzero()[0], (~done).repeat(self.size)
+        self.rules, self._totals = self.rules.keep(kept), totals[kept]
+        self._sentences, self._dropped = self._sentences[kept], self._dropped[kept]
+        self._tokens, self._history = tokens[stay], self._history[stay]
+        gone = ((kept - np.arange(len(kept))) * self.size).repeat(self.size)
+        parents = parents[stay] - gone
+        return parents if (parents != np.arange(len(parents))).any() else None, kept
+
+    def _settled(self) -> np.ndarray:
+        """Which sentences have no better hypothesis left to find."""
+        bounds = attainable(self._totals[:, 0], self._norms[self.rules.max_len])
+        return (self._count[self._sentences] >= self.size) | (bounds <= self._bar[self._sentences])
+
+    def _end_all(self, sentence: int) -> None:
+        for beam, log_prob in enumerate(self._totals[sentence].tolist()):
+            if log_prob > float("-inf"):
+                self._end(sentence, sentence * self.size + beam, log_prob, finished=False)
+
+    def _end(self, sentence: int, row: int, log_prob: float, *, finished: bool) -> None:
+        score = log_prob / float(self._norms[self.step + finished])
+        index, tokens = int(self._sentences[sentence]), self._history[row, : self.step].tolist()
+        hypothesis = Hypothesis(tokens, score, log_prob, finished)
+        self._ended[index].append(hypothesis)
+        self._ended_now.append((index, hypothesis))
+        self._count[index] += 1
+        if self._count[index] >= self._n_best:
+            self._bar[index] = sorted(hypothesis.score for hypothesis in self._ended[index])[-self._n_best]
+
+    def _read_rows(self) -> slice:
+        return slice(None, None, self.size // self.width)
+
+    def _partial(self, rows: slice) -> PartialHypotheses:
+        sentences, totals = self._sentences.repeat(self.size)[rows], self._totals.reshape(-1)[rows]
+        return PartialHypotheses(sentences, self._history[rows, : self.step].copy(), totals.copy())
+
+
+def attainable(log_probs: np.ndarray, norms: np.ndarray) -> np.ndarray:
+    """The best score that a partial hypothesis can still reach: no further loss, at the longest length."""
+    return log_probs / norms
 
 
 @torch.inference_mode()
 def take_all(searches: Sequence[BeamSearch], logits: Float[Tensor, "rows vocab"]) -> None:
-    """A step of several searches, all of them open, from what follows the tokens of one after another.
+    """One step of several open searches, from the logits that follow the `tokens` of one after another.
 
     What costs a call for each search and little for each row is done once.
 
-    Raises: as `beam_search`.
+    Raises: as `beam_search`; ShapeError for another number of rows.
     """
-    asked, row = [(search.beams.rules, search.history) for search in searches], 0
-    rows = sum(len(history) for _, history in asked)
+    histories, row = [(search.rules, search.history) for search in searches], 0
+    rows = sum(len(history) for _, history in histories)
     if len(logits) != rows:
         raise ShapeError(f"the decoder returned {len(logits)} rows of logits for {rows} tokens")
     for search in searches:
-        if search.beams.step == 0:
-            search.beams.rules.check_logits(logits, rows)
-    log_probs = allowed_log_probs(logits, asked)
-    for (width, size), group in groupby(searches, key=lambda search: (search.beams.width, search.beams.size)):
+        if search.step == 0:
+            search.rules.check_logits(logits, rows)
+    log_probs = allowed_log_probs(logits, histories)
+    for (width, size), group in groupby(searches, key=lambda search: (search.width, search.size)):
         alike = list(group)
-        totals = np.concatenate([search.beams.totals[:, :width] for search in alike])
-        found = continuations(log_probs[row : row + totals.size], totals, 2 * size)
-        row, sentence = row + totals.size, 0
+        totals = np.concatenate([search.totals for search in alike])
+        best = continuations(log_probs[row : row + totals.size], totals, 2 * size)
+        row, first = row + totals.size, 0
         for search in alike:
-            totals, parents, tokens = (table[sentence : sentence + search.open] for table in found)
-            sentence += search.open
-            search.go_on(totals, parents - (sentence - search.open) * width, tokens, logits.device)
+            last = first + search.open
+            totals, parents, tokens = (table[first:last] for table in best)
+            search.advance(totals, parents - first * width, tokens, logits.device)
+            first = last
+
+
+@runtime_checkable
+class JointDecoder(StepDecoder, Protocol):
+    """A decoder that takes a step of several searches at once."""
+
+    def step_all(
+        self, tokens: Sequence[Int[Tensor, "_"]], caches: Sequence[Cache], beside: Callable[[], object]
+    ) -> Float[Tensor, "rows vocab"]:
+        """What `step` returns for one search after another; `beside` is called before the longest product."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Member(Generic[N]):
+    """A search that takes part, the names of its sentences, and the length that all their sources are padded to."""
+
+    search: BeamSearch
+    names: Sequence[N]
+    width: int
+
+
+class Flow(Generic[N]):
+    """Continuous batching: searches of one decoder, each with its own sentences, that others join between two steps.
+
+    A decoder's products read all its parameters, for one row as for hundreds. So a search that began earlier and has
+    few sentences left costs next to nothing beside one that has just begun.
+
+    Source: Yu et al. 2022, "Orca", OSDI: iterations are scheduled, not requests; products over the rows of all,
+    attention within each. Here a batch joins, whose sentences have the same number of steps behind them.
+    """
+
+    def __init__(self, decoder: JointDecoder):
+        self._decoder, self._device = decoder, device_of(decoder)
+        self._members: list[Member[N]] = []
+
+    def __len__(self) -> int:
+        """The number of open sentences."""
+        return sum(member.search.open for member in self._members)
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of their sources, padding included."""
+        return sum(member.search.open * member.width for member in self._members)
+
+    def join(self, member: Member[N]) -> None:
+        """Takes part from the next step on. Raises: ConfigError where it does already, or is done."""
+        if not member.search.open or any(member.search is other.search for other in self._members):
+            raise ConfigError("a search joins once, while it has open sentences")
+        self._members.append(member)
+
+    def drop(self, names: set[N]) -> None:
+        """These sentences leave with the next step, without a result."""
+        for member in self._members:
+            member.search.drop([index for index, name in enumerate(member.names) if name in names])
+
+    @torch.inference_mode()
+    def step(self, beside: Callable[[], object] = lambda: None) -> list[tuple[N, list[Hypothesis]]]:
+        """One more token for all; the sentences that are done with it and their hypotheses, best first.
+
+        Args:
+            beside: called before the longest product, so that threads that it wakes run beside that.
+
+        Raises: Diverged as `beam_search`; no member can go on after it.
+        """
+        if not self._members:
+            return []
+        searches = [member.search for member in self._members]
+        tokens = [search.tokens().to(self._device) for search in searches]
+        take_all(searches, self._decoder.step_all(tokens, [search.cache for search in searches], beside))
+        results = [
+            (member.names[index], member.search.result(index))
+            for member in self._members
+            for index in member.search.done
+        ]
+        self._members = [member for member in self._members if member.search.open]
+        return results

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from headwise.decoding.hypotheses import LENGTH_PENALTY
 from headwise.errors import ConfigError, Diverged, ShapeError
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Constraints:
     """The rules of one search, one entry a sentence where they differ between sentences. Made by `constraints`.
 
@@ -29,34 +30,39 @@ class Constraints:
     banned: list[int]
     prefix: list[list[int]]
     length_penalty: float
-    sentences: int = field(init=False)
-    # steps: the longest hypothesis, and from where no end is too early and no token forced
-    longest: int = field(init=False)
-    early_until: int = field(init=False)
-    forced_until: int = field(init=False)
 
-    def __post_init__(self) -> None:
-        # once a search, not once a step
-        counted = {
-            "sentences": len(self.max_len),
-            "longest": int(self.max_len.max(initial=0)),
-            "early_until": int(self.min_len.max(initial=0)),
-            "forced_until": max(map(len, self.prefix), default=0),
-        }
-        for name, count in counted.items():
-            object.__setattr__(self, name, count)
+    @property
+    def sentences(self) -> int:
+        return len(self.max_len)
+
+    # counted once a search, not once a step
+
+    @cached_property
+    def longest(self) -> int:
+        """The length of the longest hypothesis."""
+        return int(self.max_len.max(initial=0))
+
+    @cached_property
+    def early_until(self) -> int:
+        """The step from which no end is too early."""
+        return int(self.min_len.max(initial=0))
+
+    @cached_property
+    def forced_until(self) -> int:
+        """The step from which no token is forced."""
+        return max(map(len, self.prefix), default=0)
 
     def keep(self, kept: Int[np.ndarray, "kept"]) -> "Constraints":
         """The rules of these sentences only."""
         prefix = [self.prefix[sentence] for sentence in kept]
-        own = {name: getattr(self, name)[kept] for name in ("bos_id", "min_len", "max_len")}
-        return replace(self, prefix=prefix, **own)
+        columns = {name: getattr(self, name)[kept] for name in ("bos_id", "min_len", "max_len")}
+        return replace(self, prefix=prefix, **columns)
 
     def check_cache(self, cache: Cache) -> None:
-        """Raises: ConfigError if the cache tells another number of sentences."""
-        known = getattr(cache, "sentences", self.sentences)
-        if known != self.sentences:
-            raise ConfigError(f"max_len is for {self.sentences} sentences, but the decoder was started with {known}")
+        """Raises: ConfigError if the cache has another number of sentences."""
+        started = getattr(cache, "sentences", self.sentences)
+        if started != self.sentences:
+            raise ConfigError(f"max_len is for {self.sentences} sentences, but the decoder was started with {started}")
 
     def check_logits(self, logits: Float[Tensor, "rows vocab"], rows: int) -> None:
         """Raises: ShapeError if a step returned another number of rows, ConfigError for ids beyond the vocabulary."""
@@ -85,8 +91,8 @@ def constraints(
     """What greedy search, beam search and sampling have in common, checked and spread over the sentences.
 
     Args:
-        max_len: of each sentence the most tokens of a hypothesis, prefix included; one that has them all is not asked
-            for its end
+        max_len: of each sentence the most tokens of a hypothesis, prefix included; one that has them all needs no end
+            of sentence
         bos_id: the token that the first step reads, one for all sentences or one each
         min_len: fewest tokens, prefix included, one number for all sentences or one each
         no_repeat_ngram: no n-gram of this many tokens occurs twice in a hypothesis; 0 is off
@@ -114,8 +120,8 @@ def constraints(
         _check_lengths(f"sentence {sentence}", low, high, len(tokens))
         if eos_id in tokens:
             raise ConfigError(f"sentence {sentence}: the prefix contains the end of sentence ({eos_id})")
-    begins = _spread(bos_id, sentences)
-    return Constraints(begins, eos_id, shortest, longest, no_repeat_ngram, list(banned), forced, length_penalty)
+    first = _spread(bos_id, sentences)
+    return Constraints(first, eos_id, shortest, longest, no_repeat_ngram, list(banned), forced, length_penalty)
 
 
 def _check_lengths(where: str, low: int, high: int, forced: int) -> None:
@@ -128,7 +134,7 @@ def _check_lengths(where: str, low: int, high: int, forced: int) -> None:
 
 
 def allowed_log_probs(
-    logits: Float[Tensor, "rows vocab"], asked: Sequence[tuple[Constraints, Int[np.ndarray, "_rows _steps"]]]
+    logits: Float[Tensor, "rows vocab"], histories: Sequence[tuple[Constraints, Int[np.ndarray, "_rows _steps"]]]
 ) -> Float[Tensor, "rows vocab"]:
     """Log-probabilities of the next token, at least in fp32; minus infinity where the rules forbid it.
 
@@ -136,7 +142,7 @@ def allowed_log_probs(
     forced decoding of its tokens gives. A row without any finite logit is minus infinity throughout.
 
     Args:
-        asked: of each search whose rows these are, one after another: its rules, and the tokens of its rows so far.
+        histories: of each search whose rows these are, one after another: its rules, and the tokens of its rows so far.
 
     Raises: Diverged if a logit is NaN or plus infinity.
     """
@@ -145,7 +151,7 @@ def allowed_log_probs(
     log_probs = wide.log_softmax(1)
     # the sum over a row is in each of its entries: one column shows every NaN
     finite, row = not math.isnan(log_probs[:, 0].sum().item()), 0
-    for rules, history in asked:
+    for rules, history in histories:
         rows = slice(row, row + len(history))
         if not finite:
             _clear_empty(wide[rows], log_probs[rows], history.shape[1] + 1)
@@ -163,7 +169,7 @@ def _clear_empty(logits: Tensor, log_probs: Tensor, step: int) -> None:
 
 def _forbid(log_probs: Tensor, rules: Constraints, history: np.ndarray) -> None:
     step = history.shape[1]
-    rows, tokens = _forced(rules, step, len(history)) if step < rules.forced_until else ([], [])
+    rows, tokens = _forced_tokens(rules, step, len(history)) if step < rules.forced_until else ([], [])
     saved = log_probs[rows, tokens] if rows else None
     if rules.banned:
         log_probs.index_fill_(1, torch.tensor(rules.banned, device=log_probs.device), float("-inf"))
@@ -177,7 +183,7 @@ def _forbid(log_probs: Tensor, rules: Constraints, history: np.ndarray) -> None:
         log_probs[rows, tokens] = saved
 
 
-def _forced(rules: Constraints, step: int, rows: int) -> tuple[list[int], list[int]]:
+def _forced_tokens(rules: Constraints, step: int, rows: int) -> tuple[list[int], list[int]]:
     """The rows whose next token is forced, and that token."""
     beams = rows // rules.sentences
     forced = [(row, rules.prefix[row // beams][step]) for row in range(rows) if step < len(rules.prefix[row // beams])]
@@ -187,10 +193,10 @@ def _forced(rules: Constraints, step: int, rows: int) -> tuple[list[int], list[i
 def _repeats(history: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Rows and tokens that would repeat an n-gram of their hypothesis."""
     grams = np.lib.stride_tricks.sliding_window_view(history, size, axis=1)
-    # compared by their beginnings with the last size - 1 tokens; a one-gram has none, so each seen token matches
-    begun = history[:, None, history.shape[1] - size + 1 :]
-    rows, places = (grams[:, :, :-1] == begun).all(-1).nonzero()
-    return rows, grams[rows, places, -1]
+    # their first size - 1 tokens are compared with the last ones; a one-gram has none, so each seen token matches
+    ends = history[:, None, history.shape[1] - size + 1 :]
+    rows, grams_at = (grams[:, :, :-1] == ends).all(-1).nonzero()
+    return rows, grams[rows, grams_at, -1]
 
 
 def _spread(value: int | Sequence[int], sentences: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Connectionist temporal classification: from the logits of every place to a row of units, and back to the places."""
+"""Connectionist temporal classification: from the logits of every frame to a sequence of units, and back."""
 
 import itertools
 import math
@@ -21,7 +21,7 @@ def best_path(log_probs: Float[Tensor, "places outputs"]) -> list[int]:
     [1, 1, 2]
     """
     path = log_probs.argmax(-1).tolist()
-    return [one for one, before in zip(path, [BLANK, *path], strict=False) if one not in (BLANK, before)]
+    return [unit for unit, previous in zip(path, [BLANK, *path], strict=False) if unit not in (BLANK, previous)]
 
 
 def prefix_beam(log_probs: Float[Tensor, "places outputs"], width: int) -> list[int]:
@@ -34,19 +34,19 @@ def prefix_beam(log_probs: Float[Tensor, "places outputs"], width: int) -> list[
     # of each prefix the log probability of the paths that end in a blank, and of those that end in its last unit
     beams: dict[tuple[int, ...], tuple[float, float]] = {(): (0.0, -math.inf)}
     for row in log_probs.double().tolist():
-        found: defaultdict[tuple[int, ...], list[float]] = defaultdict(lambda: [-math.inf, -math.inf])
+        extended: defaultdict[tuple[int, ...], list[float]] = defaultdict(lambda: [-math.inf, -math.inf])
         for prefix, (blank, unit) in beams.items():
             both = _sum(blank, unit)
-            here = found[prefix]
-            here[0] = _sum(here[0], both + row[BLANK])
+            same = extended[prefix]
+            same[0] = _sum(same[0], both + row[BLANK])
             if prefix:
-                here[1] = _sum(here[1], unit + row[prefix[-1]])
+                same[1] = _sum(same[1], unit + row[prefix[-1]])
             for output in range(1, len(row)):
                 # a repetition begins a unit anew only behind a blank
-                before = blank if prefix and output == prefix[-1] else both
-                longer = found[(*prefix, output)]
-                longer[1] = _sum(longer[1], before + row[output])
-        best = sorted(found.items(), key=lambda entry: (-_sum(*entry[1]), entry[0]))[:width]
+                previous = blank if prefix and output == prefix[-1] else both
+                longer = extended[(*prefix, output)]
+                longer[1] = _sum(longer[1], previous + row[output])
+        best = sorted(extended.items(), key=lambda entry: (-_sum(*entry[1]), entry[0]))[:width]
         beams = {prefix: (blank, unit) for prefix, (blank, unit) in best}
     best_prefix, _ = max(beams.items(), key=lambda entry: _sum(*entry[1]))
     return list(best_prefix)
@@ -58,7 +58,7 @@ def fewest_places(units: list[int]) -> int:
     >>> fewest_places([3, 3, 4])
     4
     """
-    return len(units) + sum(one == other for one, other in itertools.pairwise(units))
+    return len(units) + sum(unit == following for unit, following in itertools.pairwise(units))
 
 
 def occupancy(log_probs: Float[Tensor, "places outputs"], units: list[int]) -> Float[np.ndarray, "units places"]:
@@ -76,24 +76,24 @@ def occupancy(log_probs: Float[Tensor, "places outputs"], units: list[int]) -> F
     labels = [BLANK]
     for unit in units:
         labels += [unit, BLANK]
-    # a copy of its own for every label, so that the gradient tells equal units apart
+    # a separate column for every label, so that equal units have separate gradients
     with torch.enable_grad():
-        seen = log_probs.detach().double()[:, labels].requires_grad_()
+        emitted = log_probs.detach().double()[:, labels].requires_grad_()
         skip = torch.tensor([at > 1 and labels[at] not in (BLANK, labels[at - 2]) for at in range(len(labels))])
         alpha = torch.full((len(labels),), -torch.inf, dtype=torch.float64)
         alpha[:2] = 0.0
-        alpha = torch.where(torch.arange(len(labels)) < 2, seen[0], alpha)
-        for row in seen[1:]:
+        alpha = torch.where(torch.arange(len(labels)) < 2, emitted[0], alpha)
+        for row in emitted[1:]:
             nothing = alpha.new_full((1,), -1e30)
             stayed = torch.where(alpha.isneginf(), nothing, alpha)
-            one = torch.cat([nothing, stayed[:-1]])
-            two = torch.where(skip, torch.cat([nothing, nothing, stayed[:-2]])[: len(labels)], nothing)
-            alpha = torch.stack([stayed, one, two]).logsumexp(0) + row
-        (gradient,) = torch.autograd.grad(alpha[-2:].logsumexp(0), seen)
+            moved = torch.cat([nothing, stayed[:-1]])
+            skipped = torch.where(skip, torch.cat([nothing, nothing, stayed[:-2]])[: len(labels)], nothing)
+            alpha = torch.stack([stayed, moved, skipped]).logsumexp(0) + row
+        (gradient,) = torch.autograd.grad(alpha[-2:].logsumexp(0), emitted)
     return gradient[:, 1::2].mT.numpy()
 
 
-def _sum(one: float, other: float) -> float:
-    """log(exp(one) + exp(other))."""
-    high, low = max(one, other), min(one, other)
+def _sum(first: float, second: float) -> float:
+    """log(exp(first) + exp(second))."""
+    high, low = max(first, second), min(first, second)
     return high if low == -math.inf else high + math.log1p(math.exp(low - high))

@@ -1,9 +1,13 @@
-"""What decoding returns, how it is ranked, and what it asks of a decoder."""
+"""What decoding returns, how it is ranked, what it needs of a decoder, and how its steps are observed."""
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -15,11 +19,17 @@ LENGTH_PENALTY = 1.0
 
 @runtime_checkable
 class StepDecoder(Protocol):
-    """A decoder that is asked for one token at a time."""
+    """A decoder that takes one step at a time."""
 
     def step(self, tokens: Int[Tensor, "rows"], cache: Any) -> Float[Tensor, "rows vocab"]:
-        """Logits of the token that follows `tokens`, one row a hypothesis; the cache remembers the step."""
+        """Logits of the token that follows `tokens`, one row a hypothesis; the step is added to the cache."""
         ...
+
+
+def device_of(decoder: StepDecoder) -> torch.device:
+    """The device of a module's first parameter; the CPU for anything else."""
+    parameters = decoder.parameters() if isinstance(decoder, torch.nn.Module) else iter(())
+    return next((parameter.device for parameter in parameters), torch.device("cpu"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +62,64 @@ def length_norms(longest: int, length_penalty: float) -> Float[np.ndarray, "leng
     if not 0 <= length_penalty < float("inf"):
         raise ConfigError(f"length_penalty ({length_penalty}) must be zero or a positive number")
     return np.maximum(np.arange(longest + 1, dtype=np.float64), 1.0) ** length_penalty
+
+
+@dataclass(frozen=True)
+class PartialHypotheses:
+    """Hypotheses that have not ended, a row each; valid while the observer runs.
+
+    Args:
+        sentences: the index of each one's sentence in the batch.
+        tokens: of each so far.
+        totals: the log-probability of each; minus infinity for a row without hypothesis.
+    """
+
+    sentences: Int[np.ndarray, "rows"]
+    tokens: Int[np.ndarray, "rows length"]
+    totals: Float[np.ndarray, "rows"]
+
+
+@dataclass(frozen=True)
+class SearchStep:
+    """One step of a search over a batch of sentences.
+
+    Args:
+        step: from 0.
+        before: the hypotheses that were continued.
+        after: those that go on; rows that ended in this step, and those of finished sentences, may be left out.
+        ended: the hypotheses that ended, each with the index of its sentence.
+    """
+
+    step: int
+    before: PartialHypotheses
+    after: PartialHypotheses
+    ended: Sequence[tuple[int, Hypothesis]]
+
+
+Observer = Callable[[SearchStep], None]
+_OBSERVER: ContextVar[Observer | None] = ContextVar("observer", default=None)
+
+
+@contextmanager
+def observe_search(observer: Observer) -> Iterator[None]:
+    """While open, `observer` is called with every step of every search of this thread; its exception ends the search.
+
+    An observer that is open already is called first. The search itself is the same.
+    """
+    outer = _OBSERVER.get()
+
+    def both(step: SearchStep) -> None:
+        if outer is not None:
+            outer(step)
+        observer(step)
+
+    token = _OBSERVER.set(both)
+    try:
+        yield
+    finally:
+        _OBSERVER.reset(token)
+
+
+def search_observer() -> Observer | None:
+    """The observer of a search that begins now."""
+    return _OBSERVER.get()

@@ -1,5 +1,7 @@
-"""Sampling: tokens are drawn by their probability, sharpened or cut off as asked, from one stream of numbers."""
+"""Greedy search and sampling: no hypothesis depends on another."""
 
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from functools import partial
 
 import numpy as np
@@ -8,14 +10,42 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headwise.caches import Cache
-from headwise.decoding.constraints import Constraints
-from headwise.decoding.hypotheses import Hypothesis, StepDecoder
-from headwise.decoding.rows import follow
-from headwise.decoding.top import top
+from headwise.decoding.constraints import Constraints, allowed_log_probs
+from headwise.decoding.hypotheses import (
+    Hypothesis,
+    PartialHypotheses,
+    SearchStep,
+    StepDecoder,
+    device_of,
+    length_norms,
+    search_observer,
+)
+from headwise.decoding.top import argmax, top
 from headwise.errors import ConfigError
 
 # below it fp32 quotients leave their range; so sharp a distribution is its largest entry anyway
 COLDEST = 1e-30
+
+Choose = Callable[
+    [Float[Tensor, "rows vocab"], Int[np.ndarray, "rows"]],
+    tuple[Int[Tensor, "rows"], Float[Tensor, "rows"]],
+]
+
+
+def greedy(decoder: StepDecoder, cache: Cache, rules: Constraints) -> list[list[Hypothesis]]:
+    """One hypothesis a sentence, in the order of the sentences; among equally probable tokens the lowest id.
+
+    The same tokens and scores as beam search with one beam, in less time.
+
+    Args:
+        cache, rules: as for `beam_search`, whose errors it raises.
+    """
+
+    def choose(log_probs: Tensor, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+        tokens = argmax(log_probs)
+        return tokens, log_probs.gather(1, tokens.unsqueeze(1)).squeeze(1)
+
+    return follow(decoder, cache, rules, per_sentence=1, choose=choose)
 
 
 class Draws:
@@ -70,31 +100,14 @@ def sample(
     and its own place among them, not on their content.
 
     Args:
-        cache: what the decoder's `start` returned; it is used up
-        rules: lengths, first and last tokens and what else a hypothesis must obey, from `constraints`
+        cache, rules: as for `beam_search`
         temperature: log-probabilities are divided by it; towards 0 this is greedy search
         top_k: only the k most probable tokens; 0 is all
         top_p: of these only the fewest most probable ones that together have this share (Holtzman et al. 2019,
             arXiv 1904.09751, section 3.1); 1 is all
         generator: of random numbers, on the CPU; None is torch's global one
 
-    Raises:
-        ConfigError: for values out of range, tokens outside the vocabulary or another number of sentences than the
-            cache has
-        Diverged: if a logit is NaN or plus infinity
-
-    >>> from headwise.decoding.constraints import constraints
-    >>> class Bigrams(Cache):
-    ...     sentences = 1
-    ...     expand = reorder = keep = lambda self, _: None
-    >>> class Table:
-    ...     probabilities = torch.tensor([[0.0, 0.7, 0.3], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
-    ...     def step(self, tokens, cache):
-    ...         return self.probabilities[tokens].log()
-    >>> rules, generator = constraints([5], bos_id=0, eos_id=0), torch.Generator().manual_seed(0)
-    >>> drawn = sample(Table(), Bigrams(), rules, num_samples=1000, generator=generator)[0]
-    >>> 650 < sum(hypothesis.tokens == [1] for hypothesis in drawn) < 750
-    True
+    Raises: ConfigError for values out of range; else as `beam_search`.
     """
     _check(num_samples, temperature, top_k, top_p)
     count = rules.sentences * num_samples
@@ -105,6 +118,94 @@ def sample(
         return tokens, log_probs.gather(1, tokens.unsqueeze(1)).squeeze(1)
 
     return follow(decoder, cache, rules, per_sentence=num_samples, choose=choose)
+
+
+@torch.inference_mode()
+def follow(
+    decoder: StepDecoder, cache: Cache, rules: Constraints, *, per_sentence: int, choose: Choose
+) -> list[list[Hypothesis]]:
+    """Continues `per_sentence` hypotheses of each sentence by the tokens that `choose` takes.
+
+    A hypothesis ends with the end of sentence, at its maximum length, or where no token is allowed. A sentence
+    leaves the batch when all of its hypotheses have ended.
+
+    Args:
+        choose: (log-probabilities, index of each row in the first batch) -> tokens and their log-probabilities
+    """
+    rules.check_cache(cache)
+    norms = length_norms(rules.longest, rules.length_penalty)
+    device, observer = device_of(decoder), search_observer()
+    rows = _Rows.start(rules, per_sentence)
+    results: dict[int, Hypothesis] = {}
+    tokens = rules.bos_id.repeat(per_sentence)
+    if per_sentence > 1:
+        cache.expand(per_sentence)
+    for step in range(rules.longest):
+        logits = decoder.step(torch.from_numpy(tokens).to(device), cache)
+        if step == 0:
+            rules.check_logits(logits, len(tokens))
+        chosen, log_probs = choose(allowed_log_probs(logits, [(rules, rows.history[:, :step])]), rows.index)
+        tokens, gain, alive = chosen.cpu().numpy(), log_probs.double().cpu().numpy(), rows.open.copy()
+        before = None if observer is None else rows.partial(step, alive, per_sentence)
+        ended = rows.extend(step, tokens, gain, rules.eos_id, norms)
+        results.update(ended)
+        if observer is not None and before is not None:
+            after = rows.partial(step + 1, alive & (gain > float("-inf")), per_sentence)
+            of_sentences = [(row // per_sentence, hypothesis) for row, hypothesis in ended.items()]
+            observer(SearchStep(step, before, after, of_sentences))
+        stay = rows.open.reshape(-1, per_sentence).any(axis=1)
+        if not stay.any():
+            break
+        if not stay.all():
+            kept = np.flatnonzero(stay)
+            cache.keep(torch.from_numpy(kept).to(device))
+            rules, stay = rules.keep(kept), stay.repeat(per_sentence)
+            rows, tokens = rows.keep(stay), tokens[stay]
+    ordered = [results[index] for index in range(len(results))]
+    return [ordered[start : start + per_sentence] for start in range(0, len(ordered), per_sentence)]
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The rows of open sentences: index in the first batch, length limit, tokens, log-probability, not yet ended."""
+
+    index: np.ndarray
+    limit: np.ndarray
+    history: np.ndarray
+    total: np.ndarray
+    open: np.ndarray
+
+    @classmethod
+    def start(cls, rules: Constraints, per_sentence: int) -> "_Rows":
+        count = rules.sentences * per_sentence
+        history = np.zeros((count, rules.longest), dtype=np.int64)
+        limit = rules.max_len.repeat(per_sentence)
+        return cls(np.arange(count), limit, history, np.zeros(count), np.ones(count, dtype=bool))
+
+    def partial(self, length: int, chosen: np.ndarray, per_sentence: int) -> PartialHypotheses:
+        """A copy of the chosen rows."""
+        return PartialHypotheses(self.index[chosen] // per_sentence, self.history[chosen, :length], self.total[chosen])
+
+    def extend(
+        self, step: int, tokens: np.ndarray, gain: np.ndarray, eos_id: int, norms: np.ndarray
+    ) -> dict[int, Hypothesis]:
+        """Appends a token to every row; returns the hypotheses that ended with it, by row index."""
+        dead = gain == float("-inf")
+        finished = (tokens == eos_id) & ~dead
+        self.history[:, step] = tokens
+        self.total += np.where(dead, 0.0, gain)
+        ended = {}
+        ending = (finished | dead | (self.limit == step + 1)) & self.open
+        for row in np.flatnonzero(ending).tolist():
+            kept = self.history[row, : step if finished[row] or dead[row] else step + 1]
+            log_prob = float(self.total[row])
+            score = log_prob / float(norms[step if dead[row] else step + 1])
+            ended[int(self.index[row])] = Hypothesis(kept.tolist(), score, log_prob, bool(finished[row]))
+            self.open[row] = False
+        return ended
+
+    def keep(self, stay: np.ndarray) -> "_Rows":
+        return _Rows(*(getattr(self, field.name)[stay] for field in fields(self)))
 
 
 def draw(

@@ -1,18 +1,20 @@
-"""How to decode, as a configuration, and the one function that follows it."""
+"""How to decode: a configuration, the options that replace parts of it, and the function that follows it."""
 
 import math
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from headwise.caches import Cache
-from headwise.config import Config
+from headwise.config import Config, build
 from headwise.decoding.beam import beam_search
 from headwise.decoding.constraints import Constraints, constraints
-from headwise.decoding.greedy import greedy
 from headwise.decoding.hypotheses import LENGTH_PENALTY, Hypothesis, StepDecoder
-from headwise.decoding.sampling import Draws, sample
+from headwise.decoding.sampling import Draws, greedy, sample
+from headwise.errors import ConfigError
+
+_OF_SAMPLING = ("temperature", "top_k", "top_p")
 
 
 class DecodingConfig(Config):
@@ -68,7 +70,7 @@ class DecodingConfig(Config):
         banned: Sequence[int] = (),
         prefix: Sequence[Sequence[int]] | None = None,
     ) -> Constraints:
-        """What `search` is to obey here: the lengths and the rules of this configuration.
+        """The `rules` of `search`: the lengths and the rules of this configuration.
 
         Args:
             src_lens: source tokens of each sentence; they limit the length
@@ -87,6 +89,33 @@ class DecodingConfig(Config):
             prefix=prefix,
             length_penalty=self.length_penalty,
         )
+
+    def with_options(self, options: Mapping[str, Any]) -> "DecodingConfig":
+        """The configuration with these keys replaced; an option implies its method, and `n_best` counts samples too.
+
+        Raises:
+            ConfigError: for options that belong to another method, or values that are not allowed.
+
+        >>> DecodingConfig().with_options({"top_k": 5, "n_best": 2}).num_samples
+        2
+        """
+        options, n_best = dict(options), int(options.get("n_best", 1))
+        method = options.pop("method", None)
+        of_sampling = [name for name in _OF_SAMPLING if name in options]
+        beam = "beam_size" in options or n_best > 1
+        chosen = method or ("sample" if of_sampling else "beam" if beam else self.method)
+        if of_sampling and chosen != "sample":
+            raise ConfigError(f"--{of_sampling[0].replace('_', '-')} needs --method sample, not {chosen}")
+        if "beam_size" in options and chosen != "beam":
+            raise ConfigError(f"--beam needs --method beam, not {chosen}")
+        if chosen == "greedy" and n_best > 1:
+            raise ConfigError("--n-best needs --method beam or sample; greedy finds one output")
+        values = {**self.model_dump(), **options, "method": chosen, "n_best": 1, "num_samples": 1}
+        if chosen == "sample":
+            values["num_samples"] = n_best
+        else:
+            values |= {"n_best": n_best, "beam_size": max(n_best, int(options.get("beam_size", self.beam_size)))}
+        return build(DecodingConfig, values, "options")
 
 
 def search(

@@ -37,8 +37,8 @@ def top(rows: Float[Tensor, "rows vocab"], k: int) -> tuple[Float[Tensor, "rows 
     if 2 * k > rows.shape[1] // BLOCK:
         values, columns = rows.sort(dim=1, descending=True, stable=True)
         return values[:, :k], columns[:, :k]
-    _, _, found = continuations(rows, np.zeros((rows.shape[0], 1)), k)
-    columns = torch.from_numpy(found).to(rows.device)
+    _, _, tokens = continuations(rows, np.zeros((rows.shape[0], 1)), k)
+    columns = torch.from_numpy(tokens).to(rows.device)
     return rows.gather(1, columns.clamp_min(0)).masked_fill_(columns < 0, float("-inf")), columns.clamp_min(0)
 
 
@@ -71,11 +71,11 @@ def continuations(
     single_row, single_token = row[single], block[single] + blocks * (BLOCK - 1)
     row, block = row[~single], block[~single]
     inside = body[torch.from_numpy(row), torch.from_numpy(block)].cpu().numpy()
-    found, column = _where(so_far[row] + inside >= bound[row])
-    gain = np.concatenate([inside[found, column], maxima[single_row, single_token - blocks * (BLOCK - 1)]])
-    row = np.concatenate([row[found], single_row])
-    token = np.concatenate([block[found] * BLOCK + column, single_token])
-    return _ordered(totals.ravel()[row] + gain, row, token, totals.shape, k)
+    inner, column = _where(so_far[row] + inside >= bound[row])
+    gain = np.concatenate([inside[inner, column], maxima[single_row, single_token - blocks * (BLOCK - 1)]])
+    row = np.concatenate([row[inner], single_row])
+    token = np.concatenate([block[inner] * BLOCK + column, single_token])
+    return _best_of_each(totals.ravel()[row] + gain, row, token, totals.shape, k)
 
 
 def _blocks(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -100,7 +100,7 @@ def _bound(rows: np.ndarray, k: int) -> np.ndarray:
     return np.maximum(kth - 4 * limits.eps * np.abs(kth), limits.min)
 
 
-def _ordered(
+def _best_of_each(
     total: np.ndarray, row: np.ndarray, token: np.ndarray, shape: tuple[int, ...], k: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The candidates as a table of the k best of each sentence."""

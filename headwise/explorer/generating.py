@@ -12,10 +12,9 @@ from fastapi import FastAPI, Request, Response
 from pydantic import Field
 from torch import Tensor
 
-from headwise.decoding.hypotheses import Hypothesis, length_norms
+from headwise.decoding.hypotheses import Hypothesis, PartialHypotheses, SearchStep, length_norms, observe_search
 from headwise.decoding.search import DecodingConfig
 from headwise.decoding.top import top
-from headwise.decoding.watching import Beginnings, Searched, watching
 from headwise.errors import Unsupported
 from headwise.explain.places import OnImage
 from headwise.explorer.axes import axis
@@ -107,7 +106,7 @@ def _written(
     tell(
         {"start": {"model": run.name, "task": run.task, **telling.start(), "force": ask.force, "warnings": read.noted}}
     )
-    with watching(lambda found: tell({"step": telling.step(found)})):
+    with observe_search(lambda step: tell({"step": telling.step(step)})):
         found = run.predictor.outputs(items[0], options)
     hypotheses = [
         {
@@ -168,7 +167,7 @@ class Telling:
             "method": self.config.method,
         }
 
-    def step(self, found: Searched) -> Told:
+    def step(self, found: SearchStep) -> Told:
         """One step: `beams` that appear or end in it; of each beginning that was continued what was likely, and where
         it looks: `cross` has (beginnings, layers, heads, keys)."""
         rows = list(dict.fromkeys(_keys(found.before)))
@@ -183,7 +182,7 @@ class Telling:
         ended = next((one for one in ((*key, self.draft.tokenizer.eos_id), key) if one in self._done), key)
         return self._ids.get(ended)
 
-    def _appeared(self, found: Searched) -> Iterator[Told]:
+    def _appeared(self, found: SearchStep) -> Iterator[Told]:
         ended = {self._key(one): one for _, one in found.ended}
         penalty = self.config.length_penalty
         for key, total in _keys(found.after).items():
@@ -250,7 +249,7 @@ def _placed(draft: Draft) -> Told:
     return {"axis": axis(draft.read, (), on), "image": image}
 
 
-def _keys(beginnings: Beginnings) -> dict[Key, float]:
+def _keys(beginnings: PartialHypotheses) -> dict[Key, float]:
     """The hypotheses, each once, with their log-probabilities."""
     rows = zip(beginnings.tokens.tolist(), beginnings.totals.tolist(), strict=True)
     return {tuple(tokens): total for tokens, total in rows if total > float("-inf")}

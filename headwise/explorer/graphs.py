@@ -159,7 +159,7 @@ def _pairs(one: Traced, group: Group) -> tuple[np.ndarray, np.ndarray]:
     """(query, key) of every edge of the whole graph."""
     calls = one.trace[group.layers[0]].calls
     mask = calls[0].call.mask if calls else None
-    pairs = None if mask is None else mask.pairs()
+    pairs = None if mask is None else mask.structure().pairs
     if pairs is None or not isinstance(one.places, InGraph) or len(group.queries) != len(group.keys):
         raise Unsupported(f"{group.name} is not attention between the nodes of a graph")
     return pairs.query.cpu().numpy(), pairs.key.cpu().numpy()

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Literal
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.attention import mechanisms
 from headwise.attention.call import Call
-from headwise.attention.masks import Mask
+from headwise.attention.masks import Mask, Place
 from headwise.attention.mechanisms.mechanism import Mechanism, Recurrent
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.relative import Relative
@@ -16,8 +17,10 @@ from headwise.attention.scores.score import times
 from headwise.attention.zeros import zeroed
 from headwise.caches import AttentionStep, KeyValues, Segments, States
 from headwise.errors import ConfigError, ShapeError, Unsupported
-from headwise.layers.heads import Combine, Shared, check_heads, check_shared
 from headwise.positions.position import Position
+
+Shared = Literal["none", "qk", "kv", "qkv"]
+Combine = Literal["concat", "mean"]
 
 
 class MultiHeadAttention(nn.Module):
@@ -82,8 +85,8 @@ class MultiHeadAttention(nn.Module):
         self.mechanism = _mechanism(mechanism, self.head_dim, num_heads)
         self.position = position
         query, key, value = self.widths()
-        own = query if memory_dim is not None else query + key + value
-        self.projection = nn.Linear(d_model, own, bias=bias)
+        columns = query if memory_dim is not None else query + key + value
+        self.projection = nn.Linear(d_model, columns, bias=bias)
         self.memory_projection = None if memory_dim is None else nn.Linear(memory_dim, key + value, bias=bias)
         joined = self.value_dim * (num_heads if combine == "concat" else 1)
         self.output = nn.Linear(joined, d_model, bias=bias)
@@ -111,25 +114,18 @@ class MultiHeadAttention(nn.Module):
         is left out. With a cache of `Segments` it sees the segments before x.
         """
         self._check(x, memory)
-        if cache is None:
-            if memory is None:
-                return self._joined(self._attend(*self._own(x), mask, 0))
-            return self._joined(
-                self._crossed(x, *self.project_memory(_seen(memory, mask, self.num_heads, x.shape[1])), mask)
-            )
-        if isinstance(cache.memory, Segments):
-            query, key, value = self._own(cache.memory.extend(x))
-            start = key.shape[2] - x.shape[1]
-            return self._joined(self._attend(query[:, :, start:], key, value, mask, start))
-        if memory is not None or (isinstance(cache.memory, KeyValues) and cache.memory.fixed):
-            if not isinstance(cache.memory, KeyValues):
-                raise ConfigError("cross-attention keeps its memory in KeyValues(); States are a self-attention's own")
-            if memory is not None:
-                cache.memory.fill(*self.project_memory(_seen(memory, mask, self.num_heads, x.shape[1])))
-            return self._joined(self._crossed(x, *cache.memory.read(), mask))
-        return self._joined(self._stepped(*self._own(x), mask, cache))
+        kept = None if cache is None else cache.memory
+        if memory is not None or (isinstance(kept, KeyValues) and kept.fixed):
+            return self._join(self._attend_memory(x, memory, mask, kept))
+        if cache is not None and not isinstance(kept, Segments):
+            return self._join(self._attend_step(*self._project(x), mask, cache))
+        if not isinstance(kept, Segments):
+            return self._join(self._attend(*self._project(x), mask, 0))
+        query, key, value = self._project(kept.extend(x))
+        start = key.shape[2] - x.shape[1]
+        return self._join(self._attend(query[:, :, start:], key, value, mask, start))
 
-    def kept(self) -> KeyValues | States:
+    def new_cache(self) -> KeyValues | States:
         """An empty cache for this layer's self-attention."""
         if isinstance(self.mechanism, Recurrent):
             return States()
@@ -141,12 +137,12 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Float[Tensor, "batch kv_heads memory_len dim"], Float[Tensor, "batch kv_heads memory_len value_dim"]]:
         """Keys and values of a memory, to be kept while it is attended to."""
         if self.memory_projection is None:
-            return self._own(memory)[1:]
+            return self._project(memory)[1:]
         key, value = self.memory_projection(memory).split(self.widths()[1:], -1)
         key = _heads(key, self.head_dim)
         return times(self.key_norm, key), key if self.shared == "kv" else _heads(value, self.value_dim)
 
-    def parts(self) -> list[Tensor]:
+    def matrices(self) -> list[Tensor]:
         """The weight matrices packed in the projections, for initialisation: W_q, W_k, W_v (those there are), W_o."""
         query, key, value = self.widths()
         if self.memory_projection is None:
@@ -180,31 +176,45 @@ class MultiHeadAttention(nn.Module):
         output: Tensor = self.mechanism(call)
         return output
 
-    def _crossed(self, x: Tensor, key: Tensor, value: Tensor, mask: Mask | None) -> Tensor:
+    def _attend_memory(
+        self, x: Tensor, memory: Tensor | None, mask: Mask | None, kept: KeyValues | States | Segments | None
+    ) -> Tensor:
+        """Cross-attention to a memory, or to the keys and values that are kept of it."""
+        if not (kept is None or isinstance(kept, KeyValues)):
+            raise ConfigError("cross-attention keeps its memory in KeyValues(); States are a self-attention's own")
+        if memory is not None:
+            key, value = self.project_memory(_without_unseen(memory, mask, self.num_heads, x.shape[1]))
+            if kept is not None:
+                kept.fill(key, value)
+        else:
+            assert kept is not None
+            key, value = kept.read()
         if self.memory_projection is None:
-            query = self._own(x)[0]
+            query = self._project(x)[0]
         else:
             query = times(self.query_norm, _heads(self.projection(x), self.head_dim))
         output: Tensor = self.mechanism(Call(query, key, value, mask=mask, cross=True))
         return output
 
-    def _stepped(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, step: AttentionStep) -> Tensor:
+    def _attend_step(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, step: AttentionStep) -> Tensor:
         """Self-attention of new tokens after those that the cache holds."""
         if self.position is not None:
-            query, key = turned(self.position, query, step), turned(self.position, key, step)
+            query, key = rotated(self.position, query, step), rotated(self.position, key, step)
         assert not isinstance(step.memory, Segments)
         if step.beams == 1 or step.memory.shares_beams:
-            return self._after(query, key, value, mask, step)
+            return self._attend_stored(query, key, value, mask, step)
         # hypotheses that lie side by side become rows of their own
         shape = (query.shape[0], query.shape[2])
-        query, key, value = (own_rows(heads) for heads in (query, key, value))
-        return self._after(query, key, value, mask, step).squeeze(2).unflatten(0, shape).transpose(1, 2)
+        query, key, value = (rows_of_beams(heads) for heads in (query, key, value))
+        return self._attend_stored(query, key, value, mask, step).squeeze(2).unflatten(0, shape).transpose(1, 2)
 
-    def _after(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, step: AttentionStep) -> Tensor:
+    def _attend_stored(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, step: AttentionStep
+    ) -> Tensor:
         memory, mechanism = step.memory, self.mechanism
         if isinstance(memory, States):
             assert isinstance(mechanism, Recurrent)
-            if mask is not None and not mask.is_causal():
+            if mask is not None and not mask.structure().causal:
                 raise Unsupported(f"cached steps of {type(mechanism).__name__} are causal; they honour no other mask")
             heads, memory.tensors = mechanism.resume(Call(query, key, value, query_start=step.position), memory.tensors)
             return heads
@@ -222,7 +232,7 @@ class MultiHeadAttention(nn.Module):
         distances = (step.key_positions - start).expand(query.shape[2], -1)
         return None if relative is None else relative.placed(distances)
 
-    def _own(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of one input."""
         if self.memory_projection is not None:
             raise ShapeError("this layer was built for cross-attention (memory_dim): pass memory")
@@ -232,7 +242,7 @@ class MultiHeadAttention(nn.Module):
         value = key if self.shared in ("kv", "qkv") else _heads(value, self.value_dim)
         return times(self.query_norm, query), times(self.key_norm, key), value
 
-    def _joined(self, heads: Tensor) -> Tensor:
+    def _join(self, heads: Tensor) -> Tensor:
         joined = heads.transpose(1, 2).flatten(2) if self.combine == "concat" else heads.mean(1)
         output: Tensor = self.output(joined)
         return output
@@ -260,22 +270,24 @@ def _mechanism(mechanism: Mechanism | str | None, head_dim: int, num_heads: int)
     return mechanism
 
 
-def _seen(memory: Tensor, mask: Mask | None, heads: int, query_len: int) -> Tensor:
+def _without_unseen(memory: Tensor, mask: Mask | None, heads: int, query_len: int) -> Tensor:
     """The memory with zeros for what no query may see: 0 x NaN would spoil the gradient of the projection."""
-    seen = None if mask is None else mask.seen(memory.shape[0], heads, query_len, memory.shape[1], 0, memory.device)
-    return memory if seen is None else zeroed(memory, seen.any(1).unsqueeze(-1))
+    if mask is None:
+        return memory
+    keys = mask.structure(Place(memory.shape[0], heads, query_len, memory.shape[1], 0, memory.device)).key_mask()
+    return memory if keys is None else zeroed(memory, keys.any(1).unsqueeze(-1))
 
 
 def _heads(columns: Tensor, dim: int) -> Tensor:
     return columns.unflatten(-1, (columns.shape[-1] // dim, dim)).transpose(1, 2)
 
 
-def own_rows(heads: Float[Tensor, "batch heads beams dim"]) -> Float[Tensor, "rows heads 1 dim"]:
+def rows_of_beams(heads: Float[Tensor, "batch heads beams dim"]) -> Float[Tensor, "rows heads 1 dim"]:
     """Hypotheses that lie side by side as rows of their own."""
     return heads.transpose(1, 2).flatten(0, 1).unsqueeze(2)
 
 
-def turned(position: Position, heads: Tensor, step: AttentionStep) -> Tensor:
+def rotated(position: Position, heads: Tensor, step: AttentionStep) -> Tensor:
     """Queries or keys of a step as the position scheme rotates them."""
     if step.beams == 1:
         return position.rotate(heads, step.position)
@@ -287,3 +299,41 @@ def _added(one: Tensor | None, two: Tensor | None) -> Tensor | None:
     if one is None or two is None:
         return two if one is None else one
     return one + two
+
+
+def check_heads(
+    d_model: int, num_heads: int, num_kv_heads: int | None, head_dim: int | None = None, value_dim: int | None = None
+) -> None:
+    """Raises: ConfigError if the heads do not fit the width, naming the nearest numbers that do."""
+    for name, given in (("head_dim", head_dim), ("value_dim", value_dim)):
+        if given is not None and given < 1:
+            raise ConfigError(f"{name} ({given}) must be 1 or more, or None")
+    if num_heads < 1 or (head_dim is None and d_model % num_heads):
+        fitting = [heads for heads in range(1, d_model + 1) if d_model % heads == 0]
+        nearest = sorted(sorted(fitting, key=lambda heads: abs(heads - num_heads))[:3])
+        raise ConfigError(
+            f"num_heads ({num_heads}) must divide d_model ({d_model}); nearest that do: {_listed(nearest)}"
+        )
+    if num_kv_heads is not None and (num_kv_heads < 1 or num_heads % num_kv_heads):
+        fitting = [heads for heads in range(1, num_heads + 1) if num_heads % heads == 0]
+        raise ConfigError(
+            f"num_kv_heads ({num_kv_heads}) must divide num_heads ({num_heads}); these do: {_listed(fitting)}"
+        )
+
+
+def check_shared(
+    shared: Shared, num_heads: int, num_kv_heads: int, memory_dim: int | None, head_dim: int, value_dim: int
+) -> None:
+    """Raises: ConfigError if projections that are to be one matrix differ in size."""
+    if shared in ("qk", "qkv") and num_kv_heads != num_heads:
+        raise ConfigError(
+            f"shared='{shared}' needs as many key heads as query heads, got {num_kv_heads} and {num_heads}"
+        )
+    if shared in ("qk", "qkv") and memory_dim is not None:
+        raise ConfigError(f"shared='{shared}' projects x and the memory alike: leave memory_dim out")
+    if shared in ("kv", "qkv") and value_dim != head_dim:
+        raise ConfigError(f"shared='{shared}' makes values as wide as keys ({head_dim}): leave value_dim out")
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers))

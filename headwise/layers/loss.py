@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention.again import again, bound, can_run_again, held
+from headwise.attention.checkpointing import can_checkpoint, checkpointed, tensors_of, with_tensors_of_now
 from headwise.attention.precision import autocast_dtype, uncast, wide
 
 CHUNK_ROWS = 512
@@ -28,15 +28,15 @@ def output_loss(
     """
     if type(output) is nn.Linear:
         return vocabulary_loss(hidden, output.weight, output.bias, targets, label_smoothing)
-    called = bound(output)
+    called = with_tensors_of_now(output)
 
     def loss(rows: Tensor, target: Tensor) -> Tensor:
         logits = called(rows)
         return F.cross_entropy(wide(logits), target, reduction="sum", label_smoothing=label_smoothing)
 
-    repeats = torch.is_grad_enabled() and can_run_again((hidden, *held(output).values()))
+    repeats = torch.is_grad_enabled() and can_checkpoint((hidden, *tensors_of(output).values()))
     chunks = zip(hidden.split(CHUNK_ROWS), targets.split(CHUNK_ROWS), strict=True)
-    losses = [again(loss, *chunk) if repeats else loss(*chunk) for chunk in chunks]
+    losses = [checkpointed(loss, *chunk) if repeats else loss(*chunk) for chunk in chunks]
     return torch.stack(losses).sum()
 
 

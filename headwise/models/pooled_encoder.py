@@ -12,11 +12,9 @@ from headwise.attention.dropout import Dropout
 from headwise.attention.mechanisms.scored import Scored
 from headwise.config import Config
 from headwise.errors import ConfigError
-from headwise.layers.attention import MultiHeadAttention
-from headwise.layers.heads import check_heads
-from headwise.layers.initializers import initialize
-from headwise.layers.recurrent import initialize_cells
-from headwise.layers.sequence_pooling import (
+from headwise.layers.attention import MultiHeadAttention, check_heads
+from headwise.models.initializers import initialize
+from headwise.models.pooling import (
     AttentionOverSequence,
     FirstOfSequence,
     LastOfSequence,
@@ -24,6 +22,7 @@ from headwise.layers.sequence_pooling import (
     MeanOverSequence,
     SequencePooling,
 )
+from headwise.models.recurrent import initialize_cells
 from headwise.models.token_encoders import AttentionConfig, BidirectionalConfig, EncoderConfig, TokenEncoder
 from headwise.models.transformer_config import BlocksConfig
 

@@ -18,9 +18,9 @@ from headwise.errors import ConfigError
 from headwise.layers.blocks import Residual
 from headwise.layers.embeddings import Placed
 from headwise.layers.feed_forward import FeedForward
-from headwise.layers.initializers import Scheme
 from headwise.layers.norms import build_norm, normed
-from headwise.layers.recurrent import build_layer, read_both
+from headwise.models.initializers import Scheme
+from headwise.models.recurrent import build_layer, read_both
 from headwise.models.transformer import TransformerEncoder, build_encoder
 from headwise.models.transformer_config import BlocksConfig, SublayerConfig
 from headwise.positions import build as build_position

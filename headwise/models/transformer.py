@@ -12,12 +12,12 @@ from headwise.attention.zeros import zeroed_beyond
 from headwise.caches import AttentionStep, Cache, Segments
 from headwise.errors import ConfigError, ShapeError
 from headwise.layers.blocks import DecoderBlock, EncoderBlock
-from headwise.layers.decoding import DecodingBlock, EncodingBlock, Read, Step
 from headwise.layers.embeddings import TokenEmbedding
-from headwise.layers.initializers import Scheme, initialize
+from headwise.layers.inference import DecodingBlock, EncodingBlock, Read, Step
 from headwise.layers.norms import TokenBatchNorm, normed
-from headwise.layers.reversible import ReversibleEncoder
+from headwise.models.initializers import Scheme, initialize
 from headwise.models.protocols import Decoder, Encoder, Memory, Seq2Seq
+from headwise.models.reversible import ReversibleEncoder
 from headwise.models.transformer_cache import TransformerCache
 from headwise.models.transformer_config import BlocksConfig, StackConfig, TransformerConfig
 from headwise.models.transformer_parts import build_positions, closing_norm, decoder_block, encoder_block
@@ -83,7 +83,7 @@ class TransformerEncoder(Encoder):
         return x
 
     def _visible(self, valid_lens: Tensor) -> Mask:
-        if self.mask is not None and self.mask.is_causal():
+        if self.mask is not None and self.mask.structure().causal:
             return self.mask
         padding = Padding(valid_lens)
         return padding if self.mask is None else padding & self.mask
@@ -156,7 +156,7 @@ class TransformerDecoder(Decoder):
         layers = [_original(block).self_attention for block in self.blocks]
         positions = (layer.position for layer in layers)
         placed = any(position is not None and position.acts_on_scores() for position in positions)
-        return TransformerCache([layer.kept() for layer in layers], rows, memory_lens, placed)
+        return TransformerCache([layer.new_cache() for layer in layers], rows, memory_lens, placed)
 
     def extend(
         self, tokens: Int[Tensor, "batch new"] | Float[Tensor, "batch new columns"], cache: TransformerCache

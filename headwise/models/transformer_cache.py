@@ -5,7 +5,7 @@ from torch import Tensor
 
 from headwise.attention.masks import Padding
 from headwise.caches import SIDE_BY_SIDE, Ancestry, AttentionStep, Cache, KeyValues, States
-from headwise.layers.decoding import Step
+from headwise.layers.inference import Step
 
 
 class TransformerCache(Cache):

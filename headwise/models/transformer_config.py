@@ -8,10 +8,10 @@ from torch import nn
 from headwise.attention import mechanisms, normalizers, scores
 from headwise.config import Config
 from headwise.errors import ConfigError
+from headwise.layers.attention import Combine, Shared, check_heads
 from headwise.layers.blocks import Residual
-from headwise.layers.heads import Combine, Shared, check_heads
-from headwise.layers.initializers import Scheme
 from headwise.layers.norms import Norm, build_norm
+from headwise.models.initializers import Scheme
 from headwise.positions import names as position_names
 from headwise.positions import position_type
 

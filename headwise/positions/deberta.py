@@ -10,8 +10,8 @@ from headwise.attention.call import per_head
 from headwise.attention.precision import wide
 from headwise.attention.relative import Relative
 from headwise.errors import ConfigError
-from headwise.positions._buckets import bucket, starts
 from headwise.positions.position import Position
+from headwise.positions.t5 import bucket, starts
 
 # the content term is scaled by the attention itself, by 1 / sqrt(d): queries and keys bring what is missing
 _SHARE = 3**-0.25

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.errors import ConfigError
-from headwise.positions._generated import Generated, at_least_single
+from headwise.positions.position import Generated, at_least_single
 
 Change = Callable[[int, Tensor], Tensor]
 

@@ -6,9 +6,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.errors import ConfigError
-from headwise.positions._angles import moved
-from headwise.positions._generated import Generated, at_least_single
-from headwise.positions.sinusoidal import sinusoids
+from headwise.positions.position import Generated, at_least_single
+from headwise.positions.sinusoidal import moved, sinusoids
 
 
 class Recurrent(Generated):

@@ -5,8 +5,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headwise.errors import ConfigError, ShapeError
-from headwise.positions._grid import places, square
 from headwise.positions.position import Position
+from headwise.positions.sinusoidal_2d import places, square
 
 
 class Relative2d(Position):

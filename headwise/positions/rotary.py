@@ -11,8 +11,8 @@ from torch import Tensor
 
 from headwise.attention.precision import wide
 from headwise.errors import ConfigError, ShapeError
-from headwise.positions._angles import angles, frequencies, moved
 from headwise.positions.position import Position
+from headwise.positions.sinusoidal import angles, frequencies, moved
 
 # a frequency, in radians for a position, times this is the turns made in that many positions
 _TURN = 2 * math.pi

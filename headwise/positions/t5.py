@@ -1,12 +1,15 @@
 """A learned number for each bucket of distances, added to the scores."""
 
+from bisect import bisect_left
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headwise.attention.relative import Relative
 from headwise.errors import ConfigError
-from headwise.positions._buckets import bucket, starts
 from headwise.positions.position import Position
 
 
@@ -83,3 +86,22 @@ class T5(Position):
     ) -> Relative:
         low, high = torch.sym_max(low, -self.max_distance), torch.sym_min(high, self.max_distance)
         return Relative(low, scalar=self.table.mT.index_select(1, self.buckets(low, high)))
+
+
+def starts(last: int, wider: int, reached: Callable[[int, int], bool], near: int) -> tuple[int, ...]:
+    """The first distance of every bucket but that of 0: 1 .. near, then the first to reach each of the wider ones.
+
+    `reached(number, distance)` is asked in integers, which never round, for numbers from 1 to `wider` and distances
+    up to `last`.
+
+    >>> starts(9, 2, lambda number, distance: distance >= 2 ** (number + 1), 2)
+    (1, 2, 4, 8)
+    """
+    numbers = range(1, wider + 1)
+    first = (bisect_left(range(last), True, near, key=partial(reached, number)) for number in numbers)
+    return (*range(1, near + 1), *first)
+
+
+def bucket(distances: Int[Tensor, "size"], starts: tuple[int, ...]) -> Int[Tensor, "size"]:
+    """How many buckets start at or before each distance, none of which is negative."""
+    return torch.bucketize(distances, torch.tensor(starts, device=distances.device), right=True)

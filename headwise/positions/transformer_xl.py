@@ -6,9 +6,8 @@ from torch import Tensor, nn
 
 from headwise.attention.precision import wide
 from headwise.attention.relative import Relative
-from headwise.positions._angles import moved
 from headwise.positions.position import Position
-from headwise.positions.sinusoidal import check_even, sinusoids
+from headwise.positions.sinusoidal import check_even, moved, sinusoids
 
 
 class TransformerXL(Position):

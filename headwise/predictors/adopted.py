@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from headwise.adoption.saved import Saved
 from headwise.data.files import read_lines
 from headwise.errors import ConfigError, Unsupported
 from headwise.explain.explanation import Explanation, Layer
@@ -16,6 +15,7 @@ from headwise.labels import visible
 from headwise.predictors import looking
 from headwise.predictors.looking import Attended
 from headwise.predictors.predictor import Form, Predictor, Unknown
+from headwise.predictors.saved import Saved
 
 # tokens of a continuation, and of an output that an encoder-decoder writes
 _BEHIND, _WRITTEN = 24, 64

@@ -1,6 +1,5 @@
 """Simpler predictors that a model is compared with: their scores, and estimators that several tasks share."""
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from headwise.predictors.classes import class_scores
+from headwise.predictors.numbers import error_counts, error_scores
 
 E = TypeVar("E")
 
@@ -64,11 +64,8 @@ def of_numbers(name: str, predicted: Iterable[float], gold: Sequence[float]) -> 
     >>> of_numbers("mean", [3.0, 3.0], [1.0, 5.0]).scores
     {'mae': 2.0, 'rmse': 2.0, 'r2': 0.0}
     """
-    right = np.array(gold, np.float64)
-    wrong, spread = np.array([*predicted]) - right, right - right.mean()
-    rmse, deviation = (float(np.sqrt(np.square(values).mean())) for values in (wrong, spread))
-    r2 = 1.0 - (rmse / deviation) ** 2 if deviation else math.nan
-    return Baseline(name, {"mae": float(np.abs(wrong).mean()), "rmse": rmse, "r2": r2})
+    mean = np.mean(gold)
+    return Baseline(name, error_scores(error_counts(np.array([*predicted]) - mean, np.array(gold) - mean), 1.0))
 
 
 def sample(examples: Sequence[E], most: int = ROWS) -> list[E]:

@@ -11,8 +11,7 @@ from torch.nn import functional as F
 
 from headwise.caches import Cache
 from headwise.data.tokenizers import Tokenizer
-from headwise.decoding.hypotheses import StepDecoder
-from headwise.decoding.rows import device_of
+from headwise.decoding.hypotheses import StepDecoder, device_of
 from headwise.errors import ConfigError
 from headwise.explain.places import Places
 from headwise.predictors.evaluating import evaluating

@@ -170,7 +170,7 @@ def allowed(
     """
     tables = []
     for each in record.calls:
-        keep = each.call.keep(queries)
+        keep = (each.call if queries is None else each.call.part(queries=queries)).keep()
         first, last = queries or (0, each.call.shape[2])
         rows, columns = last - first, each.call.shape[3]
         if keep is None:

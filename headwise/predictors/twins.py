@@ -5,7 +5,7 @@ from typing import Any, Generic, TypeVar
 from torch import nn
 
 from headwise.attention.mechanisms.mechanism import Mechanism
-from headwise.layers.decoding import Precision, for_inference, is_current
+from headwise.layers.inference import Precision, for_inference, is_current
 from headwise.records.watching import watched
 
 M = TypeVar("M", bound=nn.Module)

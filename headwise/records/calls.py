@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headwise.attention.again import lent
 from headwise.attention.call import Call
+from headwise.attention.checkpointing import call_with
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.precision import uncast
 from headwise.errors import Unsupported
@@ -42,7 +42,7 @@ class RecordedCall:
         Attention by its definition computes what is asked for; other mechanisms may not be cut, and compute all.
         """
         with torch.no_grad(), uncast(self.output):
-            return lent(_Reader(self), self.state, (heads, queries, keys))
+            return call_with(_Reader(self), self.state, (heads, queries, keys))
 
 
 def recorded(

@@ -71,7 +71,7 @@ class Replace(Edit):
     heads: int | Sequence[int] | None = None
 
     def after(self, output: Tensor, call: Call, earlier: Weights) -> Tensor:
-        heads, call = _heads(self.pattern, self.heads, call), call.clean()
+        heads, call = _heads(self.pattern, self.heads, call), call.zero_unseen()
         with uncast(output):
             new = self._made(None if isinstance(self.new, Tensor) else earlier(), heads, call)
             value = wide(call.value[:, [head // call.group for head in heads]])

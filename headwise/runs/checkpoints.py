@@ -20,7 +20,6 @@ from headwise.runs.commits import (
 )
 from headwise.runs.migration import FORMAT
 from headwise.runs.reading import Saved, read_folder, read_sealed, verify
-from headwise.runs.table import TABLE, Written
 
 STATE = "state"
 T = TypeVar("T")
@@ -31,7 +30,7 @@ _NAME = re.compile(r"step-(\d{8,})(?:\.(\d+))?")
 
 
 class Entry(NamedTuple):
-    """Where a checkpoint is; a second one of the same step has revision 1, so that none is ever replaced."""
+    """The place of a checkpoint; a second one of the same step has revision 1, so that none is ever replaced."""
 
     step: int
     revision: int
@@ -42,7 +41,7 @@ class Checkpoints:
     """Writes, finds, verifies and retires the checkpoints of one run folder. Order is by step, never by clock.
 
     Args:
-        check: asked before each write whether the folder is still the run's, as a `FolderLock` knows.
+        check: called before each write; raises if another process has the folder, as `FolderLock.check` does.
     """
 
     def __init__(self, run: Path, *, keep_last: int = 2, check: Callable[[], None] = lambda: None) -> None:
@@ -54,7 +53,7 @@ class Checkpoints:
         self._damaged: dict[Path, str] = {}
 
     def sweep(self) -> list[str]:
-        """Removes what an interrupted write left, here and in the run folder; returns the names."""
+        """Removes the leftovers of interrupted writes, here and in the run folder; returns the names."""
         if self.folder.is_symlink():
             raise CheckpointError(f"{self.folder}: is a link; checkpoints must lie inside the run folder")
         return sweep(self.run) + sweep(self.folder)
@@ -66,8 +65,8 @@ class Checkpoints:
         except OSError:
             return []
         matches = [(name, match) for name in names if (match := _NAME.fullmatch(name))]
-        found = [Entry(int(match[1]), int(match[2] or 0), self.folder / name) for name, match in matches]
-        return sorted(found, reverse=True)
+        entries = [Entry(int(match[1]), int(match[2] or 0), self.folder / name) for name, match in matches]
+        return sorted(entries, reverse=True)
 
     def save(
         self,
@@ -78,7 +77,7 @@ class Checkpoints:
     ) -> Path:
         """Commits a checkpoint, then retires old ones; those of the `protected` steps stay.
 
-        Damaged ones are set aside under another name, which `note` is told: there may be something in them to rescue.
+        Damaged ones are renamed, which `note` reports: something in them may be worth rescuing.
 
         Raises: MachineError when the disk refuses; then everything is as it was.
         """
@@ -86,12 +85,12 @@ class Checkpoints:
         return self.commit(step, files, protected, note, draft)
 
     def draft(self, step: int, needed: int) -> Draft:
-        """The beginning of a checkpoint of this step, for `needed` bytes. Raises: MachineError without room."""
+        """An empty draft of a checkpoint of this step, for `needed` bytes. Raises: MachineError without room."""
         self.check()
         make_folder(self.folder)
         earlier = [entry.revision for entry in self.entries() if entry.step == step]
         suffix = f".{max(earlier) + 1}" if earlier else ""
-        return Draft.begun(self.folder / f"step-{step:08d}{suffix}", needed)
+        return Draft.begin(self.folder / f"step-{step:08d}{suffix}", needed)
 
     def commit(
         self,
@@ -100,13 +99,10 @@ class Checkpoints:
         protected: Collection[int],
         note: Callable[[str], None],
         draft: Draft,
-        written: Written | None = None,
+        written: Mapping[str, dict[str, Any]] | None = None,
     ) -> Path:
-        """Makes a draft a checkpoint, with these files and the parts that were `written`; then as `save`."""
-        entries = {} if written is None else written.entries
-        if written is not None:
-            files = {**files, TABLE: written.table.model_dump_json().encode()}
-        draft.commit(files, {"format": FORMAT, "kind": "checkpoint", "step": step}, entries)
+        """Makes a draft a checkpoint, with these files and those whose entries are `written`; then as `save`."""
+        draft.commit(files, {"format": FORMAT, "kind": "checkpoint", "step": step}, written)
         self._verified.add(draft.final)
         self.retire(protected, note)
         return draft.final
@@ -129,35 +125,54 @@ class Checkpoints:
         return self.first_accepted(lambda saved: saved, warn, first=first)
 
     def first_accepted(
-        self, accept: Callable[[Saved], T], warn: Callable[[str], None], *, first: int | None = None
+        self,
+        accept: Callable[[Saved], T],
+        warn: Callable[[str], None],
+        *,
+        first: int | None = None,
+        only: int | None = None,
     ) -> T | None:
-        """What `accept` makes of the newest good checkpoint, or None where there is none at all.
+        """The result of `accept` for the newest good checkpoint; None if there is no checkpoint at all.
 
-        A checkpoint that is damaged, or that `accept` refuses with a CheckpointError, is told to `warn` by its file,
-        and the one before it is tried.
+        A checkpoint that is damaged, or that `accept` refuses with a CheckpointError, is reported to `warn`, and the
+        one before it is tried.
 
         Args:
             first: a step whose checkpoints are tried before all others.
+            only: the step whose checkpoints are tried; None: all.
 
         Raises: CheckpointError when there are some but none is good.
         """
-        entries = sorted(self.entries(), key=lambda entry: entry.step != first)
-        return self._first_good(entries, warn, accept)
+        problems: list[str] = []
+        for entry in sorted(self.entries(), key=lambda entry: entry.step != first):
+            if only not in (None, entry.step):
+                continue
+            try:
+                accepted = accept(self.read(entry))
+            except CheckpointError as error:
+                problems.append(str(error))
+                continue
+            for problem in problems:
+                warn(f"{problem}; falling back to {entry.path.name}")
+            return accepted
+        if problems:
+            raise CheckpointError(f"{problems[0]}; no other checkpoint in {self.folder} is good")
+        return None
 
     def at(self, step: int) -> Saved:
         """The newest good checkpoint of exactly this step. Raises: CheckpointError when there is none."""
-        found = self._first_good([entry for entry in self.entries() if entry.step == step], lambda _: None, lambda s: s)
-        if found is None:
+        saved = self.first_accepted(lambda saved: saved, lambda _: None, only=step)
+        if saved is None:
             raise CheckpointError(f"{self.folder}: there is no checkpoint of step {step}")
-        return found
+        return saved
 
     def point_to_best(self, step: int, value: float | None) -> None:
-        """Notes, for readers, which step is best."""
+        """Records which step is best."""
         self.check()
         commit_file(self.folder / BEST, seal({"format": FORMAT, "step": step, "value": value}))
 
     def best_step(self, warn: Callable[[str], None]) -> int | None:
-        """The step that `point_to_best` noted; None, and a warning, when the note is damaged."""
+        """The step that `point_to_best` recorded; None, and a warning, when the record is damaged."""
         if not os.path.lexists(self.folder / BEST):
             return None
         try:
@@ -168,12 +183,12 @@ class Checkpoints:
         return step if isinstance(step, int) else None
 
     def mark_finished(self, facts: Mapping[str, Any]) -> None:
-        """Notes that the run is at its end, and how it ended."""
+        """Records that the run has ended, and how."""
         self.check()
         commit_file(self.folder / FINISHED, seal({"format": FORMAT, **facts}))
 
     def finished(self) -> dict[str, Any] | None:
-        """What `mark_finished` noted, unless the run went on since, or the note is damaged."""
+        """The facts of `mark_finished`; None if the run went on since, or the record is damaged."""
         entries = self.entries()
         try:
             facts = read_sealed(self.folder / FINISHED)
@@ -181,25 +196,10 @@ class Checkpoints:
             return None
         return facts if entries and facts.get("step") == entries[0].step else None
 
-    def _first_good(self, entries: list[Entry], warn: Callable[[str], None], accept: Callable[[Saved], T]) -> T | None:
-        problems: list[str] = []
-        for entry in entries:
-            try:
-                found = accept(self.read(entry))
-            except CheckpointError as error:
-                problems.append(str(error))
-                continue
-            for problem in problems:
-                warn(f"{problem}; falling back to {entry.path.name}")
-            return found
-        if problems:
-            raise CheckpointError(f"{problems[0]}; no other checkpoint in {self.folder} is good")
-        return None
-
     def retire(self, protected: Collection[int], note: Callable[[str], None]) -> None:
-        """Keeps the newest verified checkpoints and one of each protected step; what cannot be moved stays.
+        """Keeps the newest verified checkpoints and one of each protected step; one that cannot be moved stays.
 
-        What an earlier removal left is removed too.
+        The leftovers of earlier removals are removed too.
         """
         try:
             sweep(self.folder, removed=True)
@@ -208,15 +208,13 @@ class Checkpoints:
             note(f"old checkpoints stay: {error}")
 
     def _retire_others(self, protected: Collection[int], note: Callable[[str], None]) -> None:
-        kept, kept_steps = 0, set[int]()
+        steps = set[int]()
         for entry in self.entries():
-            repeated = entry.step in kept_steps
-            wanted = not repeated and (kept < self._keep_last or entry.step in protected)
-            if problem := self._problem(entry) if wanted else self._damaged.pop(entry.path, ""):
+            stays = entry.step not in steps and (len(steps) < self._keep_last or entry.step in protected)
+            if problem := self._problem(entry) if stays else self._damaged.pop(entry.path, ""):
                 note(f"{problem}; set aside as {set_aside(entry.path).name}")
-            elif wanted:
-                kept += 1
-                kept_steps.add(entry.step)
+            elif stays:
+                steps.add(entry.step)
             else:
                 remove_folder(entry.path)
                 self._verified.discard(entry.path)
@@ -239,7 +237,7 @@ class Checkpoints:
 
 
 def set_aside(path: Path) -> Path:
-    """Gives a damaged folder or link a name of its own, and returns that."""
+    """Renames a damaged folder or link to a free name, and returns that."""
     number = 0
     while os.path.lexists(aside := path.with_name(f"damaged-{path.name}{f'.{number}' if number else ''}")):
         number += 1

@@ -1,4 +1,4 @@
-"""Files and folders that are old or new and never half: write beside, flush, fsync, rename, fsync of the parent."""
+"""Atomic files and folders: written under another name, flushed, fsynced, renamed, and the parent fsynced."""
 
 import contextlib
 import errno
@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -16,42 +16,43 @@ from headwise.files import replacing
 
 MANIFEST = "manifest.json"
 _FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
-# what file systems and the small files of a checkpoint need besides the tensors
+# for the file system and the small files of a checkpoint, besides the tensors
 _SLACK_BYTES = 256 * 1024
-# after the name of what is being removed
+# suffix of a folder that is being removed
 _REMOVED = ".removed.tmp"
 
 
 class Sink:
-    """A binary file that hashes and counts what is written to it."""
+    """A binary file that hashes and counts the bytes written to it; a context manager."""
 
     def __init__(self, path: Path) -> None:
-        self._file = open(path, "wb")  # noqa: SIM115 (closed by the context manager of `_sink`)
+        self._file = open(path, "wb")  # noqa: SIM115 (closed by __exit__)
         self._digest = hashlib.sha256()
         self.size = 0
+
+    def __enter__(self) -> "Sink":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # a full disk is reported by the write itself; closing may only repeat it
+        with contextlib.suppress(OSError):
+            self._file.close()
 
     def write(self, data: bytes | memoryview) -> None:
         self._file.write(data)
         self._digest.update(data)
         self.size += len(data)
 
-    def entry(self) -> dict[str, Any]:
-        """What a manifest says about the file."""
-        return {"bytes": self.size, "sha256": self._digest.hexdigest()}
-
-    def finish(self) -> None:
+    def finish(self) -> dict[str, Any]:
+        """Writes the file down to the disk, and returns its manifest entry."""
         self._file.flush()
         os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        # a full disk is reported by the write itself; closing may only repeat it
-        with contextlib.suppress(OSError):
-            self._file.close()
+        return {"bytes": self.size, "sha256": self._digest.hexdigest()}
 
 
 @runtime_checkable
 class Content(Protocol):
-    """What can be written to a file: it knows its size before it is written."""
+    """The content of a file, whose size is known before it is written."""
 
     @property
     def size(self) -> int: ...
@@ -70,14 +71,14 @@ def commit_file(path: Path, content: Writable) -> dict[str, Any]:
             entry = _write(temporary, content)
         sync_folder(path.parent)
     except OSError as error:
-        raise refused(error, path, size_of(content)) from None
+        raise write_error(error, path, size_of(content)) from None
     return entry
 
 
 class Draft(NamedTuple):
-    """A folder that is being written, hidden beside the place `final` that it will have.
+    """A folder that is being written, under a hidden name beside `final`, which it will be renamed to.
 
-    Its name is no other writer's: what a process of a job that has ended still writes does not get into a later one.
+    The name is unique, so a late write of a process whose job has ended cannot get into a later draft.
     """
 
     final: Path
@@ -85,18 +86,18 @@ class Draft(NamedTuple):
     needed: int
 
     @classmethod
-    def begun(cls, final: Path, needed: int) -> "Draft":
-        """An empty one, for `needed` bytes. Raises: MachineError, and nothing is left behind."""
+    def begin(cls, final: Path, needed: int) -> "Draft":
+        """An empty draft, for `needed` bytes. Raises: MachineError; nothing is left behind."""
         require_space(final, needed)
         path = final.with_name(f".{final.name}.{secrets.token_hex(4)}.tmp")
         try:
             os.mkdir(path)
         except OSError as error:
-            raise refused(error, final, needed) from None
+            raise write_error(error, final, needed) from None
         return cls(final, path, needed)
 
     def write(self, name: str, content: Writable) -> dict[str, Any]:
-        """Writes a file into it, down to the disk, and returns its manifest entry. Raises: OSError."""
+        """Writes a file, down to the disk, and returns its manifest entry. Raises: OSError."""
         return _write(self.path / name, content)
 
     def commit(
@@ -105,12 +106,12 @@ class Draft(NamedTuple):
         facts: Mapping[str, Any],
         written: Mapping[str, dict[str, Any]] | None = None,
     ) -> None:
-        """Writes these files, the manifest last, and gives the folder its place in one step.
+        """Writes these files, the manifest with the SHA-256 of every file last, and renames the folder in one step.
 
         Args:
-            written: entries of files that are in it already.
+            written: entries of files that were written before.
 
-        Raises: MachineError, and nothing is left behind.
+        Raises: MachineError; nothing is left behind.
         """
         try:
             entries = {name: self.write(name, content) for name, content in files.items()}
@@ -120,19 +121,11 @@ class Draft(NamedTuple):
             sync_folder(self.final.parent)
         except OSError as error:
             self.discard()
-            raise refused(error, self.final, self.needed) from None
+            raise write_error(error, self.final, self.needed) from None
 
     def discard(self) -> None:
         """Removes what was written."""
         shutil.rmtree(self.path, ignore_errors=True)
-
-
-def commit_folder(final: Path, files: Mapping[str, Writable], facts: Mapping[str, Any]) -> None:
-    """Creates the folder `final` in one step; its manifest, with the SHA-256 of every file, is written last.
-
-    Raises: MachineError, and nothing is left behind.
-    """
-    Draft.begun(final, sum(size_of(content) for content in files.values())).commit(files, facts)
 
 
 def make_folder(path: Path) -> None:
@@ -142,11 +135,11 @@ def make_folder(path: Path) -> None:
             path.mkdir(exist_ok=True)
             sync_folder(path.parent)
     except OSError as error:
-        raise refused(error, path, 0) from None
+        raise write_error(error, path, 0) from None
 
 
 def remove_folder(path: Path) -> None:
-    """Removes a folder so that nobody ever sees half of it under its own name; a link goes, not what it leads to."""
+    """Removes a folder, which is never half there under its own name; of a link only the link is removed."""
     if path.is_symlink():
         path.unlink(missing_ok=True)
         return
@@ -158,7 +151,7 @@ def remove_folder(path: Path) -> None:
 
 
 def sweep(folder: Path, *, removed: bool = False) -> list[str]:
-    """Removes what an interrupted write or removal left in `folder`, or a removal alone; returns the names."""
+    """Removes the leftovers of interrupted writes and removals in `folder`, or of removals only; returns the names."""
     left = list(folder.glob(f".*{_REMOVED if removed else '.tmp'}")) if folder.is_dir() else []
     for path in left:
         if path.is_dir() and not path.is_symlink():
@@ -170,15 +163,15 @@ def sweep(folder: Path, *, removed: bool = False) -> list[str]:
 
 def require_space(path: Path, needed: int) -> None:
     """Raises: MachineError when the disk under `path` has less than `needed` bytes and a little more."""
-    free, wanted = _free_bytes(path.parent), needed + _SLACK_BYTES
-    if free is not None and free < wanted:
-        raise _full(path, wanted, free)
+    free, required = _free_bytes(path.parent), needed + _SLACK_BYTES
+    if free is not None and free < required:
+        raise _disk_full(path, required, free)
 
 
 def probe(folder: Path) -> None:
-    """Creates `folder`, so that it survives a power failure, and tries a file in it.
+    """Creates `folder`, durably, and writes and removes a file in it, before any work is lost on a useless folder.
 
-    Raises: MachineError before any work is lost on a useless folder.
+    Raises: MachineError when that fails.
     """
     trial = folder / ".probe.tmp"
     try:
@@ -186,26 +179,26 @@ def probe(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for path in missing:
             sync_folder(path.parent)
-        with _sink(trial) as sink:
+        with Sink(trial) as sink:
             sink.write(b"headwise")
             sink.finish()
         trial.unlink(missing_ok=True)
     except FileExistsError:
         raise MachineError(f"{folder}: is a file, not a folder; choose another run folder") from None
     except OSError as error:
-        raise refused(error, folder, 8) from None
+        raise write_error(error, folder, 8) from None
 
 
-def refused(error: OSError, path: Path, needed: int) -> MachineError:
-    """The error of this package for an operating system's refusal to write `path`."""
+def write_error(error: OSError, path: Path, needed: int) -> MachineError:
+    """The error of this package for an OSError while writing `path`."""
     if error.errno in _FULL:
-        return _full(path, needed, _free_bytes(path.parent))
+        return _disk_full(path, needed, _free_bytes(path.parent))
     reason = (error.strerror or str(error)).lower()
     return MachineError(f"{path}: cannot be written: {reason}; check the folder and its permissions")
 
 
 def size_of(content: Writable) -> int:
-    """Bytes that `content` will take."""
+    """The size of `content` in bytes."""
     return len(content) if isinstance(content, bytes) else content.size
 
 
@@ -219,42 +212,32 @@ def sync_folder(folder: Path) -> None:
 
 
 def seal(values: Mapping[str, Any]) -> bytes:
-    """JSON with a digest of itself, so that no changed byte goes unnoticed; `reading.unseal` reads it."""
+    """JSON with a digest of itself, so that any changed byte is detected; `reading.unseal` reads it."""
     return canonical({**values, "seal": hashlib.sha256(canonical(values)).hexdigest()})
 
 
 def canonical(values: Mapping[str, Any]) -> bytes:
-    """The one JSON text of `values`: sorted keys, no spaces to spare, ASCII only, a newline at the end."""
+    """The canonical JSON text of `values`: sorted keys, ASCII only, a newline at the end."""
     return (json.dumps(values, sort_keys=True, indent=1, allow_nan=False) + "\n").encode("ascii")
 
 
 def _write(path: Path, content: Writable) -> dict[str, Any]:
-    with _sink(path) as sink:
+    with Sink(path) as sink:
         if isinstance(content, bytes):
             sink.write(content)
         else:
             content.write_to(sink)
-        sink.finish()
-        return sink.entry()
+        return sink.finish()
 
 
-@contextlib.contextmanager
-def _sink(path: Path) -> Iterator[Sink]:
-    sink = Sink(path)
-    try:
-        yield sink
-    finally:
-        sink.close()
-
-
-def _full(path: Path, needed: int, free: int | None) -> MachineError:
-    known = "" if free is None else f" and {free:,} bytes are free"
-    return MachineError(f"{path}: no space left: {needed:,} bytes are needed{known}; free some space or move the run")
+def _disk_full(path: Path, needed: int, free: int | None) -> MachineError:
+    space = "" if free is None else f" and {free:,} bytes are free"
+    return MachineError(f"{path}: no space left: {needed:,} bytes are needed{space}; free some space or move the run")
 
 
 def _free_bytes(folder: Path) -> int | None:
     try:
-        facts = os.statvfs(folder)
+        system = os.statvfs(folder)
     except OSError:
         return None
-    return facts.f_bavail * facts.f_frsize
+    return system.f_bavail * system.f_frsize

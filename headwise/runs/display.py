@@ -1,4 +1,4 @@
-"""What a person sees while a model trains: a live bar in a terminal, a few plain lines elsewhere; it never fails."""
+"""Progress of training for people: a live bar in a terminal, a few plain lines elsewhere; it never fails."""
 
 import contextlib
 import io
@@ -16,7 +16,7 @@ _REFRESH_S = 0.25
 
 
 class _Console(Console):
-    """The library's console ends the program when its stream is gone; this one says so to its caller."""
+    """The library's console ends the program when its stream is gone; this one raises."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
@@ -29,12 +29,12 @@ class Display:
     shown as escapes.
 
     Args:
-        dark: shows nothing.
+        hidden: shows nothing.
     """
 
-    def __init__(self, stream: io.TextIOBase | None = None, *, every_s: float = 10.0, dark: bool = False) -> None:
+    def __init__(self, stream: io.TextIOBase | None = None, *, every_s: float = 10.0, hidden: bool = False) -> None:
         self._stream: Any = stream if stream is not None else sys.stderr
-        self._alive = self._stream is not None and not dark
+        self._alive = self._stream is not None and not hidden
         self._shown = -math.inf
         self._live: Progress | None = None
         self._bar: TaskID | None = None
@@ -47,12 +47,12 @@ class Display:
         """Shows a line, above the bar if there is one."""
         if not self._alive:
             return
-        with self._guarded():
-            shown = _encodable(text, self._stream)
+        with self._errors_end_it():
+            encodable = _escape(text, self._stream)
             if self._live is not None:
-                self._live.console.print(shown, markup=False, highlight=False, soft_wrap=True)
+                self._live.console.print(encodable, markup=False, highlight=False, soft_wrap=True)
             else:
-                self._stream.write(shown + "\n")
+                self._stream.write(encodable + "\n")
                 self._stream.flush()
 
     def due(self) -> bool:
@@ -65,37 +65,37 @@ class Display:
         if not self._alive:
             return
         if self._live is None or self._bar is None:
-            self.line(described(facts))
+            self.line(progress_line(facts))
             return
-        with self._guarded():
+        with self._errors_end_it():
             self._live.update(
-                self._bar, completed=facts["share"], description=_encodable(described(facts), self._stream)
+                self._bar, completed=facts["share"], description=_escape(progress_line(facts), self._stream)
             )
             self._live.refresh()
 
     def close(self) -> None:
         """Leaves the terminal as it was."""
         if self._live is not None:
-            with self._guarded():
+            with self._errors_end_it():
                 self._live.stop()
             self._live = None
 
     def _start(self) -> None:
-        with self._guarded():
+        with self._errors_end_it():
             console = _Console(file=self._stream)
             columns = (
                 BarColumn(bar_width=12),
                 TextColumn("{task.percentage:>3.0f}%"),
-                # takes what is left of the line, and is cut where that is too little
+                # takes the rest of the line, and is cut where that is too short
                 TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True)),
             )
-            # no refresh of its own: a thread beside training would cost time and could meet a closed stream
+            # no automatic refresh: a thread beside training would cost time and could meet a closed stream
             self._live = Progress(*columns, console=console, auto_refresh=False, transient=True, expand=True)
             self._bar = self._live.add_task("", total=1.0)
             self._live.start()
 
     @contextlib.contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def _errors_end_it(self) -> Iterator[None]:
         try:
             yield
         except (OSError, ValueError):
@@ -103,14 +103,14 @@ class Display:
             self._live = None
 
 
-def described(facts: Mapping[str, Any]) -> str:
+def progress_line(facts: Mapping[str, Any]) -> str:
     """One line of progress.
 
     >>> facts = {"step": 1200, "epoch": 3.25, "loss": 2.5, "lr": 7e-4, "eta_s": 75.0}
-    >>> described({**facts, "tokens_per_s": 13800.4, "unit": "tokens"})
+    >>> progress_line({**facts, "tokens_per_s": 13800.4, "unit": "tokens"})
     'step 1200  loss 2.5000  1:15 left  13,800 tokens/s  lr 0.0007  epoch 3.25'
     """
-    # the most wanted first: a narrow terminal cuts the end
+    # the most important first: a narrow terminal cuts the end
     parts = [f"step {facts['step']}"]
     if facts.get("loss") is not None:
         parts.append(f"loss {facts['loss']:.4f}")
@@ -140,6 +140,6 @@ def _is_terminal(stream: Any) -> bool:
         return False
 
 
-def _encodable(text: str, stream: Any) -> str:
+def _escape(text: str, stream: Any) -> str:
     encoding = getattr(stream, "encoding", None) or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)

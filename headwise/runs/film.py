@@ -1,4 +1,4 @@
-"""The film of a training in its run folder: a frame for a step, each a file that is whole, within a number of bytes."""
+"""The film of a training in its run folder: a frame for a step, each an atomic file, within a limit of bytes."""
 
 import contextlib
 import hashlib
@@ -23,14 +23,14 @@ _NAME = re.compile(r"step-(\d{8,})\.safetensors")
 class Film:
     """The frames of a run by their steps; a sealed manifest lists them, with the SHA-256 of each.
 
-    There is one every `stride` steps. A frame that would make the film larger than its limit doubles the stride first,
-    and frames that have lost their turn go, until it fits: so a film covers a run of any length evenly.
+    There is one every `stride` steps. Before a frame that would exceed the limit, the stride is doubled and frames
+    between are removed until it fits: so a film covers a run of any length evenly.
 
     Args:
         run: the run folder.
         every: steps between frames at first.
         limit: bytes of all frames together.
-        check: asked before each write whether the folder is still the run's.
+        check: called before each write; raises if another process has the folder.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Film:
 
     @classmethod
     def read(cls, run: Path) -> "Film":
-        """The film of a run as it is; one without frames where there is none.
+        """The film of a run; an empty one where there is none.
 
         Raises: CheckpointError naming a manifest that is damaged.
         """
@@ -51,28 +51,29 @@ class Film:
         path = film.folder / MANIFEST
         if not path.exists():
             return film
-        found = read_manifest(film.folder)
-        steps = {name: match for name in found["files"] if (match := _NAME.fullmatch(name))}
-        numbers = [one for one in (found.get("every"), found.get("stride")) if type(one) is int and one > 0]
-        if len(steps) < len(found["files"]) or len(numbers) < 2:
+        manifest = read_manifest(film.folder)
+        files = manifest["files"]
+        steps = {name: match for name in files if (match := _NAME.fullmatch(name))}
+        strides: list[Any] = [manifest.get("every"), manifest.get("stride")]
+        if len(steps) < len(files) or not all(type(stride) is int and stride > 0 for stride in strides):
             raise CheckpointError(f"{path}: its list of files is not one of a film")
-        film._every, film.stride = numbers
-        film._entries = dict(sorted((int(match[1]), found["files"][name]) for name, match in steps.items()))
+        film._every, film.stride = strides
+        film._entries = dict(sorted((int(match[1]), files[name]) for name, match in steps.items()))
         return film
 
     @property
     def steps(self) -> list[int]:
-        """The steps that it has frames of."""
+        """The steps that have a frame."""
         return list(self._entries)
 
     @property
     def bytes(self) -> int:
-        """Of all frames together."""
+        """The size of all frames together."""
         return sum(entry["bytes"] for entry in self._entries.values())
 
     @property
     def identity(self) -> str:
-        """What tells its frames apart from others: changes with every change of any."""
+        """A digest of all frames."""
         digests = "".join(entry["sha256"] for entry in self._entries.values())
         return hashlib.sha256(digests.encode()).hexdigest()[:20]
 
@@ -82,35 +83,35 @@ class Film:
             raise CheckpointError(f"{self.folder}: there is no frame of step {step}")
         return read_tensor_file(self.folder / _name(step), self._entries[step])
 
-    def go_on(self, step: int, note: Callable[[str], None]) -> None:
-        """Takes up the film that is in the folder behind this step; later frames go, and come again.
+    def resume(self, step: int, note: Callable[[str], None]) -> None:
+        """Continues the film of the folder after this step; later frames are removed.
 
-        A film that is damaged is set aside under another name, which `note` is told.
+        A damaged film is renamed, which `note` reports, and a new one begins.
 
         Raises: CheckpointError when the folder is a link.
         """
         if self.folder.is_symlink():
             raise CheckpointError(f"{self.folder}: is a link; a film must lie inside the run folder")
         try:
-            before = Film.read(self.folder.parent)
+            earlier = Film.read(self.folder.parent)
         except CheckpointError as error:
             note(f"{error}; set aside as {set_aside(self.folder).name}, the film begins anew")
-            before = Film(self.folder.parent)
+            earlier = Film(self.folder.parent)
         sweep(self.folder)
-        if before._every == self._every:
-            self.stride = before.stride
-        self._entries = dict(before._entries)
+        if earlier._every == self._every:
+            self.stride = earlier.stride
+        self._entries = earlier._entries
         self._keep({at: entry for at, entry in self._entries.items() if at <= step})
 
     def due(self, step: int) -> bool:
-        """Whether this step has its turn and no frame yet."""
+        """Whether this step shall have a frame and has none."""
         return step not in self._entries and step % self.stride == 0
 
     def add(self, step: int, content: TensorFile, *, last: bool = False) -> bool:
-        """Commits a frame, unless there was no room and its step lost its turn by that; whether it did.
+        """Commits a frame, unless its step is no longer due once there is room for it; whether it did.
 
         Args:
-            last: whatever its turn.
+            last: whether or not the step is due.
 
         Raises: MachineError when the disk refuses; then the film is as it was, or has fewer frames.
         """
@@ -127,14 +128,14 @@ class Film:
         return True
 
     def _keep(self, entries: Mapping[int, dict[str, Any]]) -> None:
-        """Keeps these frames alone: the manifest forgets the others before they go."""
-        gone = self._entries.keys() - entries.keys()
+        """Keeps only these frames: the others leave the manifest before their files are removed."""
+        fewer = bool(self._entries.keys() - entries.keys())
         self._entries = dict(entries)
-        if gone:
+        if fewer:
             self._commit()
-        known = {_name(step) for step in self._entries}
+        names = {_name(step) for step in self._entries}
         for path in self.folder.glob("step-*"):
-            if path.name not in known:
+            if path.name not in names:
                 with contextlib.suppress(OSError):
                     path.unlink()
 

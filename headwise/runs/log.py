@@ -1,4 +1,4 @@
-"""The record of a run as one stream of events: metrics.jsonl, log.txt, the display, trackers, and who else listens."""
+"""The events of a run as one stream: to metrics.jsonl, log.txt, the display, trackers and other listeners."""
 
 import contextlib
 import json
@@ -15,7 +15,7 @@ from headwise.runs.reading import open_regular
 METRICS = "metrics.jsonl"
 TEXT = "log.txt"
 TIMING = "timing"
-# kinds of events that make the curves of a run; with recipe and data they are the same again, but for their timing
+# the events of the curves of a run; a run of the same recipe and data repeats them, except for their timing
 NUMBERED = ("data", "step", "validation", "skipped")
 
 Event = dict[str, Any]
@@ -24,27 +24,26 @@ OnEvent = Callable[[Event], None]
 
 @runtime_checkable
 class Listener(Protocol):
-    """What takes the events of a run: `event` is the kind (data, step, validation, skipped, checkpoint,
-    average, note)."""
+    """Takes the events of a run; `event` is the kind: data, step, validation, skipped, checkpoint, average or note."""
 
     def take(self, event: Event) -> None: ...
 
     def sync(self) -> None:
-        """What was taken survives a power failure from here on, as far as the listener can promise that."""
+        """Makes the events so far survive a power failure, as far as the listener can."""
 
     def close(self) -> None: ...
 
 
 class RunLog:
-    """Hands every event to the files of the run folder, the display and all who listen.
+    """Hands every event to the files of the run folder, the display and the listeners.
 
-    A line of metrics.jsonl depends on recipe and data alone, except for what stands under `timing`. Lines that the
-    disk refuses are kept and written when it takes them again.
+    A line of metrics.jsonl depends on recipe and data alone, except for its `timing`. Lines that the disk refuses are
+    written when it takes them again.
 
     Args:
-        run: its folder; None: nothing is written or shown, as in the processes beside the first.
-        listeners: trackers and the like; one that fails is told of and left out from then on.
-        on_event: called with every event; what it raises ends the run.
+        run: its folder; None: no files, as in the processes beside the first.
+        listeners: such as trackers; one that fails is reported and left out from then on.
+        on_event: called with every event; its exception ends the run.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class RunLog:
         self._on_event = on_event
 
     def emit(self, event: Event) -> None:
-        """Tells an event to all. Numbers that are not finite become null in metrics.jsonl, since JSON has none."""
+        """Hands on an event. Numbers that are not finite become null in metrics.jsonl, since JSON has none."""
         if event["event"] in NUMBERED:
             self._metrics.add(json.dumps(_plain(event), ensure_ascii=False))
         self._each(lambda listener: listener.take(event))
@@ -73,7 +72,7 @@ class RunLog:
         self.emit({"event": "note", "text": text})
 
     def sync(self) -> None:
-        """Makes the lines so far survive a power failure; called before a checkpoint that stands after them."""
+        """Makes the lines so far survive a power failure; called before the checkpoint that follows them."""
         self._metrics.sync()
         self._each(lambda listener: listener.sync())
 
@@ -84,18 +83,18 @@ class RunLog:
         self._metrics.close()
         self._text.close()
 
-    def _each(self, tell: Callable[[Listener], None]) -> None:
+    def _each(self, call: Callable[[Listener], None]) -> None:
         for listener in list(self._listeners):
             try:
-                tell(listener)
+                call(listener)
             except Exception as error:
                 # a service out of reach is no reason to lose a training
                 self._listeners.remove(listener)
                 self.note(f"{listener} gets no more events: {type(error).__name__}: {str(error)[:200]}")
 
 
-def cut_metrics(run: Path, step: int) -> None:
-    """Drops the lines of metrics.jsonl after `step`, and a torn last one, so that a resumed run repeats none.
+def truncate_metrics(run: Path, step: int) -> None:
+    """Drops the lines of metrics.jsonl after `step`, and an incomplete last one, so that a resumed run repeats none.
 
     Raises: CheckpointError if it is no regular file.
     """
@@ -105,11 +104,11 @@ def cut_metrics(run: Path, step: int) -> None:
             lines = file.read().split(b"\n")
     except FileNotFoundError:
         return
-    # what stands behind the last line end was never finished
-    whole = lines[:-1]
-    kept = [line for line in whole if (found := _step_of(line)) is not None and found <= step]
-    if kept != whole or lines[-1]:
-        commit_file(path, b"".join(line + b"\n" for line in kept))
+    # after the last line end there is an incomplete line, or nothing
+    complete = lines[:-1]
+    lines_until = [line for line in complete if (of_line := _step_of(line)) is not None and of_line <= step]
+    if lines_until != complete or lines[-1]:
+        commit_file(path, b"".join(line + b"\n" for line in lines_until))
 
 
 def read_metrics(run: Path) -> list[Event]:
@@ -119,10 +118,11 @@ def read_metrics(run: Path) -> list[Event]:
 
 
 class _Lines:
-    """A text file that lines are appended to at once; what the disk refuses waits, and continues where it broke off.
+    """A text file that lines are appended to at once; bytes that the disk refuses are written with the next line.
 
     Args:
-        path: None: the lines go nowhere.
+        path: None: the lines are dropped.
+
     Raises: CheckpointError if it is no regular file.
     """
 

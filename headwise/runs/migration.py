@@ -1,4 +1,4 @@
-"""Run folders of older formats, as this program reads them: one function from each format to the next.
+"""Run folders of older formats: one function from each format to the next.
 
 A key that is renamed, or a file whose content changes, gets its step here and a new `FORMAT`: old runs stay loadable.
 """
@@ -17,10 +17,10 @@ CONFIG = "config.toml"
 Files = dict[str, bytes]
 
 
-def migrated(files: Files, version: int) -> Files:
-    r"""The files of a folder of format `version` in the format of today; what is not understood is left as it is.
+def migrate(files: Files, version: int) -> Files:
+    r"""The files of a folder of format `version` in the current format; a configuration that is invalid is unchanged.
 
-    >>> migrated({"config.toml": b"[training]\ntensorboard = true"}, 1)
+    >>> migrate({"config.toml": b"[training]\ntensorboard = true"}, 1)
     {'config.toml': b'[training]\ntrackers = [\n    "tensorboard",\n]\n'}
     """
     for number in range(version, FORMAT):
@@ -37,8 +37,8 @@ def check_format(version: object, name: str) -> int:
     return version
 
 
-def _configured(change: Callable[[dict[str, Any]], None]) -> Callable[[Files], Files]:
-    """A step that changes the values of the configuration in place, or leaves one that it does not understand."""
+def _config_step(change: Callable[[dict[str, Any]], None]) -> Callable[[Files], Files]:
+    """A step that changes the values of the configuration in place, or leaves an invalid one as it is."""
 
     def step(files: Files) -> Files:
         try:
@@ -60,12 +60,12 @@ def _from_1(values: dict[str, Any]) -> None:
 
 
 def _from_2(values: dict[str, Any]) -> None:
-    """norm, of a model or of its encoder of pixels, became norm_order where it said before or after."""
+    """norm, of a model or of its encoder of pixels, became norm_order where its value was pre or post."""
     model = values.get("model", {})
     for section in (model, model.get("sequence", {})):
         if section.get("norm") in ("pre", "post"):
             section["norm_order"] = section.pop("norm")
 
 
-# what is new in 4, checkpoints in parts, needs nothing of older ones
-_STEPS: dict[int, Callable[[Files], Files]] = {1: _configured(_from_1), 2: _configured(_from_2), 3: dict}
+# format 4 adds checkpoints in parts, which older folders do not have
+_STEPS: dict[int, Callable[[Files], Files]] = {1: _config_step(_from_1), 2: _config_step(_from_2), 3: dict}

@@ -1,4 +1,4 @@
-"""The model in the root of a run folder: complete for prediction without `state/`; a reader sees old or new, no mix."""
+"""The model in the root of a run folder, complete for prediction without `state/`; a reader sees the old or the new."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -9,8 +9,8 @@ from headwise.errors import CheckpointError
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.commits import MANIFEST, Writable, commit_file, seal
 from headwise.runs.migration import CONFIG, FORMAT
+from headwise.runs.parts import TABLE
 from headwise.runs.reading import Saved, read_folder
-from headwise.runs.table import TABLE
 
 T = TypeVar("T")
 
@@ -19,12 +19,12 @@ EMA = "ema.safetensors"
 TRAINER = "trainer.json"
 OPTIMIZER = "optimizer.safetensors"
 STREAM = "stream.safetensors"
-# the fact of a published model that says what it was trained on: SHA-256 by key of the recipe
+# the fact of a published model with the data it was trained on: SHA-256 by key of the recipe
 DATA = "data"
 OWN_FILES = frozenset(
     {MODEL, EMA, CONFIG, TRAINER, OPTIMIZER, STREAM, TABLE, MANIFEST, "metrics.jsonl", "log.txt", "README.md"}
 )
-# a reader that meets a replacement half done looks once more after this long
+# a reader that meets a replacement half done tries again after this long
 _RETRY_S = 0.1
 
 
@@ -38,11 +38,11 @@ def publish(run: Path, files: Mapping[str, Writable], facts: Mapping[str, Any]) 
 
 
 def read_run(run: Path, warn: Callable[[str], None], accept: Callable[[Saved], T]) -> T:
-    """What `accept` makes of the published model, or else of the best or the newest good checkpoint.
+    """The result of `accept` for the published model, or else for the best or the newest good checkpoint.
 
-    Every file is verified before use; what is damaged is told to `warn` by name.
+    Every file is verified before use; a damaged one is reported to `warn`.
 
-    Raises: CheckpointError when nothing good is there.
+    Raises: CheckpointError when none is good.
     """
     if not run.is_dir():
         raise CheckpointError(f"{run}: no such run folder")
@@ -53,24 +53,19 @@ def read_run(run: Path, warn: Callable[[str], None], accept: Callable[[Saved], T
             problem = error
         if not last_try:
             time.sleep(_RETRY_S)
-    found = _from_state(run, problem, warn, accept)
-    warn(f"{problem}; used a checkpoint in {Checkpoints(run).folder} instead")
-    return found
+    checkpoints = Checkpoints(run)
+    try:
+        accepted = checkpoints.first_accepted(accept, warn, first=checkpoints.best_step(warn))
+    except CheckpointError as error:
+        raise CheckpointError(f"{problem}; {error}") from None
+    if accepted is None:
+        raise CheckpointError(f"{problem}; there is no checkpoint to fall back to")
+    warn(f"{problem}; used a checkpoint in {checkpoints.folder} instead")
+    return accepted
 
 
 def evaluated(saved: Saved) -> tuple[str, Mapping[str, Any], Mapping[str, str]]:
     """Name, tensors and metadata of the weights to predict with: the running mean where there is one."""
-    name = EMA if EMA in saved.tensors else MODEL
+    name = EMA if EMA in saved.tensor_files else MODEL
     tensors, metadata = saved.file(name)
     return name, tensors, metadata
-
-
-def _from_state(run: Path, problem: CheckpointError, warn: Callable[[str], None], accept: Callable[[Saved], T]) -> T:
-    try:
-        checkpoints = Checkpoints(run)
-        found = checkpoints.first_accepted(accept, warn, first=checkpoints.best_step(warn))
-    except CheckpointError as error:
-        raise CheckpointError(f"{problem}; {error}") from None
-    if found is None:
-        raise CheckpointError(f"{problem}; there is no checkpoint to fall back to")
-    return found

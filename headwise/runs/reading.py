@@ -1,11 +1,11 @@
-"""Reading what `commits` wrote: no file is believed before its size and SHA-256 agree with the sealed manifest."""
+"""Reading what `commits` wrote: no file is used before its size and SHA-256 agree with the sealed manifest."""
 
 import hashlib
 import json
 import math
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +15,8 @@ from torch import Tensor
 
 from headwise.errors import CheckpointError
 from headwise.runs.commits import MANIFEST, canonical
-from headwise.runs.migration import check_format, migrated
-from headwise.runs.parts import Content, Held, Parts
-from headwise.runs.table import TABLE, Table
+from headwise.runs.migration import check_format, migrate
+from headwise.runs.parts import TABLE, Content, Parts, Table
 from headwise.runs.tensors import not_finite, read_tensors
 
 _MAX_SMALL_BYTES = 256 * 1024 * 1024
@@ -28,27 +27,34 @@ _CHUNK_BYTES = 1024 * 1024
 class Saved:
     """A folder's verified content: files as bytes, tensor files as (tensors, metadata), and the manifest's facts.
 
-    What was written in parts is put together whenever it is asked for; `parts` is what it is made of.
+    Args:
+        parts: the tensor files that several processes have written; each is put together whenever it is read.
     """
 
     folder: Path
     facts: dict[str, Any]
     files: dict[str, bytes]
-    tensors: Held | dict[str, Content]
+    tensors: dict[str, Content]
+    parts: Parts | None = None
 
     def json(self, name: str) -> dict[str, Any]:
-        """The JSON object in file `name`. Raises: CheckpointError when it is missing or is none."""
+        """The JSON object in file `name`. Raises: CheckpointError when it is missing or something else."""
         if name not in self.files:
             raise CheckpointError(f"{self.folder / name}: missing; the folder is no checkpoint of this program")
         return _object(self.files[name], self.folder / name)
 
     @property
-    def parts(self) -> Parts | None:
-        """The parts of a checkpoint that several processes have written."""
-        return self.tensors.parts if isinstance(self.tensors, Held) else None
+    def tensor_files(self) -> list[str]:
+        """The names of the tensor files."""
+        return sorted({*self.tensors, *(self.parts.table.files if self.parts is not None else ())})
 
-    def file(self, name: str) -> Content:
-        """Tensors and metadata of file `name`. Raises: CheckpointError when the checkpoint has none."""
+    def file(self, name: str, like: Callable[[str], Tensor | None] = lambda _: None) -> Content:
+        """Tensors and metadata of file `name`; `like` as for `Parts.file`.
+
+        Raises: CheckpointError when the checkpoint has no such file.
+        """
+        if self.parts is not None and name in self.parts.table.files:
+            return self.parts.file(name, like)
         if name not in self.tensors:
             raise CheckpointError(f"{self.folder / name}: missing; the folder is no checkpoint of this program")
         return self.tensors[name]
@@ -78,22 +84,21 @@ def read_folder(folder: Path, *, every_part: bool = True) -> Saved:
     manifest = read_manifest(folder)
     entries: dict[str, dict[str, Any]] = manifest["files"]
     parts = _parts(folder, entries)
-    names = [] if parts is None else parts.names
     files: dict[str, bytes] = {}
     tensors: dict[str, Content] = {}
     for name, entry in sorted(entries.items()):
-        if name in names:
-            _ = parts.read(name) if parts is not None and every_part else None
+        if parts is not None and name in parts.names:
+            _ = parts.read(name) if every_part else None
         elif name.endswith(".safetensors"):
             tensors[name] = read_tensor_file(folder / name, entry)
         elif name != TABLE:
             files[name] = _read_small(folder / name, entry)
     facts = {key: value for key, value in manifest.items() if key != "files"}
-    return Saved(folder, facts, migrated(files, manifest["format"]), Held(tensors, parts))
+    return Saved(folder, facts, migrate(files, manifest["format"]), tensors, parts)
 
 
 def _parts(folder: Path, entries: Mapping[str, dict[str, Any]]) -> Parts | None:
-    """The parts that the manifest's files tell of, none of them read. Raises: CheckpointError for a table that lies."""
+    """The parts among the manifest's files, none of them read. Raises: CheckpointError for an inconsistent table."""
     if TABLE not in entries:
         return None
     path = folder / TABLE
@@ -119,17 +124,17 @@ def read_tensor_file(path: Path, entry: dict[str, Any]) -> tuple[dict[str, Tenso
 
     Raises: CheckpointError naming it when it is missing, damaged, or holds numbers that are not finite.
     """
-    with _opened(path, entry) as source:
-        tensors, metadata = read_tensors(source, source.left, str(path))
+    with _open_verified(path, entry) as source:
+        tensors, metadata = read_tensors(source.read(source.left), str(path))
     if bad := not_finite(tensors):
         raise CheckpointError(f"{path}: '{bad[0]}' holds NaN or infinity ({len(bad)} of {len(tensors)} tensors do)")
     return tensors, metadata
 
 
 def verify(folder: Path) -> None:
-    """Checks every file of `folder` against its manifest and keeps none. Raises: CheckpointError naming the file."""
+    """Checks every file of `folder` against its manifest. Raises: CheckpointError naming the file."""
     for name, entry in sorted(read_manifest(folder)["files"].items()):
-        with _opened(folder / name, entry) as source:
+        with _open_verified(folder / name, entry) as source:
             while source.left:
                 source.read(min(_CHUNK_BYTES, source.left))
 
@@ -137,12 +142,12 @@ def verify(folder: Path) -> None:
 def unseal(data: bytes, path: Path) -> dict[str, Any]:
     """The values of sealed JSON. Raises: CheckpointError when any byte differs from what was written."""
     values = _object(data, path)
-    given = values.pop("seal", None)
+    digest = values.pop("seal", None)
     try:
         expected = hashlib.sha256(canonical(values)).hexdigest()
-        same = given == expected and canonical({**values, "seal": given}) == data
+        same = digest == expected and canonical({**values, "seal": digest}) == data
     except RecursionError:
-        # lists in lists without end: can be read, is never written
+        # deeply nested lists can be read, but are never written
         same = False
     if not same:
         raise CheckpointError(f"{path}: damaged: its content does not agree with its own digest")
@@ -155,7 +160,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
 
 
 class _Source:
-    """An open file that hashes what is read, and never gives less than was asked for, nor an end that is damaged."""
+    """An open file that hashes what is read; a read returns exactly its size, and the last one a checked file."""
 
     def __init__(self, handle: int, path: Path, size: int, sha256: str | None) -> None:
         self._file = os.fdopen(handle, "rb", buffering=0)
@@ -185,7 +190,7 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
     """The handle of a regular file; links are not followed, and pipes are not waited for.
 
     Raises:
-        FileNotFoundError: there is none.
+        FileNotFoundError: there is no such file.
         CheckpointError: it is a link, a pipe, a device or a folder, or cannot be opened.
     """
     try:
@@ -195,7 +200,7 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
     except OSError as error:
         reason = "is a link" if os.path.islink(path) else (error.strerror or str(error)).lower()
         raise CheckpointError(f"{path}: cannot be opened: {reason}") from None
-    # asked before it becomes a file of Python, which refuses a folder in its own words
+    # before it becomes a file of Python, whose error for a folder is another
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise CheckpointError(f"{path}: is not a regular file")
@@ -203,8 +208,8 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
 
 
 @contextmanager
-def _opened(path: Path, entry: dict[str, Any] | None) -> Iterator[_Source]:
-    """Opens a regular file that is no link; at the end its size and digest must be those of `entry`."""
+def _open_verified(path: Path, entry: dict[str, Any] | None) -> Iterator[_Source]:
+    """Opens a regular file; at the end its size and digest must be those of `entry`."""
     try:
         handle = open_regular(path)
     except FileNotFoundError:
@@ -221,7 +226,7 @@ def _opened(path: Path, entry: dict[str, Any] | None) -> Iterator[_Source]:
 
 
 def _read_small(path: Path, entry: dict[str, Any] | None) -> bytes:
-    with _opened(path, entry) as source:
+    with _open_verified(path, entry) as source:
         if source.left > _MAX_SMALL_BYTES:
             raise CheckpointError(f"{path}: {source.left:,} bytes are too many for a file of this kind")
         return source.read(source.left)

@@ -1,11 +1,12 @@
-"""Tensors as safetensors files; a header is checked more strictly than the library does, before it is believed."""
+"""Tensors as safetensors files."""
 
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any
 
 import torch
+import torch.distributed as distributed
 from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
@@ -13,7 +14,7 @@ from torch import Tensor
 from headwise.errors import CheckpointError, ConfigError
 from headwise.runs.commits import Sink
 
-KINDS = {
+DTYPES = {
     "F64": torch.float64,
     "F32": torch.float32,
     "F16": torch.float16,
@@ -25,45 +26,36 @@ KINDS = {
     "U8": torch.uint8,
     "BOOL": torch.bool,
 }
-KIND_NAMES = {kind: name for name, kind in KINDS.items()}
+DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _METADATA, _OURS = "__metadata__", "headwise"
 _LENGTH_BYTES = 8
-_MAX_HEADER_BYTES = 50_000_000
-
-
-@runtime_checkable
-class Source(Protocol):
-    """Where bytes come from: `read` gives exactly the size asked."""
-
-    def read(self, size: int) -> bytes: ...
 
 
 class TensorFile:
     """Tensors by name as the content of a safetensors file; `metadata` is text by name.
 
-    Written tensor by tensor: beside the tensors themselves, memory holds a copy of one of them, and of none that lies
-    on the processor in its order.
+    Written tensor by tensor. Memory: a copy of one tensor that is not contiguous on the CPU.
 
     >>> TensorFile({"weight": torch.zeros(2, 3)}, {}).size
     96
     """
 
     def __init__(self, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-        # the widest first, as the format's own library writes them, so that each lies where its type may be read
+        # the widest first, as the format's own library writes them, so that each is aligned for its type
         self._tensors = dict(sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0])))
         self._metadata = dict(metadata)
-        self._header = self._made_header()
-        # of tensors that processes share, how many were put together for the writing that is under way
+        self._header = self._build_header()
+        # how many tensors `write_to` has gathered
         self._gathered = 0
 
     @property
     def tensors(self) -> Mapping[str, Tensor]:
-        """What it holds by name."""
+        """The tensors by name."""
         return self._tensors
 
     @property
     def metadata(self) -> Mapping[str, str]:
-        """Its text by name."""
+        """The text by name."""
         return self._metadata
 
     @property
@@ -72,7 +64,7 @@ class TensorFile:
         return any(hasattr(tensor, "device_mesh") for tensor in self._tensors.values())
 
     def copy(self) -> "TensorFile":
-        """The same content, which later changes of the tensors do not touch."""
+        """The same content in copies of the tensors."""
         return TensorFile({name: tensor.detach().clone() for name, tensor in self._tensors.items()}, self._metadata)
 
     @property
@@ -82,96 +74,95 @@ class TensorFile:
     def write_to(self, sink: Sink) -> None:
         sink.write(self._header)
         for tensor in self._tensors.values():
-            made = at_first(tensor.detach())
+            gathered = gather_at_first(tensor.detach())
             self._gathered += 1
             # as bytes: a view, without type
-            sink.write(made.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-            # before the next one is put together
-            del made
+            sink.write(gathered.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+            # before the next one is gathered
+            del gathered
 
-    def take_part(self) -> None:
-        """What the other processes do while the first writes: each sends its rows of shared tensors, one at a time.
+    def send_rows(self) -> None:
+        """Called by the other processes while the first writes: sends their rows of shared tensors, one at a time.
 
-        In the process that writes, what is left of that when the writing failed, so that nobody waits for it.
+        In the first process it receives the remaining rows after a write that failed, so that no process waits.
         """
         for tensor in list(self._tensors.values())[self._gathered :]:
-            at_first(tensor.detach())
+            gather_at_first(tensor.detach())
         self._gathered = 0
 
-    def _made_header(self) -> bytes:
-        # as one entry the metadata have one form, whatever order a reader or writer keeps
+    def _build_header(self) -> bytes:
+        # as one entry the metadata have one form, in whatever order a reader or writer keeps keys
         ours = {_OURS: json.dumps(self._metadata, sort_keys=True)} if self._metadata else {}
         header: dict[str, Any] = {_METADATA: ours} if ours else {}
         end = 0
         for name, tensor in self._tensors.items():
             begin, end = end, end + _bytes(tensor)
-            if (kind := KIND_NAMES.get(tensor.dtype)) is None:
+            if (dtype := DTYPE_NAMES.get(tensor.dtype)) is None:
                 raise ConfigError(f"'{name}' is {tensor.dtype}, a type that checkpoints do not hold")
-            header[name] = {"dtype": kind, "shape": list(tensor.shape), "data_offsets": [begin, end]}
+            header[name] = {"dtype": dtype, "shape": list(tensor.shape), "data_offsets": [begin, end]}
         text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
         text += b" " * (-len(text) % _LENGTH_BYTES)
         return len(text).to_bytes(_LENGTH_BYTES, "little") + text
 
 
-def read_tensors(source: Source, size: int, name: str) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors and metadata of a safetensors file of `size` bytes that `source` delivers from its beginning.
-
-    Memory: twice the file; a header that promises more than the file holds is refused first.
+def read_tensors(content: bytes, name: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and metadata of a safetensors file; the library compares its header with its size first.
 
     Raises:
-        CheckpointError: naming the file as `name`, for a header that is wrong in any way.
+        CheckpointError: naming the file as `name`, for a wrong header or a type that checkpoints do not hold.
     """
-    content = source.read(size)
-    header, data_bytes = _read_header(content, name)
-    metadata = _metadata(header.pop(_METADATA, {}), name)
-    entries = sorted((_checked(key, value, name) for key, value in header.items()), key=lambda entry: entry.span)
-    end = 0
-    for entry in entries:
-        if entry.span[0] != end:
-            raise CheckpointError(f"{name}: tensor '{entry.key}' leaves a gap or overlaps another")
-        end = entry.span[1]
-    if end != data_bytes:
-        raise CheckpointError(f"{name}: its header describes {end:,} bytes of data, but {data_bytes:,} follow")
     try:
-        return load(content), metadata
-    except (SafetensorError, ValueError) as error:
-        raise CheckpointError(f"{name}: {error}") from None
+        tensors = load(content)
+        header = json.loads(content[_LENGTH_BYTES : _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "little")])
+        metadata = json.loads(header.get(_METADATA, {}).get(_OURS, "{}"))
+    except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        # errors of PyTorch go on with places in its code
+        raise CheckpointError(f"{name}: is no valid safetensors file: {str(error).splitlines()[0]}") from None
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise CheckpointError(f"{name}: the metadata in its header is not text by name")
+    if unknown := [key for key, tensor in tensors.items() if tensor.dtype not in DTYPE_NAMES]:
+        raise CheckpointError(
+            f"{name}: '{unknown[0]}' is {tensors[unknown[0]].dtype}, a type that checkpoints do not hold"
+        )
+    return tensors, metadata
 
 
 def local(tensor: Tensor) -> Tensor:
-    """What this process has of a tensor: of one that processes share its part, without a copy."""
-    found: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-    return found
+    """The rows of this process of a tensor that processes share, without a copy; else the tensor."""
+    rows: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    return rows
 
 
-def whole(tensor: Tensor) -> Tensor:
-    """All of a tensor: one that processes share is put together, which all of them must ask for."""
-    found: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
-    return found
+def shard_rows(rows: int, rank: int, world: int) -> tuple[int, int]:
+    """The rows, from and to, that `fully_shard` gives to a process: as `chunk` does, perhaps none to the last ones.
+
+    >>> [shard_rows(4, rank, 3) for rank in range(3)]
+    [(0, 2), (2, 4), (4, 4)]
+    """
+    count = -(-rows // world)
+    return min(rank * count, rows), min((rank + 1) * count, rows)
 
 
-def at_first(tensor: Tensor) -> Tensor:
-    """All of a tensor in the first process, to which all others send what they have; these get their own back.
+def gather_at_first(tensor: Tensor) -> Tensor:
+    """All of a tensor in the first process, to which all others send their rows; these get their own rows back.
 
     Memory: one whole tensor in the first, nothing in the others; `full_tensor` takes two in each.
     """
     if not hasattr(tensor, "device_mesh"):
         return tensor
-    import torch.distributed as distributed
-
     own, rank, world = local(tensor).contiguous(), distributed.get_rank(), distributed.get_world_size()
     if rank:
         if own.numel():
             distributed.send(own, 0)
         return own
-    made = torch.empty(tensor.shape, dtype=tensor.dtype, device=own.device)
-    # the rows that `fully_shard` gives to each: as many as `chunk` does, perhaps none to the last ones
-    for other, rows in enumerate(made.chunk(world) if made.numel() else ()):
-        if other:
-            distributed.recv(rows, other)
-        else:
-            rows.copy_(own)
-    return made
+    gathered = torch.empty(tensor.shape, dtype=tensor.dtype, device=own.device)
+    for sender in range(world if gathered.numel() else 0):
+        first, end = shard_rows(len(gathered), sender, world)
+        if sender == 0:
+            gathered[first:end].copy_(own)
+        elif first < end:
+            distributed.recv(gathered[first:end], sender)
+    return gathered
 
 
 def _bytes(tensor: Tensor) -> int:
@@ -179,7 +170,7 @@ def _bytes(tensor: Tensor) -> int:
 
 
 def not_finite(tensors: Mapping[str, Tensor]) -> list[str]:
-    """Names of the tensors of which this process has NaN or infinity; one pass without temporary memory."""
+    """Names of the tensors with NaN or infinity in the rows of this process; one pass without temporary memory."""
     return [name for name, tensor in tensors.items() if not is_finite(tensor)]
 
 
@@ -187,67 +178,8 @@ def is_finite(tensor: Tensor) -> bool:
     """True when every element is a finite number; integers always are."""
     if not tensor.is_floating_point() or not tensor.numel():
         return True
-    held = local(tensor.detach())
-    if not held.numel():
+    rows = local(tensor.detach())
+    if not rows.numel():
         return True
-    low, high = torch.aminmax(held)
+    low, high = torch.aminmax(rows)
     return math.isfinite(low.item()) and math.isfinite(high.item())
-
-
-class _Entry(NamedTuple):
-    key: str
-    kind: torch.dtype
-    shape: list[int]
-    span: tuple[int, int]
-
-
-def _read_header(content: bytes, name: str) -> tuple[dict[str, Any], int]:
-    size = len(content)
-    if size < _LENGTH_BYTES:
-        raise CheckpointError(f"{name}: {size} bytes are too few for a safetensors file")
-    length = int.from_bytes(content[:_LENGTH_BYTES], "little")
-    if length > min(size - _LENGTH_BYTES, _MAX_HEADER_BYTES):
-        raise CheckpointError(f"{name}: its header claims {length:,} bytes, the file has {size:,}")
-    try:
-        header = json.loads(content[_LENGTH_BYTES : _LENGTH_BYTES + length], object_pairs_hook=_without_repeats)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{name}: its header is not valid: {error}") from None
-    if not isinstance(header, dict):
-        raise CheckpointError(f"{name}: its header is not an object")
-    return header, size - _LENGTH_BYTES - length
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        names = [key for key, _ in pairs]
-        raise ValueError(f"key '{next(key for key in names if names.count(key) > 1)}' stands twice")
-    return result
-
-
-def _checked(key: str, value: Any, name: str) -> _Entry:
-    if not isinstance(value, dict) or set(value) != {"dtype", "shape", "data_offsets"}:
-        raise CheckpointError(f"{name}: tensor '{key}' needs exactly dtype, shape and data_offsets")
-    kind = KINDS.get(value["dtype"]) if isinstance(value["dtype"], str) else None
-    shape, span = value["shape"], value["data_offsets"]
-    if kind is None:
-        raise CheckpointError(f"{name}: tensor '{key}' has the unknown type {value['dtype']!r}")
-    if not (_are_counts(shape) and _are_counts(span) and len(span) == 2):
-        raise CheckpointError(f"{name}: tensor '{key}' has shape {shape} and offsets {span}; both must be counts")
-    if math.prod(shape) * kind.itemsize != span[1] - span[0]:
-        raise CheckpointError(f"{name}: tensor '{key}' of shape {shape} does not fill its offsets {span}")
-    return _Entry(key, kind, shape, (span[0], span[1]))
-
-
-def _are_counts(values: Any) -> bool:
-    return isinstance(values, list) and all(type(value) is int and 0 <= value < 1 << 63 for value in values)
-
-
-def _metadata(entries: Any, name: str) -> dict[str, str]:
-    try:
-        values = json.loads(entries.get(_OURS, "{}"))
-    except (AttributeError, TypeError, ValueError, RecursionError):
-        values = None
-    if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
-        raise CheckpointError(f"{name}: the metadata in its header is not text by name")
-    return values

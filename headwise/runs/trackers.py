@@ -1,6 +1,6 @@
 """Services that draw the curves of runs: TensorBoard, Weights & Biases, MLflow, Trackio; each by choice, as an extra.
 
-A resumed run goes on in the same curve and repeats no event: which ones a tracker was told stands in `trackers.json`.
+A resumed run continues the same curve and repeats no event: `trackers.json` has the last one that a tracker took.
 """
 
 import contextlib
@@ -19,14 +19,14 @@ from headwise.runs.reading import read_sealed
 STATE = "trackers.json"
 
 
-class Tracker(Listener, ABC):
-    """A service as a listener: numbers by name and step, in a run of the service that `key` names.
+class Tracker(ABC):
+    """A service that takes numbers by name and step, in a run of the service that `key` names.
 
     Args:
         run: the run folder.
-        project: what the runs are filed under.
-        recipe: its keys and values, to be shown beside the curves.
-        key: what names the run for the service when it goes on; None the first time.
+        project: the name that the service groups runs by.
+        recipe: its keys and values, shown beside the curves.
+        key: the identity of a resumed run in the service; None the first time.
     """
 
     name: ClassVar[str]
@@ -40,21 +40,8 @@ class Tracker(Listener, ABC):
     def write(self, step: int, numbers: Mapping[str, float], texts: Mapping[str, str]) -> None:
         """Numbers and texts of a step, by names such as valid/loss."""
 
-    def take(self, event: Event) -> None:
-        if event["event"] not in NUMBERED:
-            return
-        group = "valid" if event["event"] == "validation" else "train"
-        found = {**event, **event.get("metrics", {}), **event.get(TIMING, {})}
-        numbers = {
-            f"{group}/{name}": float(value)
-            for name, value in found.items()
-            if isinstance(value, int | float) and name != "step" and math.isfinite(value)
-        }
-        texts = {f"samples/{place}": text for place, text in enumerate(event.get("samples", []))}
-        self.write(event["step"], numbers, texts)
-
-    def sync(self) -> None:
-        """Nothing: a service keeps what it was told."""
+    @abstractmethod
+    def close(self) -> None: ...
 
 
 class TensorBoard(Tracker):
@@ -100,7 +87,7 @@ class WandB(Tracker):
 
 
 class MLflow(Tracker):
-    """MLflow; MLFLOW_TRACKING_URI says where, a folder or a server."""
+    """MLflow; MLFLOW_TRACKING_URI names a folder or a server."""
 
     name, package = "mlflow", "mlflow-skinny"
 
@@ -109,8 +96,8 @@ class MLflow(Tracker):
 
         self._client: Any = MlflowClient()
         if key is None:
-            found = self._client.get_experiment_by_name(project)
-            experiment = found.experiment_id if found is not None else self._client.create_experiment(project)
+            existing = self._client.get_experiment_by_name(project)
+            experiment = existing.experiment_id if existing is not None else self._client.create_experiment(project)
             key = str(self._client.create_run(experiment, run_name=run.name).info.run_id)
             for name, value in recipe.items():
                 self._client.log_param(key, name, value)
@@ -134,7 +121,7 @@ class Trackio(Tracker):
     def __init__(self, run: Path, project: str, recipe: Mapping[str, Any], key: str | None) -> None:
         import trackio
 
-        # Trackio knows runs by their names, of which two folders may have the same
+        # Trackio identifies runs by name, which two folders may share
         self.key = key or f"{run.name}-{time.time_ns():x}"
         self._run: Any = trackio.init(
             project=project,
@@ -156,13 +143,13 @@ class Trackio(Tracker):
 TRACKERS: dict[str, type[Tracker]] = {kind.name: kind for kind in (TensorBoard, WandB, MLflow, Trackio)}
 
 
-class Once(Listener):
-    """A tracker that is told every event once, however often a run is resumed from before it."""
+class TrackerListener(Listener):
+    """A tracker that takes every event once, however often a run is resumed from before it."""
 
     def __init__(self, run: Path, tracker: Tracker) -> None:
         self._run, self._tracker = run, tracker
-        told = _state(run).get(tracker.name, {})
-        self._step, self._kinds = int(told.get("step", -1)), list(told.get("kinds", ()))
+        last = _state(run).get(tracker.name, {})
+        self._step, self._kinds = int(last.get("step", -1)), list(last.get("kinds", ()))
 
     def __str__(self) -> str:
         return self._tracker.name
@@ -171,28 +158,33 @@ class Once(Listener):
         kind, step = event["event"], event.get("step", -1)
         if kind not in NUMBERED or step < self._step or (step == self._step and kind in self._kinds):
             return
-        self._tracker.take(event)
+        group = "valid" if kind == "validation" else "train"
+        values = {**event, **event.get("metrics", {}), **event.get(TIMING, {})}
+        numbers = {
+            f"{group}/{name}": float(value)
+            for name, value in values.items()
+            if isinstance(value, int | float) and name != "step" and math.isfinite(value)
+        }
+        texts = {f"samples/{index}": text for index, text in enumerate(event.get("samples", []))}
+        self._tracker.write(step, numbers, texts)
         self._step, self._kinds = step, [*(self._kinds if step == self._step else ()), kind]
-        self._remember()
-
-    def sync(self) -> None:
-        self._tracker.sync()
-
-    def close(self) -> None:
-        self._tracker.close()
-
-    def _remember(self) -> None:
         state = _state(self._run)
         state[self._tracker.name] = {"key": self._tracker.key, "step": self._step, "kinds": self._kinds}
         # without it a resumed run may repeat an event, which is no reason to lose the tracker
         with contextlib.suppress(MachineError):
             commit_file(self._run / STATE, seal(state))
 
+    def sync(self) -> None:
+        """Nothing: a service keeps its events."""
+
+    def close(self) -> None:
+        self._tracker.close()
+
 
 def open_trackers(
     run: Path, names: tuple[str, ...], project: str, recipe: Mapping[str, Any], note: Callable[[str], None]
 ) -> list[Listener]:
-    """The trackers of these names, ready to be told; one whose service does not answer is told to `note` and left out.
+    """The trackers of these names; one whose service does not answer is reported to `note` and left out.
 
     Raises: ConfigError naming the extra that is not installed.
     """
@@ -200,7 +192,7 @@ def open_trackers(
     for name in names:
         kind, key = TRACKERS[name], _state(run).get(name, {}).get("key")
         try:
-            opened.append(Once(run, kind(run, project, recipe, key)))
+            opened.append(TrackerListener(run, kind(run, project, recipe, key)))
         except ImportError:
             _close(opened)
             raise ConfigError(
@@ -218,7 +210,7 @@ def _close(listeners: list[Listener]) -> None:
 
 
 def _state(run: Path) -> dict[str, dict[str, Any]]:
-    """By tracker: its key, the last step it was told of, and the kinds of events of that step. Empty if damaged."""
+    """By tracker: its key, the last step it took, and the kinds of events of that step. Empty if damaged."""
     try:
         return read_sealed(run / STATE)
     except CheckpointError:

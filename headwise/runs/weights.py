@@ -1,4 +1,4 @@
-"""A model's weights as named tensors and back: exact names, shapes and types, tied weights tied, nothing cast."""
+"""The weights of a model as named tensors and back: exact names, shapes and types, tied weights tied, no casts."""
 
 import json
 from collections.abc import Mapping
@@ -8,27 +8,26 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import CheckpointError
-from headwise.runs.tensors import TensorFile, local
+from headwise.runs.tensors import TensorFile, local, shard_rows
 
 _TIED = "tied"
 _SHOWN = 5
 
 
 def weights_file(model: nn.Module) -> TensorFile:
-    """The weights as the content of a safetensors file; a tied tensor is written once, and its other names noted."""
+    """The weights as the content of a safetensors file; a tied tensor is written once, its other names as metadata."""
     return weights_as_file(model.state_dict(), ties(model))
 
 
 def weights_as_file(tensors: Mapping[str, Tensor], tied: Mapping[str, str]) -> TensorFile:
-    """Named tensors, without those that `tied` says are others, as the content of a safetensors file."""
+    """Named tensors, without those that `ties` found, as the content of a safetensors file."""
     return TensorFile({name: tensor for name, tensor in tensors.items() if name not in tied}, metadata_of(tied))
 
 
 def ties(model: nn.Module) -> dict[str, str]:
     """Names of tensors that are the same parameter or buffer as an earlier one, with that one's name.
 
-    Told by identity, so that models on the meta device and models whose weights share one block of memory are read
-    alike; two parameters that are views of the same memory are two.
+    By identity: so it works on the meta device, and two parameters that are views of the same memory are two.
 
     >>> model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
     >>> model[1].weight = model[0].weight
@@ -41,35 +40,28 @@ def ties(model: nn.Module) -> dict[str, str]:
 
 
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], name: str) -> None:
-    """Copies tensors into the model when each fits exactly; otherwise nothing is changed.
+    """Copies tensors into the model if each fits exactly; otherwise nothing is changed.
 
     Raises: CheckpointError naming the file and the first five differences.
     """
     with torch.no_grad():
-        for value, given in fitting(model, tensors, metadata, name):
-            put(value, given)
+        for target, source in match_weights(model, tensors, metadata, name):
+            copy_into(target, source)
 
 
-def put(value: Tensor, given: Tensor) -> None:
-    """Copies a tensor; into one that processes share, each its part of a whole one, or of one shared alike."""
-    if not hasattr(value, "device_mesh"):
-        value.copy_(given)
-        return
-    if hasattr(given, "device_mesh"):
-        local(value).copy_(local(given))
-        return
-    from torch.distributed.tensor import distribute_tensor
-
-    # all have the whole: nothing is sent
-    shared: Any = value
-    parts = distribute_tensor(given.to(value.device), shared.device_mesh, shared.placements, src_data_rank=None)
-    local(value).copy_(local(parts))
+def copy_into(target: Tensor, source: Tensor) -> None:
+    """Copies a tensor; into one that processes share, each its rows of a whole one, or of one shared alike."""
+    if hasattr(target, "device_mesh") and not hasattr(source, "device_mesh"):
+        mesh: Any = target.device_mesh
+        first, end = shard_rows(len(target), mesh.get_local_rank(), mesh.size())
+        source = source[first:end]
+    local(target).copy_(local(source))
 
 
-def fitting(
+def match_weights(
     model: nn.Module, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], name: str
 ) -> list[tuple[Tensor, Tensor]]:
-    """Each tensor of the model with the one that was saved for it.
+    """Each tensor of the model with the saved one.
 
     Raises: CheckpointError naming the file and the first five differences.
     """
@@ -92,16 +84,16 @@ def metadata_of(tied: Mapping[str, str]) -> dict[str, str]:
     return {"format": "pt", _TIED: json.dumps(dict(tied), sort_keys=True)}
 
 
-def _mismatch(key: str, given: Tensor, wanted: Tensor) -> str:
-    if given.shape != wanted.shape:
-        return f"'{key}' has shape {list(given.shape)}, the model {list(wanted.shape)}"
-    if given.dtype != wanted.dtype:
-        return f"'{key}' has type {given.dtype}, the model {wanted.dtype}"
+def _mismatch(key: str, saved: Tensor, expected: Tensor) -> str:
+    if saved.shape != expected.shape:
+        return f"'{key}' has shape {list(saved.shape)}, the model {list(expected.shape)}"
+    if saved.dtype != expected.dtype:
+        return f"'{key}' has type {saved.dtype}, the model {expected.dtype}"
     return ""
 
 
 def read_ties(metadata: Mapping[str, str], name: str) -> dict[str, str]:
-    """What `ties` said of the model whose weights file `name` has this metadata. Raises: CheckpointError if damaged."""
+    """The `ties` in the metadata of weights file `name`. Raises: CheckpointError if damaged."""
     try:
         tied = json.loads(metadata.get(_TIED, "{}"))
     except ValueError:

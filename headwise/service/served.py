@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headwise.adoption.saved import saved
 from headwise.data.files import digest
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError, Unsupported
@@ -15,6 +14,7 @@ from headwise.explain.trace_formats import format_trace
 from headwise.labels import visible
 from headwise.predictors.adopted import Adopted
 from headwise.predictors.predictor import Predictor
+from headwise.predictors.saved import saved
 from headwise.predictors.stepping import steps
 from headwise.runs.publish import MODEL
 from headwise.runtime import version

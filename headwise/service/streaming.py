@@ -7,7 +7,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-from headwise.decoding.watching import Searched, watching
+from headwise.decoding.hypotheses import SearchStep, observe_search
 from headwise.errors import HeadwiseError
 from headwise.service.answers import line
 from headwise.service.problems import Problem
@@ -84,7 +84,7 @@ def continued(run: Served, options: Any) -> Callable[[list[Any], Callable[[Told]
         tokens, shown = list[int](), ""
         tokenizer = run.predictor.tokenizer  # type: ignore[attr-defined]
 
-        def step(found: Searched) -> None:
+        def step(found: SearchStep) -> None:
             nonlocal shown
             tokens.extend(found.after.tokens[:1, -1].tolist())
             text = tokenizer.decode(tokens)
@@ -93,7 +93,7 @@ def continued(run: Served, options: Any) -> Callable[[list[Any], Callable[[Told]
                 tell({"text": text[len(shown) :]})
                 shown = text
 
-        with watching(step):
+        with observe_search(step):
             return run.answers(items, options)
 
     return work

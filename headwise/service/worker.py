@@ -10,7 +10,7 @@ from typing import Any
 
 from headwise import runtime
 from headwise.cancellation import cancelled_by
-from headwise.decoding.watching import Searched, watching
+from headwise.decoding.hypotheses import SearchStep, observe_search
 from headwise.predictors.predictor import Flowing
 
 # without a job, after which the memory of the last ones is returned to the system
@@ -197,13 +197,13 @@ class Worker:
                 answers = answers[count:]
 
     def _run(self, jobs: list[Job]) -> list[Any]:
-        def still_wanted(step: Searched | None = None) -> None:
+        def still_wanted(step: SearchStep | None = None) -> None:
             if all(job.over() for job in jobs):
                 raise Expired
 
         items = [item for job in jobs for item in job.items]
         self._told(len(items))
-        with watching(still_wanted), cancelled_by(still_wanted):
+        with observe_search(still_wanted), cancelled_by(still_wanted):
             return list(jobs[0].run(items))
 
 

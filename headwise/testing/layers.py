@@ -87,7 +87,7 @@ def _no_steps(subject: Subject) -> str | None:
 def _steps(subject: Subject, case: Case) -> str | None:
     made, x = layer(subject, case), _input(case)
     whole = made(x, mask=Causal())
-    memory = made.kept()
+    memory = made.new_cache()
     steps = [made(x[:, t : t + 1], mask=Causal(), cache=AttentionStep(memory, position=t)) for t in range(case.key_len)]
     return apart("output step by step with a cache", torch.cat(steps, 1), whole, 4 * TOLERANCE[case.dtype])
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from headwise.attention import masks, planner
 from headwise.attention.call import Call
 from headwise.attention.kernels import KERNELS
-from headwise.attention.masks import Causal, Mask, Table, Window, explain
+from headwise.attention.masks import Causal, Mask, Place, Table, Window, explain
 from headwise.testing.invariant import Invariant
 from headwise.testing.numbers import apart, drawn, nonzero
 
@@ -94,26 +94,25 @@ def _predicate(subject: MaskSubject, case: Pattern) -> str | None:
 
 
 def _told(subject: MaskSubject, case: Pattern) -> str | None:
-    """`band` and `seen` are exact; `within` and `pairs` leave nothing out."""
+    """Bands, `key_mask` and `query_mask` are exact; `within` and `pairs` leave nothing out."""
     mask = case.mask(subject)
     for part in (mask, mask & Window(2, 1), mask | Window(1, 0)):
         table, no = case.table(part), torch.zeros(case.shape, dtype=torch.bool)
-        band, within, pairs = part.band(), part.within(), part.pairs()
-        seen = part.seen(*case.shape, case.start, table.device)
-        found = None
-        if band is not None:
-            found = apart("band", _inside(case, band), table)
-        if within is not None:
-            found = found or apart("pairs outside of within", table & ~_inside(case, within), no)
-        if pairs is not None:
-            listed = set(zip(pairs.query.tolist(), pairs.key.tolist(), strict=True))
+        structure = part.structure(Place(*case.shape, case.start, table.device))
+        found = apart("pairs outside of within", table & ~_inside(case, structure.within), no)
+        if structure.band is not None and structure.lens is None:
+            found = found or apart("band", _inside(case, structure.band), table)
+        if structure.pairs is not None:
+            listed = set(zip(structure.pairs.query.tolist(), structure.pairs.key.tolist(), strict=True))
             places = table.any(1).any(0).nonzero().tolist()
             lost = [(row + case.start, key) for row, key in places if (row + case.start, key) not in listed]
             found = found or (f"pairs that are not listed: {lost[0]}" if lost else None)
-        shown = table.any(2)
-        found = found or apart(
-            "keys that `seen` names", torch.ones_like(shown) if seen is None else seen.expand_as(shown), shown
-        )
+        for name, shown, known in (
+            ("key", table.any(2), structure.key_mask()),
+            ("query", table.any(3), structure.query_mask()),
+        ):
+            exact = torch.ones_like(shown) if known is None else known.expand_as(shown)
+            found = found or apart(f"`{name}_mask`", exact, shown)
         if found is not None:
             return found
     return None

@@ -137,7 +137,7 @@ def _works(subject: PositionSubject, case: Place) -> str | None:
     with torch.no_grad():
         exact = subject.layer(torch.float64)
         wide = exact(subject.position().embed(tokens.double(), 0), mask=Causal())
-        memory, steps = layer.kept(), []
+        memory, steps = layer.new_cache(), []
         for t in range(case.length) if position.steps else ():
             token = position.embed(tokens[:, t : t + 1], t)
             steps.append(layer(token, mask=Causal(), cache=AttentionStep(memory, position=t)))

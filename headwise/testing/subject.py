@@ -48,7 +48,7 @@ class Function(Mechanism):
             steps="shared" if "query_start" in self.takes else "none",
         )
 
-    def forward(self, call: Call) -> Tensor:
+    def compute(self, call: Call) -> Tensor:
         options = {name: getattr(call, name) for name in ("mask", "bias", "relative")}
         options |= {"query_start": call.query_start or None}
         given = {name: option for name, option in options.items() if option is not None}

@@ -12,7 +12,7 @@ from headwise.attention.masks import Padding
 from headwise.attention.normalizers import Softmax
 from headwise.attention.scores import Additive, ScaledDot, Score
 from headwise.errors import Unsupported
-from headwise.layers.heads import check_heads
+from headwise.layers.attention import check_heads
 
 ValidLens = Int[Tensor, "batch"] | Int[Tensor, "batch queries"] | None
 

@@ -13,8 +13,8 @@ from torch.nn import functional as F
 
 from headwise.attention.masks import Padding
 from headwise.errors import ConfigError
-from headwise.layers.initializers import SCHEMES, initialize
 from headwise.metrics import textbook_bleu
+from headwise.models.initializers import SCHEMES, initialize
 from headwise.textbook.attention import sequence_mask
 from headwise.textbook.data import Vocab, build_array_nmt, words
 from headwise.textbook.seq2seq import EncoderDecoder

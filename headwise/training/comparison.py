@@ -1,4 +1,4 @@
-"""A model beside its baselines: which are fitted, within which time, and how the best of them compares, in words."""
+"""A model compared with its baselines: which are fitted, within a limit of time, and how the best one compares."""
 
 import math
 import time
@@ -13,8 +13,8 @@ from headwise.predictors.baselines import Baseline
 from headwise.predictors.predictor import Predictor
 from headwise.tasks import registry
 from headwise.tasks.task import Metric
-from headwise.training.identity import named_files
 from headwise.training.recipe import Recipe
+from headwise.training.recipes import named_files
 from headwise.training.signals import Stopped
 
 Verdict = Literal["better", "equal", "worse"]
@@ -26,7 +26,7 @@ _DEVIATIONS = 1.96
 
 @dataclass(frozen=True)
 class Comparison:
-    """A model's score beside that of its best baseline.
+    """A model's score and that of its best baseline.
 
     Args:
         interval: half the width of the 95 % interval of the difference; None: unknown.
@@ -45,7 +45,7 @@ class Comparison:
         >>> print(Comparison("accuracy", 0.788, "TF-IDF and logistic regression", 0.82, "worse", 0.02))
         accuracy 78.8 %: worse than TF-IDF and logistic regression (82.0 %)
         """
-        own, other = (shown(self.metric, value) for value in (self.value, self.baseline_value))
+        own, other = (score_text(self.metric, value) for value in (self.value, self.baseline_value))
         if self.verdict == "worse":
             relation = f"worse than {self.baseline} ({other})"
         elif self.verdict == "better":
@@ -64,30 +64,30 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Compared:
-    """Baselines scored on the examples of a model, what kept others out, and the comparison with the best, if any."""
+class Baselines:
+    """Baselines scored on the examples of a model, notes on others, and the comparison with the best, if any."""
 
-    baselines: Sequence[Baseline]
-    notes: Sequence[str]
-    comparison: Comparison | None
+    baselines: Sequence[Baseline] = ()
+    notes: Sequence[str] = ()
+    comparison: Comparison | None = None
 
     def scores(self) -> dict[str, dict[str, float]]:
         """The scores of each baseline by its name."""
         return {baseline.name: dict(baseline.scores) for baseline in self.baselines}
 
 
-def compared(
+def compare_with_baselines(
     recipe: Recipe,
     predictor: Predictor[Any, Any, Any],
     examples: Sequence[Any],
     scores: Mapping[str, float | str],
     trained: Mapping[str, str],
     clock: Clock = time.process_time,
-) -> Compared:
+) -> Baselines:
     """Fits the baselines of a recipe, scores them on these examples, and compares.
 
-    Never fails but for a signal: a baseline that does not succeed is a note. Those fitted to the training data are left
-    out where it is not what the model was trained on.
+    Only a signal ends it; a baseline that fails is a note. Those fitted to the training data are left out if it has
+    changed since the model was trained.
 
     Args:
         scores: of the model on the same examples.
@@ -104,12 +104,12 @@ def compared(
             notes.append("baselines: those fitted to the training data are left out: it has changed or is not there")
 
     if not recipe.training.baseline_cpu_s:
-        return Compared([], [], None)
+        return Baselines()
     with warnings.catch_warnings():
         # such as those of an estimator that stops before it has converged
         warnings.simplefilter("ignore")
-        found = list(_within(candidates(), recipe.training.baseline_cpu_s, clock, notes.append))
-    return Compared(found, notes, compare(kind.metrics, recipe.training.monitor, scores, found))
+        fitted = list(_within(candidates(), recipe.training.baseline_cpu_s, clock, notes.append))
+    return Baselines(fitted, notes, compare(kind.metrics, recipe.training.monitor, scores, fitted))
 
 
 def compare(
@@ -123,15 +123,15 @@ def compare(
     order = sorted(better, key=lambda name: (name == "loss", name != monitor))
     for name in order:
         value = scores.get(name)
-        rivals = [one for one in baselines if math.isfinite(one.scores.get(name, math.nan))]
+        rivals = [baseline for baseline in baselines if math.isfinite(baseline.scores.get(name, math.nan))]
         if isinstance(value, int | float) and math.isfinite(value) and rivals:
             sign = 1.0 if better[name] == "high" else -1.0
-            best = max(rivals, key=lambda one: sign * one.scores[name])
+            best = max(rivals, key=lambda baseline: sign * baseline.scores[name])
             return _against(name, float(value), best, sign)
     return None
 
 
-def shown(metric: str, value: float) -> str:
+def score_text(metric: str, value: float) -> str:
     """A score as text: accuracies in percent."""
     return f"{100 * value:.1f} %" if metric.endswith("accuracy") else f"{value:.4g}"
 
@@ -142,7 +142,7 @@ def _against(metric: str, value: float, best: Baseline, sign: float) -> Comparis
     if metric == "accuracy" and best.count:
         # as if the errors of the two were independent, which makes it wider than it is
         interval = _DEVIATIONS * math.sqrt((value * (1 - value) + other * (1 - other)) / best.count)
-    equal = shown(metric, value) == shown(metric, other) or abs(value - other) <= (interval or 0.0)
+    equal = score_text(metric, value) == score_text(metric, other) or abs(value - other) <= (interval or 0.0)
     verdict: Verdict = "equal" if equal else "better" if sign * (value - other) > 0 else "worse"
     return Comparison(metric, value, best.name, other, verdict, interval)
 
@@ -151,9 +151,9 @@ def _within(
     candidates: Iterator[Baseline], most_s: float, clock: Clock, note: Callable[[str], None]
 ) -> Iterator[Baseline]:
     """Each baseline in turn, until the time is spent or one fails."""
-    began = clock()
+    start = clock()
     while True:
-        if (spent := clock() - began) > most_s:
+        if (spent := clock() - start) > most_s:
             note(f"baselines: after {spent:.0f} CPU s no other is fitted (training.baseline_cpu_s = {most_s:g})")
             return
         try:
@@ -161,7 +161,7 @@ def _within(
         except Stopped:
             raise
         except Exception as error:
-            # a task of one's own may fail in any way, and a baseline is no reason to lose scores or a run
+            # a user's task may fail in any way, and a baseline is no reason to lose scores or a run
             note(f"baselines: left out from here: {type(error).__name__}: {str(error)[:200]}")
             return
         if baseline is None:

@@ -1,4 +1,4 @@
-"""A running mean of the weights: one fused pass a step; validated and published in place of the weights themselves."""
+"""A running mean of the weights, validated and published instead of them; and the mean of several models."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -22,26 +22,27 @@ class RunningMean:
     def __init__(self, model: nn.Module, decay: float) -> None:
         self._model = model
         self._decay = decay
-        # statistics that a norm keeps of its batches belong to the weights they were made with: they are averaged too
-        held = {id(tensor): tensor for tensor in model.state_dict(keep_vars=True).values()}
+        # running statistics of norms belong to the weights: they are averaged too
+        tensors = {id(tensor): tensor for tensor in model.state_dict(keep_vars=True).values()}
         self._weights: list[Tensor] = [
-            tensor for tensor in held.values() if torch.is_tensor(tensor) and tensor.is_floating_point()
+            tensor for tensor in tensors.values() if torch.is_tensor(tensor) and tensor.is_floating_point()
         ]
         self._mean = [weight.detach().clone() for weight in self._weights]
 
     def restart(self) -> None:
-        """Begins again from the weights of now."""
+        """Starts again from the present weights."""
         self._mean = [weight.detach().clone() for weight in self._weights]
 
     @torch.no_grad()
     def update(self, updates: int) -> None:
-        """Takes in the weights after `updates` optimizer steps."""
+        """Adds the weights after `updates` optimizer steps."""
         decay = min(self._decay, (1 + updates) / (10 + updates))
-        torch._foreach_lerp_([local(mean) for mean in self._mean], [local(one) for one in self._weights], 1.0 - decay)
+        means, weights = [local(mean) for mean in self._mean], [local(weight) for weight in self._weights]
+        torch._foreach_lerp_(means, weights, 1.0 - decay)
 
     def applied(self) -> AbstractContextManager[None]:
         """The model has the mean as its weights inside, and its own, bit for bit, afterwards."""
-        return exchanged(zip(self._weights, self._mean, strict=True))
+        return exchange(zip(self._weights, self._mean, strict=True))
 
     def weights(self) -> dict[str, Tensor]:
         """The tensors of the model by name, the mean in place of the weights; nothing is copied."""
@@ -56,22 +57,22 @@ class RunningMean:
 
 
 @contextmanager
-def exchanged(pairs: Iterable[tuple[Tensor, Tensor]]) -> Iterator[None]:
-    """Inside, the two tensors of each pair have each other's values; memory: one tensor more, not a model."""
+def exchange(pairs: Iterable[tuple[Tensor, Tensor]]) -> Iterator[None]:
+    """Inside, the two tensors of each pair have each other's values. Memory: one tensor more."""
     pairs = list(pairs)
-    _exchange(pairs)
+    _swap(pairs)
     try:
         yield
     finally:
-        _exchange(pairs)
+        _swap(pairs)
 
 
 @torch.no_grad()
-def _exchange(pairs: list[tuple[Tensor, Tensor]]) -> None:
-    for one, other in ((local(one), local(other)) for one, other in pairs):
-        kept = one.clone()
-        one.copy_(other)
-        other.copy_(kept)
+def _swap(pairs: list[tuple[Tensor, Tensor]]) -> None:
+    for first, second in ((local(first), local(second)) for first, second in pairs):
+        copy = first.clone()
+        first.copy_(second)
+        second.copy_(copy)
 
 
 def average(models: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:

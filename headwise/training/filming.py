@@ -1,4 +1,4 @@
-"""The film of a training: where every head looks in a few inputs, step after step, and which heads choose no key."""
+"""The film of a training: the attention of every head on a few inputs, and heads that choose no key."""
 
 import json
 import warnings
@@ -19,26 +19,26 @@ from headwise.runs.film import Film
 from headwise.runs.tensors import TensorFile
 from headwise.tasks.task import Probe
 from headwise.training.session import Session
-from headwise.training.validation import at_rest
+from headwise.training.validation import evaluation
 
 # a film holds this many frames at least
 FRAMES = 16
-# an answer for all places looks where it looks in a single row, which says nothing of a head
-_NOT_JUDGED = ("pooled", "tags")
+# kinds of layers with a single row of weights for all positions, which cannot show a head that chooses no key
+_NOT_FLAGGED = ("pooled", "tags")
 _BYTES = 4
 
 Flags = dict[str, list[Flag]]
 
 
 class Frame(NamedTuple):
-    """What was seen at a step: the content of a file, and the heads that choose no key by their layers."""
+    """The attention at a step: the content of a file, and the heads that choose no key by their layers."""
 
     content: TensorFile
     flags: Flags
 
 
 class Filming:
-    """Looks at the probes of a recipe while it trains; only the first process does.
+    """Records the attention on the probes of a recipe while it trains, in the first process.
 
     Weights, random state and order of the data are those of a run without a film.
 
@@ -53,62 +53,63 @@ class Filming:
         limit = self._config.max_mib << 20
         self._film = Film(checkpoints.run, max(1, self._config.every), limit, checkpoints.check)
         self._probes: list[Probe] = []
-        self._seen: tuple[int, Frame] | None = None
-        # heads that choose no key, as they were at the last look that judged them, and as they were told
-        self._judged: Flags = {}
-        self._told: tuple[int, Flags] = (-1, {})
+        # the latest frame and its step
+        self._latest: tuple[int, Frame] | None = None
+        # heads that choose no key: at the last validation, and as last reported
+        self._flags: Flags = {}
+        self._reported: tuple[int, Flags] = (-1, {})
 
     def begin(self) -> None:
-        """Opens the film, and looks at what a new run begins with.
+        """Opens the film; a new run gets a frame before its first step.
 
         Raises: ConfigError for a probe or a target that the model refuses; CheckpointError when the folder is a link.
         """
         if not self._config.every:
             return
-        with self._session.averaged() as model:
-            self._session.processes.once(lambda: self._opened(model))
+        with self._session.averaged_model() as model:
+            self._session.processes.once(lambda: self._open(model))
 
     def follow(self, *, last: bool = False) -> None:
-        """A frame of this step, if it has its turn; of the `last` one in any case, and a word on its heads."""
+        """A frame of this step, if it is due; of the `last` one in any case, with a report on its heads."""
         step, every = self._session.progress.step, self._config.every
         if not every or not (last or step % every == 0):
             return
         if self._session.processes.once(lambda: bool(self._probes) and (last or self._film.due(step))):
-            self._asked(lambda model: self._added(model, last=last))
+            self._in_first(lambda model: self._add(model, last=last))
 
     def validated(self) -> None:
-        """Tells which heads choose no key, if they did not at the validation before either: young heads are uniform."""
+        """Reports heads that chose no key at two validations in a row: heads are uniform when training begins."""
         if self._config.every and self._session.processes.once(lambda: bool(self._probes)):
-            self._asked(self._judge)
+            self._in_first(self._report_lasting)
 
-    def _asked(self, work: Callable[[Any], None]) -> None:
-        """Has the first process work on the model that a validation sees."""
-        with self._session.averaged() as model:
+    def _in_first(self, work: Callable[[Any], None]) -> None:
+        """Calls `work` in the first process with the model that is validated."""
+        with self._session.averaged_model() as model:
             self._session.processes.once(lambda: work(model))
 
-    def _opened(self, model: Any) -> None:
+    def _open(self, model: Any) -> None:
         session = self._session
-        self._film.go_on(session.progress.step, self._note)
-        with at_rest(model, session.recipe.seed, session.device):
+        self._film.resume(session.progress.step, self._note)
+        with evaluation(model, session.recipe.seed, session.device):
             predictor = session.task.predictor(model)
             try:
-                self._probes = self._affordable(predictor, self._wanted(predictor))
+                self._probes = self._fitting(predictor, self._all_probes(predictor))
             except (ConfigError, DataError) as error:
                 raise type(error)(f"film: {error}; film.probes and film.targets say what it looks at") from None
         if self._probes and not session.progress.step:
-            self._added(model, last=False)
+            self._add(model, last=False)
 
-    def _wanted(self, predictor: Any) -> list[Probe]:
-        """What the recipe names, with the answers that it names; else what the task has."""
+    def _all_probes(self, predictor: Any) -> list[Probe]:
+        """The probes and targets of the recipe; else those of the task."""
         task, config = self._session.task, self._config
         if config.targets:
             pairs = zip(config.probes, config.targets, strict=True)
             return [Probe(predictor.parse(text), target) for text, target in pairs]
         return [task.probe(predictor, text) for text in config.probes] or task.probes(predictor)
 
-    def _affordable(self, predictor: Any, probes: list[Probe]) -> list[Probe]:
-        """As many of the first probes as a frame has room for, so that a film has `FRAMES` of them or more."""
-        room, kept = (self._config.max_mib << 20) // FRAMES, 0
+    def _fitting(self, predictor: Any, probes: list[Probe]) -> list[Probe]:
+        """As many of the first probes as a frame has room for, so that a film has at least `FRAMES` frames."""
+        room, count = (self._config.max_mib << 20) // FRAMES, 0
         if not probes:
             self._note("film: there is nothing to look at; name inputs in film.probes")
         try:
@@ -116,16 +117,16 @@ class Filming:
                 room -= sum(_size(record) for _, record in looked(predictor, *probe).layers.values())
                 if room < 0:
                     break
-                kept += 1
+                count += 1
         except Unsupported as error:
             self._note(f"film: {error}; there is no film")
             return []
-        if kept < len(probes):
-            what = f"only the first {kept} of {len(probes)} probes have" if kept else "the first probe has no"
+        if count < len(probes):
+            what = f"only the first {count} of {len(probes)} probes have" if count else "the first probe has no"
             self._note(f"film: {what} room in a frame; give shorter probes, or raise film.max_mib")
-        return probes[:kept]
+        return probes[:count]
 
-    def _added(self, model: Any, *, last: bool) -> None:
+    def _add(self, model: Any, *, last: bool) -> None:
         step = self._session.progress.step
         if step in self._film.steps or not (last or self._film.due(step)):
             frame = self._look(model) if last else None
@@ -135,50 +136,50 @@ class Filming:
             except MachineError as error:
                 self._note(f"film: step {step} has no frame: {error}")
         if last and frame is not None:
-            self._tell(frame.flags)
+            self._report(frame.flags)
 
-    def _judge(self, model: Any) -> None:
+    def _report_lasting(self, model: Any) -> None:
         if (frame := self._look(model)) is None:
             return
-        before, self._judged = self._judged, frame.flags
+        before, self._flags = self._flags, frame.flags
         lasting = {
-            layer: kept
+            layer: both
             for layer, flags in frame.flags.items()
-            if (kept := [flag for flag in flags if flag in before.get(layer, [])])
+            if (both := [flag for flag in flags if flag in before.get(layer, [])])
         }
-        if lasting != self._told[1]:
-            self._tell(lasting)
+        if lasting != self._reported[1]:
+            self._report(lasting)
 
-    def _tell(self, flags: Flags) -> None:
+    def _report(self, flags: Flags) -> None:
         now = (self._session.progress.step, flags)
-        if flags and self._told != now:
-            self._note(f"heads that choose no key in the probes of the film: {told(flags)}")
-        self._told = now
+        if flags and self._reported != now:
+            self._note(f"heads that choose no key in the probes of the film: {flags_text(flags)}")
+        self._reported = now
 
     def _look(self, model: Any) -> Frame | None:
-        """The frame of this step; None where nothing can be seen."""
+        """The frame of this step; None if the attention is not available."""
         session, step = self._session, self._session.progress.step
-        if self._seen is None or self._seen[0] != step:
+        if self._latest is None or self._latest[0] != step:
             try:
-                with at_rest(model, session.recipe.seed, session.device), warnings.catch_warnings():
-                    # what there is to warn of a probe was told when the film was opened
+                with evaluation(model, session.recipe.seed, session.device), warnings.catch_warnings():
+                    # warnings about a probe were shown when the film was opened
                     warnings.simplefilter("ignore")
                     predictor = session.task.predictor(model)
                     looks = [looked(predictor, *probe) for probe in self._probes]
-                    self._seen = step, framed(looks, [probe.target for probe in self._probes], step)
+                    self._latest = step, frame_of(looks, [probe.target for probe in self._probes], step)
             except HeadwiseError as error:
                 self._note(f"film: step {step} has no frame: {error}")
                 return None
-        return self._seen[1]
+        return self._latest[1]
 
 
-def framed(looks: list[Look], targets: list[str | None], step: int) -> Frame:
+def frame_of(looks: list[Look], targets: list[str | None], step: int) -> Frame:
     """The frame of a step: exact weights (heads, queries, keys) as float32 by "probe/layer", statistics by layer.
 
-    Where a mask forbids something, "mask/probe/layer" (heads or 1, queries, keys) has 1 for each pair that it allows.
+    Where a mask forbids pairs, "mask/probe/layer" (heads or 1, queries, keys) has 1 for each pair that it allows.
 
     Args:
-        targets: the answers that the model was made to give.
+        targets: the forced answers of the model.
 
     Raises: Unsupported for weights that are not finite.
     """
@@ -191,9 +192,9 @@ def framed(looks: list[Look], targets: list[str | None], step: int) -> Frame:
             if (keep := allowed(record)) is not None:
                 tensors[f"mask/{number}/{name}"] = torch.from_numpy(keep.astype("uint8"))
     statistics = statistics_of(looks)
-    # a file of tensors holds finite numbers alone; what a layer has no number of, its kind says
-    values = {name: np.nan_to_num(one.values) for name, one in statistics.items()}
-    tensors |= {f"heads/{name}": torch.from_numpy(one).float() for name, one in values.items()}
+    # a file of tensors has finite numbers only; the kind of a layer says which statistics it lacks
+    for name, of_heads in statistics.items():
+        tensors[f"heads/{name}"] = torch.from_numpy(np.nan_to_num(of_heads.values)).float()
     flags = _flags(looks, statistics) if step else {}
     facts = {
         "step": step,
@@ -204,19 +205,19 @@ def framed(looks: list[Look], targets: list[str | None], step: int) -> Frame:
     return Frame(TensorFile(tensors, {"film": json.dumps(facts)}), flags)
 
 
-def told(flags: Flags) -> str:
-    """Heads by what is odd about them, in one line.
+def flags_text(flags: Flags) -> str:
+    """Heads by their flag, in one line.
 
-    >>> told({"encoder.0": [Flag(0, "uniform"), Flag(3, "uniform"), Flag(2, "same", 1)]})
+    >>> flags_text({"encoder.0": [Flag(0, "uniform"), Flag(3, "uniform"), Flag(2, "same", 1)]})
     'uniform: encoder.0 heads 0, 3; the same as another: encoder.0 head 2 as 1'
     """
     names = {"uniform": "uniform", "one key": "all on one key", "same": "the same as another"}
     lines = []
     for why, name in names.items():
         parts = []
-        for layer, found in flags.items():
-            odd = [flag for flag in found if flag.why == why]
-            heads = [f"{flag.head} as {flag.other}" if why == "same" else f"{flag.head}" for flag in odd]
+        for layer, of_layer in flags.items():
+            matching = [flag for flag in of_layer if flag.why == why]
+            heads = [f"{flag.head} as {flag.other}" if why == "same" else f"{flag.head}" for flag in matching]
             if heads:
                 parts.append(f"{visible(layer)} head{'s' if len(heads) > 1 else ''} {', '.join(heads)}")
         if parts:
@@ -226,8 +227,8 @@ def told(flags: Flags) -> str:
 
 def _flags(looks: list[Look], statistics: dict[str, HeadStatistics]) -> Flags:
     kinds = {name: layer.kind for look in looks for name, (layer, _) in look.layers.items()}
-    found = {name: odd_heads(one) for name, one in statistics.items() if kinds[name] not in _NOT_JUDGED}
-    return {name: flags for name, flags in found.items() if flags}
+    flags = {name: odd_heads(of_heads) for name, of_heads in statistics.items() if kinds[name] not in _NOT_FLAGGED}
+    return {name: of_layer for name, of_layer in flags.items() if of_layer}
 
 
 def _described(look: Look, target: str | None) -> dict[str, Any]:
@@ -235,8 +236,8 @@ def _described(look: Look, target: str | None) -> dict[str, Any]:
     for name, (layer, _) in look.layers.items():
         queries, keys = look.labels(name)
         layers[name] = {"kind": layer.kind, "causal": layer.causal, "queries": queries, "keys": keys}
-    found = look.explanation
-    return {"source": str(found.source), "target": target, "output": str(found.output), "layers": layers}
+    explanation = look.explanation
+    return {"source": str(explanation.source), "target": target, "output": str(explanation.output), "layers": layers}
 
 
 def _size(record: LayerRecord) -> int:

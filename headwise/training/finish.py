@@ -19,7 +19,7 @@ from headwise.runs.log import RunLog
 from headwise.runs.publish import DATA, MODEL, evaluated, publish
 from headwise.runs.reading import read_folder
 from headwise.runs.tensors import TensorFile
-from headwise.training.comparison import Compared, compared
+from headwise.training.comparison import Baselines, compare_with_baselines
 from headwise.training.ema import average
 from headwise.training.progress import finite_only
 from headwise.training.session import Session
@@ -39,16 +39,16 @@ class Outcome:
 def finish(session: Session, checkpoints: Checkpoints, log: RunLog, guard: Guard, reason: str) -> dict[str, Any]:
     """Publishes the best model, or the average of the last ones if that is better, and writes the README.
 
-    Done by one process, which is not helped by others.
+    For one process alone.
 
-    Returns: what it notes about the end of the run.
+    Returns: the facts that it records about the end of the run.
     """
     outcome = _publish_average(session, checkpoints, log, guard) or publish_best(session, checkpoints, log, guard)
-    beside = _compared(session, outcome, log, guard)
+    baselines = _baselines(session, outcome, log, guard)
     text = "\n\n".join(
         [
             session.task.card(outcome.metrics).rstrip(),
-            *_baseline_facts(beside),
+            *_baseline_facts(baselines),
             _training_facts(session, outcome, reason),
         ]
     )
@@ -62,9 +62,9 @@ def finish(session: Session, checkpoints: Checkpoints, log: RunLog, guard: Guard
         "cpu_s": progress.cpu_s,
         "wall_s": progress.wall_s,
         "metrics": finite_only(outcome.metrics),
-        "baselines": {name: finite_only(scores) for name, scores in beside.scores().items()},
-        "comparison": None if beside.comparison is None else beside.comparison.warning,
-        "parameters": sum(parameter.numel() for parameter in session.model.parameters()),
+        "baselines": {name: finite_only(scores) for name, scores in baselines.scores().items()},
+        "comparison": None if baselines.comparison is None else baselines.comparison.warning,
+        "parameters": _num_parameters(session),
         "ended": datetime.date.today().isoformat(),
         "processor": _processor(session.device),
         "version": runtime.version(),
@@ -74,22 +74,22 @@ def finish(session: Session, checkpoints: Checkpoints, log: RunLog, guard: Guard
 
 
 def publish_best(session: Session, checkpoints: Checkpoints, log: RunLog, guard: Guard) -> Outcome:
-    """Publishes the best checkpoint unless it is; the last one where no validation chose a best.
+    """Publishes the best checkpoint unless it is published; the last one where no validation chose a best.
 
-    Where the best is damaged, the newest good checkpoint takes its place under its own step, scored anew.
+    Where the best is damaged, the newest good checkpoint is scored and published instead.
     """
     progress = session.progress
-    wanted = progress.best_step or progress.step
-    if not _is_published(checkpoints, wanted, session.model_files()):
-        saved = checkpoints.newest(log.note, first=wanted)
+    best = progress.best_step or progress.step
+    if not _is_published(checkpoints, best, session.model_files()):
+        saved = checkpoints.newest(log.note, first=best)
         assert saved is not None, "a run that has made steps has a checkpoint"
         _, tensors, tied = evaluated(saved)
-        if (step := saved.facts["step"]) != wanted:
+        if (step := saved.facts["step"]) != best:
             metrics = _scores_of(session, tensors, tied, guard) if session.validates else {}
             value = monitored(session.recipe.training, metrics) if metrics else None
             progress.replace_best(step, value, metrics)
             checkpoints.point_to_best(step, progress.best_value)
-            log.note(f"the model of step {wanted}, the best, is lost; that of step {step} is published in its place")
+            log.note(f"the model of step {best}, the best, is lost; that of step {step} is published in its place")
         files = {**session.model_files(), MODEL: TensorFile(tensors, tied)}
         publish(checkpoints.run, files, {"step": step, "metrics": progress.best_metrics, DATA: session.digests})
     return Outcome([progress.best_step or progress.step], progress.best_metrics)
@@ -105,8 +105,10 @@ def _publish_average(session: Session, checkpoints: Checkpoints, log: RunLog, gu
     value, best = monitored(config, metrics), progress.best_value
     metrics = finite_only(metrics)
     better = best is not None and (value < best if smaller_is_better(session) else value > best)
-    told = f"average of the checkpoints of steps {', '.join(map(str, steps))}: {config.monitor} {value:.4g}, "
-    log.note(told + ("better than the best single one, and published" if better else "no better than the best one"))
+    average_of = f"average of the checkpoints of steps {', '.join(map(str, steps))}: {config.monitor} {value:.4g}, "
+    log.note(
+        average_of + ("better than the best single one, and published" if better else "no better than the best one")
+    )
     log.emit({"event": "average", "step": progress.step, "steps": steps, "metrics": metrics, "best": better})
     if not better:
         return None
@@ -115,48 +117,49 @@ def _publish_average(session: Session, checkpoints: Checkpoints, log: RunLog, gu
     return Outcome(steps, metrics)
 
 
-def _compared(session: Session, outcome: Outcome, log: RunLog, guard: Guard) -> Compared:
-    """The baselines on the validation data; a signal leaves them out, since the model is published."""
-    recipe, nothing = session.recipe, Compared([], [], None)
+def _baselines(session: Session, outcome: Outcome, log: RunLog, guard: Guard) -> Baselines:
+    """The baselines on the validation data; none after a signal, since the model is published."""
+    recipe = session.recipe
     if not (session.validates and recipe.training.baseline_cpu_s):
-        return nothing
+        return Baselines()
     try:
         with guard(), warnings.catch_warnings():
-            # what is odd about the data was told at the start
+            # warnings about the data were logged at the start
             warnings.simplefilter("ignore")
             every: Sequence[Any] = type(session.task).examples(recipe, "valid")
             limit = recipe.training.valid_limit
             examples = every if limit is None else session.task.select(every, limit)
             predictor = session.task.predictor(session.model)
-            beside = compared(recipe, predictor, examples, outcome.metrics, session.digests)
+            baselines = compare_with_baselines(recipe, predictor, examples, outcome.metrics, session.digests)
     except Exception as error:
-        # nothing that compares keeps a run from its end: the data may be gone, a task of one's own may fail in any way
+        # a comparison is no reason to lose a run: the data may be gone, a user's task may fail in any way
         log.note(f"baselines are left out: {error if isinstance(error, HeadwiseError) else repr(error)[:200]}")
-        return nothing
-    if beside.baselines and len(examples) < len(every):
+        return Baselines()
+    if baselines.baselines and len(examples) < len(every):
         log.note(f"model and baselines are compared on a part of the validation data: training.valid_limit = {limit}")
-    for note in (*beside.notes, *([] if beside.comparison is None else [beside.comparison.warning])):
+    for note in (*baselines.notes, *([] if baselines.comparison is None else [baselines.comparison.warning])):
         log.note(note)
-    return beside
+    return baselines
 
 
-def _baseline_facts(beside: Compared) -> list[str]:
-    """The section of the README on baselines; none without any."""
-    if not beside.baselines:
+def _baseline_facts(baselines: Baselines) -> list[str]:
+    """The section of the README on baselines, if there are any."""
+    if not baselines.baselines:
         return []
     rows = "".join(
-        f"| {visible(one.name)} | {', '.join(f'{name} {value:.4g}' for name, value in one.scores.items())} |\n"
-        for one in beside.baselines
+        f"| {visible(baseline.name)} | {', '.join(f'{k} {value:.4g}' for k, value in baseline.scores.items())} |\n"
+        for baseline in baselines.baselines
     )
-    sentence = "" if beside.comparison is None else f"Validation {beside.comparison}.\n\n"
+    sentence = "" if baselines.comparison is None else f"Validation {baselines.comparison}.\n\n"
     return [f"## Baselines\n\n{sentence}| | |\n|---|---|\n{rows}".rstrip()]
 
 
 def _recent(
     checkpoints: Checkpoints, steps: list[int], log: RunLog
 ) -> tuple[list[Mapping[str, Tensor]], list[int], Mapping[str, str]]:
+    """The models of these steps, their steps and their ties; without damaged ones."""
     models: list[Mapping[str, Tensor]] = []
-    used: list[int] = []
+    intact: list[int] = []
     tied: Mapping[str, str] = {}
     for step in steps:
         try:
@@ -165,15 +168,15 @@ def _recent(
             log.note(f"{error}; left out of the average")
             continue
         models.append(tensors)
-        used.append(step)
-    return models, used, tied
+        intact.append(step)
+    return models, intact, tied
 
 
 def _scores_of(
     session: Session, tensors: Mapping[str, Tensor], tied: Mapping[str, str], guard: Guard
 ) -> dict[str, float]:
     limit = session.recipe.training.valid_limit
-    with session.having(tensors, tied) as model:
+    with session.with_weights(tensors, tied) as model:
         return scores(session, model, guard, ALONE, limit=limit, samples=False)[0]
 
 
@@ -187,11 +190,10 @@ def _is_published(checkpoints: Checkpoints, step: int, files: Mapping[str, Writa
 
 def _training_facts(session: Session, outcome: Outcome, reason: str) -> str:
     progress, recipe = session.progress, session.recipe
-    weights = sum(parameter.numel() for parameter in session.model.parameters())
     steps = ", ".join(map(str, outcome.steps))
     facts = {
         "recipe": f"`config.toml`, seed {recipe.seed}",
-        "weights": f"{weights:,}",
+        "weights": f"{_num_parameters(session):,}",
         "trained": f"{progress.step:,} steps, {session.source.progress():.2f} epochs, {progress.tokens:,} tokens",
         "CPU time": f"{progress.cpu_s:,.0f} s",
         "ended by": reason,
@@ -204,6 +206,10 @@ def _training_facts(session: Session, outcome: Outcome, reason: str) -> str:
     rows = "".join(f"| {name} | {value} |\n" for name, value in facts.items())
     notes = "".join(f"* {visible(note)}\n" for note in session.task.assets.notes)
     return f"## Training\n\n| | |\n|---|---|\n{rows}" + (f"\n## Data\n\n{notes}" if notes else "")
+
+
+def _num_parameters(session: Session) -> int:
+    return sum(parameter.numel() for parameter in session.model.parameters())
 
 
 def _processor(device: torch.device) -> str:

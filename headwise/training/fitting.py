@@ -1,4 +1,4 @@
-"""A suggested recipe fitted to a limit of minutes: size, precision, dropout, warm-up, validations, by trials here."""
+"""A suggested recipe fitted to a limit of minutes by trials here: size, precision, dropout, warm-up, validations."""
 
 import math
 import time
@@ -15,14 +15,15 @@ from headwise.tasks import registry
 from headwise.tasks.task import Task
 from headwise.training.randomness import isolated
 from headwise.training.recipe import Recipe, read_recipe
-from headwise.training.trial import Trial, try_recipe
+from headwise.training.session import Session
+from headwise.training.trial import Trial, time_steps
 
 # seconds of steps for each model and precision that is tried
 TRIAL_S = 2.0
-# what validations and the end of a run take of its time
+# share of the time of a run for validations and its end
 _VALIDATION_SHARE = 0.07
 _VALIDATIONS = 5
-# fewer are warned of; and the part of a core that the steps of a quiet machine have at least
+# fewer steps give a warning; steps on an idle machine have at least this share of a core
 _FEW_STEPS, _BUSY = 100, 0.7
 _DROPOUT = "model.dropout"
 
@@ -30,60 +31,59 @@ Settings = dict[str, Any]
 Try = Callable[[Recipe, Task[Any]], Trial]
 
 
-def fitted(
+def fit_recipe(
     suggestion: Suggestion, settings: list[str], minutes: float, note: Callable[[str], None], attempt: Try | None = None
 ) -> Settings:
-    """The values of a recipe that ends after so many minutes on this machine, for `read_recipe`.
+    """The values of a recipe that takes so many minutes on this machine, for `read_recipe`.
 
     Args:
         suggestion: of the task, its values complete with `task` and data files that can be read.
-        settings: `section.key=value` of the user, which come last.
+        settings: `section.key=value` of the user, which take precedence.
         minutes: of the whole run, preparation and validation included.
-        note: told what was tried.
-        attempt: what tries a recipe; real steps on the data if None.
+        note: takes a line on each trial.
+        attempt: makes a trial of a recipe; None: real steps on the data.
 
-    Raises: ConfigError for settings that do not fit, or minutes in which there is time for no step; DataError for the
-        data.
+    Raises: ConfigError for wrong settings, or too few minutes for a step; DataError for the data.
     """
-    began = time.monotonic()
+    start = time.monotonic()
     limits = {"training.max_minutes": minutes, "training.schedule": "budget", "training.warmup_share": 0.05}
-    values = merged(suggestion.values, limits)
-    # its place is taken by the share
+    values = merge(suggestion.values, limits)
+    # warmup_share replaces it
     values["training"].pop("warmup_steps", None)
     first = _recipe(values, suggestion.sizes[0].settings, settings)
     with isolated(first.seed):
         kind = registry.task_type(first.task)
         note("preparing the data")
         assets = kind.prepare(first)
-        prepare_s = time.monotonic() - began
-        attempt = attempt or (lambda recipe, task: try_recipe(recipe, task, TRIAL_S))
+        prepare_s = time.monotonic() - start
+        attempt = attempt or _attempt
         chosen: Settings | None = None
         for size in suggestion.sizes:
-            tried = merged(values, size.settings)
+            candidate = merge(values, size.settings)
             steps, precision, trial = _fastest(
-                lambda recipe: attempt(recipe, kind(recipe, assets)), tried, settings, prepare_s
+                lambda recipe: attempt(recipe, kind(recipe, assets)), candidate, settings, prepare_s
             )
             passes = steps / trial.pass_steps
-            note(f"{_told(size.settings)}: about {steps:,.0f} steps, {passes:,.1f} passes over the data ({precision})")
+            note(f"{_size(size.settings)}: about {steps:,.0f} steps, {passes:,.1f} passes over the data ({precision})")
             if chosen is not None and steps < size.steps:
                 break
-            chosen, last = merged(tried, _schedule(suggestion, steps, passes, precision)), (steps, trial)
+            chosen, last = merge(candidate, _schedule(suggestion, steps, passes, precision)), (steps, trial)
     assert chosen is not None, "a suggestion has at least one size"
-    _judge(*last, minutes, prepare_s, note)
+    _check_steps(*last, minutes, prepare_s, note)
     return override(chosen, settings)
 
 
-def _judge(steps: float, trial: Trial, minutes: float, prepare_s: float, note: Callable[[str], None]) -> None:
-    """Says what is odd about the steps that there is time for. Raises: ConfigError if there is time for none."""
-    # as many as a running mean and a schedule mean anything for
+def _check_steps(steps: float, trial: Trial, minutes: float, prepare_s: float, note: Callable[[str], None]) -> None:
+    """Warns of few or slow steps. Raises: ConfigError if there is no time for a step."""
+    # a running mean and a schedule need about so many
     enough = math.ceil((prepare_s + _FEW_STEPS * trial.step_s / (1 - _VALIDATION_SHARE)) / 6) / 10
-    took = f"preparing the data took {prepare_s:.0f} s, and a step takes {trial.step_s:.2g} s"
+    times = f"preparing the data took {prepare_s:.0f} s, and a step takes {trial.step_s:.2g} s"
     if steps < 1:
         raise ConfigError(
-            f"--minutes {minutes:g} leaves no time for a step: {took}; give at least {enough:g} minutes, or less data"
+            f"--minutes {minutes:g} leaves no time for a step: {times}; give at least {enough:g} minutes, or less data"
         )
     if steps < _FEW_STEPS and minutes < enough:
-        note(f"warning: about {steps:,.0f} steps teach little: {took}; {enough:g} minutes give {_FEW_STEPS}")
+        note(f"warning: about {steps:,.0f} steps teach little: {times}; {enough:g} minutes give {_FEW_STEPS}")
     if trial.step_cpu_s < _BUSY * trial.step_s and not torch.accelerator.is_available():
         note(
             f"warning: a step had {trial.step_cpu_s:.2g} CPU s in {trial.step_s:.2g} s: this machine is busy, and does"
@@ -91,10 +91,16 @@ def _judge(steps: float, trial: Trial, minutes: float, prepare_s: float, note: C
         )
 
 
-def merged(values: Mapping[str, Any], settings: Mapping[str, Any]) -> Settings:
+def _attempt(recipe: Recipe, task: Task[Any]) -> Trial:
+    session = Session(task, recipe)
+    session.begin()
+    return time_steps(session, TRIAL_S)
+
+
+def merge(values: Mapping[str, Any], settings: Mapping[str, Any]) -> Settings:
     """A copy of nested values with each `section.key` of the settings set.
 
-    >>> merged({"model": {"d_model": 8}}, {"model.d_ff": 3})
+    >>> merge({"model": {"d_model": 8}}, {"model.d_ff": 3})
     {'model': {'d_model': 8, 'd_ff': 3}}
     """
     result: Settings = {key: dict(value) if isinstance(value, Mapping) else value for key, value in values.items()}
@@ -105,20 +111,20 @@ def merged(values: Mapping[str, Any], settings: Mapping[str, Any]) -> Settings:
 
 
 def _recipe(values: Mapping[str, Any], settings: Mapping[str, Any], overrides: list[str]) -> Recipe:
-    return read_recipe(merged(values, settings), overrides)
+    return read_recipe(merge(values, settings), overrides)
 
 
 def _fastest(
     attempt: Callable[[Recipe], Trial], values: Settings, overrides: list[str], used_s: float
 ) -> tuple[float, str, Trial]:
-    """The most steps that the run can take, with which precision, and the trial that says so."""
-    found = []
+    """The most steps that the run can take, their precision, and their trial."""
+    trials = []
     for precision in _precisions():
         recipe = _recipe(values, {"training.precision": precision}, overrides)
         trial = attempt(recipe)
         share = 1.0 - _VALIDATION_SHARE
-        found.append((share * trial.steps(recipe.training, used_s), precision, trial))
-    return max(found, key=lambda one: one[0])
+        trials.append((share * trial.steps(recipe.training, used_s), precision, trial))
+    return max(trials, key=lambda trial: trial[0])
 
 
 def _precisions() -> tuple[str, ...]:
@@ -128,10 +134,10 @@ def _precisions() -> tuple[str, ...]:
 
 
 def _schedule(suggestion: Suggestion, steps: float, passes: float, precision: str) -> Settings:
-    """What follows from the number of steps."""
+    """The settings that follow from the number of steps."""
     every = max(1, round(steps / _VALIDATIONS))
-    found: Settings = {
-        # elsewhere, bfloat16 may be slow
+    schedule: Settings = {
+        # bfloat16 may be slow on another machine
         "training.precision": "auto" if precision == "bf16" else "fp32",
         "training.validate_every": round(every, -1) if every > 100 else every,
         "training.validate_every_epochs": 0,
@@ -139,10 +145,10 @@ def _schedule(suggestion: Suggestion, steps: float, passes: float, precision: st
         "training.ema_decay": round(min(0.999, max(0.9, 1.0 - 15.0 / max(steps, 1.0))), 3),
     }
     if suggestion.dropouts:
-        found[_DROPOUT] = next(rate for most, rate in suggestion.dropouts if passes <= most)
-    return found
+        schedule[_DROPOUT] = next(rate for most, rate in suggestion.dropouts if passes <= most)
+    return schedule
 
 
-def _told(settings: Mapping[str, Any]) -> str:
+def _size(settings: Mapping[str, Any]) -> str:
     sizes = [f"{key.partition('.')[2]} {value}" for key, value in settings.items() if key.startswith("model.d_")]
     return ", ".join(sizes) or "the suggested model"

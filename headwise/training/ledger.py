@@ -1,8 +1,9 @@
-"""Rows of finished runs that outlast their folders: what a page of results is made of, and the file that keeps them."""
+"""Finished runs: their scores and costs, as rows for the page of results, and the file of these rows."""
 
 import datetime
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -10,20 +11,100 @@ from pydantic import Field, model_validator
 
 from headwise.config import Config, build, file_keys, value_of
 from headwise.data.corpus import SHIPPED
-from headwise.errors import ConfigError, DataError
+from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.files import replacing
 from headwise.locks import turn
-from headwise.training.accounts import Account
+from headwise.runs.checkpoints import Checkpoints
+from headwise.training.loading import baselines_of, data_digests, examples, load, recipe_of
 from headwise.training.progress import finite_only
 from headwise.training.recipe import MAY_CHANGE, Recipe
 
-# what runs of one recipe may differ in: of the model and its batches, and of the parts of the data
+# keys in which runs of one recipe may differ: the seed of model and batches, and that of the split of the data
 SEEDS = ("seed", "data.split_seed")
 _FORMAT, _VERSION = "headwise results", 1
+# fields that a row takes from an account as they are
+_SAME = ("digest", "part", "examples", "parameters", "steps", "cpu_s", "ended", "processor", "version")
+
+
+@dataclass(frozen=True)
+class Account:
+    """A finished run and its scores.
+
+    The fields are those of `Row`; scores, of `evaluate`, may be NaN, and texts such as signatures are left out.
+    """
+
+    folder: Path
+    recipe: Recipe
+    scores: Mapping[str, float]
+    baselines: Mapping[str, Mapping[str, float]]
+    part: str
+    examples: int
+    steps: int
+    cpu_s: float
+    parameters: int | None
+    ended: datetime.date | None
+    processor: str | None
+    version: str | None
+    digest: str | None
+
+    @property
+    def monitor(self) -> str:
+        """The monitored metric, where `evaluate` has it; else its first score.
+
+        Instead of a loss without a baseline: the first score that has one, or the first of all.
+        """
+        monitor = self.recipe.training.monitor
+        compared = {name for scores in self.baselines.values() for name in scores}
+        if monitor == "loss" and "loss" not in compared:
+            return next(iter([name for name in self.scores if name in compared] or self.scores))
+        return monitor if monitor in self.scores else next(iter(self.scores))
+
+
+def account(run: Path, split: str = "test", limit: int | None = None) -> Account:
+    """Reads a finished run and scores it.
+
+    Args:
+        run: the run folder.
+        split: the part of its data that is scored: train, valid or test.
+        limit: examples at most.
+
+    Raises:
+        CheckpointError: there is no run, or it has not ended.
+        DataError: its data is not there, or has no such part.
+    """
+    recipe = recipe_of(run)
+    facts = Checkpoints(run).finished()
+    if facts is None:
+        raise CheckpointError(f"{run}: has not ended; go on with it: headwise train RECIPE --run-folder {run}")
+    scored = examples(run, split)[:limit]
+    predictor = load(run)
+    scores = predictor.evaluate(scored)
+    return Account(
+        run,
+        recipe,
+        {name: float(value) for name, value in scores.items() if not isinstance(value, str)},
+        baselines_of(run, predictor, scored, scores).scores(),
+        split,
+        len(scored),
+        facts["step"],
+        facts["cpu_s"],
+        facts.get("parameters"),
+        _day(facts),
+        facts.get("processor"),
+        facts.get("version"),
+        data_digests(run).get("train"),
+    )
+
+
+def _day(facts: Mapping[str, Any]) -> datetime.date | None:
+    try:
+        return datetime.date.fromisoformat(facts["ended"])
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 class Row(Config):
-    """A finished run as a page of results tells it."""
+    """A finished run on a page of results."""
 
     data: str = Field(description="name of the data set")
     task: str = Field(description="what was learned")
@@ -66,31 +147,31 @@ def rows_of(accounts: Sequence[Account]) -> list[Row]:
     """A row for each run.
 
     Raises:
-        DataError: two runs of one recipe with the same seed, which are no two seeds: their spread would be zero; a
-            score that is no finite number.
+        DataError: two runs of one recipe with the same seed, whose spread would mean nothing; a score that is no
+            finite number.
     """
-    found: dict[str, Account] = {}
+    by_identity: dict[str, Account] = {}
     rows = []
-    for one in accounts:
-        row = _row(one)
-        other = found.setdefault(row.identity, one)
-        if other is not one:
-            raise DataError(f"{other.folder} and {one.folder} are one recipe with the same seed; name one of them")
+    for run in accounts:
+        row = _row(run)
+        other = by_identity.setdefault(row.identity, run)
+        if other is not run:
+            raise DataError(f"{other.folder} and {run.folder} are one recipe with the same seed; name one of them")
         rows.append(row)
     return rows
 
 
-def added(kept: Iterable[Row], new: Iterable[Row]) -> list[Row]:
-    """Rows by data and task, the new ones in place of those of the same recipe and seed, or behind the others."""
-    rows = {row.identity: row for row in kept} | {row.identity: row for row in new}
+def merge_rows(old: Iterable[Row], new: Iterable[Row]) -> list[Row]:
+    """Rows by data and task; new ones replace those of the same recipe and seed, or follow the others."""
+    rows = {row.identity: row for row in old} | {row.identity: row for row in new}
     return sorted(rows.values(), key=lambda row: (row.data, row.task))
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of a file of `write_rows`; none where there is no such file yet.
+    """The rows of a file of `write_rows`; none if there is no such file.
 
     Raises:
-        DataError: the file holds something else, or is damaged.
+        DataError: the file has other content, or is damaged.
     """
     if path.is_dir():
         raise DataError(f"{path}: is a folder; give the name of a file in it")
@@ -98,21 +179,21 @@ def read_rows(path: Path) -> list[Row]:
         return []
     advice = "name a file that `headwise results --records` wrote, or a new one"
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: is not JSON ({error}); {advice}") from None
-    if not isinstance(found, dict) or found.keys() != {_FORMAT, "rows"} or not isinstance(found["rows"], list):
+    if not isinstance(content, dict) or content.keys() != {_FORMAT, "rows"} or not isinstance(content["rows"], list):
         raise DataError(f"{path}: does not hold records of results; {advice}")
-    if found[_FORMAT] != _VERSION:
-        raise DataError(f"{path}: format {found[_FORMAT]!r} of the records is unknown; this release reads {_VERSION}")
-    rows = [_checked(values, f"{path}: row {number}") for number, values in enumerate(found["rows"], 1)]
+    if content[_FORMAT] != _VERSION:
+        raise DataError(f"{path}: format {content[_FORMAT]!r} of the records is unknown; this release reads {_VERSION}")
+    rows = [_read_row(values, f"{path}: row {number}") for number, values in enumerate(content["rows"], 1)]
     if len({row.identity for row in rows}) < len(rows):
         raise DataError(f"{path}: two rows are of one recipe and seed; take one of them out")
     return rows
 
 
 def write_rows(path: Path, rows: Iterable[Row]) -> None:
-    """Writes the file whole or not at all; a line for each row, so that what changed is seen.
+    """Replaces the file in one step; a line for each row, so that differences are easy to read.
 
     Raises: OSError where the folder cannot be written.
     """
@@ -122,74 +203,66 @@ def write_rows(path: Path, rows: Iterable[Row]) -> None:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
-def put(path: Path, new: Sequence[Row]) -> list[Row]:
-    """Puts rows into a file of records, and returns all that it has then; several processes take turns.
+def add_rows(path: Path, new: Sequence[Row]) -> list[Row]:
+    """Adds rows to a file of records, and returns all of its rows; several processes take turns.
 
     Raises: as `read_rows`, `write_rows` and `turn`.
     """
     if not new:
         return read_rows(path)
     with turn(path):
-        rows = added(read_rows(path), new)
+        rows = merge_rows(read_rows(path), new)
         write_rows(path, rows)
     return rows
 
 
-def data_of(recipe: Recipe) -> str:
+def data_name(recipe: Recipe) -> str:
     """The name of the data set of a recipe: the folder of its training file, or the name of a file that ships."""
-    given = str(value_of(recipe, "data.train")) if hasattr(recipe, "data") else recipe.task
-    if given.startswith(SHIPPED):
-        return given.removeprefix(SHIPPED).partition(".")[0]
-    return PurePath(given).parent.name or PurePath(given).stem
+    source = str(value_of(recipe, "data.train")) if hasattr(recipe, "data") else recipe.task
+    if source.startswith(SHIPPED):
+        return source.removeprefix(SHIPPED).partition(".")[0]
+    return PurePath(source).parent.name or PurePath(source).stem
 
 
-def deciding(recipe: Recipe) -> dict[str, Any]:
-    """What decides the result of a recipe, by key, where it is not the default: not seeds, and not where files lie.
+def deciding_keys(recipe: Recipe) -> dict[str, Any]:
+    """The keys that decide the result, where they are not the default: without seeds and the folders of files.
 
-    A key that a later release adds leaves it as it is.
+    So a key that a later release adds does not change them.
     """
     files = file_keys(recipe)
     left_out = MAY_CHANGE | {"task", "show", *SEEDS}
-    said = {key: value for key, value in _said(recipe, recipe.model_dump(mode="json"), "") if key not in left_out}
-    return {key: _name(value) if key in files else value for key, value in said.items()}
+    values = {key: value for key, value in _changed(recipe, recipe.model_dump(mode="json"), "") if key not in left_out}
+    return {key: _file_name(value) if key in files else value for key, value in values.items()}
 
 
-def _said(config: Config, values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+def _changed(config: Config, values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
     for name, field in type(config).model_fields.items():
         own = getattr(config, name)
         if isinstance(own, Config):
-            yield from _said(own, values[name], f"{prefix}{name}.")
-        # a kind says which keys there are: each has its own as the default
+            yield from _changed(own, values[name], f"{prefix}{name}.")
+        # a kind is always a key, since each kind has itself as the default
         elif name == "kind" or own != field.get_default(call_default_factory=True):
             yield f"{prefix}{name}", values[name]
 
 
-def _name(file: str) -> str:
+def _file_name(file: str) -> str:
     return file if file.startswith(SHIPPED) else "/".join(PurePath(file).parts[-2:])
 
 
-def _row(one: Account) -> Row:
-    scores = finite_only(dict(one.scores))
-    if one.monitor not in scores:
-        raise DataError(f"{one.folder}: its {one.monitor} is no finite number; there is no result to tell")
+def _row(run: Account) -> Row:
+    recipe, scores = run.recipe, finite_only(dict(run.scores))
+    if run.monitor not in scores:
+        raise DataError(f"{run.folder}: its {run.monitor} is no finite number; there is no result to report")
     return Row(
-        data=data_of(one.recipe),
-        task=one.recipe.task,
-        run=one.folder.name,
-        recipe=deciding(one.recipe),
-        digest=one.digest,
-        seeds={key: value_of(one.recipe, key) for key in SEEDS if _has(one.recipe, key)},
-        part=one.part,
-        metric=one.monitor,
+        data=data_name(recipe),
+        task=recipe.task,
+        run=run.folder.name,
+        recipe=deciding_keys(recipe),
+        seeds={key: value_of(recipe, key) for key in SEEDS if _has(recipe, key)},
+        metric=run.monitor,
         scores=scores,
-        baselines={name: finite_only(dict(found)) for name, found in one.baselines.items()},
-        examples=one.examples,
-        parameters=one.parameters,
-        steps=one.steps,
-        cpu_s=one.cpu_s,
-        ended=one.ended,
-        processor=one.processor,
-        version=one.version,
+        baselines={name: finite_only(dict(values)) for name, values in run.baselines.items()},
+        **{name: getattr(run, name) for name in _SAME},
     )
 
 
@@ -198,7 +271,7 @@ def _has(recipe: Recipe, key: str) -> bool:
     return hasattr(getattr(recipe, section, None) if section else recipe, name)
 
 
-def _checked(values: Any, place: str) -> Row:
+def _read_row(values: Any, place: str) -> Row:
     if not isinstance(values, dict):
         raise DataError(f"{place}: must be an object")
     try:

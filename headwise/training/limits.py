@@ -1,4 +1,4 @@
-"""Where a run stands between its first step and its limits: one share, which the schedule and the end follow."""
+"""The limits of a run: how much of them is used, which the schedule and the end follow, and when it will end."""
 
 import math
 import time
@@ -14,8 +14,8 @@ class Clock:
     """Seconds of this process since the clock was made, and those of earlier parts of the run.
 
     Args:
-        wall: the time that passes, in seconds.
-        cpu: the time that processors work for this process, all threads, in seconds.
+        wall: elapsed seconds.
+        cpu: CPU seconds of this process, all threads.
     """
 
     def __init__(
@@ -32,25 +32,25 @@ class Clock:
         """CPU seconds so far."""
         return self._cpu() - self._cpu_from
 
-    def go_on(self, progress: Progress) -> None:
-        """Adds what earlier parts of the run used."""
+    def resume(self, progress: Progress) -> None:
+        """Adds the time of earlier parts of the run."""
         self._wall_from -= progress.wall_s
         self._cpu_from -= progress.cpu_s
 
-    def tell(self, progress: Progress) -> None:
+    def save_to(self, progress: Progress) -> None:
         """Writes both times into the counters of the run."""
         progress.wall_s, progress.cpu_s = self.wall_s(), self.cpu_s()
 
 
 class Used(NamedTuple):
-    """The limit that is nearest its end, and the share of it that is used; from 1 on it is reached."""
+    """The limit that is used most, and the used share of it; the run ends at 1."""
 
     limit: str
     share: float
 
 
 class Budget:
-    """What a run has used of its limits. Asked once a step, so that several processes can share one answer."""
+    """How much of its limits a run has used."""
 
     def __init__(self, session: Session, clock: Clock) -> None:
         self.clock = clock
@@ -58,13 +58,13 @@ class Budget:
         self._config = session.recipe.training
 
     def begin(self) -> None:
-        """Marks where the schedule begins, after preparation, unless the run goes on."""
+        """Marks the start of the schedule, after preparation, of a new run."""
         progress = self._session.progress
         if not progress.step:
             progress.schedule_from = min(1.0, self.used().share)
 
     def shares(self) -> dict[str, float]:
-        """The used share of every limit there is."""
+        """The used share of every limit that is set."""
         session, config = self._session, self._config
         spent = {
             "max_steps": (session.progress.step, config.max_steps),
@@ -75,15 +75,15 @@ class Budget:
         return {name: so_far / limit for name, (so_far, limit) in spent.items() if limit}
 
     def used(self) -> Used:
-        """The limit nearest its end."""
+        """The limit that is used most."""
         shares = self.shares()
         name = max(shares, key=shares.__getitem__)
         return Used(name, shares[name])
 
     def done(self, used: Used) -> float:
         """The share of the schedule that is done: 0 when training began, 1 at the limit."""
-        begun = self._session.progress.schedule_from
-        return min(1.0, max(0.0, (used.share - begun) / (1.0 - begun))) if begun < 1.0 else 1.0
+        start = self._session.progress.schedule_from
+        return min(1.0, max(0.0, (used.share - start) / (1.0 - start))) if start < 1.0 else 1.0
 
     def planned_steps(self) -> float:
         """The steps that max_steps and max_epochs allow; infinite where neither is a limit."""
@@ -94,7 +94,7 @@ class Budget:
 
 
 class Forecast(NamedTuple):
-    """Where a run ends at its present speed: steps, passes over the data, seconds from now, and the limit it meets."""
+    """The end of a run at its present speed: steps, passes over the data, seconds from now, and the limit it meets."""
 
     steps: float
     epochs: float
@@ -102,54 +102,52 @@ class Forecast(NamedTuple):
     limit: str
 
 
-class Standing(NamedTuple):
-    """Where a run stands at a time: seconds of the clock, steps, passes over the data, used share of each limit."""
+class Snapshot(NamedTuple):
+    """The state of a run at a time: seconds of the clock, steps, passes over the data, used share of each limit."""
 
     seconds: float
     steps: int
     epochs: float
     shares: dict[str, float]
 
-    def forecast(self, now: "Standing") -> Forecast | None:
-        """Goes on from `now` as it went from here to there; None as long as nothing was done.
+    def forecast(self, now: "Snapshot") -> Forecast | None:
+        """Continues from `now` at the speed since this snapshot; None as long as there was no step.
 
-        >>> Standing(0.0, 0, 0.0, {"max_steps": 0.0}).forecast(Standing(60.0, 100, 0.5, {"max_steps": 0.25}))
+        >>> Snapshot(0.0, 0, 0.0, {"max_steps": 0.0}).forecast(Snapshot(60.0, 100, 0.5, {"max_steps": 0.25}))
         Forecast(steps=400.0, epochs=2.0, seconds=180.0, limit='max_steps')
         """
         seconds = now.seconds - self.seconds
         if seconds <= 0 or now.steps == self.steps:
             return None
-        left = {
+        seconds_left = {
             name: max(0.0, 1.0 - share) * seconds / (share - self.shares[name])
             for name, share in now.shares.items()
             if share > self.shares[name]
         }
-        if not left:
+        if not seconds_left:
             return None
-        limit = min(left, key=left.__getitem__)
-        times = left[limit] / seconds
+        limit = min(seconds_left, key=seconds_left.__getitem__)
+        times = seconds_left[limit] / seconds
         steps, epochs = now.steps - self.steps, now.epochs - self.epochs
-        return Forecast(now.steps + times * steps, now.epochs + times * epochs, left[limit], limit)
+        return Forecast(now.steps + times * steps, now.epochs + times * epochs, seconds_left[limit], limit)
 
 
 def misfits(config: TrainingConfig, steps: float) -> list[str]:
-    """What of a recipe's warm-up and schedule does not fit a run of about so many steps; infinite where not known.
+    """Warnings about a warm-up and schedule that do not fit a run of about so many steps; infinite: unknown.
 
     >>> from headwise.training.recipe import TrainingConfig
     >>> misfits(TrainingConfig(warmup_steps=4000, max_steps=1000), 1000)[0]
     'the warm-up of 4,000 steps does not end in the 1,000 steps of this run: lower training.warmup_steps'
     """
-    found = []
+    warnings = []
     warmup = 0 if config.warmup_share else config.warmup_steps
-    if warmup >= steps:
-        told = f"the warm-up of {warmup:,} steps does not end in the {steps:,.0f} steps of this run"
-        found.append(f"{told}: lower training.warmup_steps")
-    elif warmup > steps / 2:
-        told = f"the warm-up of {warmup:,} steps is more than half of the {steps:,.0f} steps of this run"
-        found.append(f"{told}: lower training.warmup_steps")
+    if warmup > steps / 2:
+        relation = "does not end in" if warmup >= steps else "is more than half of"
+        problem = f"the warm-up of {warmup:,} steps {relation} the {steps:,.0f} steps of this run"
+        warnings.append(f"{problem}: lower training.warmup_steps")
     if config.schedule in ("cosine", "linear") and config.max_steps > 1.1 * steps:
-        found.append(
+        warnings.append(
             f"schedule '{config.schedule}' falls until step {config.max_steps:,}, but this run ends after about "
             f'{steps:,.0f}: lower training.max_steps, or set training.schedule to "budget", which ends with the run'
         )
-    return found
+    return warnings

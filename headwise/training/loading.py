@@ -1,4 +1,4 @@
-"""A run folder back to something that predicts, and to the examples it is scored on: `load` and `examples`."""
+"""From a run folder: its predictor, its examples, its recipe and its baselines."""
 
 import os
 import warnings
@@ -17,18 +17,18 @@ from headwise.predictors.predictor import Predictor
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.publish import CONFIG, DATA, OWN_FILES, TRAINER, evaluated, read_run
 from headwise.runs.reading import Saved, read_file
-from headwise.runs.weights import fitting, load_weights
+from headwise.runs.weights import load_weights, match_weights
 from headwise.tasks import registry
 from headwise.tasks.task import Assets
-from headwise.training.comparison import Compared, compared
-from headwise.training.identity import named_files
+from headwise.training.comparison import Baselines, compare_with_baselines
 from headwise.training.randomness import isolated
 from headwise.training.recipe import Recipe, parse_recipe, read_recipe
+from headwise.training.recipes import named_files
 from headwise.training.session import Trainer
 from headwise.trust import trusting
 
 _DRAWS = frozenset({"normal_", "uniform_", "bernoulli_", "exponential_", "random_"})
-# what PyTorch's default type may be while a model trains
+# the default types of PyTorch with which models are trained
 _TRAINED = frozenset({torch.float32, torch.float64})
 SPLITS = ("train", "valid", "test")
 
@@ -49,29 +49,29 @@ def load(folder: str | os.PathLike[str], *, trust: bool = False) -> Predictor[An
         ConfigError: if the default device is "meta".
     """
     with trusting(trust):
-        return read_run(Path(folder), warned, _predictor)
+        return read_run(Path(folder), _warn, _predictor)
 
 
 def recipe_of(folder: str | os.PathLike[str]) -> Recipe:
     """The recipe of a run folder. Raises: CheckpointError if there is none, or none of this program."""
-    return read_run(Path(folder), warned, _recipe)
+    return read_run(Path(folder), _warn, _recipe)
 
 
-def trained_on(folder: str | os.PathLike[str]) -> Mapping[str, str]:
+def data_digests(folder: str | os.PathLike[str]) -> Mapping[str, str]:
     """The SHA-256 of each file that a run was trained on, by its key. Raises: CheckpointError as `recipe_of`."""
-    return read_run(Path(folder), warned, _recipe_and_data)[1]
+    return read_run(Path(folder), _warn, _recipe_and_data)[1]
 
 
-def steps_of(folder: str | os.PathLike[str]) -> list[int]:
-    """The steps of which a run keeps checkpoints, the first one first. Raises: CheckpointError if there are none."""
-    found = sorted({entry.step for entry in Checkpoints(Path(folder)).entries()})
-    if not found:
+def checkpoint_steps(folder: str | os.PathLike[str]) -> list[int]:
+    """The steps that have a checkpoint, in order. Raises: CheckpointError if there are none."""
+    steps = sorted({entry.step for entry in Checkpoints(Path(folder)).entries()})
+    if not steps:
         raise CheckpointError(f"{folder}: there is no checkpoint in it")
-    return found
+    return steps
 
 
-def at_step(folder: str | os.PathLike[str], step: int) -> Predictor[Any, Any, Any]:
-    """The predictor of the checkpoint of one step, as `load` makes that of the best one.
+def load_step(folder: str | os.PathLike[str], step: int) -> Predictor[Any, Any, Any]:
+    """The predictor of the checkpoint of one step.
 
     Raises: CheckpointError if there is no such checkpoint, or none intact.
     """
@@ -95,62 +95,60 @@ def examples(folder: str | os.PathLike[str], split: str = "test", data: Mapping[
     if split not in SPLITS:
         raise ConfigError(unknown("split", split, SPLITS))
     path = Path(folder) / CONFIG
-    recipe, before = read_run(path.parent, warned, _recipe_and_data)
+    recipe, before = read_run(path.parent, _warn, _recipe_and_data)
     if data:
         values = recipe.model_dump(mode="json", exclude_none=True)
         changed = {**values.get("data", {}), **data}
         values["data"] = {key: value for key, value in changed.items() if value is not None}
         recipe = read_recipe(values)
-    found = registry.task_type(recipe.task).examples(recipe, split)
-    if not found:
+    of_split = registry.task_type(recipe.task).examples(recipe, split)
+    if not of_split:
         raise DataError(
             f"{path}: the recipe has no {split} part; name a file of examples (--data FILE) or another part (--split)"
         )
     of_recipe = {name: digest for name, digest in before.items() if name not in (data or {})}
     for note in _changes(recipe, split, of_recipe):
-        warned(note)
-    return found
+        _warn(note)
+    return of_split
 
 
-def beside(
+def baselines_of(
     folder: str | os.PathLike[str],
     predictor: Predictor[Any, Any, Any],
-    found: Sequence[Any],
+    examples: Sequence[Any],
     scores: Mapping[str, float | str],
-) -> Compared:
-    """The baselines of a run, scored on the examples that gave its predictor these scores, and the comparison.
+) -> Baselines:
+    """The baselines of a run on the examples on which its predictor has these scores, and the comparison.
 
-    Those fitted to the training data are left out where it is not as it was when the run was trained.
+    Those fitted to the training data are left out if it has changed since the run was trained.
 
     Raises: CheckpointError: no recipe in the folder, or none of this program.
     """
-    recipe, trained = read_run(Path(folder), warned, _recipe_and_data)
-    return compared(recipe, predictor, found, scores, trained)
+    recipe, trained = read_run(Path(folder), _warn, _recipe_and_data)
+    return compare_with_baselines(recipe, predictor, examples, scores, trained)
 
 
 def _changes(recipe: Recipe, split: str, before: Mapping[str, str]) -> list[str]:
-    """What to tell of the files that a split is read from, its own or those of training, where they are others now."""
+    """Warnings about changed files of a split, or of training where the split is a part of that."""
     files = named_files(recipe)
-    part = split if split in files else "train"
-    told = "has changed since the run was trained: scores cannot be compared with earlier ones"
-    if part == "train":
-        told += f", and the {split} part may hold what was trained on"
-    read = [name for name in (part, f"{part}_target") if name in before and name in files]
-    return [f"{files[name]}: {told}" for name in read if digest(files[name]) != before[name]]
+    source = split if split in files else "train"
+    warning = "has changed since the run was trained: scores cannot be compared with earlier ones"
+    if source == "train":
+        warning += f", and the {split} part may hold what was trained on"
+    names = [name for name in (source, f"{source}_target") if name in before and name in files]
+    return [f"{files[name]}: {warning}" for name in names if digest(files[name]) != before[name]]
 
 
 def _recipe_and_data(saved: Saved) -> tuple[Recipe, Mapping[str, str]]:
-    """The recipe of a run, and the SHA-256 of what it was trained on by its key."""
-    found = saved.facts.get(DATA)
-    if not isinstance(found, dict) and TRAINER in saved.files:
-        found = Trainer.read(saved).data
-    elif not isinstance(found, dict):
-        found = _digests_of_state(saved.folder)
-    return _recipe(saved), found
+    """The recipe of a run, and the SHA-256 of the files it was trained on by key."""
+    digests = saved.facts.get(DATA)
+    if not isinstance(digests, dict):
+        digests = Trainer.read(saved).data if TRAINER in saved.files else _digests_of_state(saved.folder)
+    return _recipe(saved), digests
 
 
 def _digests_of_state(run: Path) -> Mapping[str, str]:
-    """The same of a run whose published model does not say it, as older ones, from its newest intact checkpoint."""
+    """For older runs, whose published model has no digests: from the newest intact checkpoint."""
     for entry in Checkpoints(run).entries():
         try:
             return Trainer.read(Saved(entry.path, {}, {TRAINER: read_file(entry.path, TRAINER)}, {})).data
@@ -159,7 +157,7 @@ def _digests_of_state(run: Path) -> Mapping[str, str]:
     return {}
 
 
-def warned(text: str) -> None:
+def _warn(text: str) -> None:
     """Warns the caller of this file's functions."""
     warnings.warn(text, stacklevel=4)
 
@@ -169,7 +167,7 @@ def _recipe(saved: Saved) -> Recipe:
 
 
 class _Undrawn(TorchFunctionMode):
-    """Inside, nothing is drawn into tensors: on the meta device PyTorch would import its compiler to draw nothing."""
+    """Inside, no random numbers are drawn: on the meta device PyTorch would import its compiler for that."""
 
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), options: dict[str, Any] | None = None
@@ -185,18 +183,18 @@ def _predictor(saved: Saved) -> Predictor[Any, Any, Any]:
     try:
         task = registry.task_type(recipe.task)(recipe, Assets(files))
     except DataError as error:
-        # files of the folder, not of the user
+        # the data is that of the folder, not of the user
         raise CheckpointError(f"{saved.folder}: {error}") from None
     name, tensors, metadata = evaluated(saved)
-    if len(tensors) < (wanted := task.fewest_tensors()):
+    if len(tensors) < (expected := task.fewest_tensors()):
         raise CheckpointError(
             f"{saved.folder / name}: the weights do not fit the model: {len(tensors)} tensors, and the recipe's has"
-            f" {wanted} or more"
+            f" {expected} or more"
         )
     with isolated(recipe.seed), _default_type(tensors):
         with torch.device("meta"), _Undrawn():
-            # a recipe that asks for more than the weights have is refused before such a model takes memory
-            fitting(task.build(), tensors, metadata, str(saved.folder / name))
+            # a recipe that does not fit the weights is refused before its model takes memory
+            match_weights(task.build(), tensors, metadata, str(saved.folder / name))
         model = task.build()
     if any(parameter.is_meta for parameter in model.parameters()):
         raise ConfigError("a model cannot be loaded onto the meta device, which holds no numbers; load it outside")
@@ -206,13 +204,13 @@ def _predictor(saved: Saved) -> Predictor[Any, Any, Any]:
 
 @contextmanager
 def _default_type(tensors: Mapping[str, Tensor]) -> Iterator[None]:
-    """Inside, models are built in the type that the weights were saved in, whatever PyTorch's default type is."""
+    """Inside, the default type is that of the saved weights."""
     before = torch.get_default_dtype()
-    kinds = {tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()} & _TRAINED
-    if len(kinds) != 1:
+    dtypes = {tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()} & _TRAINED
+    if len(dtypes) != 1:
         yield
         return
-    torch.set_default_dtype(kinds.pop())
+    torch.set_default_dtype(dtypes.pop())
     try:
         yield
     finally:

@@ -1,26 +1,25 @@
 """The training loop: draw, differentiate, step, log, validate, save; stops at a limit, a signal or bad numbers."""
 
+import math
 import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
 import torch
 
-from headwise.errors import DataError, MachineError
+from headwise.errors import DataError, Diverged, MachineError
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.log import RunLog
 from headwise.runs.publish import DATA, MODEL, publish
 from headwise.runs.tensors import TensorFile
 from headwise.training import numerics
-from headwise.training.compiling import Loss, compiled
 from headwise.training.filming import Filming
 from headwise.training.limits import Budget, Clock, Used
 from headwise.training.optimizers import learning_rate, set_learning_rate
-from headwise.training.parallel import Engine, Share, share_of_step, written
+from headwise.training.parallel import Engine, Share, share_of_step
 from headwise.training.reporter import Reporter
-from headwise.training.saving import save_checkpoint
+from headwise.training.saving import save_checkpoint, write_at_first
 from headwise.training.session import Session
 from headwise.training.signals import Stopped, StopSignal, stopped_by
 from headwise.training.validation import monitored, smaller_is_better, validate
@@ -31,8 +30,8 @@ _MOST_SKIPPED_IN_A_ROW = 10
 class Loop:
     """Trains a session to its end.
 
-    The state only ever changes by a whole step or a whole validation, and everything that decides what comes next is
-    in the session; so a checkpoint between any two of them continues to the same bits.
+    The state changes only by a whole step or a whole validation, and all of it is in the session; so a checkpoint
+    between any two of them continues to the same bits.
     """
 
     def __init__(self, session: Session, checkpoints: Checkpoints, log: RunLog, stop: StopSignal, clock: Clock) -> None:
@@ -43,13 +42,14 @@ class Loop:
         self._stop = stop
         self._budget = Budget(session, clock)
         self._processes = session.processes
-        self._engine = Engine(session.objective, session.kind, session.processes, self._compiler())
+        note = log.note if self._config.compile else None
+        self._engine = Engine(session.objective, session.kind, session.processes, session.device, note)
         self._parameters = [parameter for parameter in session.model.parameters() if parameter.requires_grad]
         self._device = session.device
         progress = session.progress
-        # a run that goes on stands as its checkpoint does
+        # the state of the latest checkpoint: step and last validated step
         self._saved = (progress.step, progress.validated_step) if progress.step else None
-        # the best weights while they are not published
+        # the best weights until they are published
         self._best: TensorFile | None = None
         self._without_tokens = 0
         self._report = Reporter(session, log, self._budget)
@@ -68,8 +68,8 @@ class Loop:
         self._film.begin()
         try:
             while True:
-                used = self._agreed()
-                reason = self._finished(used)
+                used = self._used()
+                reason = self._end_reason(used)
                 if self._validation_due(at_end=reason is not None):
                     self._validate()
                 elif reason is not None:
@@ -88,7 +88,7 @@ class Loop:
         return reason
 
     def save(self, *, retry: bool) -> bool:
-        """Commits a checkpoint unless this very state is saved; False when the disk refused and is tried again later.
+        """Commits a checkpoint unless this state is saved; False when the disk refused and it is to be tried again.
 
         Raises: MachineError when the disk refuses and `retry` is not set.
         """
@@ -96,12 +96,12 @@ class Loop:
         state = (progress.step, progress.validated_step)
         if self._saved == state:
             return True
-        self._budget.clock.tell(progress)
+        self._budget.clock.save_to(progress)
         self._log.sync()
-        kept = progress.protected(entry.step for entry in self._checkpoints.entries())
+        protected = progress.protected(entry.step for entry in self._checkpoints.entries())
         files = self.session.files()
         try:
-            path = save_checkpoint(self._processes, self._checkpoints, progress.step, files, kept, self._log.note)
+            path = save_checkpoint(self._processes, self._checkpoints, progress.step, files, protected, self._log.note)
         except MachineError as error:
             if not retry:
                 raise
@@ -114,17 +114,17 @@ class Loop:
             self._publish(best, retry=retry)
         return True
 
-    def _agreed(self) -> Used:
-        """How far the run is, by the clock of the first process. Raises: Stopped if a signal came to any of them."""
+    def _used(self) -> Used:
+        """The used limits, by the clock of the first process. Raises: Stopped if a signal came to any process."""
         used = self._budget.used()
         names = list(self._budget.shares())
-        told = self._processes.numbers(self._stop.signum, names.index(used.limit), used.share)
-        if signum := int(max(signum for signum, *_ in told)):
+        shared = self._processes.numbers(self._stop.signum, names.index(used.limit), used.share)
+        if signum := int(max(signum for signum, *_ in shared)):
             raise stopped_by(signum)
-        _, place, share = told[0]
-        return Used(names[int(place)], share)
+        _, index, share = shared[0]
+        return Used(names[int(index)], share)
 
-    def _finished(self, used: Used) -> str | None:
+    def _end_reason(self, used: Used) -> str | None:
         progress, config = self.session.progress, self._config
         if used.share >= 1.0:
             return used.limit
@@ -142,7 +142,7 @@ class Loop:
         return at_end or by_step or (between_epochs and by_epoch)
 
     def _step(self, used: Used) -> None:
-        session, config, begun = self.session, self._config, time.perf_counter()
+        session, config, start = self.session, self._config, time.perf_counter()
         share = self._budget.done(used)
         batches = min(config.accumulate, session.source.size() - session.source.position)
         drawn = share_of_step(session.source, config.accumulate, self._processes, self._device)
@@ -155,30 +155,25 @@ class Loop:
         try:
             loss, gradients = self._differentiate(drawn)
         except RuntimeError as error:
-            known = numerics.out_of_memory(error, session.progress.step, drawn.tokens, drawn.indices)
-            raise (known or error) from error
-        norm = self._engine.norm(gradients)
-        self._update(*self._engine.agreed(*numerics.read_together(loss, norm)), drawn)
+            out_of_memory = numerics.out_of_memory(error, session.progress.step, drawn.tokens, drawn.indices)
+            raise (out_of_memory or error) from error
+        norm = numerics.global_norm(gradients)
+        self._update(*self._engine.reduce(*numerics.read_together(loss, norm)), drawn)
         session.optimizer.zero_grad(set_to_none=True)
-        self._report.worked(time.perf_counter() - begun, drawn.tokens)
+        self._report.add_time(time.perf_counter() - start, drawn.tokens)
 
     def _differentiate(self, drawn: Share) -> tuple[torch.Tensor, list[torch.Tensor]]:
         total = torch.zeros((), device=self._device)
-        for place, batch in enumerate(drawn.batches):
-            real = place < drawn.real
-            with self._engine.passing(last=place + 1 == len(drawn.batches)):
+        for index, batch in enumerate(drawn.batches):
+            real = index < drawn.real
+            with self._engine.passing(last=index + 1 == len(drawn.batches)):
                 with self._precision():
                     loss = self._engine(batch) / drawn.tokens
-                # gradients are averaged over the processes, and what only fills a gap counts nothing
+                # gradients are averaged over the processes; a batch that fills a gap does not count
                 (loss if self._processes.world == 1 else loss * self._processes.world * real).backward()
             if real:
                 total += loss.detach()
         return total, numerics.gradients(self._parameters)
-
-    def _compiler(self) -> Callable[[Loss], Loss] | None:
-        if not self._config.compile:
-            return None
-        return partial(compiled, note=self._log.note, device=self.session.device)
 
     def _precision(self) -> AbstractContextManager[Any]:
         bf16 = self._config.precision == "bf16"
@@ -186,7 +181,7 @@ class Loop:
 
     def _update(self, loss: float, norm: float, drawn: Share) -> None:
         session, progress = self.session, self.session.progress
-        if not numerics.are_finite(loss, norm):
+        if not (math.isfinite(loss) and math.isfinite(norm)):
             self._skip(loss, norm, [row for rows in self._processes.gather(drawn.indices) for row in rows])
             return
         numerics.clip(self._parameters, norm, self._config.clip_norm)
@@ -203,8 +198,11 @@ class Loop:
         self._log.note(f"step {progress.step} skipped: {reason}; its examples are in metrics.jsonl")
         numerics.check_finite(self.session.model.state_dict(), progress.step, self._processes)
         if progress.skipped_in_row >= _MOST_SKIPPED_IN_A_ROW:
-            diverged = numerics.diverged(progress.skipped_in_row, progress.step, reason)
-            raise diverged.reported_by(self._processes.first)
+            raise Diverged(
+                f"training diverged: {progress.skipped_in_row} steps in a row up to step {progress.step} had no finite "
+                f"loss and gradient ({reason}); lower training.learning_rate, raise training.warmup_steps or set "
+                "training.precision = 'fp32', then resume from the last checkpoint or start again"
+            ).reported_by(self._processes.first)
 
     def _count_without_tokens(self, batches: int) -> None:
         self._without_tokens += batches
@@ -236,7 +234,7 @@ class Loop:
             self._best = self.session.published_weights()
         saved = self.save(retry=config.on_disk_full == "retry")
         if improved and not saved and self._best is not None:
-            # it goes to the disk as soon as that takes anything; until then training must not change it
+            # published as soon as the disk has room; until then training must not change it
             self._best = self._best.copy()
 
     def _publish(self, best: TensorFile, *, retry: bool) -> None:
@@ -246,7 +244,7 @@ class Loop:
             point = partial(self._checkpoints.point_to_best, progress.best_step, progress.best_value)
             self._processes.once(point)
             facts = {"step": progress.best_step, "metrics": progress.best_metrics, DATA: self.session.digests}
-            written(self._processes, files.values(), partial(publish, self._checkpoints.run, files, facts))
+            write_at_first(self._processes, files.values(), partial(publish, self._checkpoints.run, files, facts))
         except MachineError as error:
             if not retry:
                 raise

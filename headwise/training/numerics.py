@@ -1,6 +1,5 @@
 """Which precision a run has, gradient norm and clipping, and what to say when numbers stop being finite."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 
 import torch
@@ -14,12 +13,12 @@ from headwise.runs.tensors import local, not_finite
 from headwise.training.recipe import Recipe
 
 
-def settled(recipe: Recipe, begun: Recipe | None, note: Callable[[str], None]) -> Recipe:
-    """The recipe without `precision = "auto"`: as the run of this folder began, or what is fast here, with a note."""
+def settle_precision(recipe: Recipe, earlier: Recipe | None, note: Callable[[str], None]) -> Recipe:
+    """The recipe with "auto" precision replaced: by that of the `earlier` recipe of the run, or by a fast one here."""
     if recipe.training.precision != "auto":
         return recipe
-    if begun is not None:
-        precision, reason = str(begun.training.precision), "as this run began"
+    if earlier is not None:
+        precision, reason = str(earlier.training.precision), "as this run began"
     elif device(recipe.training.device).type == "cuda":
         usable = torch.cuda.is_bf16_supported(including_emulation=False)
         precision, reason = ("bf16", "this GPU has it") if usable else ("fp32", "this GPU has no bfloat16")
@@ -30,10 +29,10 @@ def settled(recipe: Recipe, begun: Recipe | None, note: Callable[[str], None]) -
     return recipe.model_copy(update={"training": recipe.training.model_copy(update={"precision": precision})})
 
 
-def unrounded(model: nn.Module, precision: str) -> list[str]:
-    """What is said at the start of a run whose precision does nothing in a part of its model: a line, or none.
+def precision_notes(model: nn.Module, precision: str) -> list[str]:
+    """A note where the precision has no effect in a part of the model.
 
-    >>> unrounded(nn.Linear(2, 2), "bf16"), len(unrounded(nn.GRU(2, 2), "bf16"))
+    >>> precision_notes(nn.Linear(2, 2), "bf16"), len(precision_notes(nn.GRU(2, 2), "bf16"))
     ([], 1)
     """
     recurrent = any(isinstance(module, nn.RNNBase | nn.RNNCellBase) for module in model.modules())
@@ -48,17 +47,17 @@ def device(name: str) -> torch.device:
     >>> device("cpu")
     device(type='cpu')
     """
-    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    devices = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
-        return torch.device(next(kind for kind, usable in there.items() if usable))
-    if not there[name]:
-        usable = ", ".join(kind for kind, found in there.items() if found)
+        return torch.device(next(kind for kind, usable in devices.items() if usable))
+    if not devices[name]:
+        usable = ", ".join(kind for kind, available in devices.items() if available)
         raise ConfigError(f"training.device = '{name}' cannot be used here; this machine has: {usable}")
     return torch.device(name)
 
 
 def gradients(parameters: Iterable[nn.Parameter]) -> list[Tensor]:
-    """The gradients there are, as far as this process has them; a parameter that took no part has none."""
+    """The gradients, or the rows of them that this process has; a parameter that took no part has none."""
     return [local(parameter.grad) for parameter in parameters if parameter.grad is not None]
 
 
@@ -74,7 +73,7 @@ def global_norm(tensors: list[Tensor]) -> Float[Tensor, ""]:
 def clip(parameters: list[nn.Parameter], norm: float, limit: float) -> None:
     """Scales the gradients in place so that their global norm, known to be `norm`, is `limit` at most; 0 is no limit.
 
-    PyTorch's own function would pass over all gradients where nothing is to be done too.
+    PyTorch's own function passes over all gradients even where none is to be scaled.
     """
     if not (limit and norm > limit):
         return
@@ -85,30 +84,16 @@ def clip(parameters: list[nn.Parameter], norm: float, limit: float) -> None:
 
 
 def read_together(loss: Float[Tensor, ""], norm: Float[Tensor, ""]) -> tuple[float, float]:
-    """Both values in the one place of a step where the host waits for the device."""
+    """Both values at once: the one place of a step where the host waits for the device."""
     kind = torch.promote_types(torch.promote_types(loss.dtype, norm.dtype), torch.float32)
     loss_value, norm_value = torch.stack([loss.to(kind), norm.to(kind)]).tolist()
     return loss_value, norm_value
 
 
-def are_finite(*values: float) -> bool:
-    """True when no value is NaN or infinite."""
-    return all(map(math.isfinite, values))
-
-
-def diverged(in_a_row: int, step: int, reason: str) -> Diverged:
-    """The error after too many steps in a row without finite numbers."""
-    return Diverged(
-        f"training diverged: {in_a_row} steps in a row up to step {step} had no finite loss and gradient ({reason}); "
-        "lower training.learning_rate, raise training.warmup_steps or set training.precision = 'fp32', "
-        "then resume from the last checkpoint or start again"
-    )
-
-
 def check_finite(tensors: Mapping[str, Tensor], step: int, processes: Processes = ALONE) -> None:
     """Raises: Diverged naming the first of these weights or optimizer states that is not finite in any process."""
-    found = {name for names in processes.gather(not_finite(tensors)) for name in names}
-    if bad := [name for name in tensors if name in found]:
+    anywhere = {name for names in processes.gather(not_finite(tensors)) for name in names}
+    if bad := [name for name in tensors if name in anywhere]:
         raise Diverged(
             f"training diverged: at step {step} '{bad[0]}' holds NaN or infinity ({len(bad)} of {len(tensors)} tensors "
             "do), and skipping steps cannot repair that; lower training.learning_rate or raise training.warmup_steps, "

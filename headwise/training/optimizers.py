@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from headwise.errors import CheckpointError
-from headwise.runs.weights import put
+from headwise.runs.weights import copy_into
 from headwise.training.recipe import TrainingConfig
 
 
@@ -29,13 +29,13 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> Optimizer:
 
 
 def set_learning_rate(optimizer: Optimizer, rate: float) -> None:
-    """The learning rate of the step to come."""
+    """Sets the learning rate of the next step."""
     for group in optimizer.param_groups:
         group["lr"] = rate
 
 
 def optimizer_tensors(optimizer: Optimizer, model: nn.Module) -> dict[str, Tensor]:
-    """What the optimizer remembers, as `slot:parameter`."""
+    """The state of the optimizer, as `slot:parameter`."""
     return {
         f"{slot}:{name}": value
         for name, parameter in model.named_parameters()
@@ -45,9 +45,9 @@ def optimizer_tensors(optimizer: Optimizer, model: nn.Module) -> dict[str, Tenso
 
 
 def restore_optimizer(optimizer: Optimizer, model: nn.Module, tensors: Mapping[str, Tensor], name: str) -> None:
-    """Puts back what `optimizer_tensors` gave. Raises: CheckpointError naming the file and the key that is wrong."""
+    """Restores the tensors of `optimizer_tensors`. Raises: CheckpointError naming the file and the wrong key."""
     parameters = dict(model.named_parameters())
-    # a step is one number; what else is remembered has the shape of its parameter, or fused kernels read past its end
+    # a step is one number; other state must have the shape of its parameter, or fused kernels read past its end
     slots = {"momentum_buffer"} if isinstance(optimizer, SGD) else {"step", "exp_avg", "exp_avg_sq"}
     optimizer.state.clear()
     for key, value in tensors.items():
@@ -55,16 +55,16 @@ def restore_optimizer(optimizer: Optimizer, model: nn.Module, tensors: Mapping[s
         if owner not in parameters:
             raise CheckpointError(f"{name}: '{key}' belongs to no parameter of this model")
         if slot not in slots:
-            raise CheckpointError(f"{name}: '{key}' is nothing that {type(optimizer).__name__} remembers")
+            raise CheckpointError(f"{name}: '{key}' is no state of {type(optimizer).__name__}")
         parameter = parameters[owner]
-        wanted, kind = ([], torch.float32) if slot == "step" else (list(parameter.shape), parameter.dtype)
-        if list(value.shape) != wanted or value.dtype != kind:
-            raise CheckpointError(f"{name}: '{key}' is {value.dtype} {list(value.shape)}, not {kind} {wanted}")
+        shape, dtype = ([], torch.float32) if slot == "step" else (list(parameter.shape), parameter.dtype)
+        if list(value.shape) != shape or value.dtype != dtype:
+            raise CheckpointError(f"{name}: '{key}' is {value.dtype} {list(value.shape)}, not {dtype} {shape}")
         if slot == "step" or not hasattr(parameter, "device_mesh"):
             optimizer.state[parameter][slot] = value.to(parameter.device)
         else:
             optimizer.state[parameter][slot] = torch.zeros_like(parameter.detach())
-            put(optimizer.state[parameter][slot], value)
+            copy_into(optimizer.state[parameter][slot], value)
     for owner, parameter in parameters.items():
         if missing := slots - optimizer.state.get(parameter, dict.fromkeys(slots)).keys():
             raise CheckpointError(f"{name}: '{min(missing)}:{owner}' is missing")
@@ -133,9 +133,9 @@ def _fall(height: float, final_share: float) -> float:
 def _by_decay(model: nn.Module, decay_embeddings: bool) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     tables = {id(p) for module in model.modules() if isinstance(module, nn.Embedding) for p in module.parameters()}
     decayed: list[nn.Parameter] = []
-    kept: list[nn.Parameter] = []
+    not_decayed: list[nn.Parameter] = []
     for parameter in model.parameters():
         if parameter.requires_grad:
             exempt = parameter.ndim < 2 or (id(parameter) in tables and not decay_embeddings)
-            (kept if exempt else decayed).append(parameter)
-    return decayed, kept
+            (not_decayed if exempt else decayed).append(parameter)
+    return decayed, not_decayed

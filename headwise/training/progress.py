@@ -1,4 +1,4 @@
-"""What a run has done so far, as plain numbers that go into every checkpoint."""
+"""The counters of a run, which are in every checkpoint."""
 
 import math
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-# more than any run counts; numpy and JSON hold it exactly
+# above any count of a run; numpy and JSON represent it exactly
 COUNTED = 2**53
 
 Count = Annotated[int, Field(ge=0, le=COUNTED)]
@@ -16,7 +16,7 @@ Seconds = Annotated[float, Field(ge=0)]
 
 @dataclass
 class Progress:
-    """Counters of a run. `step` counts the steps tried, the skipped ones among them."""
+    """Counters of a run. `step` counts all steps, skipped ones included."""
 
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -60,14 +60,14 @@ class Progress:
     def protected(self, saved: Iterable[int]) -> set[int]:
         """Of the steps with a checkpoint, those that stay however old they are: the best, and those to average.
 
-        While steps are skipped all stay: perhaps the run diverges, and what was saved in better times is needed.
+        While steps are skipped, all: the run may be diverging, and earlier checkpoints are needed.
         """
         return {self.best_step, *self.recent_steps, *(saved if self.skipped_in_row else ())}
 
     def replace_best(self, step: int, value: float | None, metrics: dict[str, float]) -> None:
-        """Another model takes the place of a best one that is lost."""
-        known = value is not None and math.isfinite(value)
-        self.best_step, self.best_value, self.best_metrics = step, value if known else None, finite_only(metrics)
+        """Another model replaces a best one that is lost."""
+        finite = value is not None and math.isfinite(value)
+        self.best_step, self.best_value, self.best_metrics = step, value if finite else None, finite_only(metrics)
 
     def take_window(self) -> dict[str, float]:
         """Mean loss a token and mean gradient norm since the last call; nothing when every step was skipped."""

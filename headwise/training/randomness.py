@@ -21,13 +21,13 @@ def capture(device: torch.device = CPU) -> dict[str, Any]:
 
 
 def restore(state: Mapping[str, Any], name: str, device: torch.device = CPU) -> None:
-    """Continues where `capture` was called; a generator of a device that was not there before goes on as it is.
+    """Continues where `capture` was called; the generator of a device that `state` does not have stays as it is.
 
-    Raises: CheckpointError naming the file as `name` when the values are none of `capture`'s; then nothing of the host
-        is changed.
+    Raises: CheckpointError naming the file as `name` when the values are not those of `capture`; then no generator of
+        the host is changed.
     """
     check(state, name)
-    with _refusing(name):
+    with _checking(name):
         if device.type in state and device.type != "cpu":
             _module(device).set_rng_state(_numbers(state[device.type]), device)
     random.setstate(_python(state["python"]))
@@ -35,8 +35,8 @@ def restore(state: Mapping[str, Any], name: str, device: torch.device = CPU) -> 
 
 
 def check(state: Mapping[str, Any], name: str) -> None:
-    """Tries the values of the host on generators that nobody uses. Raises: CheckpointError as `restore`."""
-    with _refusing(name):
+    """Tries the values of the host on other generators. Raises: CheckpointError as `restore`."""
+    with _checking(name):
         random.Random().setstate(_python(state["python"]))
         torch.Generator(device="cpu").set_state(_numbers(state["torch"]))
 
@@ -49,10 +49,10 @@ def seed_all(seed: int, device: torch.device = CPU) -> None:
 
 
 def seed_of(seed: int, rank: int, step: int | None = None) -> int:
-    """The seed of one of several processes, which no other seed, process or step has.
+    """The seed of one of several processes, different for every seed, process and step.
 
     Args:
-        step: where a process goes on that the run did not have before; None: at the start of a run, where the first
+        step: where a process joins a run that did not have it before; None: at the start of a run, where the first
             process has the seed itself.
 
     >>> seed_of(5, 0), seed_of(5, 1) == seed_of(6, 0), seed_of(5, 1) == seed_of(5, 1, 511)
@@ -63,33 +63,30 @@ def seed_of(seed: int, rank: int, step: int | None = None) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed} {rank} {step}".encode()).digest()[:8], "big") >> 1
 
 
-def held(device: torch.device = CPU) -> Callable[[], None]:
-    """A function that sets torch's generators, host and device, back to where they are now."""
+def resetter(device: torch.device = CPU) -> Callable[[], None]:
+    """A function that sets torch's generators, host and device, back to their present state."""
     host = torch.get_rng_state()
-    own = None if device.type == "cpu" else _module(device).get_rng_state(device)
+    on_device = None if device.type == "cpu" else _module(device).get_rng_state(device)
 
-    def back() -> None:
+    def reset() -> None:
         torch.set_rng_state(host)
-        if own is not None:
-            _module(device).set_rng_state(own, device)
+        if on_device is not None:
+            _module(device).set_rng_state(on_device, device)
 
-    return back
+    return reset
 
 
 @contextmanager
 def isolated(seed: int, device: torch.device = CPU) -> Iterator[None]:
     """Seeds all generators inside, and leaves them outside as they were."""
-    torch_state, python_state = torch.get_rng_state(), random.getstate()
-    on_device = None if device.type == "cpu" else _module(device).get_rng_state(device)
+    reset, python_state = resetter(device), random.getstate()
     try:
         seed_all(seed, device)
         random.seed(seed)
         yield
     finally:
-        torch.set_rng_state(torch_state)
+        reset()
         random.setstate(python_state)
-        if on_device is not None:
-            _module(device).set_rng_state(on_device, device)
 
 
 def _module(device: torch.device) -> Any:
@@ -97,7 +94,7 @@ def _module(device: torch.device) -> Any:
 
 
 @contextmanager
-def _refusing(name: str) -> Iterator[None]:
+def _checking(name: str) -> Iterator[None]:
     try:
         yield
     except (KeyError, TypeError, ValueError, OverflowError, RuntimeError) as error:
@@ -108,7 +105,7 @@ def _refusing(name: str) -> Iterator[None]:
 def _python(values: Any) -> tuple[Any, ...]:
     version, words, gauss = values
     if gauss is not None and not isinstance(gauss, float):
-        raise TypeError(f"the number kept back is {gauss!r}")
+        raise TypeError(f"the spare number is {gauss!r}")
     return version, tuple(words), gauss
 
 

@@ -1,19 +1,19 @@
-"""Recipes by path or name: what ships, and where the data files that a recipe names are found."""
+"""Recipes by path or name: those that ship, and the data files that a recipe names."""
 
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
-from headwise.config import file_keys, value_of, with_values
+from headwise.config import Config, file_keys, value_of, with_values
 from headwise.data import data_sets
-from headwise.data.corpus import SHIPPED, data_cache
+from headwise.data.corpus import SHIPPED, data_cache, resolve
 from headwise.errors import ConfigError, DataError, unknown
 from headwise.training.recipe import Recipe, read_recipe
 
 
 @cache
 def folder() -> Path:
-    """Where the recipes lie: inside an installed package, beside it in a working copy."""
+    """The folder of the recipes: inside an installed package, beside it in a working copy."""
     package = Path(__file__).parent.parent
     inside = package / "recipes"
     return inside if inside.is_dir() else package.parent / "recipes"
@@ -41,12 +41,11 @@ def find(name: str) -> Path:
     path = Path(name)
     if path.is_file():
         return path
-    known = shipped()
-    if name in known:
-        return known[name]
+    if name in (by_name := shipped()):
+        return by_name[name]
     if path.suffix == ".toml" or path.parent != Path():
         raise ConfigError(f"{name}: no such file; `headwise list recipes` names the recipes that ship")
-    raise ConfigError(unknown("recipe", name, known) + " (a recipe of your own: the path of its .toml file)")
+    raise ConfigError(unknown("recipe", name, by_name) + " (a recipe of your own: the path of its .toml file)")
 
 
 def read(name: str, overrides: Sequence[str]) -> Recipe:
@@ -60,22 +59,22 @@ def read(name: str, overrides: Sequence[str]) -> Recipe:
     """
     path = find(name)
     recipe = read_recipe(path, overrides)
-    set_here = {override.partition("=")[0].strip() for override in overrides}
-    found = {}
+    overridden = {override.partition("=")[0].strip() for override in overrides}
+    paths = {}
     for key, mark in file_keys(recipe).items():
         if (value := value_of(recipe, key)) is None:
             continue
-        near = [Path.cwd(), path.parent] if key in set_here else [path.parent, Path.cwd()]
+        near = [Path.cwd(), path.parent] if key in overridden else [path.parent, Path.cwd()]
         try:
-            found[key] = located(value, [*near, data_cache()], key)
+            paths[key] = locate(value, [*near, data_cache()], key)
         except DataError:
-            # a run that goes on does not need it, and one that begins says that it is not there
+            # a resumed run does not need it, and a new one reports that it is missing
             if not mark.at_start:
                 raise
-    return with_values(recipe, found)
+    return with_values(recipe, paths)
 
 
-def located(name: str, folders: Iterable[Path], key: str) -> str:
+def locate(name: str, folders: Iterable[Path], key: str) -> str:
     """The absolute path of a data file, from the first of the folders that has it.
 
     Args:
@@ -84,7 +83,7 @@ def located(name: str, folders: Iterable[Path], key: str) -> str:
         key: the key of the recipe, for the message.
 
     Raises:
-        DataError: naming every place that was looked at.
+        DataError: naming every folder that was searched.
     """
     if name.startswith(SHIPPED) or Path(name).is_absolute():
         return name
@@ -92,10 +91,25 @@ def located(name: str, folders: Iterable[Path], key: str) -> str:
     for place in places:
         if place.exists():
             return str(place)
-    looked = ", ".join(str(place.parent) for place in places)
+    searched = ", ".join(str(place.parent) for place in places)
     public = name.partition("/")[0]
     fetch = f", or run `headwise data fetch {public}`" if public in data_sets.names() else ""
-    raise DataError(f"{name}: not found in {looked}; set HEADWISE_DATA to the folder of data, or {key}=PATH{fetch}")
+    raise DataError(f"{name}: not found in {searched}; set HEADWISE_DATA to the folder of data, or {key}=PATH{fetch}")
+
+
+def digest_name(key: str) -> str:
+    """The name of a file's digest, from its key in the recipe: keys of `[data]` stand without their section.
+
+    >>> digest_name("data.train"), digest_name("vectors.source")
+    ('train', 'vectors.source')
+    """
+    return key.removeprefix("data.")
+
+
+def named_files(recipe: Config) -> dict[str, Path]:
+    """The files that a recipe names, by the names of their digests. Raises: DataError: no such file ships."""
+    values = {key: value_of(recipe, key) for key in file_keys(recipe)}
+    return {digest_name(key): resolve(value) for key, value in values.items() if value is not None}
 
 
 def _first_line(path: Path) -> str:

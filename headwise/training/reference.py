@@ -1,4 +1,4 @@
-"""Every key of the recipes of a task: its section, type, default and what it is; read from the configurations."""
+"""Every key of the recipes of a task, from the configurations: section, type, default and description."""
 
 import textwrap
 import types
@@ -19,7 +19,7 @@ _REQUIRED = "required"
 class Entry(NamedTuple):
     """One key: `section` is empty for keys of the whole recipe, `kind` for sections of one kind alone.
 
-    `default` is as TOML writes it; "required" where there is none, "none" where the key may be left out.
+    `default` is as TOML writes it; "required" if there is none, "none" if the key may be absent.
     """
 
     section: str
@@ -32,37 +32,37 @@ class Entry(NamedTuple):
 
 def entries(task: str) -> list[Entry]:
     """The keys of a recipe of this task, those of the whole recipe first. Raises: ConfigError for an unknown task."""
-    found = list(_entries(recipe_type(task, registry.task_type(task).config_type), "", "", None))
+    keys = _entries(recipe_type(task, registry.task_type(task).config_type), "", "", None)
     # keys of every recipe before those of the task, sections last
     return sorted(
-        found, key=lambda entry: (bool(entry.section), not entry.section and entry.key not in Recipe.model_fields)
+        keys, key=lambda entry: (bool(entry.section), not entry.section and entry.key not in Recipe.model_fields)
     )
 
 
-def lines(found: list[Entry], width: int = 116) -> list[str]:
+def lines(entries: list[Entry], width: int = 116) -> list[str]:
     """The keys as text: a heading for each section and kind, a line for each key, wrapped where it is long."""
-    told: list[str] = []
+    text: list[str] = []
     heading = ("", "")
-    for entry in found:
+    for entry in entries:
         if (entry.section, entry.kind) != heading:
             heading = entry.section, entry.kind
-            told += ["", f"[{entry.section}]" + (f'  # kind = "{entry.kind}"' if entry.kind else "")]
-        told.append(f"{entry.key} = {entry.default}  ({entry.type})")
-        told += textwrap.wrap(entry.description, width, initial_indent="    ", subsequent_indent="    ")
-    return told
+            text += ["", f"[{entry.section}]" + (f'  # kind = "{entry.kind}"' if entry.kind else "")]
+        text.append(f"{entry.key} = {entry.default}  ({entry.type})")
+        text += textwrap.wrap(entry.description, width, initial_indent="    ", subsequent_indent="    ")
+    return text
 
 
-def _entries(config: type[BaseModel], section: str, kind: str, given: BaseModel | None) -> Iterator[Entry]:
-    """The keys of a configuration; `given` is what stands where the section is left out."""
+def _entries(config: type[BaseModel], section: str, kind: str, defaults: BaseModel | None) -> Iterator[Entry]:
+    """The keys of a configuration; `defaults` is its default value as a section, if it has one."""
     for name, field in config.model_fields.items():
-        value = field.get_default(call_default_factory=True) if given is None else getattr(given, name)
+        value = field.get_default(call_default_factory=True) if defaults is None else getattr(defaults, name)
         inner = models(field.annotation)
         for model in inner:
             several = tag(model) if len(inner) > 1 else ""
             place = f"{section}.{name}" if section else name
             yield from _entries(model, place, several, value if isinstance(value, model) else None)
         if not inner:
-            default = _REQUIRED if field.is_required() and given is None else _written(value)
+            default = _REQUIRED if field.is_required() and defaults is None else _toml(value)
             yield Entry(section, kind, name, _type(field), default, field.description or "")
 
 
@@ -93,11 +93,11 @@ def _name(annotation: Any) -> str:
     return _NAMES.get(annotation, getattr(annotation, "__name__", str(annotation)))
 
 
-def _written(value: Any) -> str:
+def _toml(value: Any) -> str:
     if value is None:
         return "none"
     if isinstance(value, str):
         return f'"{value}"'
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_written, value))}]"
+        return f"[{', '.join(map(_toml, value))}]"
     return shown(value)

@@ -1,18 +1,18 @@
-"""What the loop tells while it runs: lines of losses and validations, the display, time and what is left of it."""
+"""Reports of the training loop: losses, validations, progress and the expected end."""
 
 import time
 
 from headwise.labels import visible
 from headwise.runs.log import TIMING, RunLog
-from headwise.training.limits import Budget, Standing, misfits
+from headwise.training.limits import Budget, Snapshot, misfits
 from headwise.training.session import Session
 
-# after so many seconds of training the run says where it will end
+# seconds of training after which the log says where the run will end
 FORECAST_AFTER_S = 60.0
 
 
 class Reporter:
-    """Makes events and lines out of a session's counters; it changes none but the window of the log."""
+    """Makes events and lines from a session's counters; of these it changes only the window of the log."""
 
     def __init__(self, session: Session, log: RunLog, budget: Budget) -> None:
         self._session = session
@@ -22,32 +22,32 @@ class Reporter:
         self._busy_tokens = 0
         self._rate_now = 0.0
         self._loss: float | None = None
-        self._began = self._standing()
-        self._foretold = False
+        self._began = self._snapshot()
+        self._forecast_reported = False
 
     def begin(self) -> None:
-        """Says what of a new run's recipe does not fit its limits; what follows is timed from here."""
+        """Warns of a new run's recipe that does not fit its limits; the speed is measured from here."""
         if not self._session.progress.step:
-            for told in misfits(self._session.recipe.training, self._budget.planned_steps()):
-                self._log.note(told)
-        self._began = self._standing()
+            for warning in misfits(self._session.recipe.training, self._budget.planned_steps()):
+                self._log.note(warning)
+        self._began = self._snapshot()
 
     def forecast(self) -> None:
-        """Once, about a minute after `begin`: what the run will reach at this speed, and what does not fit that."""
-        if self._foretold or self._budget.clock.wall_s() - self._began.seconds < FORECAST_AFTER_S:
+        """Once, about a minute after `begin`: the end of the run at this speed, and warnings if that is early."""
+        if self._forecast_reported or self._budget.clock.wall_s() - self._began.seconds < FORECAST_AFTER_S:
             return
-        self._foretold = True
-        found = self._began.forecast(self._standing())
-        if found is None:
+        self._forecast_reported = True
+        forecast = self._began.forecast(self._snapshot())
+        if forecast is None:
             return
-        end = time.strftime("%H:%M", time.localtime(time.time() + found.seconds))
-        told = f"about {found.steps:,.0f} steps and {found.epochs:,.1f} passes over the data"
-        self._log.note(f"at this speed the run ends at {end}, by {found.limit}, after {told}")
-        if found.steps < 0.9 * self._budget.planned_steps():
-            for told in misfits(self._session.recipe.training, found.steps):
-                self._log.note(told)
+        end = time.strftime("%H:%M", time.localtime(time.time() + forecast.seconds))
+        size = f"about {forecast.steps:,.0f} steps and {forecast.epochs:,.1f} passes over the data"
+        self._log.note(f"at this speed the run ends at {end}, by {forecast.limit}, after {size}")
+        if forecast.steps < 0.9 * self._budget.planned_steps():
+            for warning in misfits(self._session.recipe.training, forecast.steps):
+                self._log.note(warning)
 
-    def worked(self, seconds: float, tokens: int) -> None:
+    def add_time(self, seconds: float, tokens: int) -> None:
         """Counts the time of a step."""
         self._busy_s += seconds
         self._busy_tokens += tokens
@@ -73,15 +73,15 @@ class Reporter:
         step, epoch = self._session.progress.step, round(self._session.source.progress(), 6)
         event = {"event": "validation", "step": step, "epoch": epoch, "metrics": metrics, "best": best}
         self._log.emit({**event, "samples": samples, TIMING: self._timing()})
-        told = "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
-        self._log.note(f"validation at step {step}: {told}{'  (best)' if best else ''}")
+        values = "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        self._log.note(f"validation at step {step}: {values}{'  (best)' if best else ''}")
         for sample in samples:
             self._log.note(f"    {visible(sample)}")
 
     def show(self) -> None:
         """Progress on the display."""
-        progress, now = self._session.progress, self._standing()
-        ahead = self._began.forecast(now)
+        progress, now = self._session.progress, self._snapshot()
+        forecast = self._began.forecast(now)
         facts = {
             "step": progress.step,
             "epoch": self._session.source.progress(),
@@ -91,7 +91,7 @@ class Reporter:
             "unit": self._session.task.unit,
             "skipped": progress.skipped,
             "share": min(1.0, max(now.shares.values())),
-            "eta_s": ahead.seconds if ahead is not None else None,
+            "eta_s": forecast.seconds if forecast is not None else None,
         }
         self._log.display.progress(facts)
 
@@ -102,13 +102,13 @@ class Reporter:
         return {"tokens_per_s": round(self._rate_now, 1), **{name: round(value, 3) for name, value in times.items()}}
 
     def _tokens_per_s(self) -> float:
-        """Of the steps since the last line, or of those before it."""
+        """The rate since the last line, or of that line."""
         return self._busy_tokens / self._busy_s if self._busy_s else self._rate_now
 
     def _rate(self) -> float:
         rate: float = self._session.optimizer.param_groups[0]["lr"]
         return rate
 
-    def _standing(self) -> Standing:
+    def _snapshot(self) -> Snapshot:
         session, budget = self._session, self._budget
-        return Standing(budget.clock.wall_s(), session.progress.step, session.source.progress(), budget.shares())
+        return Snapshot(budget.clock.wall_s(), session.progress.step, session.source.progress(), budget.shares())

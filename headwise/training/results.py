@@ -1,4 +1,4 @@
-"""The page of results: finished runs beside baselines and published figures, by data set, as Markdown."""
+"""The page of results: finished runs with baselines and published figures, by data set, as Markdown."""
 
 import csv
 import statistics
@@ -23,7 +23,7 @@ _COLUMNS = ["data", "metric", "system", "value", "source"]
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure that somebody published, with its source."""
+    """A published figure and its source."""
 
     data: str
     metric: str
@@ -33,32 +33,32 @@ class Figure:
 
 
 def published(path: Path | None = None) -> list[Figure]:
-    """The published figures of a CSV file; None: of the one that ships beside the recipes.
+    """The published figures of a CSV file; None: of the one that ships with the recipes.
 
     Raises:
-        DataError: a line that is not one of data, metric, system, value and source.
+        DataError: a line that is not data, metric, system, value and source.
     """
     path = recipes.folder() / PUBLISHED if path is None else path
     with path.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.reader(stream))
     if not rows or rows[0] != _COLUMNS:
         raise DataError(f"{path}:1: the first line must be {','.join(_COLUMNS)}")
-    found = []
+    figures = []
     for number, row in enumerate(rows[1:], 2):
         try:
             data, metric, system, value, source = row
-            found.append(Figure(data, metric, system, float(value), source))
+            figures.append(Figure(data, metric, system, float(value), source))
         except ValueError:
             raise DataError(f"{path}:{number}: must be {', '.join(_COLUMNS)}, the value a number") from None
-    return found
+    return figures
 
 
-def page(rows: Sequence[Row], figures: Sequence[Figure], command: str, *, kept: bool = False) -> str:
+def page(rows: Sequence[Row], figures: Sequence[Figure], command: str, *, from_records: bool = False) -> str:
     """The page: a section for each data set and task, a line for each recipe with mean and spread over its seeds.
 
     Args:
-        command: what wrote it, told on the page.
-        kept: the rows are those of a file of records.
+        command: the command that writes the page, for its text.
+        from_records: the rows are those of a file of records.
 
     Raises:
         DataError: no runs.
@@ -68,12 +68,11 @@ def page(rows: Sequence[Row], figures: Sequence[Figure], command: str, *, kept: 
     sections: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         sections.setdefault((row.data, row.task), []).append(row)
-    parts = ["# Results\n", _wrapped(_about(rows, command, kept)) + "\n"]
+    parts = ["# Results\n", _wrapped(_about(rows, command, from_records)) + "\n"]
     for name, task in sorted(sections):
-        found = sections[name, task]
         several = len({other for data, other in sections if data == name}) > 1
-        own = [figure for figure in figures if figure.data == name]
-        parts.append(_section(f"{name}: {task}" if several else name, found, own))
+        title = f"{name}: {task}" if several else name
+        parts.append(_section(title, sections[name, task], [figure for figure in figures if figure.data == name]))
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -81,12 +80,12 @@ def _wrapped(text: str) -> str:
     return textwrap.fill(text, _WIDTH, break_on_hyphens=False, break_long_words=False)
 
 
-def _about(rows: Sequence[Row], command: str, kept: bool) -> str:
+def _about(rows: Sequence[Row], command: str, from_records: bool) -> str:
     other = "" if all(row.part == "test" for row in rows) else ", or on the part that its number of examples names"
-    if kept:
+    if from_records:
         begin = (
             f"Written by `{command}`. The records are finished runs, a row each: recipe, seed, scores, time; naming run"
-            f" folders adds theirs. Each run is scored on its own held-out data{other}."
+            f" folders adds their rows. Each run is scored on its own held-out data{other}."
         )
     else:
         begin = f"Written by `{command}` from finished runs; each is scored on its own held-out data{other}."
@@ -107,55 +106,55 @@ def _section(name: str, rows: list[Row], figures: list[Figure]) -> str:
         groups.setdefault(row.group, []).append(row)
     lines += [_line(group, metric) for group in groups.values()]
     baselines = _baselines(list(groups.values()), metric)
-    beside = [(f"baseline: {what}", value) for what, value in baselines]
-    beside += [(f"{one.system}: {one.source}", f"{one.value:g}") for one in figures if one.metric == metric]
-    lines += [_told(found) + " | | | | | |" for found in beside]
-    if sentences := [sentence for group in groups.values() if (sentence := _compared(group, metric))]:
+    others = [(f"baseline: {name}", value) for name, value in baselines]
+    others += [(f"{each.system}: {each.source}", f"{each.value:g}") for each in figures if each.metric == metric]
+    lines += [_table_row(cells) + " | | | | | |" for cells in others]
+    if sentences := [sentence for group in groups.values() if (sentence := _comparison(group, metric))]:
         lines += ["", *sentences]
     return "\n".join(lines) + "\n"
 
 
-def _compared(group: list[Row], metric: str) -> str | None:
-    """The mean of a recipe's runs beside the best of the means of their baselines, in words."""
+def _comparison(group: list[Row], metric: str) -> str | None:
+    """The mean of a recipe's runs compared with the best of the means of their baselines, in words."""
     first = group[0]
-    # a file of records does not say which code is run
+    # the code of a user's task is not loaded for a file of records
     metrics = () if ":" in first.task else registry.task_type(first.task).metrics
-    reached = [row.scores[metric] for row in group if metric in row.scores]
+    values = [row.scores[metric] for row in group if metric in row.scores]
     names = [name for name, scores in first.baselines.items() if metric in scores]
     common = [name for name in names if all(metric in row.baselines.get(name, {}) for row in group)]
     means = [
         Baseline(name, {metric: statistics.fmean(row.baselines[name][metric] for row in group)}) for name in common
     ]
-    if len(reached) < len(group):
+    if len(values) < len(group):
         return None
-    found = compare(metrics, metric, {metric: statistics.fmean(reached)}, means)
-    return None if found is None else f"* `{visible(_label(first))}`: {visible(str(found))}"
+    comparison = compare(metrics, metric, {metric: statistics.fmean(values)}, means)
+    return None if comparison is None else f"* `{visible(_label(first))}`: {visible(str(comparison))}"
 
 
 def _metric(rows: list[Row], figures: list[Figure]) -> str:
-    """The score that others published too; else what a run was judged by, other than its loss."""
-    compared = [figure.metric for figure in figures if any(figure.metric in row.scores for row in rows)]
-    return next(iter([*compared, *(row.metric for row in rows if row.metric != "loss")]), "loss")
+    """A score with published figures; else the metric of a run, other than its loss."""
+    published = [figure.metric for figure in figures if any(figure.metric in row.scores for row in rows)]
+    return next(iter([*published, *(row.metric for row in rows if row.metric != "loss")]), "loss")
 
 
 def _baselines(groups: list[list[Row]], metric: str) -> list[tuple[str, str]]:
-    """What baselines reach by this metric: one line for what all recipes have in common.
+    """The scores of baselines by this metric: one line for a score that all recipes have in common.
 
-    Where it differs between recipes, each line names those that it is of; where it differs between the seeds of one, it
-    is a range.
+    Where it differs between recipes, each line names its recipes; where it differs between the seeds of one, it is a
+    range.
     """
-    found: dict[str, dict[str, list[str]]] = {}
+    labels: dict[str, dict[str, list[str]]] = {}
     for group in groups:
         values: dict[str, list[float]] = {}
         for row in group:
-            for what in (name for name, scores in row.baselines.items() if metric in scores):
-                values.setdefault(what, []).append(row.baselines[what][metric])
-        for what, reached in values.items():
-            found.setdefault(what, {}).setdefault(_range(reached), []).append(_label(group[0]))
+            for name in (name for name, scores in row.baselines.items() if metric in scores):
+                values.setdefault(name, []).append(row.baselines[name][metric])
+        for name, scores_of_seeds in values.items():
+            labels.setdefault(name, {}).setdefault(_range(scores_of_seeds), []).append(_label(group[0]))
     return [
-        (what if len(told) == 1 else f"{what} ({', '.join(f'`{name}`' for name in names)})", value)
-        for what, told in sorted(found.items())
-        for value, names in told.items()
+        (name if len(by_value) == 1 else f"{name} ({', '.join(f'`{label}`' for label in recipe_labels)})", value)
+        for name, by_value in sorted(labels.items())
+        for value, recipe_labels in by_value.items()
     ]
 
 
@@ -170,21 +169,21 @@ def _label(row: Row) -> str:
 
 def _line(group: list[Row], metric: str) -> str:
     first = group[0]
-    reached = [row.scores[metric] for row in group if metric in row.scores]
+    values = [row.scores[metric] for row in group if metric in row.scores]
     seeds = sorted(row.seeds["seed"] for row in group)
     cells = [
         f"`{_label(first)}`",
-        str(Mean.of(reached)) if len(reached) == len(group) else "",
+        str(Mean.of(values)) if len(values) == len(group) else "",
         ", ".join(map(str, seeds)),
         f"{first.examples:,}{'' if first.part == 'test' else f' ({first.part})'}",
         "" if first.parameters is None else f"{first.parameters:,}",
         f"{first.steps:,}",
         f"{sum(row.cpu_s for row in group) / len(group):,.0f}",
-        ", ".join(str(known) for known in (first.ended, first.processor) if known is not None),
+        ", ".join(str(fact) for fact in (first.ended, first.processor) if fact is not None),
     ]
-    return _told(cells)
+    return _table_row(cells)
 
 
-def _told(cells: Sequence[str]) -> str:
-    """A line of a table: names and sources are what people gave, and end no cell."""
+def _table_row(cells: Sequence[str]) -> str:
+    """A line of a table, with the cell separators in names and sources escaped."""
     return f"| {' | '.join(visible(cell).replace('|', chr(92) + '|') for cell in cells)} |"

@@ -1,21 +1,27 @@
-"""Whether a run may go on: what its folder holds, and how recipe and data compare with those that it began with."""
+"""How a run begins or resumes: its folder, and its recipe and data compared with those it was started with."""
 
+import hashlib
 import os
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from headwise.config import file_keys, to_toml
+from headwise.config import file_keys, to_toml, value_of
+from headwise.data.corpus import resolve
+from headwise.data.files import digest
 from headwise.errors import CheckpointError, ConfigError, DataError
+from headwise.locks import FolderLock
+from headwise.processes import Processes, together
 from headwise.runs.checkpoints import BEST, FINISHED, STATE, Checkpoints
-from headwise.runs.commits import MANIFEST, commit_file
-from headwise.runs.migration import migrated
+from headwise.runs.commits import MANIFEST, canonical, commit_file
+from headwise.runs.log import truncate_metrics
+from headwise.runs.migration import migrate
 from headwise.runs.publish import CONFIG, OWN_FILES
-from headwise.runs.reading import Saved
+from headwise.runs.reading import Saved, read_folder
 from headwise.tasks.task import Given, Task
-from headwise.training.identity import as_begun, changed, digest_name, digests, movable
-from headwise.training.numerics import settled
-from headwise.training.recipe import MAY_CHANGE, Recipe, differences, parse_recipe
+from headwise.training.numerics import settle_precision
+from headwise.training.recipe import MAY_CHANGE, Recipe, differences, parse_recipe, read_recipe
+from headwise.training.recipes import digest_name, named_files
 from headwise.training.session import Trainer
 
 Resume = Literal["auto", "never", "must"]
@@ -27,8 +33,66 @@ _LAID_OUT_OVER = {
 }
 
 
+class Opening:
+    """The recipe of a run with its precision settled, and the checkpoint to resume from.
+
+    Args:
+        allowed: by "data" and "schedule" whether a change of these is.
+        notes: takes lines for the log.
+    """
+
+    def __init__(
+        self, recipe: Recipe, run: Path, resume: Resume, allowed: Mapping[str, bool], notes: list[str]
+    ) -> None:
+        self.recipe, self.run, self.resume = recipe, run, resume
+        self.checkpoints = Checkpoints(run, keep_last=recipe.training.keep_last)
+        self.saved: Saved | None = None
+        self._allowed, self._notes = allowed, notes
+
+    def begin(self, lock: FolderLock) -> None:
+        """Reads the folder, or writes the recipe into an empty one."""
+        self.checkpoints.check = lock.check
+        self._notes += [f"removed {name}, left by an interrupted write" for name in self.checkpoints.sweep()]
+        self.saved, self.recipe = _previous(self.checkpoints, self.recipe, self.resume, self._allowed, self._notes)
+        truncate_metrics(self.run, self.saved.facts["step"] if self.saved is not None else -1)
+
+    def shared(self, processes: Processes) -> tuple[Recipe, Saved | None]:
+        """The recipe and the checkpoint of the first process, for all; the others read the checkpoint themselves.
+
+        Raises: CheckpointError in a process that does not see the run folder.
+        """
+        name, values = processes.once(self._description)
+        if not processes.first:
+            self.recipe = read_recipe(values)
+        together(processes, lambda: None if processes.first or name is None else self._read(processes, name))
+        return self.recipe, self.saved
+
+    def _read(self, processes: Processes, name: str) -> None:
+        try:
+            # the first has verified all parts; this one verifies those that it reads
+            self.saved = read_folder(self.checkpoints.folder / name, every_part=False)
+        except CheckpointError as error:
+            advice = "the run folder must lie where every process sees it"
+            raise CheckpointError(f"process {processes.rank + 1} of {processes.world}: {error}; {advice}") from None
+
+    def _description(self) -> tuple[str | None, dict[str, Any]]:
+        name = self.saved.folder.name if self.saved is not None else None
+        return name, self.recipe.model_dump(mode="json", exclude_none=True)
+
+
+def refuse_other_data(task: Task[Any], processes: Processes) -> None:
+    """Raises: DataError where the processes of a run have read different data."""
+    files = {name: hashlib.sha256(data).hexdigest() for name, data in task.assets.files.items()}
+    described = processes.gather(canonical({"data": dict(task.assets.digests), "files": files}))
+    if others := [str(rank + 1) for rank, data in enumerate(described) if data != described[0]]:
+        raise DataError(
+            f"process {', '.join(others)} of {processes.world} has read other data than the first; give all of them "
+            "the same files"
+        ).reported_by(processes.first)
+
+
 def refuse_foreign(run: Path, resume: Resume) -> None:
-    """A folder with anything in it must be a run folder."""
+    """Raises: ConfigError: the folder is not empty and is not a run folder."""
     try:
         names = {name for name in os.listdir(run) if not name.startswith(".")}
     except OSError:
@@ -42,7 +106,7 @@ def refuse_foreign(run: Path, resume: Resume) -> None:
 
 
 def refuse_folders(run: Path, names: Collection[str]) -> None:
-    """Nothing that is a folder can be replaced by a file. Raises: CheckpointError before any work is lost on it."""
+    """Raises: CheckpointError: a folder has the name of a file of the run, which could not replace it."""
     for path in (run / name for name in sorted(names)):
         if path.is_dir():
             raise CheckpointError(
@@ -51,17 +115,17 @@ def refuse_folders(run: Path, names: Collection[str]) -> None:
             )
 
 
-def previous(
+def _previous(
     checkpoints: Checkpoints, recipe: Recipe, resume: Resume, allowed: Mapping[str, bool], notes: list[str]
 ) -> tuple[Saved | None, Recipe]:
-    """The checkpoint to go on from and the recipe, settled and compared with the folder's; a start claims that."""
+    """The checkpoint to resume from and the recipe, compared with that of the folder; a new run writes its recipe."""
     run = checkpoints.run
     refuse_folders(run, OWN_FILES | {f"{STATE}/{BEST}", f"{STATE}/{FINISHED}"})
-    saved = checkpoints.first_accepted(_usable, notes.append)
+    saved = checkpoints.first_accepted(_check_trainer, notes.append)
     if saved is not None:
         refuse_folders(run, own_files(saved))
         old = parse_recipe(saved.files.get(CONFIG, b""), str(saved.folder / CONFIG))
-        recipe = settled(recipe, old, notes.append)
+        recipe = settle_precision(recipe, old, notes.append)
         _compare(run, old, recipe, notes, Trainer.read(saved).data)
         if not allowed["schedule"]:
             _refuse_other_schedule(run, old, recipe)
@@ -71,47 +135,48 @@ def previous(
         raise ConfigError(f"{run}: has no checkpoint to resume from")
     if (run / MANIFEST).exists():
         raise ConfigError(f"{run}: has a model but no checkpoint to resume from; choose another folder")
-    begun = None
+    started: Recipe | None = None
     if (run / CONFIG).exists():
-        # begun and stopped before there was a manifest to tell the format
-        files = migrated({CONFIG: (run / CONFIG).read_bytes()}, 1)
-        begun = parse_recipe(files[CONFIG], str(run / CONFIG))
-    recipe = settled(recipe, begun, notes.append)
-    if begun is not None:
-        # nothing was read yet that could be another file now
-        _compare(run, begun, recipe, notes, [digest_name(key) for key in file_keys(recipe)])
+        # stopped before there was a manifest with the format
+        files = migrate({CONFIG: (run / CONFIG).read_bytes()}, 1)
+        started = parse_recipe(files[CONFIG], str(run / CONFIG))
+    recipe = settle_precision(recipe, started, notes.append)
+    if started is not None:
+        # no file was read yet, so all may move
+        _compare(run, started, recipe, notes, [digest_name(key) for key in file_keys(recipe)])
     commit_file(run / CONFIG, to_toml(recipe).encode())
     return None, recipe
 
 
-def _usable(saved: Saved) -> Saved:
-    """The checkpoint, if its counters and random state are those of this program."""
+def _check_trainer(saved: Saved) -> Saved:
+    """The checkpoint. Raises: CheckpointError: its counters or random state are invalid."""
     Trainer.read(saved)
     return saved
 
 
-def _compare(run: Path, old: Recipe, new: Recipe, notes: list[str], known: Collection[str]) -> None:
-    """What may change is noted, anything else refused; `known` names the files whose digests say what they are."""
-    others = differences(old, new)
-    told = {key: f"{key} was {before!r} and is {after!r} now" for key, (before, after) in others.items()}
-    free = MAY_CHANGE | movable(old, known) & movable(new, known)
-    if refused := [text for key, text in told.items() if key not in free]:
+def _compare(run: Path, old: Recipe, new: Recipe, notes: list[str], digest_names: Collection[str]) -> None:
+    """Notes changes that are allowed, and refuses others; `digest_names` are the files that have one."""
+    changes = {
+        key: f"{key} was {before!r} and is {after!r} now" for key, (before, after) in differences(old, new).items()
+    }
+    allowed = MAY_CHANGE | movable(old, digest_names) & movable(new, digest_names)
+    if refused := [text for key, text in changes.items() if key not in allowed]:
         raise ConfigError(
             f"{run}: was started with another recipe: {'; '.join(refused)}; change it back, or start "
             "in another folder (--run-folder)"
         )
-    notes.extend(told.values())
+    notes.extend(changes.values())
 
 
 def _refuse_other_schedule(run: Path, old: Recipe, new: Recipe) -> None:
-    """A limit may change, but not without a word where the learning rate is laid out over it."""
+    """Raises: ConfigError: a limit has changed that the learning rate schedule depends on."""
     schedule = "budget" if old.training.warmup_share else old.training.schedule
     limits = _LAID_OUT_OVER.get(schedule, ())
-    moved = [name for name in limits if getattr(old.training, name) != getattr(new.training, name)]
-    if moved:
-        was, now = (getattr(training, moved[0]) for training in (old.training, new.training))
+    changed = [name for name in limits if getattr(old.training, name) != getattr(new.training, name)]
+    if changed:
+        was, now = (getattr(training, changed[0]) for training in (old.training, new.training))
         raise ConfigError(
-            f"{run}: training.{moved[0]} was {was} and is {now} now, and the schedule '{old.training.schedule}' ends "
+            f"{run}: training.{changed[0]} was {was} and is {now} now, and the schedule '{old.training.schedule}' ends "
             "there: the learning rate would jump; change it back, start in another folder, or resume anyway with "
             "--allow-schedule-change (in Python allow_schedule_change=True)"
         )
@@ -121,29 +186,80 @@ def check_data(
     task: Task[Any], recipe: Recipe, before: Mapping[str, str], allow: bool, note: Callable[[str], None]
 ) -> tuple[dict[str, str], bool]:
     """The SHA-256 of the run's files, and whether they have changed. Raises: DataError where they may not."""
-    now = digests(task, recipe, before)
-    names = changed(now, before, recipe)
+    now = data_digests(task, recipe, before)
+    names = changed_files(now, before, recipe)
     if names:
-        told = f"the data has changed since this run began: {', '.join(names)}"
+        problem = f"the data has changed since this run began: {', '.join(names)}"
         if not allow:
             raise DataError(
-                f"{told}; restore the files, or resume with --allow-data-change (in Python allow_data_change=True)"
+                f"{problem}; restore the files, or resume with --allow-data-change (in Python allow_data_change=True)"
             )
-        note(f"{told}; resuming anyway")
-    return as_begun(now, before, recipe), bool(names)
+        note(f"{problem}; resuming anyway")
+    # a file of the first step keeps the digest with which it was read
+    return {**now, **{name: before[name] for name in _read_at_start(recipe) if name in before}}, bool(names)
+
+
+def data_digests(task: Task[Any], recipe: Recipe, before: Mapping[str, str]) -> dict[str, str]:
+    """The SHA-256 of every file of a resumed run; that of `before` where a file of the first step is gone.
+
+    Raises: DataError: a file is missing that is still needed.
+    """
+    digests, at_start = dict(task.assets.digests), _read_at_start(recipe)
+    for name, path in named_files(recipe).items():
+        if name in digests:
+            continue
+        if name not in at_start or path.exists():
+            digests[name] = digest(path)
+        elif name in before:
+            digests[name] = before[name]
+    return digests
+
+
+def changed_files(now: Mapping[str, str], before: Mapping[str, str], recipe: Recipe) -> list[str]:
+    """The names of the files whose digests differ.
+
+    A file of the first step without an earlier digest, as in older runs, passes.
+    """
+    unknown = _read_at_start(recipe) - before.keys()
+    names = (before.keys() | now.keys()) - unknown
+    return sorted(name for name in names if before.get(name) != now.get(name))
+
+
+def movable(recipe: Recipe, digest_names: Collection[str]) -> set[str]:
+    """The keys of files that may have moved: files of the first step only if their digest is known or they are gone."""
+    values = {key: (value_of(recipe, key), mark) for key, mark in file_keys(recipe).items()}
+    return {
+        key
+        for key, (value, mark) in values.items()
+        if value is not None and (not mark.at_start or digest_name(key) in digest_names or not resolve(value).exists())
+    }
+
+
+def start_is_gone(recipe: Recipe) -> bool:
+    """Whether a file of the first step is missing."""
+    values = [value_of(recipe, key) for key, mark in file_keys(recipe).items() if mark.at_start]
+    return any(value is not None and not resolve(value).exists() for value in values)
+
+
+def _read_at_start(recipe: Recipe) -> set[str]:
+    """The names of the files that only the first step reads."""
+    return {digest_name(key) for key, mark in file_keys(recipe).items() if mark.at_start}
 
 
 def own_files(saved: Saved) -> dict[str, bytes]:
-    """What the task of a checkpoint had learned from its data, by file name."""
+    """The files that the task of a checkpoint has made from its data, by name."""
     return {name: data for name, data in saved.files.items() if name not in OWN_FILES}
 
 
-def as_learned(task: Task[Any], saved: Saved, allow: bool, note: Callable[[str], None]) -> Task[Any]:
-    """The task with what it had learned before, such as tokenizers, where other data would teach it something else.
+def restore_own_files(task: Task[Any], saved: Saved, allow: bool, note: Callable[[str], None]) -> Task[Any]:
+    """The task with the files it made when the run began, such as tokenizers, where changed data would give others.
 
-    Raises: CheckpointError where it may not; DataError for data that this cannot express, such as an unknown tag.
+    Raises: CheckpointError where that is not allowed; DataError for data that they cannot express, such as an unknown
+        tag.
     """
-    if not (names := other_files(task, saved)):
+    now, before = task.assets.files, own_files(saved)
+    names = sorted(name for name in now.keys() | before.keys() if now.get(name) != before.get(name))
+    if not names:
         return task
     if not allow:
         raise CheckpointError(
@@ -151,12 +267,6 @@ def as_learned(task: Task[Any], saved: Saved, allow: bool, note: Callable[[str],
             "file in the checkpoint, which --allow-data-change goes on with (in Python allow_data_change=True)"
         )
     kind = type(task)
-    assets = kind.prepare_with(task.config, Given(own_files(saved)))
+    assets = kind.prepare_with(task.config, Given(before))
     note(f"the data as it is now would give another {', '.join(names)}; the run goes on with its own")
     return kind(task.config, assets)
-
-
-def other_files(task: Task[Any], saved: Saved) -> list[str]:
-    """The names of what the task learns from its data now and learned otherwise before."""
-    files, before = task.assets.files, own_files(saved)
-    return sorted(name for name in files.keys() | before.keys() if files.get(name) != before.get(name))

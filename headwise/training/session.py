@@ -1,8 +1,7 @@
-"""All that changes while a model trains, how it becomes the files of a checkpoint, and how it comes back from them."""
+"""The state of a training run, and its checkpoint files: written by `Session.files`, read by `Session.restore`."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Annotated, Any
 
 import torch
@@ -18,24 +17,22 @@ from headwise.runs.commits import Writable, canonical
 from headwise.runs.parts import Content
 from headwise.runs.publish import CONFIG, EMA, MODEL, OPTIMIZER, OWN_FILES, STREAM, TRAINER
 from headwise.runs.reading import Saved
-from headwise.runs.tensors import TensorFile, whole
-from headwise.runs.weights import fitting, load_weights, ties, weights_as_file, weights_file
+from headwise.runs.tensors import TensorFile
+from headwise.runs.weights import load_weights, match_weights, ties, weights_as_file, weights_file
 from headwise.tasks.task import Task
 from headwise.training import numerics, parallel, randomness
-from headwise.training.ema import RunningMean, exchanged
-from headwise.training.identity import unread
-from headwise.training.numerics import check_finite
-from headwise.training.objective import Objective
+from headwise.training.ema import RunningMean, exchange
 from headwise.training.optimizers import build_optimizer, optimizer_tensors, restore_optimizer
 from headwise.training.progress import COUNTED, Progress
 from headwise.training.recipe import Recipe
+from headwise.training.recipes import named_files
 
 
 class Trainer(Config):
-    """The content of trainer.json: all that is no tensor and decides how a run goes on."""
+    """The content of trainer.json: the state of a run besides tensors."""
 
     progress: Progress
-    # epoch and position, and what else the source of batches says of itself
+    # epoch and position, and other state of the source of batches
     sampler: dict[str, Annotated[int, Field(ge=-COUNTED, le=COUNTED)]]
     randomness: dict[str, Any]
     # the same of every process but the first
@@ -45,7 +42,7 @@ class Trainer(Config):
 
     @classmethod
     def read(cls, saved: Saved) -> "Trainer":
-        """That of a checkpoint. Raises: CheckpointError naming the file and the keys that are wrong."""
+        """The trainer.json of a checkpoint. Raises: CheckpointError naming the file and the wrong keys."""
         values, name = saved.json(TRAINER), str(saved.folder / TRAINER)
         try:
             trainer = build(cls, values, name)
@@ -73,47 +70,51 @@ class Session:
         self.kind = parallel.kind_of(training, processes)
         self.device = numerics.device(training.device)
         randomness.seed_all(recipe.seed, self.device)
-        # what is shared goes to the device part by part
+        # a sharded model goes to the device block by block
         self.model = task.build() if self.kind == "fsdp" else task.build().to(self.device)
         parallel.check(self.model, processes)
         if training.recompute:
             parallel.recompute(self.model)
-        self.objective = Objective(task, self.model)
+        self.objective = parallel.Objective(task, self.model)
         if self.kind == "fsdp":
             parallel.shard(self.objective, training, self.device)
         self.optimizer = build_optimizer(self.model, training)
         self.mean = RunningMean(self.model, training.ema_decay) if training.ema_decay else None
-        self.source = self._training_source()
+        source = self.source_of("train")
+        if source is None:
+            raise DataError("there is no example to train on")
+        self.source: Source[Any] = source
         self.progress = Progress()
-        # SHA-256 of every file that the run has read, by its key
+        # SHA-256 of every file that the run has read, by key
         self.digests = dict(task.assets.digests)
         self.validates = self.source_of("valid") is not None
-        # the random numbers of training follow the seed, whatever building the model drew; each process has its own
+        # random numbers of training follow the seed, however many the model took; each process has its own
         randomness.seed_all(randomness.seed_of(recipe.seed, processes.rank), self.device)
 
     def begin(self) -> list[str]:
-        """Puts weights that come from elsewhere into the new model; returns what to tell about them."""
-        with digested(unread(self.task, self.recipe)) as found:
-            notes = self._initialised()
-        self.digests |= found
+        """Initialises the new model from files that the recipe names, such as vectors; returns notes for the log."""
+        files = {name: path for name, path in named_files(self.recipe).items() if name not in self.digests}
+        with digested(files) as digests:
+            notes = self._initialise()
+        self.digests |= digests
         if self.mean is not None:
             self.mean.restart()
         return notes
 
     def source_of(self, split: str, examples: int | None = None) -> Source[Any] | None:
-        """The batches of a split, or of its first examples; None where there is no such split."""
+        """The batches of a split, or of its first examples; None if there is no such split."""
         training = self.recipe.training
         limits = Limits(training.batch_tokens, training.batch_sentences, training.budget, self.recipe.seed, examples)
         return self.task.source(split, limits)
 
     @contextmanager
-    def averaged(self) -> Iterator[nn.Module]:
+    def averaged_model(self) -> Iterator[nn.Module]:
         """The model with the weights to validate and publish: the running mean where there is one.
 
-        Where processes share the model, a copy of the whole of it, in each of them: they compute by themselves inside.
+        Where processes share the model, a full copy in each of them, with which each computes by itself.
         """
         if self.kind == "fsdp":
-            yield self._whole_model()
+            yield self._full_model()
         elif self.mean is None:
             yield self.model
         else:
@@ -121,101 +122,101 @@ class Session:
                 yield self.model
 
     @contextmanager
-    def having(self, tensors: Mapping[str, Tensor], tied: Mapping[str, str]) -> Iterator[nn.Module]:
-        """The model with these weights inside, and its own afterwards; asked by one process alone."""
+    def with_weights(self, tensors: Mapping[str, Tensor], tied: Mapping[str, str]) -> Iterator[nn.Module]:
+        """The model with these weights inside, and its own afterwards; for one process alone."""
         if self.kind == "fsdp":
-            model = self._built()
+            model = self._build()
             load_weights(model, tensors, tied, "the model to score")
             yield model
             return
-        with exchanged(fitting(self.model, tensors, tied, "the model to score")):
+        with exchange(match_weights(self.model, tensors, tied, "the model to score")):
             yield self.model
 
     def published_weights(self) -> TensorFile:
-        """Those weights as the content of a file: views of what training goes on to change."""
+        """The weights to publish as the content of a file: views, which further training changes."""
         if self.mean is None:
             return weights_file(self.model)
         return weights_as_file(self.mean.weights(), ties(self.model))
 
     def model_files(self) -> dict[str, Writable]:
-        """What prediction needs besides the weights."""
+        """The files that prediction needs besides the weights."""
         files = self.task.assets.files
         if clash := OWN_FILES & files.keys():
             raise ConfigError(f"the task's file '{min(clash)}' has the name of a file of the run folder")
         return {CONFIG: to_toml(self.recipe).encode(), **files}
 
     def files(self) -> dict[str, Writable]:
-        """A checkpoint's files, which all processes ask for and one writes.
+        """The files of a checkpoint; called by all processes.
 
-        Raises: Diverged when weights or optimizer are not finite: no such one is written.
+        Raises: Diverged when weights or optimizer state are not finite: such a checkpoint is never written.
         """
         optimizer = optimizer_tensors(self.optimizer, self.model)
-        check_finite({**self.model.state_dict(), **optimizer}, self.progress.step, self.processes)
+        numerics.check_finite({**self.model.state_dict(), **optimizer}, self.progress.step, self.processes)
         files = {**self.model_files(), MODEL: weights_file(self.model), OPTIMIZER: TensorFile(optimizer, {})}
         if self.mean is not None:
             files[EMA] = self.published_weights()
-        if carried := self._carried():
-            files[STREAM] = TensorFile(carried, {})
+        if stream := self._stream():
+            files[STREAM] = TensorFile(stream, {})
         return {**files, TRAINER: canonical(self._trainer().model_dump(mode="json"))}
 
-    def restore(self, saved: Saved, digests: Mapping[str, str], *, anew: bool = False) -> None:
+    def restore(self, saved: Saved, digests: Mapping[str, str], *, next_pass: bool = False) -> None:
         """Continues exactly where `files` was called.
 
         Args:
             digests: SHA-256 of the run's files.
-            anew: the files are others than then: continues at the beginning of the next pass over them.
+            next_pass: continue at the beginning of the next pass over the data, since it has changed.
 
         Raises: CheckpointError naming the file that does not fit.
         """
         trainer = Trainer.read(saved)
-        load_weights(self.model, *self._given(saved, MODEL), str(saved.folder / MODEL))
-        restore_optimizer(self.optimizer, self.model, self._given(saved, OPTIMIZER)[0], str(saved.folder / OPTIMIZER))
+        load_weights(self.model, *self._read(saved, MODEL), str(saved.folder / MODEL))
+        restore_optimizer(self.optimizer, self.model, self._read(saved, OPTIMIZER)[0], str(saved.folder / OPTIMIZER))
         if self.mean is not None:
-            self.mean.restore(*self._given(saved, EMA), str(saved.folder / EMA))
+            self.mean.restore(*self._read(saved, EMA), str(saved.folder / EMA))
         self.progress = trainer.progress
-        carried = saved.file(STREAM)[0] if STREAM in saved.tensors else {}
+        stream = saved.file(STREAM)[0] if STREAM in saved.tensor_files else {}
         sampler, self.digests = trainer.sampler, dict(digests)
-        if anew and sampler.get("position"):
-            sampler, carried = {**sampler, "epoch": sampler.get("epoch", 0) + 1, "position": 0}, {}
+        if next_pass and sampler.get("position"):
+            sampler, stream = {**sampler, "epoch": sampler.get("epoch", 0) + 1, "position": 0}, {}
         try:
-            there = {name: tensor.to(self.device) for name, tensor in carried.items()}
-            self.source.restore(sampler, there, self.processes.rank, self.processes.world)
+            stream = {name: tensor.to(self.device) for name, tensor in stream.items()}
+            self.source.restore(sampler, stream, self.processes.rank, self.processes.world)
         except ShapeError as error:
             raise CheckpointError(f"{saved.folder / STREAM}: {error}") from None
         except DataError as error:
             raise CheckpointError(f"{saved.folder / TRAINER}: {error}") from None
         self._restore_randomness(trainer, str(saved.folder / TRAINER))
 
-    def _given(self, saved: Saved, name: str) -> Content:
-        """A file of a checkpoint: where processes share model and checkpoint, this one's rows of its tensors."""
-        if self.kind != "fsdp" or saved.parts is None or name not in saved.parts.table.files:
+    def _read(self, saved: Saved, name: str) -> Content:
+        """A file of a checkpoint; where processes share the model, the rows of this process."""
+        if self.kind != "fsdp":
             return saved.file(name)
         model = self.model.state_dict()
-        # what the optimizer remembers is called slot:parameter
-        like = partial(saved.parts.file, name, lambda tensor: model.get(tensor.rpartition(":")[2]))
-        return together(self.processes, like)
+        # tensors of the optimizer are called slot:parameter
+        return together(self.processes, lambda: saved.file(name, lambda key: model.get(key.rpartition(":")[2])))
 
-    def _initialised(self) -> list[str]:
+    def _initialise(self) -> list[str]:
         if self.kind != "fsdp":
             return self.task.initialise(self.model, self.recipe.seed)
-        model = self._whole_model()
+        model = self._full_model()
         notes = self.task.initialise(model, self.recipe.seed)
         weights = weights_as_file(model.state_dict(), ties(model))
         load_weights(self.model, weights.tensors, weights.metadata, "the new model")
         return notes
 
-    def _built(self) -> nn.Module:
-        """Another model like this one, which no process shares."""
+    def _build(self) -> nn.Module:
+        """Another model like this one, not shared."""
         with randomness.isolated(self.recipe.seed, self.device):
             return self.task.build().to(self.device)
 
-    def _whole_model(self) -> nn.Module:
-        """A copy of the model that is put together tensor by tensor, with the running mean where there is one."""
-        model = self._built()
+    def _full_model(self) -> nn.Module:
+        """A copy of the model, gathered tensor by tensor, with the running mean where there is one."""
+        model = self._build()
         shared = self.mean.weights() if self.mean is not None else self.model.state_dict()
         with torch.no_grad():
             for name, value in model.state_dict().items():
-                value.copy_(whole(shared[name].detach()))
+                tensor: Any = shared[name].detach()
+                value.copy_(tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor)
         return model
 
     def _restore_randomness(self, trainer: Trainer, name: str) -> None:
@@ -223,17 +224,18 @@ class Session:
         if rank < len(states):
             randomness.restore(states[rank], name, self.device)
         else:
-            # a process that the run did not have: numbers that none has drawn
+            # a process that the run did not have: new random numbers
             randomness.seed_all(randomness.seed_of(self.recipe.seed, rank, trainer.progress.step), self.device)
 
-    def _carried(self) -> dict[str, Tensor]:
+    def _stream(self) -> dict[str, Tensor]:
+        """The state that the source carries from batch to batch, of all processes."""
         own = self.source.tensors()
         if self.processes.world == 1:
             return own
         return self.source.together(self.processes.gather({name: tensor.cpu() for name, tensor in own.items()}))
 
     def machine(self) -> dict[str, Any]:
-        """What decides the last bits of a result here, the number of processes included."""
+        """What the last bits of a result depend on, the number of processes included."""
         shared = {"processes": self.processes.world, "parallel": self.kind}
         return machine(self.device) | (shared if self.processes.world > 1 else {})
 
@@ -248,15 +250,9 @@ class Session:
             data=dict(self.digests),
         )
 
-    def _training_source(self) -> Source[Any]:
-        source = self.source_of("train")
-        if source is None:
-            raise DataError("there is no example to train on")
-        return source
-
 
 def machine(device: torch.device) -> dict[str, Any]:
-    """What decides the last bits of a result: device, threads, torch, instruction set, matrix-product precision."""
+    """What the last bits of a result depend on: device, threads, torch, instruction set, matrix-product precision."""
     return {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "threads": torch.get_num_threads(),

@@ -14,7 +14,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopped(HeadwiseError):
-    """Training was asked to stop by a signal; what it had done is saved, unless the message says otherwise."""
+    """A signal stopped training; its progress is saved, unless the message says otherwise."""
 
     def __init__(self, signum: int, message: str) -> None:
         super().__init__(message)
@@ -23,21 +23,21 @@ class Stopped(HeadwiseError):
         self.exit_code = 128 + signum
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # so that it can be told to another process
+        # pickled with its signal, for other processes
         return type(self), (self.signum, str(self))
 
 
 def stopped_by(signum: int) -> Stopped:
-    """What a signal raises where nothing is left half done."""
+    """The exception for a signal."""
     return Stopped(signum, f"stopped by {signal.Signals(signum).name}")
 
 
 class StopSignal:
     """Remembers the first stop signal while it is open, and puts the former handlers back afterwards.
 
-    In a `breakable` stretch (one that holds nothing to save, such as validation) the first signal raises `Stopped` on
-    the spot. A second signal ends the process at once, which is safe since every commit is atomic. Outside the main
-    thread, where Python delivers no signals, it does nothing.
+    In a `breakable` context (without anything to save, such as validation) the first signal raises `Stopped` at once. A
+    second signal ends the process at once, which is safe since every commit is atomic. Outside the main thread, where
+    Python delivers no signals, it does nothing.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class StopSignal:
 
     @contextmanager
     def breakable(self) -> Iterator[None]:
-        """The first signal in this stretch, or before it, raises `Stopped`."""
+        """The first signal in this context, or before it, raises `Stopped`."""
         self._breakable = True
         try:
             self.check()
@@ -65,7 +65,7 @@ class StopSignal:
             self._breakable = False
 
     def check(self) -> None:
-        """Raises: Stopped when a signal has come."""
+        """Raises: Stopped if a signal was received."""
         if self.signum:
             raise stopped_by(self.signum)
 

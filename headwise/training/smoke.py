@@ -1,4 +1,4 @@
-"""A recipe from end to end in seconds: a few steps on a part of its data, validated, put away, loaded, tested."""
+"""A recipe from end to end in seconds: three steps on a part of its data, validation, loading, test."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,44 +20,45 @@ _SETTINGS = (
     "training.warmup_share=0",
     "training.validate_every=2",
     "training.validate_every_epochs=0",
-    # those of a model that has hardly begun say nothing
+    # scores after three steps need no baselines
     "training.baseline_cpu_s=0",
     f"training.valid_limit={EXAMPLES}",
 )
 
 
-def smoked(name: str, overrides: Sequence[str]) -> Recipe:
+def shorten(name: str, overrides: Sequence[str]) -> Recipe:
     """The recipe of this path or name with three steps, and its first 300 examples where its data has a limit.
 
-    A log that is split by time is read whole.
+    A log that is split by time is read completely.
 
     Args:
-        overrides: `section.key=value`; they win.
+        overrides: `section.key=value`; they take precedence.
+
     Raises:
         ConfigError: for wrong keys or values.
         DataError: if a data file is nowhere.
 
-    >>> recipe = smoked("phrasebook", ["training.max_steps=5"])
+    >>> recipe = shorten("phrasebook", ["training.max_steps=5"])
     >>> recipe.training.max_steps, recipe.data.limit
     (5, 300)
     """
     data = getattr(recipes.read(name, overrides), "data", None)
-    # the first examples of a log that is split by time all lie before the parts to validate and to test on
-    whole = data is None or "limit" not in type(data).model_fields or bool(getattr(data, "valid_from", ()))
-    limit = [] if whole else [f"data.limit={_LIMIT}"]
+    # the first examples of a log that is split by time are all training data
+    unlimited = data is None or "limit" not in type(data).model_fields or bool(getattr(data, "valid_from", ()))
+    limit = [] if unlimited else [f"data.limit={_LIMIT}"]
     return recipes.read(name, [*_SETTINGS, *limit, *overrides])
 
 
 def smoke(recipe: Recipe, folder: Path) -> Mapping[str, float]:
-    """Trains into a folder, loads what is there, and scores it on eight examples of its test part, or else of training.
+    """Trains into a folder, loads the run, and scores it on eight examples of its test data, or else of training.
 
-    What works here works in the whole run, but for memory and time; the scores mean nothing.
+    A recipe that passes works in full, except for memory and time; the scores have no meaning.
     """
     run = train(recipe, folder, resume="never")
     try:
-        found = examples(run.folder, "test", {})
+        scored = examples(run.folder, "test", {})
     except DataError:
-        # a recipe may train on all it has
-        found = examples(run.folder, "train", {})
-    scores = load(run.folder).evaluate(found[:EXAMPLES])
+        # a recipe may train on all of its data
+        scored = examples(run.folder, "train", {})
+    scores = load(run.folder).evaluate(scored[:EXAMPLES])
     return {metric: value for metric, value in scores.items() if not isinstance(value, str)}

@@ -1,4 +1,4 @@
-"""Several runs that differ in one key, trained where they are not there yet, and their scores."""
+"""Several runs that differ in one key, trained unless they are, and their scores."""
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headwise.errors import ConfigError
 from headwise.training import recipes
-from headwise.training.accounts import Account, account
+from headwise.training.ledger import Account, account
 from headwise.training.recipe import Recipe
 from headwise.training.train import train
 
@@ -16,7 +16,7 @@ from headwise.training.train import train
 class Swept:
     """A key with the values it takes, as they are written in settings.
 
-    >>> Swept.parsed("model.num_heads=1,2,[4,8]")
+    >>> Swept.parse("model.num_heads=1,2,[4,8]")
     Swept(key='model.num_heads', values=('1', '2', '[4,8]'))
     """
 
@@ -24,7 +24,7 @@ class Swept:
     values: tuple[str, ...]
 
     @classmethod
-    def parsed(cls, setting: str) -> "Swept | None":
+    def parse(cls, setting: str) -> "Swept | None":
         """The key and values of a setting with commas outside brackets and quotation marks; None where it has none."""
         key, _, text = setting.partition("=")
         parts, depth, quoted = [""], 0, ""
@@ -42,7 +42,7 @@ class Swept:
 
 @dataclass(frozen=True)
 class Point:
-    """A run of a sweep: the name of its recipe, the value of the key that is swept, its seed, and what it reached."""
+    """A run of a sweep: the name of its recipe, the value of the swept key, its seed, and its account."""
 
     recipe: str
     value: str
@@ -50,8 +50,11 @@ class Point:
     account: Account
 
 
-def planned(
-    names: Sequence[str], settings: Sequence[str], seeds: Sequence[int | None], named: Callable[[str, list[str]], Path]
+def plan_runs(
+    names: Sequence[str],
+    settings: Sequence[str],
+    seeds: Sequence[int | None],
+    folder_of: Callable[[str, list[str]], Path],
 ) -> list[tuple[str, str, int, Recipe, Path]]:
     """Recipe name, value, seed, recipe and folder of every run, all checked before the first one trains.
 
@@ -59,23 +62,23 @@ def planned(
         names: recipe files or names.
         settings: as of `headwise train`; one of them may have several values, with commas between them.
         seeds: a run for each; None: that of the recipe.
-        named: the run folder of (recipe, settings).
+        folder_of: the run folder of (recipe, settings).
 
     Raises:
-        ConfigError: a recipe or setting that is wrong, several keys with several values, or a run asked for twice.
+        ConfigError: a wrong recipe or setting, several keys with several values, or the same run twice.
         DataError: a data file is nowhere.
     """
-    swept = [found for found in map(Swept.parsed, settings) if found is not None]
+    swept = [key for key in map(Swept.parse, settings) if key is not None]
     if len(swept) > 1:
-        keys = " and ".join(one.key for one in swept)
+        keys = " and ".join(each.key for each in swept)
         raise ConfigError(f"{keys} have several values each; sweep one key, and give several recipes for the other")
-    fixed = [setting for setting in settings if Swept.parsed(setting) is None]
+    fixed = [setting for setting in settings if Swept.parse(setting) is None]
     key, values = (swept[0].key, swept[0].values) if swept else ("", ("",))
     runs = []
     for name, value, seed in itertools.product(names, values, seeds):
         own = [*fixed, *([f"{key}={value}"] if key else []), *([] if seed is None else [f"seed={seed}"])]
         recipe = recipes.read(name, own)
-        runs.append((Path(name).stem, value, recipe.seed, recipe, named(name, own)))
+        runs.append((Path(name).stem, value, recipe.seed, recipe, folder_of(name, own)))
     folders = [folder for *_, folder in runs]
     if twice := [folder for place, folder in enumerate(folders) if folder in folders[:place]]:
         raise ConfigError(f"the run {twice[0]} is asked for twice; give each recipe, value and seed once")
@@ -85,7 +88,7 @@ def planned(
 def sweep(
     runs: Iterable[tuple[str, str, int, Recipe, Path]], split: str = "test", limit: int | None = None
 ) -> Iterable[Point]:
-    """Trains what is planned, one run after another, and scores each; runs that are there are resumed or left.
+    """Trains the planned runs, one after another, and scores each; existing runs are resumed or left.
 
     Raises: as `train` and `account`.
     """

@@ -26,15 +26,25 @@ from headwise.tasks import registry
 from headwise.tasks.task import Given, Task
 from headwise.training import parallel, recipes
 from headwise.training.finish import finish, publish_best
-from headwise.training.identity import changed, digests, movable, start_is_gone
 from headwise.training.limits import Clock
 from headwise.training.loop import Loop
-from headwise.training.numerics import settled, unrounded
-from headwise.training.opening import Opening, refuse_other_data
+from headwise.training.numerics import precision_notes, settle_precision
 from headwise.training.progress import Progress
 from headwise.training.randomness import isolated
 from headwise.training.recipe import Recipe, as_recipe, differences, flattened, parse_recipe
-from headwise.training.resume import Resume, as_learned, check_data, own_files, refuse_foreign
+from headwise.training.resume import (
+    Opening,
+    Resume,
+    changed_files,
+    check_data,
+    data_digests,
+    movable,
+    own_files,
+    refuse_foreign,
+    refuse_other_data,
+    restore_own_files,
+    start_is_gone,
+)
 from headwise.training.session import Session, Trainer, machine
 from headwise.training.signals import StopSignal
 from headwise.training.validation import check_monitor
@@ -108,25 +118,25 @@ def train(
     with trusting(trust):
         if isinstance(recipe, (str, os.PathLike)):
             recipe, overrides = recipes.read(os.fspath(recipe), list(overrides)), ()
-        made, run = as_recipe(recipe, overrides), Path(folder)
+        parsed, run = as_recipe(recipe, overrides), Path(folder)
     allowed = {"data": allow_data_change, "schedule": allow_schedule_change}
-    wrapped = made.training.parallel in ("ddp", "fsdp")
+    wrapped = parsed.training.parallel in ("ddp", "fsdp")
     with (
         trusting(trust),
         StopSignal() as stop,
-        joined(made.training.device, alone_too=wrapped) as processes,
-        isolated(made.seed),
+        joined(parsed.training.device, alone_too=wrapped) as processes,
+        isolated(parsed.seed),
     ):
         try:
-            return _train(made, run, processes, resume, allowed, on_event, stop, clock)
+            return _train(parsed, run, processes, resume, allowed, on_event, stop, clock)
         except RuntimeError as error:
             if (gone := processes.gone(error)) is None:
                 raise
-            raise MachineError(f"{gone}; {_kept(run)}") from error
+            raise MachineError(f"{gone}; {_saved_until(run)}") from error
 
 
-def _kept(run: Path) -> str:
-    """What a run that has lost a process can go on from."""
+def _saved_until(run: Path) -> str:
+    """For the message of a run that has lost a process."""
     steps = [entry.step for entry in Checkpoints(run).entries()]
     if not steps:
         return "nothing was saved yet: run the same command to begin again"
@@ -134,7 +144,7 @@ def _kept(run: Path) -> str:
 
 
 def _finished(recipe: Recipe, run: Path, stop: StopSignal) -> Run | None:
-    """The run of this recipe and data, if it is at its end and whole: then nothing in its folder is touched."""
+    """The run of this recipe and data, if it has ended and is intact: then its folder is left as it is."""
     checkpoints = Checkpoints(run)
     if (facts := checkpoints.finished()) is None:
         return None
@@ -142,21 +152,21 @@ def _finished(recipe: Recipe, run: Path, stop: StopSignal) -> Run | None:
         published = read_folder(run)
         saved = checkpoints.read(checkpoints.entries()[0])
         old = parse_recipe(published.files.get(CONFIG, b""), str(run / CONFIG))
-        data, done = Trainer.read(saved).data, _ended(run, facts)
+        data, done = Trainer.read(saved).data, _run_of(run, facts)
     except (CheckpointError, LookupError, TypeError):
         return None
-    recipe = settled(recipe, old, lambda _: None)
+    recipe = settle_precision(recipe, old, lambda _: None)
     if differences(old, recipe).keys() - (movable(old, data) & movable(recipe, data)):
         return None
-    task = _prepared(recipe, saved, stop)
-    if changed(digests(task, recipe, data), data, recipe):
+    task = _prepare(recipe, saved, stop)
+    if changed_files(data_digests(task, recipe, data), data, recipe):
         return None
     Display().line(f"{run}: finished before: {facts['reason']} after {facts['step']} steps; there is nothing to do")
     return done
 
 
-def _ended(run: Path, facts: Mapping[str, Any]) -> Run:
-    """The run that ended with these facts, as `finish` notes them."""
+def _run_of(run: Path, facts: Mapping[str, Any]) -> Run:
+    """The run that ended with these facts of `finish`."""
     return Run(
         folder=run,
         metrics=facts["metrics"],
@@ -180,71 +190,69 @@ def _train(
     stop: StopSignal,
     clock: Clock,
 ) -> Run:
-    with ExitStack() as open_too:
+    with ExitStack() as stack:
         notes: list[str] = []
         opening = Opening(recipe, run, resume, allowed, notes)
-        if (done := processes.once(lambda: _claimed(opening, stop, open_too))) is not None:
+        if (done := processes.once(lambda: _claim(opening, stop, stack))) is not None:
             return done
         recipe, saved = opening.shared(processes)
-        log = open_too.enter_context(
-            closing(together(processes, lambda: _log(run, recipe, processes, notes, on_event)))
-        )
-        open_too.enter_context(runtime.products_as(processes.once(lambda: _products(saved))))
+        log = stack.enter_context(closing(together(processes, lambda: _log(run, recipe, processes, notes, on_event))))
+        stack.enter_context(runtime.products_as(processes.once(lambda: _float32_products(saved))))
         for note in notes:
             log.note(note)
-        task = together(processes, lambda: _prepared(recipe, saved, stop))
+        task = together(processes, lambda: _prepare(recipe, saved, stop))
         refuse_other_data(task, processes)
         session = _session(task, recipe, processes, saved, allowed, log)
         opening.saved = saved = None
         checkpoints = opening.checkpoints
         if session.progress.step:
-            clock.go_on(session.progress)
-            session.progress = processes.once(lambda: _published(session, checkpoints, log, stop))
+            clock.resume(session.progress)
+            session.progress = processes.once(lambda: _publish_and_retire(session, checkpoints, log, stop))
         else:
-            open_too.enter_context(runtime.products_for(session.model))
+            stack.enter_context(runtime.products_for(session.model))
             _begin(session, log, stop)
         reason = Loop(session, checkpoints, log, stop, clock).run()
-        done = _ended(run, processes.once(lambda: finish(session, checkpoints, log, stop.breakable, reason)))
-        spent = f"{done.steps:,} steps, {done.cpu_s:,.0f} CPU s, {done.minutes:,.1f} minutes"
-        log.note(f"finished: {reason} after {spent}; the model is in {run}")
+        done = _run_of(run, processes.once(lambda: finish(session, checkpoints, log, stop.breakable, reason)))
+        cost = f"{done.steps:,} steps, {done.cpu_s:,.0f} CPU s, {done.minutes:,.1f} minutes"
+        log.note(f"finished: {reason} after {cost}; the model is in {run}")
         return done
 
 
-def _claimed(opening: Opening, stop: StopSignal, open_too: ExitStack) -> Run | None:
-    """Takes the run folder for writing, unless the run in it is at its end: then that."""
+def _claim(opening: Opening, stop: StopSignal, stack: ExitStack) -> Run | None:
+    """Locks and reads the run folder; returns the run if it has ended."""
     refuse_foreign(opening.run, opening.resume)
     if (done := _finished(opening.recipe, opening.run, stop)) is not None:
         return done
     probe(opening.run)
-    opening.begin(open_too.enter_context(FolderLock(opening.run)))
+    opening.begin(stack.enter_context(FolderLock(opening.run)))
     return None
 
 
 def _log(run: Path, recipe: Recipe, processes: Processes, notes: list[str], on_event: OnEvent | None) -> RunLog:
-    """That of the first process; that of another writes and tells nothing."""
+    """The log; that of a process other than the first writes and shows nothing."""
     if not processes.first:
-        return RunLog(None, Display(dark=True))
+        return RunLog(None, Display(hidden=True))
     training = recipe.training
     trackers = open_trackers(run, training.trackers, training.tracker_project, flattened(recipe), notes.append)
     return RunLog(run, Display(every_s=training.print_every_s), listeners=trackers, on_event=on_event)
 
 
-def _published(session: Session, checkpoints: Checkpoints, log: RunLog, stop: StopSignal) -> Progress:
-    """The counters of a run that goes on, the best model in its folder, no checkpoint that should have been retired."""
+def _publish_and_retire(session: Session, checkpoints: Checkpoints, log: RunLog, stop: StopSignal) -> Progress:
+    """Completes what the end of the earlier part may have left undone; returns the counters of the run."""
     publish_best(session, checkpoints, log, stop.breakable)
     progress = session.progress
-    kept = progress.protected(entry.step for entry in checkpoints.entries())
-    checkpoints.retire({progress.step, *kept}, log.note)
+    protected = progress.protected(entry.step for entry in checkpoints.entries())
+    checkpoints.retire({progress.step, *protected}, log.note)
     return progress
 
 
 def _begin(session: Session, log: RunLog, stop: StopSignal) -> None:
-    """What comes before the first step of a new run: weights from elsewhere, and what there is to tell."""
+    """Before the first step of a new run: initialises the model, and logs data, model and settings."""
     model, training = session.model, session.recipe.training
-    # words and tags of the files stand in them
-    of_data = [visible(note) for note in (*session.task.assets.notes, *session.begin())]
-    log.emit({"event": "data", "step": 0, "notes": of_data})
-    for note in (*of_data, *unrounded(model, training.precision), parts(model)):
+    # they may quote words and tags of the files
+    data_notes = [visible(note) for note in (*session.task.assets.notes, *session.begin())]
+    log.emit({"event": "data", "step": 0, "notes": data_notes})
+    for note in (*data_notes, *precision_notes(model, training.precision), parts(model)):
         log.note(note)
     if session.validates:
         check_monitor(session, stop.breakable)
@@ -252,17 +260,17 @@ def _begin(session: Session, log: RunLog, stop: StopSignal) -> None:
         log.note("training.patience and training.average_last do nothing: there is no validation data")
 
 
-def _products(saved: Saved | None) -> str:
-    """The path of float32 products to train on: of the checkpoint's process, so that a resumed run repeats its bits."""
+def _float32_products(saved: Saved | None) -> str:
+    """The precision of float32 products: that of the checkpoint's process, so that a resumed run repeats its bits."""
     before = Trainer.read(saved).machine.get("float32_products") if saved is not None else None
     return str(before or machine(torch.device("cpu"))["float32_products"])
 
 
-def _prepared(recipe: Recipe, saved: Saved | None, stop: StopSignal) -> Task[Any]:
+def _prepare(recipe: Recipe, saved: Saved | None, stop: StopSignal) -> Task[Any]:
     kind = registry.task_type(recipe.task)
     with stop.breakable():
         if saved is not None and start_is_gone(recipe):
-            # what was learned from it stands in the checkpoint
+            # the checkpoint has the files that were made from it
             return kind(recipe, kind.prepare_with(recipe, Given(own_files(saved))))
         return kind(recipe, kind.prepare(recipe))
 
@@ -281,11 +289,11 @@ def _session(
     if saved is None:
         return Session(task, recipe, processes)
     trainer = together(processes, lambda: Trainer.read(saved))
-    digests, anew = together(processes, lambda: check_data(task, recipe, trainer.data, allowed["data"], log.note))
-    learned = together(processes, lambda: as_learned(task, saved, allowed["data"], log.note))
-    session = Session(learned, recipe, processes)
+    digests, changed = together(processes, lambda: check_data(task, recipe, trainer.data, allowed["data"], log.note))
+    task = together(processes, lambda: restore_own_files(task, saved, allowed["data"], log.note))
+    session = Session(task, recipe, processes)
     here = session.machine()
     if trainer.machine != here:
         log.note(f"not bit-exact from here: the run began on {trainer.machine}, this is {here}")
-    session.restore(saved, digests, anew=anew)
+    session.restore(saved, digests, next_pass=changed)
     return session

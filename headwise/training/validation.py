@@ -1,4 +1,4 @@
-"""Scores and samples of the present model, taken without disturbing training in any way."""
+"""Scores and samples of the model, which leave the state of training as it is."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -21,39 +21,39 @@ def validate(session: Session, guard: Guard) -> tuple[dict[str, float], list[str
     """Metrics on the validation data, and sample outputs.
 
     Args:
-        guard: opened around the task's own work alone, which may be broken off there without harm.
+        guard: a context around the task's own work, which may be interrupted without harm.
     """
     limit = session.recipe.training.valid_limit
-    with session.averaged() as model:
+    with session.averaged_model() as model:
         return scores(session, model, guard, session.processes, limit=limit, samples=True)
 
 
 def scores(
     session: Session, model: nn.Module, guard: Guard, processes: Processes, *, limit: int | None, samples: bool
 ) -> tuple[dict[str, float], list[str]]:
-    """The same of a model's weights as they are, each process with its share of the batches; samples of the first."""
+    """As `validate` for this model, each process with its share of the batches; samples of the first process."""
     task = session.task
     stats: Stats = {}
-    shown: list[str] = []
+    sampled: list[str] = []
     signum = 0
     try:
-        with at_rest(model, session.recipe.seed, session.device), guard():
+        with evaluation(model, session.recipe.seed, session.device), guard():
             source = session.source_of("valid", limit)
             assert source is not None, "a run without validation data is not validated"
             share = source.once(processes.rank, processes.world)
             stats = task.measure(model, (batch.to(session.device) for batch in share))
-            shown = task.samples(model) if samples and processes.first else []
+            sampled = task.samples(model) if samples and processes.first else []
     except Stopped as stopped:
         signum = stopped.signum
-    # a signal to one of them ends the work of all
+    # a signal to one process ends the work of all
     if signum := max(processes.gather(signum)):
         raise stopped_by(signum)
-    return {name: float(value) for name, value in task.summarise(processes.added(stats)).items()}, shown
+    return {name: float(value) for name, value in task.summarise(processes.added(stats)).items()}, sampled
 
 
 def check_monitor(session: Session, guard: Guard) -> None:
     """Evaluates one example before training starts. Raises: ConfigError when the monitored metric is not among it."""
-    with session.averaged() as model:
+    with session.averaged_model() as model:
         metrics, _ = scores(session, model, guard, session.processes, limit=1, samples=False)
     monitored(session.recipe.training, metrics)
 
@@ -66,7 +66,7 @@ def monitored(config: TrainingConfig, metrics: dict[str, float]) -> float:
 
 
 def smaller_is_better(session: Session) -> bool:
-    """Which way the monitored metric improves: as the recipe says, or else the task."""
+    """Whether the monitored metric improves downwards: as the recipe says, or else the task."""
     config = session.recipe.training
     if config.mode != "auto":
         return config.mode == "min"
@@ -74,8 +74,8 @@ def smaller_is_better(session: Session) -> bool:
 
 
 @contextmanager
-def at_rest(model: nn.Module, seed: int, device: torch.device) -> Iterator[None]:
-    """Evaluation mode without gradients, and random numbers of its own; afterwards all is as before."""
+def evaluation(model: nn.Module, seed: int, device: torch.device) -> Iterator[None]:
+    """Evaluation mode without gradients, with separate random numbers; afterwards all is as before."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:

@@ -12,7 +12,7 @@ from headwise.attention.call import Call
 from headwise.attention.kernels import KERNELS
 from headwise.attention.masks import Causal, Edges, Mask, Window
 from headwise.attention.mechanisms.random_synthesizer import RandomSynthesizer
-from headwise.attention.scores import Additive, Bilinear, ScaledDot, Score
+from headwise.attention.scores import Bilinear, ScaledDot, Score
 from headwise.errors import Unsupported
 
 LENGTH = 7
@@ -41,7 +41,6 @@ RUNS = [
     Run("banded", Window(2, 1)),
     Run("edges", RING),
     Run("edges", RING, Bilinear(3, 3).double()),
-    Run("additive", None, Additive(3, 3, 5).double()),
 ]
 every_run = pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run.kernel} {type(run.score).__name__}")
 

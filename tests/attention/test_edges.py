@@ -153,7 +153,7 @@ def test_what_no_query_sees_never_leaks(kind, normalizer):
                 t[hidden[0], :, hidden[1] :] = content
             inputs = [t.requires_grad_() for t in inputs]
             call = Call(*inputs, score, normalizer, mask)
-            output = edges.compute(call)
+            output = planner.run(call, "edges")
             learned = [*inputs, *call.score.parameters()]
             results.append([output, *torch.autograd.grad(output.square().sum(), learned)])
         assert not results[1][0][hidden[0], :, hidden[1] :].any()
@@ -313,7 +313,7 @@ def test_derivatives_of_sums_products_and_softmax():
 
 
 REFUSALS = {
-    "no mask": ({"mask": None}, "there is no mask"),
+    "no mask": ({"mask": None}, "the mask is not given by a list of pairs"),
     "another mask": ({"mask": ~Edges(torch.tensor([[0], [1]]), 7)}, "the mask is not given by a list of pairs"),
     **NOT_LISTED,
 }

@@ -163,9 +163,8 @@ def test_layouts_do_not_matter(kernel, layout, length):
     for change in (lambda t: t, turned):
         for bias in (None, torch.linspace(-1, 1, 2 * length * 101, dtype=torch.float64).view(1, 2, length, 101)):
             tensors = [change(tensor).detach().requires_grad_() for tensor in (query, key, value)]
-            score = Additive(16, 16, 3).double() if kernel == "additive" else "scaled_dot"
             torch.manual_seed(1)
-            call = Call(*tensors, score, mask=mask, bias=None if bias is None else change(bias))
+            call = Call(*tensors, mask=mask, bias=None if bias is None else change(bias))
             with torch.set_grad_enabled(kernel != "decode"):
                 output = run(call, kernel)
             if output is not None:
@@ -289,9 +288,8 @@ def test_dropout_drops_what_it_should_and_the_same_going_back(kernel):
     query, key = torch.zeros(1, 2, 64, 4), torch.zeros(1, 2, 64, 4)
     value = torch.ones(1, 2, 64, 64, requires_grad=True)
     mask = {"banded": Window(63, 63), "edges": Edges(torch.cartesian_prod(*[torch.arange(64)] * 2).T, 64)}.get(kernel)
-    score = Additive(4, 4, 2) if kernel == "additive" else "scaled_dot"
     for rate in (0.3, 0.001):
-        call = Call(query, key, value, score, mask=mask, dropout=rate)
+        call = Call(query, key, value, mask=mask, dropout=rate)
         if kernel != "auto" and kernels.KERNELS[kernel].refusal(call) is not None:
             return
         torch.manual_seed(3)

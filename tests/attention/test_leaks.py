@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headwise.attention import attend, kernels, planner
 from headwise.attention.call import Call
-from headwise.attention.masks import Causal, Documents, Edges, Mask, Padding, Prefix, Shifts, Table, Window
+from headwise.attention.masks import Causal, Documents, Edges, Mask, Padding, Place, Prefix, Shifts, Table, Window
 from headwise.attention.scores import GAT, Additive, Bilinear, Cosine, QKNorm
 
 every_kernel = pytest.mark.parametrize("kernel", KERNELS)
@@ -26,7 +26,7 @@ def unseen(case: Case) -> torch.Tensor:
 
 def known_unseen(call: Call) -> torch.Tensor:
     """Those of which the mask says so without its table: what the promise is about, whatever kernel runs."""
-    seen = None if call.mask is None else call.mask.seen(*call.shape, call.query_start, call.query.device)
+    seen = None if call.mask is None else call.structure.key_mask()
     if seen is None:
         return torch.zeros(call.key.shape[:3], dtype=torch.bool)
     seen = seen.expand(call.shape[0], call.shape[1], -1)
@@ -178,17 +178,16 @@ def test_nan_in_padding_and_isolated_nodes_leaks_nowhere(kernel, kind):
     mask = STRUCTURED[kind]
     table = mask.dense(2, 1, 5, 5).expand(2, -1, 5, 5)
     lost_key, lost_query = ~table.any(2).any(1), ~table.any(3).any(1)
-    seen = mask.seen(2, 3, 5, 5, 0, torch.device(DEVICE))
+    seen = mask.structure(Place(2, 3, 5, 5, 0, torch.device(DEVICE))).key_mask()
     assert torch.equal(seen.expand(2, 1, 5)[:, 0], ~lost_key)
     tensors = [torch.randn(2, 3, 5, 4) for _ in range(3)]
-    score = Additive(4, 4, 3) if kernel == "additive" else "scaled_dot"
     results = []
     for content in (0.0, NAN):
         filled = [
             tensor.masked_fill(lost[:, None, :, None], content).requires_grad_()
             for tensor, lost in zip(tensors, (lost_query, lost_key, lost_key), strict=True)
         ]
-        output = run(Call(*filled, score, mask=mask), kernel)
+        output = run(Call(*filled, mask=mask), kernel)
         if output is None:
             return
         results.append([output, *torch.autograd.grad(output.square().sum(), filled)])
@@ -216,14 +215,13 @@ def test_a_predicate_of_ones_own_leaks_nothing_that_is_finite(kernel):
 def test_a_nan_that_may_be_seen_stays_in_its_sequence_and_head(kernel):
     masks = {"banded": Window(2, 2), "edges": Edges(torch.cartesian_prod(*[torch.arange(5)] * 2).T, 5)}
     mask = masks.get(kernel, Padding(torch.tensor([5, 4])))
-    score = Additive(4, 4, 3) if kernel == "additive" else "scaled_dot"
     for name in ("query", "key", "value"):
         tensors = {n: torch.randn(2, 3, 5, 4) for n in ("query", "key", "value")}
         results = []
         for content in (0.0, NAN):
             tensors[name][1, 2, 1] = content
             inputs = [tensors[n].clone().requires_grad_() for n in ("query", "key", "value")]
-            output = run(Call(*inputs, score, mask=mask), kernel)
+            output = run(Call(*inputs, mask=mask), kernel)
             if output is None:
                 assert kernel == "decode"
                 return

@@ -19,6 +19,7 @@ from headwise.attention.masks import (
     Global,
     Mask,
     Padding,
+    Place,
     Prefix,
     Shifts,
     Strided,
@@ -73,12 +74,11 @@ def test_what_planners_derive_holds(name):
     """Nothing is allowed outside `within`, nor outside the candidates, which are sorted and each there once."""
     mask, allowed = CASES[name]
     expected = conditions(allowed, 2, 5)
-    band = mask.within()
-    if band is not None:
-        far = torch.arange(7) - torch.arange(2, 7)[:, None]
-        left, right = (1000 if width is None else width for width in band)
-        assert not (expected & ((far < -left) | (far > right))).any()
-    pairs = mask.pairs()
+    structure = mask.structure(Place(2, 1, 5, 7, 2, torch.device(DEVICE)))
+    far = torch.arange(7) - torch.arange(2, 7)[:, None]
+    left, right = (1000 if width is None else width for width in structure.within)
+    assert not (expected & ((far < -left) | (far > right))).any()
+    pairs = structure.pairs
     assert (pairs is not None) == ("edges" in name and " or " not in name)
     if pairs is not None:
         codes = (pairs.query * 7 + pairs.key).tolist()
@@ -86,22 +86,18 @@ def test_what_planners_derive_holds(name):
         listed = torch.zeros(7, 7, dtype=torch.bool)
         listed[pairs.query, pairs.key] = True
         assert not (expected & ~listed[2:]).any()
-    # what it knows without a table to be unseen is unseen
-    seen = mask.seen(2, 1, 5, 7, 2, torch.device(DEVICE))
-    if seen is not None:
-        assert not (expected.any(2) & ~seen.expand(2, 1, 7)).any()
 
 
 def test_bands():
-    assert Dilated(2, 1, 3).within() == (6, 3)
-    assert Dilated(2, 1, 3).band() is None
-    assert Blocks(4).within() == (3, 3)
-    assert (Window(5, 1) & Strided(2)).within() == (5, 1)
-    assert (Window(5, 1) | Window(2, 4)).within() == (5, 4)
-    assert (Window(5, 1) | Causal()).within() == (None, 1)
-    assert (Window(5, 1) | Global(1)).within() is None
-    assert (~Window(5, 1)).within() is None
-    assert (Window(5, 9) & Causal()).band() == (5, 0)
+    assert Dilated(2, 1, 3).structure().within == (6, 3)
+    assert Dilated(2, 1, 3).structure().band is None
+    assert Blocks(4).structure().within == (3, 3)
+    assert (Window(5, 1) & Strided(2)).structure().within == (5, 1)
+    assert (Window(5, 1) | Window(2, 4)).structure().within == (5, 4)
+    assert (Window(5, 1) | Causal()).structure().within == (None, 1)
+    assert (Window(5, 1) | Global(1)).structure().within == (None, None)
+    assert (~Window(5, 1)).structure().within == (None, None)
+    assert (Window(5, 9) & Causal()).structure().band == (5, 0)
 
 
 @given(st.integers(1, 70), st.integers(1, 9), st.sampled_from([1, 3]), st.integers(0, 2), st.integers(0, 3))
@@ -149,7 +145,7 @@ def test_the_graph_of_the_lecture_notes():
 def test_an_edge_given_twice_counts_once_and_order_does_not_matter():
     one = Edges(torch.tensor([[0, 1, 0], [2, 2, 2]]), 3)
     two = Edges(torch.tensor([[1, 0], [2, 2]]), 3)
-    pairs = [mask.pairs() for mask in (one, two)]
+    pairs = [mask.structure().pairs for mask in (one, two)]
     assert torch.equal(pairs[0].query, pairs[1].query)
     assert torch.equal(pairs[0].key, pairs[1].key)
 

@@ -7,7 +7,7 @@ from devices import DEVICE
 from hypothesis import given
 
 from headwise.attention import attend, masks
-from headwise.attention.masks import Causal, Documents, Edges, Mask, Padding, Prefix, Table, Window
+from headwise.attention.masks import Causal, Documents, Edges, Mask, Padding, Place, Prefix, Table, Window
 from headwise.errors import ShapeError, Unsupported
 
 
@@ -49,18 +49,26 @@ SEEN = {
 @pytest.mark.parametrize("kind", SEEN)
 def test_what_is_seen_is_seen_by_the_queries_that_are_asked(kind, start):
     mask = SEEN[kind]
-    seen = mask.seen(2, 1, 2, 5, start, torch.device(DEVICE))
+    seen = mask.structure(Place(2, 1, 2, 5, start, torch.device(DEVICE))).key_mask()
     assert torch.equal(seen.expand(2, 1, 5), mask.dense(2, 1, 2, 5, query_start=start).expand(2, 1, 2, 5).any(2))
 
 
 def test_a_graph_in_which_each_node_is_seen_says_so():
     """Nodes 0 to 4 in a ring: all are seen where all of them ask, and those beyond the graph are not."""
-    ring, device = SEEN["graph"], torch.device(DEVICE)
-    assert ring.seen(2, 1, 5, 5, 0, device) is None
-    assert ring.seen(2, 1, 5, 7, 0, device).squeeze().tolist() == [True] * 5 + [False] * 2
-    alone = Edges(torch.tensor([[0, 1], [1, 0]]), 3)
-    assert alone.seen(2, 1, 3, 3, 0, device).squeeze().tolist() == [True, True, False]
-    assert [ring.each_sees(5), ring.each_sees(6), alone.each_sees(2)] == [True, False, False]
+
+    def told(graph, query_len, key_len):
+        structure = graph.structure(Place(2, 1, query_len, key_len, 0, torch.device(DEVICE)))
+        return [None if mask is None else mask.flatten().int().tolist() for mask in _both(structure)]
+
+    ring, alone = SEEN["graph"], Edges(torch.tensor([[0, 1], [1, 0]]), 3)
+    assert told(ring, 5, 5) == [None, None]
+    assert told(ring, 5, 7) == [[1, 1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1]]
+    assert told(ring, 6, 5) == [[1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 0]]
+    assert told(alone, 3, 3) == [[1, 1, 0], [1, 1, 0]]
+
+
+def _both(structure):
+    return structure.key_mask(), structure.query_mask()
 
 
 def test_lengths_of_sequences():
@@ -90,29 +98,34 @@ def test_a_window_of_five_to_each_side_of_a_thousand_has_10970_pairs():
     assert torch.equal(dense, distance.abs() <= 5)
 
 
+def band(mask: Mask):
+    structure = mask.structure()
+    return structure.band if structure.lens is None else None
+
+
 def test_bands_are_known_where_the_mask_is_exactly_one():
-    assert Causal().band() == (None, 0)
-    assert Window(3, 2).band() == (3, 2)
-    assert (Causal() & Window(3, 2)).band() == (3, 0)
-    assert (Window(3, 2) & Window(1, 5)).band() == (1, 2)
-    assert (Causal() | Window(3, 2)).band() is None
-    assert (~Causal()).band() is None
-    assert (Causal() & Padding(torch.tensor([1]))).band() is None
-    assert (Causal() & Causal()).is_causal()
-    assert not (Causal() & Window(3, 0)).is_causal()
+    assert band(Causal()) == (None, 0)
+    assert band(Window(3, 2)) == (3, 2)
+    assert band(Causal() & Window(3, 2)) == (3, 0)
+    assert band(Window(3, 2) & Window(1, 5)) == (1, 2)
+    assert band(Causal() | Window(3, 2)) is None
+    assert band(~Causal()) is None
+    assert band(Causal() & Padding(torch.tensor([1]))) is None
+    assert (Causal() & Causal()).structure().causal
+    assert not (Causal() & Window(3, 0)).structure().causal
 
 
 @given(cases(masked=True))
 def test_a_band_says_what_the_table_says(case: Case):
-    band = case.mask().band()
-    if band is None:
+    left, right = band(case.mask()) or (0, 0)
+    if band(case.mask()) is None:
         return
     distance = torch.arange(case.key_len) - (torch.arange(case.query_len) + case.start)[:, None]
     inside = torch.ones_like(distance, dtype=torch.bool)
-    if band[0] is not None:
-        inside &= distance >= -band[0]
-    if band[1] is not None:
-        inside &= distance <= band[1]
+    if left is not None:
+        inside &= distance >= -left
+    if right is not None:
+        inside &= distance <= right
     assert torch.equal(torch.tensor(case.keep()), inside.expand(case.batch, case.heads, -1, -1))
 
 
@@ -126,16 +139,17 @@ def test_a_shared_mask_makes_its_table_once_for_a_shape_and_nothing_else_remembe
     mask = Causal() & Padding(torch.tensor([3, 0]))
     assert mask.dense(2, 3, 5, 7) is not mask.dense(2, 3, 5, 7)
     assert set(vars(mask)) == {"left", "right"}
-    shared = mask.shared()
-    first = shared.dense(2, 3, 5, 7)
-    assert shared.dense(2, 3, 5, 7) is first
+    shared, place = mask.shared(), Place(2, 3, 5, 7)
+    first = shared.structure(place).table()
+    assert shared.structure(Place(2, 3, 5, 7)).table() is first
     assert torch.equal(first, mask.dense(2, 3, 5, 7))
-    # cached steps: a new shape takes the place of the last one
+    # cached steps: a new place takes that of the last one
     for length in range(1, 9):
-        assert shared.dense(2, 3, 1, length, query_start=length - 1).shape == (2, 1, 1, length)
-    assert len(shared._last) == 1
+        step = Place(2, 3, 1, length, length - 1)
+        assert shared.structure(step).table().shape == (2, 1, 1, length)
+    assert len(shared._latest) == 1
     assert shared.shared() is shared
-    assert (shared.band(), shared.within(), shared.is_causal()) == (mask.band(), mask.within(), False)
+    assert shared.structure().within == mask.structure().within
 
 
 def test_masks_are_distinct_values():

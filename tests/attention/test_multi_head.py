@@ -22,7 +22,7 @@ def layer(d_model=12, heads=3, *, kernel="auto", **options) -> MultiHeadAttentio
 
 def matrices(module: MultiHeadAttention) -> tuple[torch.Tensor, ...]:
     """W_q, W_k, W_v as (heads, d_model, head_dim) and W_o as (heads, head_dim, d_model), without biases."""
-    query, key, value, output = module.parts()
+    query, key, value, output = module.matrices()
     heads = [part.unflatten(0, (-1, module.head_dim)).mT for part in (query, key, value)]
     return *heads, output.T.unflatten(0, (module.num_heads, module.head_dim))
 
@@ -52,7 +52,7 @@ def test_the_layer_is_the_sum_over_heads_of_attention_and_projection(kernel, hea
 class Echo(Mechanism):
     """Keeps the queries it is given, and returns them."""
 
-    def forward(self, call):
+    def compute(self, call):
         self.seen = call.query
         return call.query
 
@@ -96,7 +96,7 @@ def test_parameters_do_not_depend_on_the_number_of_heads():
     assert [count(100, heads) for heads in (1, 2, 5, 10)] == [40_000] * 4
     assert count(512, 8) == count(512, 16) == 1_048_576
     single = MultiHeadAttention(64, 1, Scored(), head_dim=16, bias=False)
-    assert sum(part.numel() for part in single.parts()[:3]) == 3 * 64 * 16
+    assert sum(part.numel() for part in single.matrices()[:3]) == 3 * 64 * 16
 
 
 def test_heads_of_a_part_of_the_width_cost_what_one_of_the_whole_costs():
@@ -145,7 +145,7 @@ def test_grouped_heads_are_heads_with_repeated_keys_and_values(kv_heads):
     grouped = layer(heads=6, num_kv_heads=kv_heads)
     full = layer(heads=6)
     with torch.no_grad():
-        query, key, value = (part.unflatten(0, (-1, 2)) for part in grouped.parts()[:3])
+        query, key, value = (part.unflatten(0, (-1, 2)) for part in grouped.matrices()[:3])
         bias = grouped.projection.bias.split([12, 2 * kv_heads, 2 * kv_heads])
         group = 6 // kv_heads
         repeated = [query, key.repeat_interleave(group, 0), value.repeat_interleave(group, 0)]

@@ -92,7 +92,7 @@ def test_features_of_a_linear_mechanism_multiply_to_its_weights():
 
 def test_a_mechanism_of_ones_own_has_its_weights():
     class Mean(Mechanism):
-        def forward(self, call):
+        def compute(self, call):
             return call.value.mean(2, keepdim=True).expand(-1, -1, call.query.shape[2], -1)
 
     (step,) = Mean().stages(call_of())

@@ -64,7 +64,7 @@ NORMALIZERS["sinks"] = normalizers.Sinks(2)
 # (kind, name, transform): why
 REFUSED: dict[tuple[str, str, str], str] = {
     ("kernel", name, "export"): "the program is exported, and its lengths may vary; fused and plain serve any"
-    for name in ("strips", "banded", "edges", "additive")
+    for name in ("strips", "banded", "edges")
 }
 # tried in test_derivatives.py
 REFUSED |= {("kernel", name, "create_graph"): "no second derivatives" for name in ("fused", "banded")}
@@ -87,8 +87,7 @@ class Attention(nn.Module):
 
 def cases():
     for kernel in KERNELS:
-        score = "additive" if kernel == "additive" else "scaled_dot"
-        yield ("kernel", kernel), {"kernel": kernel, "score": score, "mask": FITTING.get(kernel, "padding")}
+        yield ("kernel", kernel), {"kernel": kernel, "mask": FITTING.get(kernel, "padding")}
     for score in SCORES:
         yield ("score", score), {"score": score}
     for normalizer in NORMALIZERS:

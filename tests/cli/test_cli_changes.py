@@ -15,7 +15,7 @@ from tiny import PAIRS, TAGGED, TEXT
 
 from headwise.config import Config, DataFile, file_keys
 from headwise.runs.checkpoints import Checkpoints
-from headwise.runs.commits import MANIFEST, commit_folder, remove_folder, seal
+from headwise.runs.commits import MANIFEST, Draft, remove_folder, seal
 from headwise.runs.reading import read_folder, read_manifest
 from headwise.tasks.text import plain
 from headwise.training.train import train
@@ -28,7 +28,7 @@ def folder(tmp_path, monkeypatch):
     """Data and recipes of three tasks, and nothing outside that could be written to."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HEADWISE_DATA", str(tmp_path / "cache"))
-    monkeypatch.setattr("headwise.training.preview.TRIAL_S", 0.0)
+    monkeypatch.setattr("headwise.training.trial.TRIAL_S", 0.0)
     (tmp_path / "pairs.tsv").write_text("".join(f"one {n} and two\tun {n} et deux\n" for n in range(60)))
     (tmp_path / "vectors.txt").write_text(VECTORS)
     (tmp_path / "pairs.toml").write_text(PAIRS)
@@ -104,7 +104,7 @@ def test_vectors_of_a_run_that_kept_no_digest_of_them(headwise, folder, gone):
     del trainer["data"]["vectors.source"]
     remove_folder(newest)
     facts = {"format": 2, "kind": "checkpoint", "step": 3}
-    commit_folder(newest, {**saved, "trainer.json": json.dumps(trainer).encode()}, facts)
+    Draft.begin(newest, 0).commit({**saved, "trainer.json": json.dumps(trainer).encode()}, facts)
     if gone:
         (folder / "vectors.txt").unlink()
     code, _, err = headwise(*given, "training.max_steps=4")

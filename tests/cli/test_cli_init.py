@@ -115,7 +115,7 @@ def test_lists_stay_on_their_line(headwise, folder):
 
 
 def test_a_dry_run_shows_and_writes_nothing(headwise, folder, monkeypatch):
-    monkeypatch.setattr("headwise.training.preview.TRIAL_S", 0.0)
+    monkeypatch.setattr("headwise.training.trial.TRIAL_S", 0.0)
     assert headwise("init", "translate", *SMALL["translate"], "--data", "pairs.tsv")[0] == 0
     before = sorted(folder.rglob("*.toml")) + sorted(folder.rglob("*.json*"))
     code, out, err = headwise("train", "recipe.toml", "training.warmup_steps=4000", "data.limit=50", "--dry-run")

@@ -10,7 +10,7 @@ from headwise.cli.masks import read_mask
 def test_the_plan_names_the_kernel_and_every_refusal(headwise):
     code, out, err = headwise("plan", "--query-len", 67, "--score", "additive")
     assert (code, err) == (0, "")
-    assert out.startswith("kernel   additive: ")
+    assert out.startswith("kernel   strips: ")
     assert "not      fused: the score Additive is no dot product" in out
 
 

@@ -37,7 +37,7 @@ def test_from_a_list_to_answers(headwise, folder, task):
     (folder / "bad.wav").write_bytes(b"RIFF")
     code, _, err = headwise("predict", "run", "bad.wav")
     assert code == 3
-    assert "bad.wav: is no WAV file; convert it to WAV or FLAC, for example with ffmpeg" in err
+    assert "bad.wav: is no WAV or FLAC file; " in err
 
 
 def test_labels_of_frames_from_a_list_to_labels_again(headwise, folder):

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import headwise as package
-from headwise.decoding.options import asked
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError
 from headwise.explain.explanation import Explanation
@@ -162,7 +161,7 @@ def test_sampling_is_repeatable_by_seed(headwise, trained):
     ],
 )
 def test_options_choose_the_method(method, given, n_best, expected):
-    config = asked(DecodingConfig(method="greedy"), _given(method, given, n_best))
+    config = DecodingConfig(method="greedy").with_options(_given(method, given, n_best))
     assert {name: getattr(config, name) for name in expected} == expected
 
 
@@ -179,7 +178,7 @@ def test_options_choose_the_method(method, given, n_best, expected):
 )
 def test_options_that_do_not_fit_are_named(method, given, n_best, message):
     with pytest.raises(ConfigError, match=message):
-        asked(DecodingConfig(), _given(method, given, n_best))
+        DecodingConfig().with_options(_given(method, given, n_best))
 
 
 def test_a_folder_that_is_no_run_is_exit_4(headwise, tmp_path):

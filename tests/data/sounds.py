@@ -23,7 +23,7 @@ def wave(samples, rate=RATE, *, bits=16, code=1, channels=1, extensible=False):
     block = channels * bits // 8
     form = struct.pack("<HHIIHH", 0xFFFE if extensible else code, channels, rate, rate * block, block, bits)
     if extensible:
-        form += struct.pack("<HHIH14x", 22, bits, 0, code)
+        form += struct.pack("<HHIH", 22, bits, 0, code) + bytes.fromhex("000000001000800000aa00389b71")
     # a chunk of odd size, which players write, before the samples
     chunks = b"".join(
         struct.pack("<4sI", kind, len(content)) + content + b"\0" * (len(content) % 2)

@@ -5,12 +5,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toys import BOS, EOS, Given, Logits, Prefixes, Table, exhaustive, rules_for
+from toys import EOS, Given, Logits, Prefixes, Table, exhaustive, forced_scores, rules_for
 
-from headwise.decoding import beams
+from headwise.decoding import beam
 from headwise.decoding.beam import beam_search
-from headwise.decoding.forced import forced_scores
-from headwise.decoding.greedy import greedy
+from headwise.decoding.sampling import greedy
 from headwise.errors import ConfigError
 
 SEEDS = st.integers(0, 10**6)
@@ -77,7 +76,7 @@ def test_the_score_is_that_of_forced_decoding(seed, alpha, size):
     ):
         for hypothesis in hypotheses:
             target = hypothesis.tokens + [EOS] * hypothesis.finished
-            forced = forced_scores(Table([sentence]), Prefixes(1), [target], bos_id=BOS)[0]
+            forced = forced_scores(Table([sentence]), Prefixes(1), [target])[0]
             assert hypothesis.log_prob == pytest.approx(sum(forced), abs=1e-6)
             assert hypothesis.score == pytest.approx(hypothesis.log_prob / len(target) ** alpha, abs=1e-9)
             assert max(forced) <= 0
@@ -92,7 +91,7 @@ def test_stopping_early_changes_nothing_and_n_best_are_sorted(seed, alpha, size,
     options = {"beam_size": size, "n_best": n_best, "length_penalty": alpha, "max_len": 7}
     early = run(sentences, **options)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(beams, "attainable", lambda log_probs, norms: np.where(log_probs == -math.inf, -math.inf, 0.0))
+        patch.setattr(beam, "attainable", lambda log_probs, norms: np.where(log_probs == -math.inf, -math.inf, 0.0))
         late = run(sentences, **options)
     assert early == late
     for hypotheses in early:

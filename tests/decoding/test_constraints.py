@@ -4,14 +4,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from toys import BOS, EOS, Given, Logits, Prefixes, Table, rules_for
+from toys import BOS, EOS, Given, Logits, Prefixes, Table, forced_scores, rules_for
 
 from headwise.caches import Cache
 from headwise.decoding.beam import beam_search
 from headwise.decoding.constraints import constraints
-from headwise.decoding.forced import forced_scores
-from headwise.decoding.greedy import greedy
-from headwise.decoding.sampling import sample
+from headwise.decoding.sampling import greedy, sample
 from headwise.errors import ConfigError, Diverged, ShapeError
 
 
@@ -57,9 +55,7 @@ def test_every_hypothesis_obeys_every_rule(decode, seed, data):
                 assert not gram or gram not in earlier
             # only running out of allowed tokens ends one before its time
             assert hypothesis.finished or len(tokens) == longest[i] or size
-            forced = forced_scores(
-                Table([sentences[i]]), Prefixes(1), [tokens + [EOS] * hypothesis.finished], bos_id=BOS
-            )
+            forced = forced_scores(Table([sentences[i]]), Prefixes(1), [tokens + [EOS] * hypothesis.finished])
             assert hypothesis.log_prob == pytest.approx(sum(forced[0]), abs=1e-5)
 
 

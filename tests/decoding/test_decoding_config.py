@@ -5,8 +5,7 @@ from toys import BOS, EOS, Logits, Prefixes, Table
 from headwise.config import build
 from headwise.decoding.beam import beam_search
 from headwise.decoding.constraints import constraints
-from headwise.decoding.greedy import greedy
-from headwise.decoding.sampling import Draws, sample
+from headwise.decoding.sampling import Draws, greedy, sample
 from headwise.decoding.search import DecodingConfig, search
 from headwise.errors import ConfigError
 

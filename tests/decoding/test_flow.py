@@ -4,11 +4,10 @@ import pytest
 import torch
 from toys import Logits, Prefixes, Table, rules_for
 
-from headwise.decoding.beam import BeamSearch, beam_search
+from headwise.decoding.beam import BeamSearch, Flow, Member, beam_search, take_all
 from headwise.decoding.constraints import constraints
-from headwise.decoding.flow import Flow, Member
 from headwise.errors import Diverged, ShapeError
-from headwise.layers.decoding import for_inference
+from headwise.layers.inference import for_inference
 from headwise.models.protocols import Decoder
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig
@@ -63,7 +62,7 @@ def begun(model, lengths, seed, **options):
 
 def alone(model, search):
     while search.open:
-        search.take(model.decoder.step(search.tokens(), search.cache))
+        take_all([search], model.decoder.step(search.tokens(), search.cache))
     return search.results()
 
 
@@ -156,6 +155,6 @@ def test_every_decoder_has_a_joint_step():
 
 def test_rows_that_nobody_asked_for_are_refused_at_every_step():
     search = BeamSearch(Prefixes(1), rules_for([0], 6), beam_size=2)
-    search.take(torch.zeros(1, 9, requires_grad=True))
+    take_all([search], torch.zeros(1, 9, requires_grad=True))
     with pytest.raises(ShapeError, match="the decoder returned 3 rows of logits for 2 tokens"):
-        search.take(torch.zeros(3, 9))
+        take_all([search], torch.zeros(3, 9))

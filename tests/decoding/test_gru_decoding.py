@@ -3,13 +3,12 @@
 import pytest
 import torch
 from torch import Tensor, nn
+from toys import forced_scores
 
 from headwise.caches import Cache
 from headwise.decoding.beam import beam_search
 from headwise.decoding.constraints import constraints
-from headwise.decoding.forced import forced_scores
-from headwise.decoding.greedy import greedy
-from headwise.decoding.sampling import sample
+from headwise.decoding.sampling import greedy, sample
 
 BOS, EOS, VOCAB, HIDDEN = 1, 2, 211, 13
 IDS = {"bos_id": BOS, "eos_id": EOS}
@@ -89,8 +88,3 @@ def test_no_graph_is_built(decoder, hidden):
     cache = State(hidden)
     greedy(decoder, cache, constraints([3] * 5, **IDS))
     assert cache.hidden.is_inference()
-
-
-def test_forced_scores_of_nothing():
-    assert forced_scores(Recurrent(), State(torch.zeros(2, HIDDEN)), [[], []], bos_id=BOS) == [[], []]
-    assert forced_scores(Recurrent(), State(torch.zeros(0, HIDDEN)), [], bos_id=BOS) == []

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from toys import BOS, EOS, Given, Logits, Prefixes, Table, rules_for
 
 from headwise.decoding.constraints import constraints
-from headwise.decoding.greedy import greedy
-from headwise.decoding.sampling import draw, sample
+from headwise.decoding.sampling import draw, greedy, sample
 from headwise.errors import ConfigError
 
 IDS = {"bos_id": BOS, "eos_id": EOS}

@@ -124,3 +124,15 @@ def exhaustive(
                 found.append((log_prob / length**alpha, list(tokens), log_prob, False))
     found = [entry for entry in found if entry[2] > -math.inf]
     return sorted(found, key=lambda entry: -entry[0])
+
+
+@torch.inference_mode()
+def forced_scores(decoder: Any, cache: Cache, targets: Sequence[Sequence[int]], bos_id: int = BOS) -> list[list[float]]:
+    """Log-probability of each target token after those before it, one list a sentence."""
+    steps = itertools.zip_longest(*targets, fillvalue=bos_id)
+    last, scores = [bos_id] * len(targets), []
+    for tokens in steps:
+        log_probs = decoder.step(torch.tensor(last), cache).log_softmax(1).tolist()
+        scores.append([row[token] for row, token in zip(log_probs, tokens, strict=True)])
+        last = list(tokens)
+    return [[step[sentence] for step in scores[: len(target)]] for sentence, target in enumerate(targets)]

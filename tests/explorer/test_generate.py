@@ -13,7 +13,7 @@ import torch
 from fastapi.testclient import TestClient
 from serving_runs import TEXT, filler_of, folder_of, small, writer_of
 
-from headwise.decoding.watching import watching
+from headwise.decoding.hypotheses import observe_search
 from headwise.explorer import generating
 from headwise.explorer.api import explored
 from headwise.explorer.store import Store
@@ -277,7 +277,7 @@ def test_closing_the_stream_ends_the_search_within_a_step(runs):
             tell({"step": found.step})
             gate.acquire()
 
-        with watching(told):
+        with observe_search(told):
             return run.predictor.predict(items)
 
     async def left():
@@ -305,7 +305,7 @@ def test_closing_the_stream_ends_the_search_within_a_step(runs):
 def test_being_followed_changes_no_search(runs):
     predictor = runs["run"].predictor
     told, before = [], predictor.predict([TEXT])
-    with watching(told.append):
+    with observe_search(told.append):
         assert predictor.predict([TEXT]) == before
     follower = Follower(predictor.draft(TEXT))
     assert follower.look(told[0].before.tokens[:1]).log_probs.shape[0] == 1

@@ -35,7 +35,7 @@ def numbers(*shape, seed=7):
 
 def matrices(attention):
     """W_q, W_k, W_v, W_o with their biases, as three separate products would have them."""
-    query, key, value, output = attention.parts()
+    query, key, value, output = attention.matrices()
     if attention.projection.bias is None:
         return (query, key, value, output), (0.0, 0.0, 0.0, 0.0)
     biases = [attention.projection.bias]
@@ -162,7 +162,7 @@ class Weights(Mechanism):
         self.scored = Scored()
         self.seen: list[tuple[Tensor, Tensor]] = []
 
-    def forward(self, call):
+    def compute(self, call):
         self.seen.append((call.query, self.scored.weights(call)))
         return self.scored(call)
 

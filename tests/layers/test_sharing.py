@@ -33,7 +33,7 @@ def test_tied_projections_are_one_matrix(shared, places, cross):
     torch.testing.assert_close(module(x, memory if cross else None), expected, rtol=0, atol=1e-12)
     # d^2 numbers less for every matrix that is shared
     assert module.projection.weight.numel() == 12 * 12 * (max(places) + 1)
-    assert sum(part.numel() for part in module.parts()) == 12 * 12 * (max(places) + 2)
+    assert sum(part.numel() for part in module.matrices()) == 12 * 12 * (max(places) + 2)
 
 
 @pytest.mark.parametrize("shared", ["qk", "kv", "qkv"])
@@ -41,7 +41,7 @@ def test_tied_projections_step_by_step(shared):
     module = MultiHeadAttention(12, 3, Scored(), shared=shared).double()
     x = torch.randn(2, 5, 12).double()
     whole = module(x, mask=Causal())
-    cache = module.kept()
+    cache = module.new_cache()
     steps = [module(x[:, t : t + 1], cache=AttentionStep(cache, t)) for t in range(5)]
     torch.testing.assert_close(torch.cat(steps, 1), whole, rtol=0, atol=1e-12)
 

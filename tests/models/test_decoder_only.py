@@ -7,9 +7,9 @@ from devices import seeded
 from headwise.attention.masks import Window
 from headwise.decoding.beam import beam_search
 from headwise.decoding.constraints import constraints
-from headwise.decoding.greedy import greedy
+from headwise.decoding.sampling import greedy
 from headwise.errors import ConfigError, ShapeError
-from headwise.layers.decoding import DecodingBlock, for_inference
+from headwise.layers.inference import DecodingBlock, for_inference
 from headwise.models.decoder_only import build_decoder
 from headwise.models.transformer_config import DecoderConfig
 

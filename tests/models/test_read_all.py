@@ -5,9 +5,8 @@ import torch
 from devices import seeded
 
 from headwise.layers.blocks import EncoderBlock
-from headwise.layers.decoding import EncodingBlock, for_inference
+from headwise.layers.inference import EncodingBlock, for_inference, is_plain
 from headwise.layers.norms import TokenBatchNorm
-from headwise.layers.plain import is_plain
 from headwise.models.protocols import Encoder, Memory
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig

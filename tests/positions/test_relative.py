@@ -44,11 +44,11 @@ def test_parts_are_those_of_the_whole(relative, start, placed):
         part = relative.part(heads, rows, keys)
         one = slice(None) if heads is None else heads
         queries, columns = slice(*rows), slice(*keys)
-        found = part.bias(rows[1] - rows[0], keys[1] - keys[0], start)
+        found = part.bias(rows[1] - rows[0], keys[1] - keys[0], start + rows[0])
         torch.testing.assert_close(found, whole[:, one, queries, columns], rtol=0, atol=1e-14)
         used = torch.zeros_like(weights)
         used[:, :, queries, columns] = weights[:, :, queries, columns]
-        values = part.values(weights[:, one, queries, columns], start)
+        values = part.values(weights[:, one, queries, columns], start + rows[0])
         torch.testing.assert_close(values, relative.values(used, start)[:, one, queries], rtol=0, atol=1e-14)
     assert torch.equal(relative.part().bias(7, 11, start), whole)
 
@@ -68,7 +68,7 @@ def test_a_sequence_at_a_time_is_the_batch(relative):
     def alone(query, key, weights):
         tables = Relative(relative.low, relative.scalar, query[None], relative.query_table, key[None])
         values = Relative(relative.low, value_table=relative.value_table).values(weights[None])
-        return tables.part(queries=(1, 7)).bias(6, 11)[0], values[0]
+        return tables.part(queries=(1, 7)).bias(6, 11, 1)[0], values[0]
 
     bias, values = torch.vmap(alone)(relative.query, relative.key, weights)
     without = Relative(relative.low, relative.scalar, relative.query, relative.query_table)

@@ -9,8 +9,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from headwise.errors import ConfigError, ShapeError
 from headwise.positions import sinusoidal
-from headwise.positions._angles import exact
-from headwise.positions.sinusoidal import Sinusoidal
+from headwise.positions.sinusoidal import Sinusoidal, exact
 
 
 def sinusoids(length, d_model, start=0):

@@ -15,12 +15,11 @@ transformers = pytest.importorskip("transformers")
 from adopted_models import made  # noqa: E402
 from tokenizers import Tokenizer, decoders, models  # noqa: E402
 
-from headwise.adoption import pieces  # noqa: E402
-from headwise.adoption.saved import saved  # noqa: E402
 from headwise.cli.main import main  # noqa: E402
 from headwise.errors import CheckpointError, ConfigError, Unsupported  # noqa: E402
 from headwise.explorer.traces import traced  # noqa: E402
 from headwise.predictors.adopted import Adopted  # noqa: E402
+from headwise.predictors.saved import saved, texts  # noqa: E402
 from headwise.service.served import served  # noqa: E402
 
 transformers.logging.set_verbosity_error()
@@ -157,7 +156,7 @@ def test_byte_fallback_is_read_too():
     backend = Tokenizer(models.BPE({"▁a": 0, "<0xC3>": 1, "<0xA9>": 2}, []))
     backend.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
     words = transformers.PreTrainedTokenizerFast(tokenizer_object=backend)
-    assert pieces.texts(words, [0, 1, 2]) == ["▁a", "é(1/2)", "é(2/2)"]
+    assert texts(words, [0, 1, 2]) == ["▁a", "é(1/2)", "é(2/2)"]
 
 
 def test_positions_that_begin_late_are_refused(tmp_path):

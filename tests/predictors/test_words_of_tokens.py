@@ -59,7 +59,7 @@ def test_what_is_written_has_an_end_or_a_begin():
 @pytest.mark.usefixtures("untyped")
 def test_calls_with_a_mask_for_each_head_and_for_all_are_allowed_together():
     def called(keep):
-        return SimpleNamespace(call=SimpleNamespace(keep=lambda rows: keep, shape=(1, 2, 1, 3)))
+        return SimpleNamespace(call=SimpleNamespace(keep=lambda: keep, shape=(1, 2, 1, 3)))
 
     one, each = torch.tensor([[[[True, False, True]]]]), torch.tensor([[[[True, True, False]], [[False, True, True]]]])
     found = looking.allowed(SimpleNamespace(calls=[called(one), called(each)]))

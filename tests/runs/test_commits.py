@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from headwise.errors import CheckpointError, MachineError
-from headwise.runs.commits import commit_file, commit_folder, probe, remove_folder, seal, sweep
+from headwise.runs.commits import Draft, commit_file, probe, remove_folder, seal, sweep
 from headwise.runs.migration import FORMAT
 from headwise.runs.reading import read_folder, read_manifest, read_sealed, verify
 from headwise.runs.tensors import TensorFile
@@ -55,7 +55,9 @@ def test_a_file_is_flushed_synced_renamed_and_its_folder_synced(tmp_path, calls)
 
 
 def test_a_folder_is_named_after_all_its_files_and_the_manifest_is_last(tmp_path, calls):
-    commit_folder(tmp_path / "step-1", {"a.json": b"{}", "m.safetensors": TensorFile({"w": torch.ones(3)}, {})}, FACTS)
+    Draft.begin(tmp_path / "step-1", 0).commit(
+        {"a.json": b"{}", "m.safetensors": TensorFile({"w": torch.ones(3)}, {})}, FACTS
+    )
     temporary = calls[3][1]
     assert re.fullmatch(r"\.step-1\.\w{8}\.tmp", temporary)
     names = [(call[0], call[1]) for call in calls]
@@ -103,7 +105,7 @@ def test_a_full_disk_is_named_and_leaves_the_old_file(tmp_path):
     assert message.endswith("bytes are free; free some space or move the run")
     assert target.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["model.safetensors"]
-    message = _limited(8192, lambda: commit_folder(tmp_path / "step-1", {"m": big}, FACTS))
+    message = _limited(8192, lambda: Draft.begin(tmp_path / "step-1", 0).commit({"m": big}, FACTS))
     assert message.startswith(f"5 {tmp_path / 'step-1'}: no space left")
     assert os.listdir(tmp_path) == ["model.safetensors"]
 
@@ -187,7 +189,7 @@ def test_leftovers_are_swept_and_links_are_not_followed(tmp_path):
 
 
 def test_a_removed_folder_disappears_under_its_name_first(tmp_path, calls):
-    commit_folder(tmp_path / "step-1", {"a": b"1"}, FACTS)
+    Draft.begin(tmp_path / "step-1", 0).commit({"a": b"1"}, FACTS)
     calls.clear()
     remove_folder(tmp_path / "step-1")
     assert calls == [("rename", "step-1", ".step-1.removed.tmp")]
@@ -233,7 +235,7 @@ def test_numbers_that_json_has_not_are_damage(tmp_path, number):
 
 
 def test_links_pipes_and_folders_are_no_files_of_a_checkpoint(tmp_path):
-    commit_folder(tmp_path / "step-1", {"a.json": b"{}"}, FACTS)
+    Draft.begin(tmp_path / "step-1", 0).commit({"a.json": b"{}"}, FACTS)
     target = tmp_path / "step-1" / "a.json"
     target.rename(tmp_path / "a.json")
     target.symlink_to(tmp_path / "a.json")

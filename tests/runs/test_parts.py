@@ -9,9 +9,9 @@ import torch
 from headwise.errors import CheckpointError
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.commits import MANIFEST, seal
+from headwise.runs.parts import TABLE, File, Piece, Pieced, Table, key_of, part_name
 from headwise.runs.reading import read_folder, verify
-from headwise.runs.table import File, Piece, Pieced, Table, Written, key_of, part_name
-from headwise.runs.tensors import KIND_NAMES, TensorFile
+from headwise.runs.tensors import DTYPE_NAMES, TensorFile
 
 WORLD = 3
 
@@ -42,7 +42,7 @@ def _pieces(file, name, tensor, parts):
         offsets = [end, *([0] * (rows.ndim - 1))] if rows.ndim else []
         pieces.append(Piece(part=part_name(rank, WORLD), offsets=offsets, shape=list(rows.shape)))
         end += len(rows) if rows.ndim else 0
-    return Pieced(dtype=KIND_NAMES[tensor.dtype], shape=list(tensor.shape), pieces=pieces)
+    return Pieced(dtype=DTYPE_NAMES[tensor.dtype], shape=list(tensor.shape), pieces=pieces)
 
 
 def _saved(checkpoints, step):
@@ -61,7 +61,8 @@ def _saved(checkpoints, step):
         for rank, held in enumerate(parts)
     }
     more = {"trainer.json": b'{"a": 1}\n', "stream.safetensors": TensorFile({"0": torch.ones(2)}, {})}
-    return checkpoints.commit(step, more, (), lambda _: None, draft, Written(Table(files=files), entries))
+    more[TABLE] = Table(files=files).model_dump_json().encode()
+    return checkpoints.commit(step, more, (), lambda _: None, draft, entries)
 
 
 @pytest.fixture
@@ -75,8 +76,8 @@ def checkpoints(tmp_path):
 
 def test_parts_are_read_as_the_files_that_they_are_of(checkpoints):
     saved = checkpoints.newest(print)
-    assert sorted(saved.tensors) == ["model.safetensors", "optimizer.safetensors", "stream.safetensors"]
-    assert "ema.safetensors" not in saved.tensors
+    assert saved.tensor_files == ["model.safetensors", "optimizer.safetensors", "stream.safetensors"]
+    assert "ema.safetensors" not in saved.tensor_files
     # the table is no file of the task
     assert sorted(saved.files) == ["trainer.json"]
     for file, wanted in _tensors(10).items():

@@ -8,7 +8,7 @@ from wrong import WRONG, Correct
 
 from headwise.attention import kernels
 from headwise.attention.call import Call
-from headwise.attention.masks import Causal, Padding, Window
+from headwise.attention.masks import Causal, Padding, Structure, Window
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.attention.mechanisms.scored import Scored
 from headwise.errors import Unsupported
@@ -46,7 +46,15 @@ def test_what_is_wrong_fails(kind, ids):
 
 
 def test_every_invariant_can_fail():
-    assert {one.id for one in invariants(Correct)} - {id for ids in WRONG.values() for id in ids} == {"kernels"}
+    assert {one.id for one in invariants(Correct)} - {id for ids in WRONG.values() for id in ids} == {
+        "kernels",
+        "hidden",
+    }
+
+
+def test_what_a_mask_hides_is_missed_where_nothing_zeroes_it(monkeypatch):
+    monkeypatch.setattr(Call, "zero_unseen", lambda self: self)
+    assert found(Scored, "hidden")["hidden"].state == "fails"
 
 
 def test_a_kernel_that_is_off_is_found(monkeypatch):
@@ -89,9 +97,8 @@ def test_a_function_that_takes_options_is_given_them():
         scores = query @ key.mT / query.shape[-1] ** 0.5 + (0.0 if bias is None else bias)
         return scores.masked_fill(~keep, float("-inf")).softmax(-1).masked_fill(~keep, 0.0).nan_to_num() @ value
 
-    verdicts = found(attention, "definition", "weights", "bias", "steps", "honest", "padding")
+    verdicts = found(attention, "definition", "weights", "bias", "steps", "honest", "padding", "hidden")
     assert {verdict.state for verdict in verdicts.values()} == {"holds"}
-    assert found(attention, "hidden")["hidden"].state == "fails"
 
 
 def test_an_error_is_a_failure_with_its_words():
@@ -130,8 +137,8 @@ class SaysTheOpposite(Window):
 
 
 class TooNarrow(Window):
-    def within(self):
-        return (self.left, self.right - 1)
+    def structure(self, place=None):
+        return Structure(self, place, within=(self.left, self.right - 1))
 
 
 class CountsFromZero(Window):
@@ -140,18 +147,25 @@ class CountsFromZero(Window):
 
 
 class WrongBand(Window):
-    def band(self):
-        return (self.left, self.right + 1)
-
-
-class SeesLess(Window):
-    def seen(self, batch, heads, query_len, key_len, query_start, device):
-        return (torch.arange(key_len) > 0).view(1, 1, -1)
+    def structure(self, place=None):
+        band = (self.left, self.right + 1)
+        return Structure(self, place, band, within=band)
 
 
 class SeesMore(Window):
-    def seen(self, batch, heads, query_len, key_len, query_start, device):
+    def structure(self, place=None):
+        return Structure(self, place)
+
+    def key_mask(self, structure):
         return None
+
+
+class SeenByFewer(SeesMore):
+    def key_mask(self, structure):
+        return structure.reach()[0]
+
+    def query_mask(self, structure):
+        return (torch.arange(structure.at.query_len) > 0).view(1, 1, -1)
 
 
 MASKS = {
@@ -160,8 +174,8 @@ MASKS = {
     TooNarrow: ("told",),
     CountsFromZero: ("predicate",),
     WrongBand: ("told", "kernels"),
-    SeesLess: ("told", "kernels"),
     SeesMore: ("told",),
+    SeenByFewer: ("told",),
 }
 
 
@@ -233,7 +247,7 @@ def test_every_invariant_of_a_family_can_fail():
 class Mean(Mechanism):
     """The docstring's example: honours no mask, and says so by saying nothing."""
 
-    def forward(self, call):
+    def compute(self, call):
         mean = call.value.mean(2, keepdim=True).repeat_interleave(call.group, 1)
         return mean.expand(-1, -1, call.query.shape[2], -1)
 
@@ -241,7 +255,7 @@ class Mean(Mechanism):
 class Averaging:
     """A base that is no mechanism, with the method of one."""
 
-    def forward(self, call):
+    def compute(self, call):
         return call.value
 
 
@@ -262,7 +276,7 @@ def test_a_mechanism_that_declares_nothing_is_asked_for_nothing():
 
 
 @pytest.mark.parametrize(
-    ("kind", "ids"), [(AnyMean, ("empty", "hidden", "support")), (CausalMean, ("support",))], ids=["any", "causal"]
+    ("kind", "ids"), [(AnyMean, ("empty", "support")), (CausalMean, ("support",))], ids=["any", "causal"]
 )
 def test_a_mechanism_that_ignores_a_mask_it_declares_fails(kind, ids):
     for verdict in certify(kind, only=ids, quick=True):

@@ -38,7 +38,7 @@ class Mine(torch.nn.Module):
 class Needs(Mechanism):
     def __init__(self, rank):
         super().__init__()
-    def forward(self, call):
+    def compute(self, call):
         return call.value
 class Empty(torch.nn.Module):
     pass

@@ -25,7 +25,7 @@ class Correct(Mechanism):
     def sized(cls, *, head_dim, num_heads, max_len, dropout):
         return cls(dropout)
 
-    def forward(self, call):
+    def compute(self, call):
         heads, dtype, keep = call.shape[1], call.value.dtype, self.keep(call)
         key, value = (self.hidden(self.per_head(tensor, heads), keep) for tensor in (call.key, call.value))
         query, key, value = (self.wide(tensor) for tensor in (call.query, key, value))
@@ -91,7 +91,7 @@ class FiniteFill(Correct):
 class CausalOffByOne(Correct):
     def keep(self, call):
         keep = super().keep(call)
-        if call.mask is None or not call.mask.is_causal():
+        if call.mask is None or not call.structure.causal:
             return keep
         return keep | F.pad(keep, (1, 0), value=True)[..., :-1]
 
@@ -140,11 +140,6 @@ class RepeatNotInterleave(Correct):
 class NotLinear(Correct):
     def summed(self, weights, value):
         return (weights @ value).tanh()
-
-
-class NanLeaks(Correct):
-    def hidden(self, tensor, keep):
-        return tensor
 
 
 class HeadsMixed(Correct):
@@ -246,7 +241,7 @@ class NotSaved(Correct):
 
 
 class OtherWeights(Correct):
-    def weights(self, call, heads=None, queries=slice(None), keys=slice(None)):
+    def compute_weights(self, call, heads, queries, keys):
         keep = self.keep(call).to(call.query.dtype)
         weights = keep / keep.sum(-1, keepdim=True).clamp(min=1)
         return (weights if heads is None else weights[:, heads])[:, :, queries, keys]
@@ -283,9 +278,9 @@ class TakesAnything(Linear):
     def require(self, call):
         pass
 
-    def forward(self, call):
-        known = call.mask is None or call.mask.is_causal() or isinstance(call.mask, And | Padding)
-        return super().forward(call if known else replace(call, mask=None))
+    def compute(self, call):
+        known = call.mask is None or call.structure.causal or isinstance(call.mask, And | Padding)
+        return super().compute(call if known else replace(call, mask=None))
 
 
 class ForgetsItsState(Linear):
@@ -308,7 +303,6 @@ WRONG = {
     HeadsShuffled: ("definition", "alone"),
     RepeatNotInterleave: ("definition", "groups"),
     NotLinear: ("definition", "weights"),
-    NanLeaks: ("hidden",),
     HeadsMixed: ("alone",),
     KeyOrder: ("definition", "order"),
     BiasIgnored: ("definition", "honest"),

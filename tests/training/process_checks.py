@@ -180,7 +180,7 @@ def _parts(kind):
     recipe = read_recipe(made("gathered", kind))
     with joined("cpu", alone_too=True) as processes:
         session = Session(training_toy.toy(recipe), recipe, processes)
-        engine = Engine(session.objective, session.kind, processes, None)
+        engine = Engine(session.objective, session.kind, processes, session.device, None)
         share = share_of_step(session.source, 1, processes, session.device)
         with engine.passing(last=True):
             engine(share.batches[0]).backward()

@@ -1,4 +1,4 @@
-"""Models beside their baselines: the verdict in words, the limit of time, and what a run keeps and survives."""
+"""Models baselines_of their baselines: the verdict in words, the limit of time, and what a run keeps and survives."""
 
 import json
 import signal
@@ -9,8 +9,8 @@ import pytest
 from headwise.predictors.baselines import Baseline, of_labels, of_numbers
 from headwise.tasks.task import Metric
 from headwise.tasks.texts.classify import Classify
-from headwise.training.comparison import Comparison, compare, compared
-from headwise.training.loading import beside, examples, load, recipe_of, trained_on
+from headwise.training.comparison import Comparison, compare, compare_with_baselines
+from headwise.training.loading import baselines_of, data_digests, examples, load, recipe_of
 from headwise.training.train import train
 
 METRICS = (Metric("loss", "low"), Metric("accuracy", "high"), Metric("mse", "low"))
@@ -108,11 +108,11 @@ def test_what_is_scored_has_its_own_majority_and_the_training_data_is_checked(fo
     predictor, found = load(folder), examples(folder)
     scores = predictor.evaluate(found)
     # training has as many of one class as of the other
-    told = beside(folder, predictor, found, scores)
+    told = baselines_of(folder, predictor, found, scores)
     assert told.scores()["majority"]["accuracy"] == 0.75
     assert told.scores()["TF-IDF and logistic regression"]["accuracy"] == 1.0
     Path("train.tsv").write_text(Path("train.tsv").read_text() + "it is odd\tbad\n")
-    changed = beside(folder, predictor, found, scores)
+    changed = baselines_of(folder, predictor, found, scores)
     assert list(changed.scores()) == ["majority"]
     assert changed.notes == [
         "baselines: those fitted to the training data are left out: it has changed or is not there"
@@ -139,7 +139,7 @@ def beside_within(run, seconds, clock):
     recipe = recipe_of(run)
     training = recipe.training.model_copy(update={"baseline_cpu_s": seconds})
     recipe = recipe.model_copy(update={"training": training})
-    return compared(recipe, load(run), examples(run), {"accuracy": 1.0}, trained_on(run), clock)
+    return compare_with_baselines(recipe, load(run), examples(run), {"accuracy": 1.0}, data_digests(run), clock)
 
 
 def test_no_other_baseline_is_fitted_once_the_time_is_spent(finished):
@@ -148,7 +148,7 @@ def test_no_other_baseline_is_fitted_once_the_time_is_spent(finished):
     assert list(found.scores()) == ["majority"]
     assert found.notes == ["baselines: after 7 CPU s no other is fitted (training.baseline_cpu_s = 5)"]
     nothing = beside_within(finished, 0.0, lambda: 0.0)
-    assert (nothing.scores(), nothing.notes, nothing.comparison) == ({}, [], None)
+    assert (nothing.scores(), nothing.notes, nothing.comparison) == ({}, (), None)
     assert "Baselines" not in (finished / "README.md").read_text()
 
 

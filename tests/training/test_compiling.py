@@ -2,8 +2,7 @@
 
 import torch
 
-from headwise.training import compiling
-from headwise.training.compiling import compiled
+from headwise.training.parallel import compile_loss
 
 
 def _loss(batch):
@@ -16,7 +15,7 @@ def test_no_compiler_is_a_note(monkeypatch):
 
     monkeypatch.setattr(torch, "compile", broken)
     notes = []
-    assert compiled(_loss, notes.append) is _loss
+    assert compile_loss(_loss, notes.append) is _loss
     assert notes == ["torch.compile does not work here (no C++ compiler); training continues without it"]
 
 
@@ -27,9 +26,12 @@ def test_a_model_that_does_not_compile_goes_on_with_the_same_random_numbers(monk
         calls.append(torch.rand(3))
         raise torch._dynamo.exc.TorchDynamoException("cannot")
 
-    monkeypatch.setattr(torch, "compile", lambda function, dynamic: failing)
+    def plain(batch):
+        return torch.rand(())
+
+    monkeypatch.setattr(torch, "compile", lambda function, dynamic: failing if function is plain else function)
     notes = []
-    loss = compiling._WithFallback(lambda batch: torch.rand(()), notes.append)
+    loss = compile_loss(plain, notes.append)
     torch.manual_seed(3)
     expected = torch.rand(())
     torch.manual_seed(3)

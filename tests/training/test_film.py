@@ -18,7 +18,7 @@ from headwise.explain.reel import Reel, rows_of
 from headwise.runs import film as films
 from headwise.runs.film import Film
 from headwise.runs.tensors import TensorFile
-from headwise.training.loading import at_step
+from headwise.training.loading import load_step
 from headwise.training.train import train
 
 FILM = ("film.every=2", "film.max_mib=1")
@@ -53,7 +53,7 @@ def test_frames_are_what_the_model_did(writer):
     assert reel.steps == [0, 2, 4, 6]
     assert [(one["source"], one["target"]) for one in reel.probes] == [("a g .", "g a ."), ("nowhere", "b")]
     for step in reel.steps[1:]:
-        found = at_step("run", step).explain("a g .", "g a .")
+        found = load_step("run", step).explain("a g .", "g a .")
         assert list(reel.layers) == list(found.layers)
         for name, layer in found.layers.items():
             np.testing.assert_array_equal(reel.weights(step, 0, name), layer.weights.astype(np.float32))
@@ -171,14 +171,14 @@ def test_a_film_stays_within_its_bytes(tmp_path):
     assert Film.read(tmp_path).steps == film.steps
     # goes on with the stride it had, and drops what came later
     again = Film(tmp_path, 5, 7 * size)
-    again.go_on(330, pytest.fail)
+    again.resume(330, pytest.fail)
     assert (again.steps, again.stride) == ([0, 160, 320], 160)
     assert sorted(path.name for path in film.folder.glob("step-*")) == [
         f"step-{step:08d}.safetensors" for step in (0, 160, 320)
     ]
     assert [again.due(step) for step in (320, 400, 480)] == [False, False, True]
     other = Film(tmp_path, 7, 7 * size)
-    other.go_on(330, pytest.fail)
+    other.resume(330, pytest.fail)
     assert other.stride == 7
 
 

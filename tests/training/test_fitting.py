@@ -8,7 +8,7 @@ from training_toy import VOCABULARY
 from headwise.data.suggestions import Size, Suggestion
 from headwise.errors import ConfigError
 from headwise.training import fitting
-from headwise.training.fitting import fitted, merged
+from headwise.training.fitting import fit_recipe, merge
 from headwise.training.recipe import read_recipe
 from headwise.training.trial import Trial
 
@@ -32,7 +32,9 @@ def chosen(monkeypatch, step_s, rates=(1.0, 1.0), settings=(), busy=1.0, **field
     monkeypatch.setattr(fitting.runtime, "gigaflops", lambda dtype: rates[str(dtype) == "torch.bfloat16"])
     monkeypatch.setattr(fitting, "time", SimpleNamespace(monotonic=lambda: 0.0))
     told = []
-    made = fitted(Suggestion(VALUES, "Toy", SIZES, **fields), list(settings), 10.0, told.append, attempt(step_s, busy))
+    made = fit_recipe(
+        Suggestion(VALUES, "Toy", SIZES, **fields), list(settings), 10.0, told.append, attempt(step_s, busy)
+    )
     assert told[0] == "preparing the data"
     return made, told[1:]
 
@@ -111,5 +113,5 @@ def test_settings_that_do_not_fit_are_refused(monkeypatch):
 
 def test_merged_leaves_its_values_alone():
     values = {"a": {"b": 1}, "c": 2}
-    assert merged(values, {"a.b": 3, "d.e": 4, "c": 5}) == {"a": {"b": 3}, "c": 5, "d": {"e": 4}}
+    assert merge(values, {"a.b": 3, "d.e": 4, "c": 5}) == {"a": {"b": 3}, "c": 5, "d": {"e": 4}}
     assert values == {"a": {"b": 1}, "c": 2}

@@ -1,31 +1,20 @@
 """Rows of finished runs in a file: what they say, what replaces what, and files that are no records."""
 
-import datetime
 import json
 import os
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from finished_runs import account
 
 from headwise.errors import DataError
 from headwise.training import recipes
-from headwise.training.accounts import Account
-from headwise.training.ledger import added, deciding, put, read_rows, rows_of, write_rows
+from headwise.training.ledger import add_rows, deciding_keys, merge_rows, read_rows, rows_of, write_rows
 from headwise.training.recipe import read_recipe
 
 
-def account(name, seed, score, *settings, recipe="odd"):
-    read = read_recipe(recipes.find(recipe), [f"seed={seed}", *settings])
-    day = datetime.date(2026, 11, 22)
-    scores = {"accuracy": score, "f1": float("nan"), "loss": 0.1}
-    return Account(
-        Path("/somewhere", name), read, scores, {}, "test", 1000, 250, 10.0, 9516, day, "A processor", "0.1", "a1"
-    )
-
-
 def test_what_decides_is_what_a_recipe_says_without_folders_and_seeds():
-    said = deciding(
+    said = deciding_keys(
         read_recipe(
             recipes.find("odd"), ["seed=3", "data.train=/far/away/odd/train.tsv", "data.split_seed=4", "show=[]"]
         )
@@ -35,27 +24,33 @@ def test_what_decides_is_what_a_recipe_says_without_folders_and_seeds():
     assert not {"seed", "data.split_seed", "show", "task", "training.max_epochs"} & said.keys()
     # the default of every encoder is its own kind, which still decides
     kinds = [{"task": "classify", "data": {"train": "a/b.tsv"}, "model": {"kind": kind}} for kind in ("cnn", "rnn")]
-    assert [deciding(read_recipe(one))["model.kind"] for one in kinds] == ["cnn", "rnn"]
+    assert [deciding_keys(read_recipe(one))["model.kind"] for one in kinds] == ["cnn", "rnn"]
     # a value of the recipe that is the default says nothing
-    assert said == deciding(read_recipe(recipes.find("odd"), ["training.epsilon=1e-8"])) | {
+    assert said == deciding_keys(read_recipe(recipes.find("odd"), ["training.epsilon=1e-8"])) | {
         "data.train": "odd/train.tsv"
     }
-    phrases = deciding(read_recipe(recipes.find("phrasebook")))
+    phrases = deciding_keys(read_recipe(recipes.find("phrasebook")))
     assert phrases["data.train"] == "headwise:phrasebook.en-fr.tsv"
 
 
 def test_rows_are_kept_and_replaced_by_recipe_and_seed(tmp_path):
     path = tmp_path / "results.json"
     assert read_rows(path) == []
-    old = rows_of([account("odd,seed=1", 1, 0.5), account("odd", 0, 0.25), account("dot", 0, 0.4, "model.score=dot")])
-    write_rows(path, added([], old))
+    old = rows_of(
+        [
+            account("odd,seed=1", 1, 0.5, f1=float("nan")),
+            account("odd", 0, 0.25),
+            account("dot", 0, 0.4, "model.score=dot"),
+        ]
+    )
+    write_rows(path, merge_rows([], old))
     assert read_rows(path) == old
     assert old[0].scores == {"accuracy": 0.5, "loss": 0.1}
     assert "/somewhere" not in path.read_text()
     # further epochs make no other recipe; other data does
     again = account("again", 0, 0.75, "training.max_epochs=9")
     new = rows_of([again, replace(account("other", 0, 0.1), digest="b2")])
-    rows = added(read_rows(path), new)
+    rows = merge_rows(read_rows(path), new)
     assert [row.run for row in rows] == ["odd,seed=1", "again", "dot", "other"]
     assert len({row.group for row in rows}) == 3
     write_rows(path, rows)
@@ -66,7 +61,7 @@ def test_rows_are_kept_and_replaced_by_recipe_and_seed(tmp_path):
 
 def test_rows_go_by_data_and_task():
     rows = rows_of([account(name, 0, 0.5, recipe=name) for name in ("sst2", "odd", "brackets")])
-    assert [row.data for row in added([], rows)] == ["brackets", "odd", "sst2"]
+    assert [row.data for row in merge_rows([], rows)] == ["brackets", "odd", "sst2"]
 
 
 def test_a_run_counts_once_and_has_a_score():
@@ -124,18 +119,18 @@ def test_a_damaged_row_is_refused_by_its_number(tmp_path):
 
 def test_rows_of_another_process_are_not_lost(tmp_path):
     path = tmp_path / "results.json"
-    assert put(path, []) == []
+    assert add_rows(path, []) == []
     assert not path.exists()
     many = 12
     children = []
     for seed in range(many):
         if (pid := os.fork()) == 0:
             try:
-                put(path, rows_of([account(f"odd,seed={seed}", seed, 0.5)]))
+                add_rows(path, rows_of([account(f"odd,seed={seed}", seed, 0.5)]))
             finally:
                 os._exit(0)
         children.append(pid)
     for pid in children:
         os.waitpid(pid, 0)
     assert sorted(row.seeds["seed"] for row in read_rows(path)) == list(range(many))
-    assert put(path, []) == read_rows(path)
+    assert add_rows(path, []) == read_rows(path)

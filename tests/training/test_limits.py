@@ -9,14 +9,14 @@ from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.display import Display
 from headwise.runs.log import RunLog, read_metrics
 from headwise.training import reporter
-from headwise.training.limits import Budget, Clock, Standing, misfits
+from headwise.training.limits import Budget, Clock, Snapshot, misfits
 from headwise.training.loop import Loop
 from headwise.training.progress import Progress
 from headwise.training.recipe import TrainingConfig, read_recipe
 from headwise.training.session import Session
 from headwise.training.signals import StopSignal
 from headwise.training.train import train
-from headwise.training.trial import tried
+from headwise.training.trial import time_steps
 
 
 class Hands:
@@ -49,9 +49,9 @@ def test_the_nearest_limit_is_used_and_reached():
 def test_the_clock_goes_on_from_earlier_parts():
     wall, cpu = Hands(), Hands()
     clock, progress = Clock(wall, cpu), Progress(cpu_s=5.0, wall_s=7.0)
-    clock.go_on(progress)
+    clock.resume(progress)
     wall.seconds, cpu.seconds = 3.0, 2.0
-    clock.tell(progress)
+    clock.save_to(progress)
     assert (progress.wall_s, progress.cpu_s) == (10.0, 7.0)
 
 
@@ -94,8 +94,8 @@ def test_planned_steps(limits, steps):
 
 
 def test_a_forecast_goes_on_as_before():
-    then = Standing(10.0, 5, 0.5, {"max_minutes": 0.1, "max_epochs": 0.05})
-    now = Standing(40.0, 65, 2.0, {"max_minutes": 0.4, "max_epochs": 0.2})
+    then = Snapshot(10.0, 5, 0.5, {"max_minutes": 0.1, "max_epochs": 0.05})
+    now = Snapshot(40.0, 65, 2.0, {"max_minutes": 0.4, "max_epochs": 0.2})
     found = then.forecast(now)
     assert (found.limit, found.seconds) == ("max_minutes", pytest.approx(60.0))
     assert (found.steps, found.epochs) == (pytest.approx(185.0), pytest.approx(5.0))
@@ -177,7 +177,7 @@ def test_a_warm_up_that_never_ends_is_told_at_the_start_and_the_costs_at_the_end
 def test_a_trial_measures_steps_memory_and_passes():
     session = session_of(max_steps=0, max_minutes=1.0, ema_decay=0.9)
     # each look at the clock is half a second later, and a step takes two looks
-    found = tried(session, 5.0, Hands(tick=0.5))
+    found = time_steps(session, 5.0, Hands(tick=0.5))
     weights = sum(parameter.numel() for parameter in session.model.parameters())
     assert (found.step_s, found.pass_steps) == (0.5, 6)
     assert found.tokens > 1

@@ -11,7 +11,7 @@ from training_toy import recipe
 
 from headwise.errors import CheckpointError
 from headwise.runs.display import Display
-from headwise.runs.log import RunLog, cut_metrics, read_metrics
+from headwise.runs.log import RunLog, read_metrics, truncate_metrics
 from headwise.training.train import train
 
 FACTS = {
@@ -175,13 +175,13 @@ def test_lines_wait_while_the_disk_is_full(tmp_path, monkeypatch):
 
 def test_metrics_are_cut_to_a_step(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    cut_metrics(tmp_path, 5)
+    truncate_metrics(tmp_path, 5)
     assert not path.exists()
     lines = [json.dumps({"event": "step", "step": step}) for step in (3, 5, 6)]
     path.write_text("\n".join([*lines, "not json", "[]", "[" * 100_000, '{"event": "st']))
-    cut_metrics(tmp_path, 5)
+    truncate_metrics(tmp_path, 5)
     assert path.read_text() == lines[0] + "\n" + lines[1] + "\n"
-    cut_metrics(tmp_path, -1)
+    truncate_metrics(tmp_path, -1)
     assert path.read_text() == ""
 
 
@@ -199,8 +199,8 @@ def test_a_pipe_or_link_in_the_place_of_a_log_is_refused(tmp_path, name, kind):
     os.mkfifo(path) if kind == "pipe" else path.symlink_to(target)
     # a pipe that nobody reads must not be waited for, and a link not be written through
     with pytest.raises(CheckpointError, match=name):
-        RunLog(tmp_path, Display(dark=True))
+        RunLog(tmp_path, Display(hidden=True))
     if name == "metrics.jsonl":
         with pytest.raises(CheckpointError, match=name):
-            cut_metrics(tmp_path, 0)
+            truncate_metrics(tmp_path, 0)
     assert not target.exists()

@@ -6,7 +6,7 @@ from training_toy import recipe
 
 from headwise import runtime
 from headwise.errors import ConfigError
-from headwise.training.numerics import unrounded
+from headwise.training.numerics import precision_notes
 from headwise.training.recipe import parse_recipe
 from headwise.training.train import train
 
@@ -55,11 +55,11 @@ def test_explicit_precision_measures_nothing(tmp_path, monkeypatch):
 def test_bf16_that_recurrent_layers_do_not_use_is_told(layer):
     model = nn.Sequential(nn.Linear(2, 2), layer)
     told = ["training.precision bf16 does nothing in recurrent layers: states rounded at every step would drift"]
-    assert unrounded(model, "bf16") == told
-    assert unrounded(model, "fp32") == unrounded(model[:1], "bf16") == []
+    assert precision_notes(model, "bf16") == told
+    assert precision_notes(model, "fp32") == precision_notes(model[:1], "bf16") == []
 
 
 def test_notes_of_precision_are_in_the_log(tmp_path, monkeypatch):
-    monkeypatch.setattr("headwise.training.train.unrounded", lambda model, precision: [f"told of {precision}"])
+    monkeypatch.setattr("headwise.training.train.precision_notes", lambda model, precision: [f"told of {precision}"])
     train(recipe({"max_steps": 1, "precision": "bf16"}), tmp_path / "run")
     assert "told of bf16" in (tmp_path / "run" / "log.txt").read_text()

@@ -134,7 +134,7 @@ def test_a_foreign_state_is_refused():
             r"'exp_avg:weight' is torch.float64 \[5, 3\], not torch.float3",
         ),
         ({"step:weight": torch.zeros(2)}, r"'step:weight' is torch.float32 \[2\], not torch.float32 \[\]"),
-        ({"momentum_buffer:weight": torch.zeros(5, 3)}, "'momentum_buffer:weight' is nothing that AdamW remembers"),
+        ({"momentum_buffer:weight": torch.zeros(5, 3)}, "'momentum_buffer:weight' is no state of AdamW"),
     ):
         with pytest.raises(CheckpointError, match=rf"^o: {message}"):
             restore_optimizer(optimizer, model, whole | wrong, "o")

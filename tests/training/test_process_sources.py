@@ -18,7 +18,7 @@ UNFELT = {"stream": "self_attention.projection.bias"}
 
 def weights_of(run):
     saved = Checkpoints(run).read(Checkpoints(run).entries()[0])
-    return {name: saved.tensors[name][0] for name in saved.tensors}
+    return {name: saved.file(name)[0] for name in saved.tensor_files}
 
 
 def loss_of(run):

@@ -50,7 +50,7 @@ def alone(tmp_path_factory):
 
 def _weights(run):
     saved = Checkpoints(run).read(Checkpoints(run).entries()[0])
-    return {name: saved.tensors[name][0] for name in saved.tensors}
+    return {name: saved.file(name)[0] for name in saved.tensor_files}
 
 
 @pytest.mark.parametrize(

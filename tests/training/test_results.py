@@ -1,42 +1,17 @@
 """The page of results from accounts made by hand, and settings with several values."""
 
-import datetime
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from finished_runs import account
 
 from headwise.errors import DataError
 from headwise.training import recipes
-from headwise.training.accounts import Account
-from headwise.training.ledger import data_of, rows_of
+from headwise.training.ledger import data_name, rows_of
 from headwise.training.recipe import read_recipe
 from headwise.training.results import Figure, published
 from headwise.training.results import page as page_of
 from headwise.training.sweep import Swept
-
-
-def account(name, seed, score, *settings, baselines=None, **scores):
-    recipe = read_recipe(recipes.find("odd"), [f"seed={seed}", *settings])
-    found = {"accuracy": score, "loss": 0.1} | scores
-    baselines = {"majority": {"accuracy": 0.25}} if baselines is None else baselines
-    ended = datetime.date(2026, 11, 22)
-    spent = 10.0 + 2 * seed
-    return Account(
-        Path("/somewhere", name),
-        recipe,
-        found,
-        baselines,
-        "test",
-        1000,
-        250,
-        spent,
-        9516,
-        ended,
-        "A processor",
-        "0.1",
-        "a1",
-    )
 
 
 def page(accounts, *rest, **options):
@@ -63,14 +38,14 @@ def test_seeds_of_a_recipe_are_a_row_and_other_settings_another():
     assert "elsewhere" not in text
     assert "Written by `headwise results odd`" in text
     assert "/somewhere" not in text
-    assert data_of(runs[0].recipe) == "odd"
+    assert data_name(runs[0].recipe) == "odd"
 
 
 def test_tasks_on_one_data_set_have_tables_of_their_own_and_each_baseline_its_name():
     both = {"linear": {"accuracy": 0.375, "loss": 7.5}, "last value": {"accuracy": 0.125}, "mean": {"f1": 0.0625}}
     one = account("odd", 0, 0.5, baselines=both)
     other = replace(one, recipe=read_recipe(recipes.find("brackets"), ["data.train=odd/train.tsv"]))
-    assert data_of(other.recipe) == "odd"
+    assert data_name(other.recipe) == "odd"
     text = page([one], [], "headwise results odd")
     assert "## odd\n" in text
     assert "| baseline: last value | 0.1250 | | | | | | |\n| baseline: linear | 0.3750 |" in text
@@ -111,7 +86,7 @@ def test_a_baseline_that_differs_names_its_recipes_or_is_a_range():
 
 def test_a_page_of_records_says_so_and_names_parts_that_are_not_the_test():
     runs = [account("odd", 0, 0.5)]
-    text = page(runs, [], "headwise results --records a.json", kept=True)
+    text = page(runs, [], "headwise results --records a.json", from_records=True)
     assert "Written by `headwise results --records a.json`. The records are finished runs" in " ".join(text.split())
     assert "names" not in text.partition("##")[0]
     text = page([replace(runs[0], part="valid")], [], "headwise results")
@@ -166,7 +141,7 @@ def test_the_figures_that_ship():
     ],
 )
 def test_settings_with_several_values(setting, values):
-    assert Swept.parsed(setting) == (None if values is None else Swept("a.b", values))
+    assert Swept.parse(setting) == (None if values is None else Swept("a.b", values))
 
 
 def test_parts_are_lines_of_their_own():

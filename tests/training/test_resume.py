@@ -12,7 +12,7 @@ from training_toy import VOCABULARY, ToyTask, final_digest, recipe
 from headwise import runtime
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.runs.checkpoints import Checkpoints
-from headwise.runs.commits import commit_folder, remove_folder
+from headwise.runs.commits import Draft, remove_folder
 from headwise.runs.log import read_metrics
 from headwise.training.loop import Loop
 from headwise.training.signals import Stopped
@@ -277,7 +277,7 @@ def test_counters_of_another_program_cost_only_time(tmp_path, reference):
     files = {path.name: path.read_bytes() for path in newest.iterdir() if path.name != "manifest.json"}
     files["trainer.json"] = files["trainer.json"].replace(b'"updates"', b'"improvements"')
     remove_folder(newest)
-    commit_folder(newest, files, {"format": 2, "kind": "checkpoint", "step": 14})
+    Draft.begin(newest, 0).commit(files, {"format": 2, "kind": "checkpoint", "step": 14})
     train(_recipe(), folder)
     assert "trainer.json: " in (folder / "log.txt").read_text()
     assert final_digest(folder) == reference[0]

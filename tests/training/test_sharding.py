@@ -9,8 +9,7 @@ from headwise.errors import ConfigError
 from headwise.layers.blocks import Block
 from headwise.models.decoder_only import build_decoder
 from headwise.models.transformer_config import DecoderConfig
-from headwise.training.objective import Objective
-from headwise.training.parallel import shard
+from headwise.training.parallel import Objective, shard
 from headwise.training.recipe import TrainingConfig
 
 

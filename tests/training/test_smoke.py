@@ -12,7 +12,7 @@ from headwise.training.recipe import read_recipe
 
 
 def test_the_settings_of_a_smoke_run_give_way_to_those_of_the_user():
-    recipe = smoke.smoked("phrasebook", ["training.valid_limit=5", "data.limit=50"])
+    recipe = smoke.shorten("phrasebook", ["training.valid_limit=5", "data.limit=50"])
     training = recipe.training
     assert (training.max_steps, training.max_epochs, training.valid_limit) == (3, 0, 5)
     assert recipe.data.limit == 50
@@ -29,7 +29,7 @@ def test_a_recipe_runs(name, tmp_path, monkeypatch, untyped):
         monkeypatch.setenv("HEADWISE_DATA", str(tmp_path))
         assert main(["data", "make", PurePath(path).parent.name, "--count", "400"]) == 0
     try:
-        recipe = smoke.smoked(name, [])
+        recipe = smoke.shorten(name, [])
     except DataError as error:
         pytest.skip(str(error))
     scores = smoke.smoke(recipe, tmp_path / "run")

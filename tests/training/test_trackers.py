@@ -10,7 +10,7 @@ from training_toy import recipe
 from headwise.errors import ConfigError
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.commits import remove_folder
-from headwise.runs.trackers import TRACKERS, Once, Tracker, open_trackers
+from headwise.runs.trackers import TRACKERS, Tracker, TrackerListener, open_trackers
 from headwise.training.train import train
 
 
@@ -23,28 +23,33 @@ class Listed(Tracker):
         self.key, self.steps = "the key", []
 
     def write(self, step, numbers, texts):
-        pass
-
-    def take(self, event):
-        self.steps.append((event["event"], event["step"]))
+        self.steps.append((*numbers, step))
 
     def close(self):
         pass
 
 
 def test_a_resumed_run_tells_a_tracker_nothing_twice(tmp_path):
-    events = [{"event": "step", "step": 2}, {"event": "validation", "step": 2}, {"event": "step", "step": 4}]
+    events = [
+        {"event": "step", "step": 2, "loss": 1.0},
+        {"event": "validation", "step": 2, "metrics": {"loss": 2.0}},
+        {"event": "step", "step": 4, "loss": 1.0},
+    ]
     first, second = Listed(), Listed()
     for event in events:
-        Once(tmp_path, first).take(event)
-    resumed = Once(tmp_path, second)
-    for event in [*events, {"event": "checkpoint", "step": 9}, {"event": "validation", "step": 4}]:
+        TrackerListener(tmp_path, first).take(event)
+    resumed = TrackerListener(tmp_path, second)
+    for event in [
+        *events,
+        {"event": "checkpoint", "step": 9},
+        {"event": "validation", "step": 4, "metrics": {"f1": 1.0}},
+    ]:
         resumed.take(event)
-    assert first.steps == [("step", 2), ("validation", 2), ("step", 4)]
-    assert second.steps == [("validation", 4)]
+    assert first.steps == [("train/loss", 2), ("valid/loss", 2), ("train/loss", 4)]
+    assert second.steps == [("valid/f1", 4)]
     # a damaged note costs a repeated event, not the run
     (tmp_path / "trackers.json").write_bytes(b"{")
-    assert Once(tmp_path, Listed())._step == -1
+    assert TrackerListener(tmp_path, Listed())._step == -1
 
 
 @pytest.mark.parametrize("name", TRACKERS)

@@ -9,7 +9,7 @@ from headwise.runs.checkpoints import Checkpoints
 from headwise.training.ema import RunningMean
 from headwise.training.recipe import read_recipe
 from headwise.training.train import train
-from headwise.training.validation import at_rest
+from headwise.training.validation import evaluation
 
 PLAIN = {
     "max_steps": 3,
@@ -84,7 +84,7 @@ def test_a_model_at_rest_drops_nothing_and_draws_nothing():
     model = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5))
     model[0].eval()
     before = torch.get_rng_state()
-    with at_rest(model, 1, torch.device("cpu")):
+    with evaluation(model, 1, torch.device("cpu")):
         assert not any(module.training for module in model.modules())
         assert not torch.is_grad_enabled()
         torch.rand(3)

@@ -211,7 +211,7 @@ def final_digest(run: Any) -> dict[str, str]:
     progress["randomness"] = progress["randomness"]["torch"]
     progress["progress"] = {key: value for key, value in progress["progress"].items() if key not in TIMES}
     lines = [{key: value for key, value in event.items() if key != "timing"} for event in read_metrics(run)]
-    parts = {name: hashlib.sha256((saved.folder / name).read_bytes()) for name in saved.tensors}
+    parts = {name: hashlib.sha256((saved.folder / name).read_bytes()) for name in saved.tensor_files}
     parts["trainer"] = hashlib.sha256(json.dumps(progress, sort_keys=True).encode())
     parts["metrics"] = hashlib.sha256(json.dumps(lines, sort_keys=True).encode())
     parts["published"] = hashlib.sha256((run / "model.safetensors").read_bytes())

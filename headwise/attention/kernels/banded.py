@@ -4,7 +4,6 @@ Blocks whose keys do not overlap are taken together: their keys are then a view,
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -19,7 +18,7 @@ from headwise.attention.normalizers import Function, Softmax
 from headwise.attention.zeros import zeroed
 
 Keep = Bool[Tensor, "#batch #heads #groups block width"]
-Empty = Bool[Tensor, "#batch #heads #groups block 1"]
+Live = Bool[Tensor, "#batch #heads #groups block 1"]
 Rows = Float[Tensor, "batch heads groups block _"]
 Columns = Float[Tensor, "batch kv_heads groups width _"]
 Padded = Float[Tensor, "batch kv_heads length dim"]
@@ -27,8 +26,7 @@ Padded = Float[Tensor, "batch kv_heads length dim"]
 
 def refusal(call: Call) -> str | None:
     """What of the call prevents it, or None."""
-    left, right = (None, None) if call.mask is None else call.mask.within() or (None, None)
-    if left is None or right is None:
+    if not call.structure.bounded:
         return "the mask has no band of bounded width"
     if call.bias is not None:
         return "there is a bias"
@@ -58,7 +56,8 @@ def holds(call: Call) -> int:
     """Bytes at the height of the forward pass besides inputs and output."""
     item, layout = call.query.element_size(), Layout.of(call)
     (batch, heads), dims = call.shape[:2], call.query.shape[-1] + call.value.shape[-1]
-    tables = pairs(call) // (batch * heads) * (1 if call.mask.band() is not None else batch)
+    alike = call.structure.band is not None and call.structure.lens is None
+    tables = pairs(call) // (batch * heads) * (1 if alike else batch)
     length = layout.groups * layout.stride + (layout.every - 1) * layout.block
     copies = item * (2 * call.query.numel() + call.key.numel() + call.value.numel())
     copies += item * batch * heads // call.group * length * dims
@@ -87,36 +86,25 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
 
 
 def _computed(call: Call, *, tiled: bool) -> Tensor:
-    layout, mask = Layout.of(call), call.mask
-    made_for = (layout, *call.shape, call.query_start, call.query.device)
-    tables = mask.made("band", made_for, lambda: [_table(call, layout, phase) for phase in range(layout.every)])
-    call = replace(call.clean(), mask=None)
+    layout = Layout.of(call)
+    tables = call.structure.cached("band", lambda: [_table(call, layout, phase) for phase in range(layout.every)])
+    call = replace(call, mask=None)
     query, key, value, scale = call.query, call.key, call.value, 1.0
     if tiled:
-        query, key, value, scale = call.products(asking=_asking(call, tables))
+        query, key, value, scale = call.products()
         key, value = (per_head(tensor, call.shape[1]) for tensor in (key, value))
         # of one width, or SDPA would keep the scores, on a CPU
         dim = max(query.shape[-1], value.shape[-1])
         query, key, value = (_widened(tensor, dim) for tensor in (query, key, value))
     rows, key, value = layout.rows(query), layout.padded(key), layout.padded(value)
     blocks = []
-    for phase, (keep, asking) in enumerate(tables):
-        query, near, told = rows[phase], layout.reached(key, phase), layout.reached(value, phase)
-        if asking is not None:
-            query = zeroed(query, asking)
-        found = _tiled(query, near, told, keep, scale) if tiled else _defined(call, query, near, told, keep)
-        blocks.append(found if asking is None else zeroed(found, asking))
+    for phase, (keep, live) in enumerate(tables):
+        query, near, values = rows[phase], layout.reached(key, phase), layout.reached(value, phase)
+        output = _tiled(query, near, values, keep, scale) if tiled else _defined(call, query, near, values, keep)
+        blocks.append(output if live is None else zeroed(output, live))
     # (batch, heads, groups x every x block, value_dim)
     output = torch.stack(blocks, 3).flatten(2, 4)
     return output[:, :, : call.shape[2], : call.value.shape[-1]].to(call.value.dtype)
-
-
-def _asking(call: Call, tables: Sequence[tuple[Tensor, Tensor | None]]) -> Tensor | None:
-    """Which queries see a key, in their order; None where the score has nothing that their NaN could reach."""
-    if is_plain(call.score) or all(asking is None for _, asking in tables):
-        return None
-    told = [keep.new_ones(()).expand(*keep.shape[:-1], 1) if asking is None else asking for keep, asking in tables]
-    return torch.stack(told, 3).flatten(2, 4)[:, :, : call.shape[2]]
 
 
 @dataclass(frozen=True)
@@ -137,7 +125,7 @@ class Layout:
     @classmethod
     def of(cls, call: Call) -> "Layout":
         """The layout of a call whose mask lies within a band, with as few padded queries as possible."""
-        left, right = call.mask.within()
+        left, right = call.structure.within
         reach, query_len = max(0, left + right), call.shape[2]
         # wider blocks compute more pairs, but read each key less often
         block = 64 if reach < 192 else 128
@@ -168,8 +156,8 @@ class Layout:
         return part if length == self.width else part[:, :, :, : self.width]
 
 
-def _table(call: Call, layout: Layout, phase: int) -> tuple[Keep, Empty | None]:
-    """What the mask says to the pairs of a phase, and which queries have no key; None if each has one.
+def _table(call: Call, layout: Layout, phase: int) -> tuple[Keep, Live | None]:
+    """What the mask says to the pairs of a phase, and which queries have a key; None if each has one.
 
     A query without a key sees all of them, so that its softmax and gradient are finite; so do those beyond the end.
     """
@@ -180,8 +168,8 @@ def _table(call: Call, layout: Layout, phase: int) -> tuple[Keep, Empty | None]:
     query = group * layout.every * layout.block + phase * layout.block + row
     key = group * layout.stride + phase * layout.block + column + layout.first
     there, beyond = (key >= 0) & (key < key_len), query >= query_len
-    band, start = call.mask.band(), call.query_start
-    whole = band is not None and sum(band) >= 0
+    band, start = call.structure.band, call.query_start
+    whole = band is not None and call.structure.lens is None and sum(band) >= 0
     if whole and layout.first + query_len <= key_len and start + band[1] >= 0:
         far = column + layout.first - start - row
         keep = (far >= -band[0]) & (far <= band[1]) & there | beyond
@@ -191,8 +179,8 @@ def _table(call: Call, layout: Layout, phase: int) -> tuple[Keep, Empty | None]:
     query, key = query.clamp(max=query_len - 1) + start, key.clamp(0, key_len - 1)
     keep = call.mask(sequences.unsqueeze(-1), each, query, key) & there
     keep = keep.reshape((1,) * (5 - keep.ndim) + tuple(keep.shape))
-    asking = keep.any(-1, keepdim=True)
-    return keep | ~asking | beyond, asking
+    live = keep.any(-1, keepdim=True)
+    return keep | ~live | beyond, live
 
 
 def _is_tiled(call: Call) -> bool:

@@ -7,14 +7,15 @@ works on the list; other normalizers on rows of about equal degree, padded to on
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention.again import again, bound, can_run_again
 from headwise.attention.call import Call, per_head
+from headwise.attention.checkpointing import can_checkpoint, checkpointed, with_tensors_of_now
 from headwise.attention.dropout import drop
 from headwise.attention.kernels import plain
 from headwise.attention.kernels._edges_graph import Graph, graph, products, softmax, sums, taken
@@ -22,23 +23,18 @@ from headwise.attention.masks import Edges, Shared
 from headwise.attention.normalizers import Function, Normalizer, Softmax
 from headwise.attention.precision import wide
 from headwise.attention.scores import GAT, Additive, Score
-from headwise.attention.scores.score import times
-from headwise.attention.zeros import zeroed
 
 # pairs of all items that are computed at once, and numbers of a score that exist at once
 _PAIRS, _NUMBERS = 1 << 17, 1 << 20
 
 Listed = Float[Tensor, "batch heads pairs"]
 Keep = Bool[Tensor, "#batch #heads pairs"]
-Asked = Bool[Tensor, "#batch #heads query_len"] | None
 Form = tuple[tuple[Tensor, ...], Callable[..., Tensor]]
 
 
 def refusal(call: Call) -> str | None:
     """What of the call prevents it, or None."""
-    if call.mask is None:
-        return "there is no mask"
-    if call.mask.pairs() is None:
+    if call.structure.pairs is None:
         return "the mask is not given by a list of pairs"
     if call.bias is not None:
         return "there is a bias"
@@ -53,9 +49,21 @@ def refusal(call: Call) -> str | None:
     return None
 
 
+def reads_listed_alone(call: Call) -> bool:
+    """Whether nothing that the mask hides is read: the list is the mask, and no parameter learns from other tokens."""
+    learned = next(call.score.parameters(), next(call.normalizer.parameters(), None))
+    return learned is None and _is_listed(call)
+
+
+def _is_listed(call: Call) -> bool:
+    """Whether the mask is a graph, and all its nodes are there."""
+    mask = call.mask.mask if isinstance(call.mask, Shared) else call.mask
+    return isinstance(mask, Edges) and call.query_start == 0 and mask.nodes <= min(call.shape[2:])
+
+
 def pairs(call: Call) -> int:
     """The candidate pairs of every head."""
-    return call.shape[0] * call.shape[1] * call.mask.pairs().query.shape[0]
+    return call.shape[0] * call.shape[1] * call.structure.pairs.query.shape[0]
 
 
 def keeps(call: Call) -> str:
@@ -65,12 +73,13 @@ def keeps(call: Call) -> str:
 
 def holds(call: Call) -> int:
     """Bytes at the height of the forward pass besides inputs and output: scores, weights, and indices of the pairs."""
-    listed = call.mask.pairs().query.shape[0]
+    listed = call.structure.pairs.query.shape[0]
     width = 1 if call.score.is_dot() or isinstance(call.score, GAT) else 2 * call.score.kept_width(call.query)
     step = max(*call.shape[2:], _NUMBERS // max(1, call.shape[0] * call.shape[1] * width))
     features = width * call.shape[0] * call.shape[1] * min(step, listed)
     values = 2 * math.prod(call.shape[:2]) * call.shape[3] * call.value.shape[-1]
-    return plain.copied_bytes(call) + 4 * (2 * pairs(call) + features + values) + 8 * 8 * listed
+    copied = plain.copied_bytes(replace(call, mask=None) if reads_listed_alone(call) else call)
+    return copied + 4 * (2 * pairs(call) + features + values) + 8 * 8 * listed
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
@@ -83,12 +92,7 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
 
 def _computed(call: Call) -> Tensor:
     batch, heads, _, _ = call.shape
-    made_for = (*call.shape, call.query_start, call.query.device)
-    pattern, keep, asked = call.mask.made("edges", made_for, lambda: _pattern(call))
-    if keep is not None or next(call.score.parameters(), None) is not None:
-        # only listed pairs are read: what other tokens hold leaks through hidden ones and gradients of parameters alone
-        call = call.clean()
-        call = call if asked is None else replace(call, query=zeroed(call.query, asked.unsqueeze(-1)))
+    pattern, keep = call.structure.cached("edges", lambda: _pattern(call))
     parts, scored = _form(call, pattern)
     # rows of one head side by side: they are read in any order
     value = wide(per_head(call.value, heads)).flatten(0, 1).contiguous()
@@ -111,28 +115,23 @@ def _computed(call: Call) -> Tensor:
     return torch.cat(outputs).unflatten(0, (batch, heads)).to(call.value.dtype)
 
 
-def _pattern(call: Call) -> tuple[Graph, Keep | None, Asked]:
-    """The graph of a call, which of its pairs the mask allows, and which queries see a key; None: all.
+def _pattern(call: Call) -> tuple[Graph, Keep | None]:
+    """The graph of a call, and which of its pairs the mask allows; None: all.
 
     All candidates stay on the list, so that no shape depends on values: those of other queries or keys stand, hidden,
     at the ends.
     """
-    mask = call.mask.mask if isinstance(call.mask, Shared) else call.mask
-    batch, heads, query_len, key_len = call.shape
-    found, start, device = mask.pairs(), call.query_start, call.query.device
-    assert found is not None
-    query, key = found.query.to(device), found.key.to(device)
+    mask, (batch, heads, query_len, key_len) = call.mask, call.shape
+    pairs, start, device = call.structure.pairs, call.query_start, call.query.device
+    query, key = pairs.query.to(device), pairs.key.to(device)
     row, column = (query - start).clamp(0, query_len - 1), key.clamp(max=key_len - 1)
-    turn = key.argsort(stable=True) if found.turn is None else found.turn.to(device)
+    turn = key.argsort(stable=True) if pairs.turn is None else pairs.turn.to(device)
     pattern = graph(row, column, turn, query_len, key_len)
-    if isinstance(mask, Edges) and start == 0 and mask.nodes <= min(query_len, key_len):
-        asked = None if mask.each_sees(query_len) else (pattern.degree() > 0).view(1, 1, -1)
-        return pattern, None, asked
+    if _is_listed(call):
+        return pattern, None
     at = (torch.arange(batch, device=device).view(-1, 1, 1), torch.arange(heads, device=device).view(-1, 1))
     keep = mask(*at, row + start, column) & (query == row + start) & (key == column)
-    keep = keep.reshape((1,) * (3 - keep.ndim) + tuple(keep.shape))
-    count = torch.zeros(*keep.shape[:2], query_len, dtype=row.dtype, device=device).index_add(2, row, keep.long())
-    return pattern, keep, count > 0
+    return pattern, keep.reshape((1,) * (3 - keep.ndim) + tuple(keep.shape))
 
 
 def _form(call: Call, pattern: Graph) -> Form:
@@ -149,8 +148,8 @@ def _form(call: Call, pattern: Graph) -> Form:
         return parts, lambda one, two: F.leaky_relu(taken(one, pattern.row) + taken(two, pattern.column), score.slope)
     if isinstance(score, Additive):
         # projected once for each node, not for each pair
-        query, key, last = times(score.query, query), times(score.key, key), score.value.weight.to(query.dtype)
-        table = _listed(call, query, key, pattern, lambda one, two: F.linear((one + two).tanh(), last).squeeze(-1))
+        of_sums = with_tensors_of_now(_OfSums(score))
+        table = _listed(call, *score.project(query, key), pattern, lambda one, two: of_sums(one + two))
     else:
         table = _listed(call, query, key, pattern)
     return (table.flatten(0, 1),), lambda table: table
@@ -169,15 +168,27 @@ def _listed(
     # the gradient of some pairs is as large as all tokens, so there are as many pairs
     step = max(*call.shape[2:], _NUMBERS // max(1, width))
     # a compiler chooses itself what it makes again
-    repeats = call.learns and not torch.compiler.is_compiling() and can_run_again(call.tensors)
-    scored = scored or (bound(_Pairwise(call.score)) if repeats else call.score.pairs)
+    repeats = call.learns and not torch.compiler.is_compiling() and can_checkpoint(call.tensors)
+    scored = scored or (with_tensors_of_now(_Pairwise(call.score)) if repeats else call.score.pairs)
 
     # tensors are arguments: what a checkpoint encloses in place of them would outlive one around it
     def part(query: Tensor, key: Tensor, row: Tensor, column: Tensor) -> Tensor:
         return scored(query.index_select(2, row), key.index_select(2, column))
 
     indices = zip(pattern.row.split(step), pattern.column.split(step), strict=True)
-    return torch.cat([again(part, query, key, *at) if repeats else part(query, key, *at) for at in indices], dim=2)
+    compute = partial(checkpointed, part) if repeats else part
+    return torch.cat([compute(query, key, *at) for at in indices], dim=2)
+
+
+class _OfSums(nn.Module):
+    """Additive scores of the sums of projected queries and keys as a module, whose parameters can be held."""
+
+    def __init__(self, score: Additive):
+        super().__init__()
+        self.score = score
+
+    def forward(self, sums: Tensor) -> Tensor:
+        return self.score.of_sums(sums)
 
 
 class _Pairwise(nn.Module):

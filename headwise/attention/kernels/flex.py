@@ -59,7 +59,7 @@ def unfit(call: Call) -> str | None:
 def pairs(call: Call) -> int:
     """Pairs in blocks of 128 x 128 that a band touches, or all."""
     batch, heads, query_len, key_len = call.shape
-    left, right = (None, None) if call.mask is None else call.mask.within() or (None, None)
+    left, right = call.structure.within
     rows = range(call.query_start, call.query_start + query_len, 128)
     low = [0 if left is None else max(0, first - left) // 128 for first in rows]
     high = [math.ceil((key_len if right is None else min(key_len, first + 128 + right)) / 128) for first in rows]
@@ -83,7 +83,6 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
 
 def attend_with(attention: Callable[..., Any], call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     """The call as FlexAttention takes it: `attention` is its function, compiled or not."""
-    call = call.clean()
     query, key, value, scale = call.products(_inner(call.score))
     # each an object of its own: a program is kept for the objects that were one, and asks the next mask the same
     output: Tensor = attention(
@@ -144,8 +143,7 @@ def _blocks(call: Call) -> Any:
     pair = torch.arange(2, device=device)
     batch, heads = mask.over(pair[: call.shape[0]], pair[: call.shape[1]], pair[:1], pair[:1]).shape[:2]
     sizes = (call.shape[0] if batch > 1 else None, call.shape[1] if heads > 1 else None, *call.shape[2:])
-    make = lambda: create_block_mask(allowed, *sizes, device=str(device))  # noqa: E731
-    return call.mask.made("blocks", (*call.shape, start, device), make)
+    return call.structure.cached("blocks", lambda: create_block_mask(allowed, *sizes, device=str(device)))
 
 
 def _parts(mask: Mask) -> Iterator[Mask]:

@@ -10,8 +10,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from headwise.attention.again import can_run_again
 from headwise.attention.call import Call, is_plain
+from headwise.attention.checkpointing import can_checkpoint
 from headwise.attention.kernels import plain
 from headwise.attention.kernels._sdpa import NoDerivative, sdpa
 from headwise.attention.normalizers import Softmax
@@ -32,8 +32,9 @@ def refusal(call: Call) -> str | None:
         if _learn(call.relative):
             return "its relative positions learn"
         added += call.relative.tensors
-    if any(torch.promote_types(tensor.dtype, call.query.dtype) != call.query.dtype for tensor in added):
-        return f"the bias would be rounded to {call.query.dtype}"
+    for tensor in added:
+        if torch.promote_types(tensor.dtype, call.query.dtype) != call.query.dtype:
+            return f"the bias would be rounded to {call.query.dtype}"
     if 0 in (*call.shape, call.query.shape[-1], call.value.shape[-1]):
         return "an axis is empty"
     return None
@@ -101,7 +102,7 @@ def biases(call: Call) -> int:
 def _learn(relative: Relative) -> bool:
     """Whether a gradient may be asked of them, by `backward` or by a transform."""
     wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in relative.tensors)
-    return wanted or not can_run_again(relative.tensors)
+    return wanted or not can_checkpoint(relative.tensors)
 
 
 def _bias(call: Call) -> Tensor | None:
@@ -134,16 +135,18 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
 
 def _computed(call: Call) -> Tensor:
     causal = _is_causal(call)
-    keep = None if causal else call.keep()
-    asking, bias = None if keep is None else keep.any(-1, keepdim=True), _bias(call)
-    query, key, value, scale = call.clean(keep).products(asking=asking)
-    if keep is not None and asking is not None:
+    keep, bias, query, live = None if causal else call.keep(), _bias(call), call.query, None
+    if keep is not None:
         # a row without a key sees all of them with a query of zeros and is zeroed afterwards: its softmax and its
         # gradient are finite whatever a backend does with rows of minus infinities
-        empty = ~asking
-        keep = (keep | empty).expand(-1, -1, -1, key.shape[2])
+        live = keep.any(-1, keepdim=True)
+        query = zeroed(query, live)
+    query, key, value, scale = call.products(query=query)
+    if keep is not None and live is not None:
+        keep = (keep | ~live).expand(-1, -1, -1, key.shape[2])
         if bias is not None:
-            bias = torch.where(keep & ~empty, bias.to(query.dtype), torch.where(empty, 0.0, -math.inf).to(query.dtype))
+            low = torch.where(live, -math.inf, 0.0).to(query.dtype)
+            bias = torch.where(keep & live, bias.to(query.dtype), low)
     width = value.shape[-1]
     if query.shape[-1] != width:
         # unequal widths would make SDPA keep the scores, on a CPU
@@ -161,9 +164,9 @@ def _computed(call: Call) -> Tensor:
         enable_gqa=True if call.group > 1 else False,  # noqa: SIM210
     )[..., :width]
     output = output.to(call.value.dtype)
-    return output if asking is None else zeroed(output, asking)
+    return output if live is None else zeroed(output, live)
 
 
 def _is_causal(call: Call) -> bool:
     alone = call.bias is None and call.relative is None and call.query_start == 0
-    return call.mask is not None and alone and call.mask.is_causal()
+    return alone and call.structure.causal

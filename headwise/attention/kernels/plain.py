@@ -10,7 +10,6 @@ from headwise.attention.call import Call, is_plain, per_head
 from headwise.attention.dropout import drop
 from headwise.attention.normalizers import Entmax, Entmax15, Softmax, Sparsemax, TopK
 from headwise.attention.precision import wide
-from headwise.attention.zeros import zeroed
 from headwise.errors import ShapeError
 
 
@@ -70,14 +69,12 @@ def tables(call: Call, tabled: int) -> int:
 
 def weights(call: Call) -> Float[Tensor, "batch heads query_len key_len"]:
     """The attention weights before dropout, in float32 or wider; exactly 0 where mask or bias forbid the pair."""
-    keep = call.keep()
-    return normalized(call.clean(keep), keep)
+    return normalized(call, call.keep())
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     """The output of the call."""
-    keep = call.keep()
-    return attention(call.clean(keep), keep)
+    return attention(call, call.keep())
 
 
 def attention(
@@ -86,7 +83,7 @@ def attention(
     score: Callable[..., Tensor] | None = None,
     normalizer: Callable[..., Tensor] | None = None,
 ) -> Float[Tensor, "batch heads query_len value_dim"]:
-    """The output of a clean call under a table; score and normalizer may be given as functions in place of its own."""
+    """The output of a call under a table; score and normalizer may be given as functions in place of its own."""
     used = drop(normalized(call, keep, score, normalizer), call.dropout)
     output = used @ wide(per_head(call.value, call.query.shape[1]))
     if call.relative is not None and call.relative.value_table is not None:
@@ -100,14 +97,11 @@ def normalized(
     score: Callable[..., Tensor] | None = None,
     normalizer: Callable[..., Tensor] | None = None,
 ) -> Float[Tensor, "batch heads query_len key_len"]:
-    """The weights of a clean call under a table.
+    """The weights of a call under a table.
 
     Half-precision scores are computed in float32: rounded to bfloat16 they would be wrong by whole units when large.
     """
     query, key = wide(call.query), wide(per_head(call.key, call.query.shape[1]))
-    asking = None if keep is None else call.asking(keep)
-    if asking is not None:
-        query = zeroed(query, asking)
     found = (score or call.score)(query, key)
     if found.shape != call.shape:
         wanted = f"(batch, heads, query_len, key_len) = {call.shape}"

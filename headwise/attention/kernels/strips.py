@@ -7,17 +7,15 @@ arXiv:2112.05682, section 4, with whole rows in place of a running maximum.
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.attention.again import again, bound, can_run_again
 from headwise.attention.call import Call, per_head
+from headwise.attention.checkpointing import can_checkpoint, checkpointed, with_tensors_of_now
 from headwise.attention.kernels import plain
-from headwise.attention.masks import Shared
 from headwise.attention.precision import wide
 
 # numbers that a strip has for its pairs, and rows that it has at least
@@ -55,56 +53,31 @@ def holds(call: Call) -> int:
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     """The output of the call."""
-    limits, mask, heads = list(_strips(call)), call.mask, call.shape[1]
-    if len(limits) > 1 and isinstance(mask, Shared):
-        # it would keep the last strip's table, which no other layer asks for first
-        mask = mask.mask
-    call = call.clean()
+    mask, heads = call.mask, call.shape[1]
     # once for all strips, not once in each
     query, key, value = wide(call.query), wide(per_head(call.key, heads)), wide(per_head(call.value, heads))
     score, normalizer, dropout, start = call.score, call.normalizer, call.dropout, call.query_start
-    scored, weighted = bound(score), bound(normalizer)
+    scored, weighted = with_tensors_of_now(score), with_tensors_of_now(normalizer)
     terms, placed = ((), None) if call.relative is None else call.relative.apart()
 
     # tensors are arguments: what a checkpoint encloses in place of them would outlive one around it
     def strip(first: int, last: int, low: int, high: int, *tensors: Any) -> Tensor:
         query, key, value, bias, *terms = tensors
         relative = None if placed is None else placed(*terms)
-        whole = Call(query, key, value, score, normalizer, None, bias, relative, dropout, start)
-        part = cut(whole, first, last, low, high)
-        keep = part.keep()
-        if mask is not None:
-            table = mask.dense(*part.shape, query_start=start + first, key_start=low, device=query.device)
-            keep = table if keep is None else table & keep
-        return plain.attention(part, keep, scored, weighted)
+        whole = Call(query, key, value, score, normalizer, mask, bias, relative, dropout, start)
+        part = whole.part(queries=(first, last), keys=(low, high))
+        return plain.attention(part, part.keep(), scored, weighted)
 
     tensors = (query, key, value, call.bias, *terms)
-    repeats = call.learns and can_run_again(call.tensors)
-    strips = [again(strip, *limit, *tensors) if repeats else strip(*limit, *tensors) for limit in limits]
+    repeats = call.learns and can_checkpoint(call.tensors)
+    strips = [checkpointed(strip, *limit, *tensors) if repeats else strip(*limit, *tensors) for limit in _strips(call)]
     return torch.cat(strips, dim=2).to(call.value.dtype)
-
-
-def cut(call: Call, first: int, last: int, low: int, high: int) -> Call:
-    """A call without a mask, of the queries first .. last - 1 over the keys low .. high - 1, which count from 0."""
-    bias, relative = call.bias, call.relative
-    if bias is not None:
-        bias = (bias if bias.shape[2] == 1 else bias[:, :, first:last])[..., low:high]
-    if relative is not None:
-        relative = relative.part(queries=(first, last), keys=(low, high))
-    return replace(
-        call,
-        query=call.query[:, :, first:last],
-        key=call.key[:, :, low:high],
-        value=call.value[:, :, low:high],
-        bias=bias,
-        relative=relative,
-    )
 
 
 def _strips(call: Call) -> Iterator[tuple[int, int, int, int]]:
     """(first query, last, lowest key, highest) of every strip; ends are behind the last one."""
     batch, heads, query_len, key_len = call.shape
-    left, right = (None, None) if call.mask is None else call.mask.within() or (None, None)
+    left, right = call.structure.within
     width = call.score.kept_width(call.query)
     step = max(_ROWS, _NUMBERS // (batch * heads * key_len * width))
     for first in range(0, query_len, step):

@@ -1,18 +1,13 @@
 """Which pairs may meet: predicates over (batch, head, query, key), combined by `&`, `|`, `~`; True = may attend."""
 
-from headwise.attention.masks.band import Band
-from headwise.attention.masks.bigbird import BigBird
-from headwise.attention.masks.content import Documents, Padding, Prefix, Table
-from headwise.attention.masks.explain import empty_rows, explain
-from headwise.attention.masks.graph import Edges
-from headwise.attention.masks.mask import And, Mask, Not, Or, Shared
-from headwise.attention.masks.pairs import Pairs
-from headwise.attention.masks.parts import parts, without
-from headwise.attention.masks.patterns import Blocks, Causal, Dilated, Global, Shifts, Strided, Window
+from headwise.attention.masks.content import Documents, Edges, Padding, Prefix, Table
+from headwise.attention.masks.mask import And, Mask, Not, Or, Part, Shared, empty_rows, explain, parts, without
+from headwise.attention.masks.patterns import BigBird, Blocks, Causal, Dilated, Global, Shifts, Strided, Window
+from headwise.attention.structure import Band, Pairs, Place, Structure
 
 __all__ = ["MASKS", "And", "Band", "BigBird", "Blocks", "Causal", "Dilated", "Documents", "Edges", "Global", "Mask"]
-__all__ += ["Not", "Or", "Padding", "Pairs", "Prefix", "Shared", "Shifts", "Strided", "Table", "Window", "catalogue"]
-__all__ += ["empty_rows", "explain", "parts", "without"]
+__all__ += ["Not", "Or", "Padding", "Pairs", "Part", "Place", "Prefix", "Shared", "Shifts", "Strided", "Structure"]
+__all__ += ["Table", "Window", "catalogue", "empty_rows", "explain", "parts", "without"]
 
 MASKS: dict[str, type[Mask]] = {
     "causal": Causal,

@@ -1,15 +1,15 @@
-"""Masks that say what a batch holds: padding, prefixes, packed documents, or any table."""
+"""Masks that say what a batch holds: padding, prefixes, packed documents, any table, a graph."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from headwise.attention.masks.checks import check_tensor, counts, limits
-from headwise.attention.masks.mask import Mask
-from headwise.errors import ShapeError
+from headwise.attention.masks.mask import Mask, check_tensor, counts, limits
+from headwise.attention.structure import KeyMask, Pairs, Place, QueryMask, Structure
+from headwise.errors import ShapeError, Unsupported
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,37 +35,35 @@ class Padding(Mask):
         lens = self.valid_lens.to(key.device)
         return key < (lens[batch] if lens.ndim == 1 else lens[batch, query])
 
-    def depends_on_query(self) -> bool:
-        return self.valid_lens.ndim == 2
-
-    def sees_itself(self) -> bool:
-        return self.valid_lens.ndim == 1
-
-    def tells_who_sees(self) -> bool:
-        return self.valid_lens.ndim == 1
-
-    def seen(
-        self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
-    ) -> Bool[Tensor, "batch 1 key_len"]:
-        lens = self.valid_lens.to(device)
-        if lens.ndim == 2:
-            # zero lengths beside them: there may be no query
-            asked = lens[:, query_start : query_start + query_len]
-            lens = F.pad(asked, (0, 1)).amax(-1)
-        return (torch.arange(key_len, device=device) < lens[:, None]).unsqueeze(1)
-
-    def check(self, batch: int, heads: int, query_len: int, key_len: int, query_start: int) -> None:
+    def structure(self, place: Place | None = None) -> Structure:
         lens = self.valid_lens
-        if lens.shape[0] != batch or (lens.ndim == 2 and lens.shape[1] < query_start + query_len):
-            wanted = f"({batch})" if lens.ndim == 1 else f"({batch}, {query_start + query_len})"
-            raise ShapeError(f"Padding: valid_lens {tuple(lens.shape)} do not fit; expected {wanted}")
-        # no number of a batch for a compiled program, which would be made again for each
-        if torch.compiler.is_compiling() or not 0 < key_len < self._longest:
-            return
-        # steps over a cache have the keys so far
-        if query_len > 1 if query_start == 0 else key_len != query_start + query_len:
-            longest = self._longest
-            raise ShapeError(f"Padding: valid_lens of up to {longest}, but there are {key_len} keys")
+        if place is not None:
+            batch, _, query_len, key_len, query_start, _ = place
+            if lens.shape[0] != batch or (lens.ndim == 2 and lens.shape[1] < query_start + query_len):
+                wanted = f"({batch})" if lens.ndim == 1 else f"({batch}, {query_start + query_len})"
+                raise ShapeError(f"Padding: valid_lens {tuple(lens.shape)} do not fit; expected {wanted}")
+            # steps over a cache have the keys so far
+            whole = query_len > 1 if query_start == 0 else key_len != query_start + query_len
+            # no number of a batch for a compiled program, which would be made again for each
+            if whole and not torch.compiler.is_compiling() and 0 < key_len < self._longest:
+                longest = self._longest
+                raise ShapeError(f"Padding: valid_lens of up to {longest}, but there are {key_len} keys")
+        if lens.ndim == 1:
+            return Structure(self, place, (None, None), lens, of_keys=True, itself=True)
+        return Structure(self, place)
+
+    def key_mask(self, structure: Structure) -> KeyMask:
+        lens, key_len = self._asked(structure), structure.at.key_len
+        # zero lengths beside them: there may be no query
+        return (torch.arange(key_len, device=lens.device) < F.pad(lens, (0, 1)).amax(-1)[:, None]).unsqueeze(1)
+
+    def query_mask(self, structure: Structure) -> QueryMask:
+        return (self._asked(structure) > 0).unsqueeze(1)
+
+    def _asked(self, structure: Structure) -> Tensor:
+        """The lengths of the queries that there are."""
+        place = structure.at
+        return self.valid_lens.to(place.device)[:, place.query_start : place.query_start + place.query_len]
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         lens = self.valid_lens
@@ -92,22 +90,23 @@ class Table(Mask):
         at = [i if n > 1 else torch.zeros_like(i) for i, n in zip((batch, head, query, key), table.shape, strict=True)]
         return table[at[0], at[1], at[2], at[3]]
 
-    def depends_on_query(self) -> bool:
-        return self._four_axes().shape[2] > 1
+    def structure(self, place: Place | None = None) -> Structure:
+        if place is not None:
+            self._fitting(self._rows(place.query_start, place.query_len), place.shape, place.query_start)
+        return Structure(self, place, of_keys=self._four_axes().shape[2] == 1)
 
     def _four_axes(self) -> Tensor:
         if self.allowed.ndim == 3:
             return self.allowed.unsqueeze(1)
         return self.allowed.reshape((1,) * (4 - self.allowed.ndim) + tuple(self.allowed.shape))
 
-    def seen(
-        self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
-    ) -> Bool[Tensor, "#batch #heads key_len"]:
-        rows = self._rows(query_start, query_len).to(device)
-        return rows.any(2).expand(*rows.shape[:2], key_len)
+    def key_mask(self, structure: Structure) -> KeyMask:
+        rows = structure.table()
+        return rows.any(2).expand(*rows.shape[:2], structure.at.key_len)
 
-    def check(self, batch: int, heads: int, query_len: int, key_len: int, query_start: int) -> None:
-        self._fitting(self._rows(query_start, query_len), (batch, heads, query_len, key_len), query_start)
+    def query_mask(self, structure: Structure) -> QueryMask:
+        rows = structure.table()
+        return rows.any(3).expand(*rows.shape[:2], structure.at.query_len)
 
     def dense(
         self,
@@ -165,21 +164,23 @@ class Prefix(Mask):
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return (key <= query) | (key < self.prefix_lens.to(key.device)[batch])
 
-    def sees_itself(self) -> bool:
-        return True
+    def structure(self, place: Place | None = None) -> Structure:
+        if place is not None and self.prefix_lens.shape[0] != place.batch:
+            wanted = f"expected ({place.batch})"
+            raise ShapeError(f"Prefix: prefix_lens {tuple(self.prefix_lens.shape)} do not fit; {wanted}")
+        return Structure(self, place, itself=True)
+
+    def key_mask(self, structure: Structure) -> KeyMask:
+        place = structure.at
+        ends = self.prefix_lens.to(place.device).long().clamp(min=place.query_start + place.query_len)
+        return (torch.arange(place.key_len, device=place.device) < ends[:, None]).unsqueeze(1)
+
+    def query_mask(self, structure: Structure) -> QueryMask:
+        # each query sees the first key
+        return None
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         return f"key {key} comes after query {query} and after the prefix of {int(self.prefix_lens[batch])}"
-
-    def check(self, batch: int, heads: int, query_len: int, key_len: int, query_start: int) -> None:
-        if self.prefix_lens.shape[0] != batch:
-            raise ShapeError(f"Prefix: prefix_lens {tuple(self.prefix_lens.shape)} do not fit; expected ({batch})")
-
-    def seen(
-        self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
-    ) -> Bool[Tensor, "batch 1 key_len"]:
-        ends = self.prefix_lens.to(device).long().clamp(min=query_start + query_len)
-        return (torch.arange(key_len, device=device) < ends[:, None]).unsqueeze(1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,8 +206,26 @@ class Documents(Mask):
         own = ids[batch, key]
         return (ids[batch, query] == own) & (own >= 0)
 
-    def sees_itself(self) -> bool:
-        return True
+    def structure(self, place: Place | None = None) -> Structure:
+        if place is not None:
+            needed = max(place.query_start + place.query_len, place.key_len)
+            if self.ids.shape[0] != place.batch or self.ids.shape[1] < needed:
+                wanted = f"expected ({place.batch}, {needed})"
+                raise ShapeError(f"Documents: ids {tuple(self.ids.shape)} do not fit; {wanted}")
+        return Structure(self, place, itself=True)
+
+    def key_mask(self, structure: Structure) -> KeyMask:
+        queries, keys = self._ids(structure)
+        return _among(keys, queries)
+
+    def query_mask(self, structure: Structure) -> QueryMask:
+        queries, keys = self._ids(structure)
+        return _among(queries, keys)
+
+    def _ids(self, structure: Structure) -> tuple[Tensor, Tensor]:
+        place = structure.at
+        ids = self.ids.to(place.device).long()
+        return ids[:, place.query_start : place.query_start + place.query_len], ids[:, : place.key_len]
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         one, two = int(self.ids[batch, query]), int(self.ids[batch, key])
@@ -214,16 +233,81 @@ class Documents(Mask):
             return f"key {key} is padding"
         return f"query {query} is in document {one}, key {key} in document {two}"
 
-    def check(self, batch: int, heads: int, query_len: int, key_len: int, query_start: int) -> None:
-        needed = max(query_start + query_len, key_len)
-        if self.ids.shape[0] != batch or self.ids.shape[1] < needed:
-            raise ShapeError(f"Documents: ids {tuple(self.ids.shape)} do not fit; expected ({batch}, {needed})")
 
-    def seen(
-        self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
-    ) -> Bool[Tensor, "batch 1 key_len"]:
-        ids = self.ids.to(device).long()
-        queries, keys = ids[:, query_start : query_start + query_len], ids[:, :key_len]
-        ordered = F.pad(queries, (0, 1), value=-1).sort(-1).values.contiguous()
-        place = torch.searchsorted(ordered, keys.contiguous()).clamp(max=query_len)
-        return ((ordered.gather(1, place) == keys) & (keys >= 0)).unsqueeze(1)
+def _among(
+    ids: Int[Tensor, "batch length"], others: Int[Tensor, "batch other_length"]
+) -> Bool[Tensor, "batch 1 length"]:
+    """Which documents, none but those of padding excepted, are among the others."""
+    ordered = F.pad(others, (0, 1), value=-1).sort(-1).values.contiguous()
+    place = torch.searchsorted(ordered, ids.contiguous()).clamp(max=others.shape[1])
+    return ((ordered.gather(1, place) == ids) & (ids >= 0)).unsqueeze(1)
+
+
+@dataclass(frozen=True, eq=False)
+class Edges(Mask):
+    """A graph: the query is the target of an edge whose source is the key. The same edge twice counts once.
+
+    Args:
+        edge_index: sources in the first row, targets in the second, as PyTorch Geometric has them.
+        nodes: how many nodes there are.
+    Source: Velickovic et al. 2018, arXiv:1710.10903, section 2.1 (masked attention).
+
+    >>> Edges(torch.tensor([[4, 5, 7, 2], [0, 0, 0, 1]]), 8).dense(1, 1, 8, 8)[0, 0, :2].int().tolist()
+    [[0, 0, 0, 0, 1, 1, 0, 1], [0, 0, 1, 0, 0, 0, 0, 0]]
+    """
+
+    edge_index: Int[Tensor, "two edges"]
+    nodes: int
+
+    def __post_init__(self) -> None:
+        index = self.edge_index
+        check_tensor("Edges", "edge_index", index)
+        if index.ndim != 2 or index.shape[0] != 2 or not counts(index):
+            raise ShapeError(f"Edges needs whole numbers (2, edges), got {tuple(index.shape)} {index.dtype}")
+        if index.is_meta:
+            raise Unsupported("Edges lists its pairs when it is made, so edge_index has to hold numbers; it is on meta")
+        if index.numel() and not (int(index.min()) >= 0 and int(index.max()) < self.nodes):
+            low, high = int(index.min()), int(index.max())
+            raise ShapeError(f"Edges: node numbers run from {low} to {high}, but there are {self.nodes} nodes")
+        # one number for an edge, in ascending order of target, then source
+        codes = torch.unique(index[1].long() * self.nodes + index[0].long())
+        pairs = Pairs(codes // max(1, self.nodes), codes % max(1, self.nodes))
+        pairs = replace(pairs, turn=pairs.key.argsort(stable=True))
+        # which nodes see one, and are seen by one; None: all of them
+        ends = [codes.new_zeros(self.nodes).index_fill(0, end, 1).bool() for end in (pairs.query, pairs.key)]
+        live, seen = (None if bool(nodes.all()) else nodes.view(1, 1, -1) for nodes in ends)
+        self.__dict__.update(_codes=codes, _pairs=pairs, _live=live, _seen=seen)
+
+    def with_self_loops(self) -> "Edges":
+        """The same graph in which every node also sees itself."""
+        loops = torch.arange(self.nodes, device=self.edge_index.device).expand(2, -1)
+        return Edges(torch.cat((self.edge_index, loops), dim=1), self.nodes)
+
+    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        codes: Tensor = self.__dict__["_codes"].to(key.device)
+        query, key = torch.broadcast_tensors(query, key)
+        if codes.numel() == 0:
+            return torch.zeros(query.shape, dtype=torch.bool, device=key.device)
+        wanted = query * self.nodes + key
+        found = codes[torch.searchsorted(codes, wanted).clamp_(max=codes.numel() - 1)]
+        return (found == wanted) & (key < self.nodes)
+
+    def structure(self, place: Place | None = None) -> Structure:
+        return Structure(self, place, pairs=self.__dict__["_pairs"])
+
+    def key_mask(self, structure: Structure) -> KeyMask:
+        return self._nodes("_seen", structure.at) if self._is_whole(structure.at) else structure.reach()[0]
+
+    def query_mask(self, structure: Structure) -> QueryMask:
+        return self._nodes("_live", structure.at) if self._is_whole(structure.at) else structure.reach()[1]
+
+    def _is_whole(self, place: Place) -> bool:
+        """Whether queries and keys are the nodes."""
+        return place.query_start == 0 and place.query_len == place.key_len == self.nodes
+
+    def _nodes(self, name: str, place: Place) -> Tensor | None:
+        nodes: Tensor | None = self.__dict__[name]
+        return None if nodes is None else nodes.to(place.device)
+
+    def reason(self, batch: int, head: int, query: int, key: int) -> str:
+        return f"no edge leads from node {key} to node {query}"

@@ -1,27 +1,24 @@
-"""The base of every mask, how masks combine, and how a forward pass shares the table of one."""
+"""The base of every mask, how masks combine, how layers share what is known of one, and masks in words."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from numbers import Integral
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from headwise.attention.masks.band import Band, looser, reached, tighter
-from headwise.attention.masks.pairs import Pairs
-from headwise.attention.masks.seen import seen_in_table
-from headwise.errors import ConfigError
-
-T = TypeVar("T")
+from headwise.attention.structure import KeyMask, Place, QueryMask, Structure, join, meet
+from headwise.errors import ConfigError, ShapeError
 
 
 class Mask(ABC):
     """Says of every pair whether the query may attend to the key.
 
-    Masks are values, made once per batch. One of your own defines `__call__`; what else it knows of itself makes it
-    faster: `within`, `pairs`, and `seen` where it is known without a table.
+    Masks are values, made once per batch. One of your own defines `__call__`; `structure` declares what else is known
+    of it, which makes it faster, such as a band around it.
 
     >>> from headwise.attention.masks import Causal, Window
     >>> (Causal() & Window(1, 1)).dense(1, 1, 3, 3)[0, 0].int().tolist()
@@ -32,39 +29,23 @@ class Mask(ABC):
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         """True where the pair may meet; the index tensors broadcast against each other."""
 
-    def band(self) -> Band | None:
-        """(left, right) when the mask is exactly `-left <= key - query <= right`; None in it is no bound."""
-        return None
+    def structure(self, place: Place | None = None) -> Structure:
+        """What is known of the mask without its table; here nothing.
 
-    def within(self) -> Band | None:
-        """(left, right) such that the mask allows no pair outside this band; None if there is no such band."""
-        return self.band()
+        Args:
+            place: sizes, start and device; without it sizes are not checked and no table can be made.
+        Raises:
+            ShapeError: sizes that the mask was not made for.
+        """
+        return Structure(self, place)
 
-    def pairs(self) -> "Pairs | None":
-        """A list of pairs outside of which nothing is allowed, if the mask is given by one, as a graph is."""
-        return None
+    def key_mask(self, structure: Structure) -> KeyMask:
+        """Exactly the keys that some query may attend to, for a mask without an exact band; None: all of them."""
+        return structure.reach()[0]
 
-    def seen(
-        self, batch: int, heads: int, query_len: int, key_len: int, query_start: int, device: torch.device
-    ) -> Bool[Tensor, "#batch #heads key_len"] | None:
-        """Exactly the keys that some query may see; None: all of them. Made from the table unless a band tells."""
-        band = self.band()
-        if band is not None:
-            return reached(band, query_len, key_len, query_start, device)
-        return seen_in_table(self, batch, heads, query_len, key_len, query_start, device)
-
-    def depends_on_query(self) -> bool:
-        """Whether two queries may see different keys; False only where no query can."""
-        return True
-
-    def sees_itself(self) -> bool:
-        """Whether a key that some query sees is also seen by the query at its own position, in every sequence."""
-        left, right = self.band() or (-1, 0)
-        return (left is None or left >= 0) and (right is None or right >= 0)
-
-    # a hook: most masks fit every size
-    def check(self, batch: int, heads: int, query_len: int, key_len: int, query_start: int) -> None:  # noqa: B027
-        """Raises: ShapeError if the mask was made for other sizes."""
+    def query_mask(self, structure: Structure) -> QueryMask:
+        """Exactly the queries that may attend to some key, for a mask without an exact band; None: all of them."""
+        return structure.reach()[1]
 
     def allows(self, batch: int, head: int, query: int, key: int) -> bool:
         """Whether this one pair may meet."""
@@ -74,14 +55,6 @@ class Mask(ABC):
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         """Why this pair, which is forbidden, is."""
         return f"{type(self).__name__} says no to query {query} and key {key}"
-
-    def tells_who_sees(self) -> bool:
-        """Whether `seen` needs no table, and a query without a key stands in a sequence (batch row) without any."""
-        return self.is_causal()
-
-    def is_causal(self) -> bool:
-        """Whether the mask is exactly `key <= query`."""
-        return self.band() == (None, 0)
 
     def over(
         self, batch: Int[Tensor, "b"], head: Int[Tensor, "h"], query: Int[Tensor, "q"], key: Int[Tensor, "k"]
@@ -110,19 +83,15 @@ class Mask(ABC):
             ShapeError: sizes that the mask was not made for.
         """
         if key_start is None:
-            self.check(batch, heads, query_len, key_len, query_start)
+            self.structure(Place(batch, heads, query_len, key_len, query_start))
         first = key_start or 0
         queries = torch.arange(query_start, query_start + query_len, device=device)
         keys = torch.arange(first, first + key_len, device=device)
         return self.over(torch.arange(batch, device=device), torch.arange(heads, device=device), queries, keys)
 
     def shared(self) -> "Mask":
-        """The same mask, which makes its table once: for the layers of one forward pass."""
+        """The same mask, which keeps its latest structure: for the layers of one forward pass."""
         return Shared(self)
-
-    def made(self, what: str, shape: tuple[object, ...], make: Callable[[], T]) -> T:
-        """make(), or what a shared mask made last under this name if it was for the same shape."""
-        return make()
 
     def __and__(self, other: "Mask") -> "Mask":
         return And(self, _mask(other))
@@ -143,80 +112,55 @@ def _mask(other: object) -> Mask:
 
 
 @dataclass(frozen=True, eq=False)
-class Both(Mask, ABC):
-    """Base of masks that are made of two."""
+class And(Mask):
+    """Both masks allow the pair."""
 
     left: Mask
     right: Mask
 
-    def check(self, batch: int, heads: int, query_len: int, key_len: int, query_start: int) -> None:
-        self.left.check(batch, heads, query_len, key_len, query_start)
-        self.right.check(batch, heads, query_len, key_len, query_start)
-
-    def depends_on_query(self) -> bool:
-        return self.left.depends_on_query() or self.right.depends_on_query()
-
-    def sees_itself(self) -> bool:
-        return self.left.sees_itself() and self.right.sees_itself()
-
-
-class And(Both):
-    """Both masks allow the pair."""
-
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return self.left(batch, head, query, key) & self.right(batch, head, query, key)
 
-    def band(self) -> Band | None:
-        one, two = self.left.band(), self.right.band()
-        return None if one is None or two is None else (tighter(one[0], two[0]), tighter(one[1], two[1]))
+    def structure(self, place: Place | None = None) -> Structure:
+        return meet(self, self.left.structure(place), self.right.structure(place))
 
-    def within(self) -> Band | None:
-        one, two = self.left.within(), self.right.within()
-        if one is None or two is None:
-            return two if one is None else one
-        return (tighter(one[0], two[0]), tighter(one[1], two[1]))
-
-    def pairs(self) -> Pairs | None:
-        one, two = self.left.pairs(), self.right.pairs()
-        if one is None or two is None:
-            return two if one is None else one
-        return one if one.query.shape[0] <= two.query.shape[0] else two
-
-    def seen(self, *place: Any) -> Bool[Tensor, "#batch #heads key_len"] | None:
-        if not self._parts_tell(*place[2:5]):
-            return super().seen(*place)
-        one, two = self.left.seen(*place), self.right.seen(*place)
+    def key_mask(self, structure: Structure) -> KeyMask:
+        left, right = structure.parts
+        if not (left.of_keys or right.of_keys):
+            # a key that both show to some query need not be one that both show to the same query
+            place = structure.at
+            if not structure.itself or place.query_start != 0 or place.key_len > place.query_len:
+                return structure.reach()[0]
+        one, two = left.key_mask(), right.key_mask()
         return one & two if one is not None and two is not None else two if one is None else one
 
-    def _parts_tell(self, query_len: int, key_len: int, query_start: int) -> bool:
-        """Whether a key that both parts show to some query is one that both show to the same query."""
-        if self.tells_who_sees() or not (self.left.depends_on_query() and self.right.depends_on_query()):
-            return True
-        return self.sees_itself() and query_start == 0 and key_len <= query_len
-
-    def dense(self, *size: Any, **place: Any) -> Bool[Tensor, "#batch #heads #query_len #key_len"]:
-        return self.left.dense(*size, **place) & self.right.dense(*size, **place)
-
-    def tells_who_sees(self) -> bool:
-        return self.left.tells_who_sees() and self.right.tells_who_sees()
+    def dense(self, *size: Any, **where: Any) -> Bool[Tensor, "#batch #heads #query_len #key_len"]:
+        return self.left.dense(*size, **where) & self.right.dense(*size, **where)
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         parts = [part for part in (self.left, self.right) if not part.allows(batch, head, query, key)]
         return "; and ".join(part.reason(batch, head, query, key) for part in parts)
 
 
-class Or(Both):
+@dataclass(frozen=True, eq=False)
+class Or(Mask):
     """At least one of the masks allows the pair."""
+
+    left: Mask
+    right: Mask
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return self.left(batch, head, query, key) | self.right(batch, head, query, key)
 
-    def within(self) -> Band | None:
-        one, two = self.left.within(), self.right.within()
-        return None if one is None or two is None else (looser(one[0], two[0]), looser(one[1], two[1]))
+    def structure(self, place: Place | None = None) -> Structure:
+        return join(self, self.left.structure(place), self.right.structure(place))
 
-    def seen(self, *place: Any) -> Bool[Tensor, "#batch #heads key_len"] | None:
-        one, two = self.left.seen(*place), self.right.seen(*place)
+    def key_mask(self, structure: Structure) -> KeyMask:
+        one, two = (part.key_mask() for part in structure.parts)
+        return None if one is None or two is None else one | two
+
+    def query_mask(self, structure: Structure) -> QueryMask:
+        one, two = (part.query_mask() for part in structure.parts)
         return None if one is None or two is None else one | two
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
@@ -233,11 +177,8 @@ class Not(Mask):
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return ~self.mask(batch, head, query, key)
 
-    def check(self, batch: int, heads: int, query_len: int, key_len: int, query_start: int) -> None:
-        self.mask.check(batch, heads, query_len, key_len, query_start)
-
-    def depends_on_query(self) -> bool:
-        return self.mask.depends_on_query()
+    def structure(self, place: Place | None = None) -> Structure:
+        return Structure(self, place, of_keys=self.mask.structure(place).of_keys)
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         return f"query {query} and key {key} are what {type(self.mask).__name__} allows, which is inverted"
@@ -245,41 +186,23 @@ class Not(Mask):
 
 @dataclass(frozen=True, eq=False)
 class Shared(Mask):
-    """A mask and what was made of it last: the layers of a forward pass ask for one shape many times."""
+    """A mask that keeps its latest structure: the layers of a forward pass ask at one place many times."""
 
     mask: Mask
-    _last: dict[str, tuple[tuple[object, ...], object]] = field(default_factory=dict, init=False, repr=False)
+    _latest: list[Structure] = field(default_factory=list, init=False, repr=False)
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return self.mask(batch, head, query, key)
 
-    def band(self) -> Band | None:
-        return self.mask.band()
+    def structure(self, place: Place | None = None) -> Structure:
+        if place is None:
+            return self.mask.structure()
+        if not self._latest or self._latest[0].place != place:
+            self._latest[:] = [self.mask.structure(place)]
+        return self._latest[0]
 
-    def within(self) -> Band | None:
-        return self.mask.within()
-
-    def pairs(self) -> Pairs | None:
-        return self.mask.pairs()
-
-    def seen(self, *place: Any) -> Bool[Tensor, "#batch #heads key_len"] | None:
-        return self.made("seen", place, lambda: self.mask.seen(*place))
-
-    def depends_on_query(self) -> bool:
-        return self.mask.depends_on_query()
-
-    def sees_itself(self) -> bool:
-        return self.mask.sees_itself()
-
-    def tells_who_sees(self) -> bool:
-        return self.mask.tells_who_sees()
-
-    def check(self, batch: int, heads: int, query_len: int, key_len: int, query_start: int) -> None:
-        self.mask.check(batch, heads, query_len, key_len, query_start)
-
-    def dense(self, *size: Any, **place: Any) -> Bool[Tensor, "#batch #heads #query_len #key_len"]:
-        made_for = (size, *(place.get(name) for name in ("key_start", "device")), place.get("query_start", 0))
-        return self.made("table", made_for, lambda: self.mask.dense(*size, **place))
+    def dense(self, *size: Any, **where: Any) -> Bool[Tensor, "#batch #heads #query_len #key_len"]:
+        return self.mask.dense(*size, **where)
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         return self.mask.reason(batch, head, query, key)
@@ -287,13 +210,126 @@ class Shared(Mask):
     def shared(self) -> "Mask":
         return self
 
-    def made(self, what: str, shape: tuple[object, ...], make: Callable[[], T]) -> T:
-        found = self._last.get(what)
-        if found is None or found[0] != shape:
-            # a tensor made in inference mode could not serve a later call that learns
-            with torch.inference_mode(False):
-                found = self._last[what] = (shape, make())
-        return found[1]  # type: ignore[return-value]
-
     def __getstate__(self) -> dict[str, object]:
-        return {"mask": self.mask, "_last": {}}
+        return {"mask": self.mask, "_latest": []}
+
+
+@dataclass(frozen=True, eq=False)
+class Part(Mask):
+    """A mask for some of its heads, and keys that are counted from `first_key` on."""
+
+    mask: Mask
+    heads: tuple[int, ...] | None
+    first_key: int
+
+    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        if self.heads is not None:
+            head = torch.tensor(self.heads, dtype=torch.long, device=head.device)[head]
+        return self.mask(batch, head, query, key + self.first_key)
+
+    def dense(self, *size: Any, **where: Any) -> Bool[Tensor, "#batch #heads #query_len #key_len"]:
+        if self.heads is not None:
+            return super().dense(*size, **where)
+        where["key_start"] = self.first_key + (where.get("key_start") or 0)
+        return self.mask.dense(*size, **where)
+
+
+def parts(mask: Mask | None) -> list[Mask]:
+    """The masks that all have to allow a pair, from left to right.
+
+    >>> from headwise.attention.masks import Causal, Window
+    >>> [type(part).__name__ for part in parts((Causal() & Window(2, 2)).shared())]
+    ['Causal', 'Window']
+    """
+    if isinstance(mask, Shared):
+        return parts(mask.mask)
+    if isinstance(mask, And):
+        return [*parts(mask.left), *parts(mask.right)]
+    return [] if mask is None else [mask]
+
+
+def without(mask: Mask | None, *kinds: type[Mask]) -> Mask | None:
+    """What is left of a mask when its parts of these kinds are taken out; None: every pair may meet."""
+    rest: Mask | None = None
+    for part in parts(mask):
+        if not isinstance(part, kinds):
+            rest = part if rest is None else rest & part
+    return rest
+
+
+def explain(mask: Mask, query: int, key: int, *, batch: int = 0, head: int = 0) -> str:
+    """Whether the pair may meet, and if not, each part of the mask that forbids it.
+
+    Raises:
+        ShapeError: a position that the mask has no entry for.
+
+    >>> import torch
+    >>> from headwise.attention.masks import Causal, Padding
+    >>> explain(Causal() & Padding(torch.tensor([4])), query=2, key=5)
+    'query 2 may not attend to key 5: key 5 comes after query 2; and key 5 is padding: sequence 0 has 4 keys'
+    """
+    try:
+        if mask.allows(batch, head, query, key):
+            return f"query {query} may attend to key {key}"
+        return f"query {query} may not attend to key {key}: {mask.reason(batch, head, query, key)}"
+    except IndexError:
+        place = f"batch {batch}, head {head}, query {query}, key {key}"
+        raise ShapeError(f"the mask has no entry for {place}; it was made for a smaller input") from None
+
+
+def empty_rows(
+    mask: Mask, batch: int, heads: int, query_len: int, key_len: int, *, query_start: int = 0
+) -> Int[Tensor, "rows 3"]:
+    """(batch, head, query) of every query that no key is allowed to, whose output is zero.
+
+    A batch or head axis on which the mask does not depend is listed once, as 0.
+
+    >>> import torch
+    >>> from headwise.attention.masks import Padding
+    >>> empty_rows(Padding(torch.tensor([0, 3])), 2, 1, 2, 3).tolist()
+    [[0, 0, 0], [0, 0, 1]]
+    """
+    keep = mask.dense(batch, heads, query_len, key_len, query_start=query_start)
+    none = ~keep.any(-1)
+    rows = none.expand(none.shape[0], none.shape[1], query_len).nonzero()
+    return rows + rows.new_tensor([0, 0, query_start])
+
+
+def counts(numbers: Tensor) -> bool:
+    """Whether they are whole numbers that PyTorch computes with; a bool tensor says which, not how many."""
+    return numbers.dtype in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+
+def check_tensor(mask: str, name: str, given: object) -> None:
+    """Raises: ShapeError for what is no tensor."""
+    if not isinstance(given, Tensor):
+        raise ShapeError(f"{mask}: {name} must be a tensor, got {type(given).__name__}; pass torch.tensor(...)")
+
+
+def are_whole(numbers: object) -> bool:
+    """Whether they are a sequence of whole numbers; those that a compiler traces count."""
+    return isinstance(numbers, Sequence) and all(isinstance(number, Integral | torch.SymInt) for number in numbers)
+
+
+def check_sizes(mask: object, **least: int) -> None:
+    """Raises: ShapeError for a field of the mask, by its name, that is no whole number or below its least value."""
+    for name, lowest in least.items():
+        if not are_whole([size := getattr(mask, name)]) or size < lowest:
+            raise ShapeError(f"{mask}: {name} must be a whole number, {lowest} or more")
+
+
+def limits(name: str, lens: Tensor) -> int:
+    """The longest length; 0 where no values can be read: outside memory of the host, or traced.
+
+    Raises: ShapeError for a length below 0.
+    """
+    if torch.compiler.is_compiling() or lens.device.type != "cpu" or lens.numel() == 0:
+        return 0
+    try:
+        least, longest = (int(limit) for limit in torch.func.debug_unwrap(lens, recurse=True).aminmax())
+    except RuntimeError:
+        # fake, or traced by something else than a compiler
+        return 0
+    if least < 0:
+        raise ShapeError(f"{name} must be 0 or more, got {least}")
+    return longest

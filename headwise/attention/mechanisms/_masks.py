@@ -30,7 +30,7 @@ class Parts(NamedTuple):
 
 
 def parts(call: Call) -> Parts:
-    """The parts of a call under a mask of keys; under a causal one without the keys behind the last query.
+    """The parts of a clean call under a mask of keys; under a causal one without the keys behind the last query.
 
     >>> from headwise.attention.masks import Causal, Padding
     >>> x = torch.ones(1, 1, 3, 4)
@@ -43,8 +43,9 @@ def parts(call: Call) -> Parts:
         end = call.query_start + call.shape[2]
         key, value, keys = key[:, :, :end], value[:, :, :end], None if keys is None else keys[..., :end]
     if keys is not None and keys.shape[1] > 1:
-        key, value = per_head(key, call.shape[1]), per_head(value, call.shape[1])
-    return Parts(query, hidden(key, keys), hidden(value, keys), causal, keys)
+        # what one head of a group does not see, another one may
+        key, value = (hidden(per_head(tensor, call.shape[1]), keys) for tensor in (key, value))
+    return Parts(query, key, value, causal, keys)
 
 
 def _split(call: Call) -> tuple[bool, Keys | None]:
@@ -52,7 +53,7 @@ def _split(call: Call) -> tuple[bool, Keys | None]:
     batch, heads, query_len, key_len = call.shape
     causal, keys = False, None
     for part in masks.parts(call.mask):
-        if part.is_causal():
+        if part.structure().causal:
             causal = True
             continue
         # a mask that does not depend on the query answers two of them with one row

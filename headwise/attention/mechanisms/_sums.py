@@ -39,7 +39,7 @@ class Kernelised(Recurrent, ABC):
     def phi(self, query: Query, key: Key, kept: State) -> tuple[Features, Features, State]:
         """The features of queries and keys, and what later calls have to know of these keys; first () is known."""
 
-    def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
+    def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         with uncast(call.query):
             query, key, value, causal, keys = parts(call)
             query, key, _ = self.phi(query, key, ())
@@ -52,7 +52,7 @@ class Kernelised(Recurrent, ABC):
                 output = (rows @ (key.mT @ value).unsqueeze(2)).flatten(1, 2)
             return _divided(output).to(call.value.dtype)
 
-    def stages(self, call: Call) -> list[Step]:
+    def compute_stages(self, call: Call) -> list[Step]:
         """The features of queries and keys, their products, and these divided by their sums."""
         with uncast(call.query):
             query, key, _, causal, keys = parts(call)
@@ -91,7 +91,7 @@ class Decaying(Recurrent, ABC):
         Behind the last that is given it is 0.
         """
 
-    def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
+    def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         with uncast(call.query):
             query, key, value, _, keys = parts(call)
             output, _ = self._scanned(_ahead(query, call.query_start), key, value, keys, None)

@@ -65,11 +65,11 @@ class DenseSynthesizer(Mechanism):
     def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "DenseSynthesizer":
         return cls(num_heads, head_dim, max_len, dropout)
 
-    def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
+    def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         return planner.run(self._asked(call, self.dropout if self.training else 0.0))
 
-    def weights(
-        self, call: Call, heads: Sequence[int] | None = None, queries: slice = slice(None), keys: slice = slice(None)
+    def compute_weights(
+        self, call: Call, heads: Sequence[int] | None, queries: slice, keys: slice
     ) -> Float[Tensor, "batch heads queries keys"]:
         """The weights before dropout."""
         return exact_weights(self._asked(call, 0.0), heads, queries, keys)

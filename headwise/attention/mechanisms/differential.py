@@ -74,12 +74,12 @@ class Differential(Mechanism):
         first, second = (self.lambda_query * self.lambda_key).sum(-1).exp()
         return first - second + self.lambda_init
 
-    def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
+    def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         first, second = (planner.run(half) for half in self._halves(call, self.dropout if self.training else 0.0))
         return first - self.strength().to(first.dtype) * second
 
-    def weights(
-        self, call: Call, heads: Sequence[int] | None = None, queries: slice = slice(None), keys: slice = slice(None)
+    def compute_weights(
+        self, call: Call, heads: Sequence[int] | None, queries: slice, keys: slice
     ) -> Float[Tensor, "batch heads queries keys"]:
         """The difference of the two weights before dropout, which may be negative."""
         first, second = (exact_weights(half, heads, queries, keys) for half in self._halves(call, 0.0))

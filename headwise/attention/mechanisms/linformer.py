@@ -59,7 +59,7 @@ class Linformer(Mechanism):
     def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "Linformer":
         return cls(max_len, dropout=dropout)
 
-    def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
+    def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         length = call.shape[3]
         check_length(self, self.key_mixtures.shape[1], length)
         query, key, value, _, _ = parts(call)

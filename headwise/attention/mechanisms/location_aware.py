@@ -111,14 +111,14 @@ class LocationAware(Mechanism):
             )
         super().require(call)
 
-    def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
+    def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         return self.resume(call, None)[0]
 
-    def weights(
-        self, call: Call, heads: Sequence[int] | None = None, queries: slice = slice(None), keys: slice = slice(None)
+    def compute_weights(
+        self, call: Call, heads: Sequence[int] | None, queries: slice, keys: slice
     ) -> Float[Tensor, "batch heads queries keys"]:
         """The alignments themselves, before dropout."""
-        whole = self._aligned(call, None)[0]
+        whole = self._aligned(call.zero_unseen(), None)[0]
         return cut(whole, heads, queries, keys)
 
     def resume(
@@ -129,9 +129,10 @@ class LocationAware(Mechanism):
         Args:
             alignment: the weights of the query before the first; zeros if None, and for keys that it does not cover.
         """
+        call = call.zero_unseen()
         weights, last = self._aligned(call, alignment)
         with uncast(call.query):
-            value = wide(per_head(call.clean().value, call.shape[1]))
+            value = wide(per_head(call.value, call.shape[1]))
             used = drop(weights, self.dropout if self.training else 0.0)
             return (used @ value).to(call.value.dtype), last
 
@@ -151,14 +152,16 @@ class LocationAware(Mechanism):
             query = zeroed(query, keep.any(-1, keepdim=True))
             keep = keep.expand(*keep.shape[:2], query_len, key_len)
         with uncast(query):
-            asked = times(self.score.query, query)
-            told = times(self.score.key, wide(per_head(call.clean().key, heads)))
-            previous = _before(alignment, told)
+            projected_queries = times(self.score.query, query)
+            projected_keys = times(self.score.key, wide(per_head(call.key, heads)))
+            previous = _before(alignment, projected_keys)
             # the weights of no query, which carry the graph if there is none
-            rows = [asked[:, :, :0] @ told.mT]
+            rows = [projected_queries[:, :, :0] @ projected_keys.mT]
             for i in range(query_len):
-                inside = asked[:, :, i : i + 1] + told + times(self.combine, self._located(previous))
-                scores = times(self.score.value, torch.tanh(inside)).mT * self.sharpening
+                inside = (
+                    projected_queries[:, :, i : i + 1] + projected_keys + times(self.combine, self._located(previous))
+                )
+                scores = self.score.of_sums(inside).unsqueeze(2) * self.sharpening
                 rows.append(self.normalizer(scores, None if keep is None else keep[:, :, i : i + 1]))
                 previous = rows[-1].squeeze(2)
             return torch.cat(rows, dim=2), previous
@@ -172,11 +175,11 @@ class LocationAware(Mechanism):
         return found.mT.unflatten(0, weights.shape[:2])
 
 
-def _before(alignment: Tensor | None, told: Tensor) -> Tensor:
+def _before(alignment: Tensor | None, projected_keys: Tensor) -> Tensor:
     """The alignment over all keys, zero for those that it does not cover."""
     if alignment is None:
-        return told.new_zeros(told.shape[:3])
-    if alignment.shape[:2] != told.shape[:2] or alignment.shape[2] > told.shape[2]:
-        wanted, given = tuple(told.shape[:3]), tuple(alignment.shape)
+        return projected_keys.new_zeros(projected_keys.shape[:3])
+    if alignment.shape[:2] != projected_keys.shape[:2] or alignment.shape[2] > projected_keys.shape[2]:
+        wanted, given = tuple(projected_keys.shape[:3]), tuple(alignment.shape)
         raise ShapeError(f"alignment {given} does not fit (batch, heads, keys) = {wanted}")
-    return F.pad(alignment.to(told.dtype), (0, told.shape[2] - alignment.shape[2]))
+    return F.pad(alignment.to(projected_keys.dtype), (0, projected_keys.shape[2] - alignment.shape[2]))

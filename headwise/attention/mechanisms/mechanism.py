@@ -1,10 +1,9 @@
 """The base of every attention mechanism, and what `headwise list mechanisms` says of one."""
 
-import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal, final
 
 import torch
 from jaxtyping import Float
@@ -16,14 +15,14 @@ from headwise.attention.normalizers import Softmax
 from headwise.attention.scores import ScaledDot
 from headwise.attention.steps import PAIRS, Step
 from headwise.attention.weights import cut
-from headwise.errors import Unsupported
+from headwise.errors import ConfigError, Unsupported
 
 
 @dataclass(frozen=True)
 class Facts:
     """What is known of a mechanism before it runs; n is the length, d the width of a head.
 
-    What is not stated here is not promised, and a call that needs it is refused before `forward`.
+    What is not stated here is not promised, and a call that needs it is refused before `compute`.
 
     Args:
         formula: one line.
@@ -72,17 +71,19 @@ class Facts:
 
 
 State = tuple[Tensor, ...]
+# what a mechanism defines in place of what checks its calls
+_DEFINED = {"forward": "compute", "weights": "compute_weights", "stages": "compute_stages"}
 
 
 class Mechanism(nn.Module, ABC):
     """A function of query, key and value that is linear in the value.
 
     It honours mask, bias and relative positions of a call exactly or raises Unsupported, saying what it got and what
-    it can do. One of your own defines `forward`; `facts` says what it honours. Without facts it honours nothing, and a
-    call with a mask never reaches its `forward`, `weights` or `stages`.
+    it can do. One of your own defines `compute`; `facts` says what it honours. Without facts it honours nothing, and a
+    call with a mask never reaches its `compute`, `compute_weights` or `compute_stages`.
 
     >>> class Mean(Mechanism):
-    ...     def forward(self, call):
+    ...     def compute(self, call):
     ...         mean = call.value.mean(2, keepdim=True).repeat_interleave(call.group, 1)
     ...         return mean.expand(-1, -1, call.query.shape[2], -1)
     >>> x = torch.ones(2, 3, 5, 8)
@@ -91,24 +92,28 @@ class Mechanism(nn.Module, ABC):
     """
 
     facts: ClassVar[Facts] = Facts()
+    # whether calls go to the planner as they are, which zeroes what they hide
+    planned: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         for name in ("forward", "weights", "stages"):
             home = next(kind for kind in cls.__mro__ if name in kind.__dict__)
-            # one of a base that is no mechanism comes unchecked
-            if home is cls or not issubclass(home, Mechanism):
-                setattr(cls, name, _checking(home.__dict__[name]))
+            if home is not Mechanism:
+                raise ConfigError(f"{cls.__name__} defines {name}, which checks calls; define {_DEFINED[name]} instead")
 
     @classmethod
     def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "Mechanism":
         """The mechanism for a model of these sizes; it takes what it needs of them, here nothing."""
         return cls()
 
-    @abstractmethod
+    @final  # type: ignore[misc]
     def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
-        """The attention output."""
+        """The attention output. Raises: Unsupported for what the facts exclude."""
+        self.require(call)
+        return self.compute(call if self.planned else call.zero_unseen())
 
+    @final
     def weights(
         self,
         call: Call,
@@ -116,19 +121,39 @@ class Mechanism(nn.Module, ABC):
         queries: slice = slice(None),
         keys: slice = slice(None),
     ) -> Float[Tensor, "batch heads queries keys"]:
-        """The matrix W with output = W @ value, cut: the mechanism applied to identity values, in `eval()` or not."""
+        """The matrix W with output = W @ value, cut. Raises: Unsupported for what the facts exclude."""
+        self.require(call)
+        return self.compute_weights(call, heads, queries, keys)
+
+    @final
+    def stages(self, call: Call) -> list[Step]:
+        """What lies between query, key and value and the output, each with formula and numbers.
+
+        Raises: Unsupported for what the facts exclude.
+        """
+        self.require(call)
+        return self.compute_stages(call.zero_unseen())
+
+    @abstractmethod
+    def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
+        """The attention output of a call that the facts allow; keys and values that no query sees are zero."""
+
+    def compute_weights(
+        self, call: Call, heads: Sequence[int] | None, queries: slice, keys: slice
+    ) -> Float[Tensor, "batch heads queries keys"]:
+        """`weights` of a call that the facts allow: the mechanism applied to identity values, in `eval()` or not."""
         batch, kv_heads, key_len, _ = call.key.shape
         identity = torch.eye(key_len, dtype=call.key.dtype, device=call.key.device)
         whole = self(replace(call, value=identity.expand(batch, kv_heads, key_len, key_len)))
         return cut(whole, heads, queries, keys)
 
-    def stages(self, call: Call) -> list[Step]:
-        """What lies between query, key and value and the output, each with formula and numbers; here the weights."""
+    def compute_stages(self, call: Call) -> list[Step]:
+        """`stages` of a call that the facts allow; here the weights."""
         text = "what each value counts for each query; this mechanism has no scores that a normalizer acts on"
         return [Step("weights", "A", r"O = A V", PAIRS, self.weights(call), text)]
 
     def require(self, call: Call) -> None:
-        """Raises: Unsupported for what the call asks and the facts exclude; called before `forward`."""
+        """Raises: Unsupported for what the call asks and the facts exclude."""
         self.require_terms(call)
         name, facts = type(self).__name__, self.facts
         if facts.honours != "any" or not facts.bidirectional:
@@ -146,12 +171,13 @@ class Mechanism(nn.Module, ABC):
     def _require_mask(self, call: Call) -> None:
         name, facts, found = type(self).__name__, self.facts, parts(call.mask)
         for part in found if facts.honours != "any" else ():
-            if not (facts.causal if part.is_causal() else facts.honours == "keys" and is_of_keys(part, call)):
+            causal = part.structure().causal
+            if not (facts.causal if causal else facts.honours == "keys" and is_of_keys(part, call)):
                 kind = type(part).__name__
                 raise Unsupported(
                     f"{name} cannot honour the mask {kind}; it honours {facts.masks}; use mechanism 'scored'"
                 )
-        if not facts.bidirectional and not any(part.is_causal() for part in found):
+        if not facts.bidirectional and not any(part.structure().causal for part in found):
             shown = "no mask" if call.mask is None else f"the mask {type(call.mask).__name__}"
             raise Unsupported(
                 f"{name} got {shown}, but its memory runs from a key to later queries: pass mask=Causal(), with padding"
@@ -177,22 +203,11 @@ class Mechanism(nn.Module, ABC):
 
 def is_of_keys(mask: Mask, call: Call) -> bool:
     """Whether a mask shows every query the same keys: says so, or has one row in its table for two queries."""
-    if not mask.depends_on_query():
+    if mask.structure().of_keys:
         return True
     batch, heads, query_len, key_len = call.shape
     size = (batch, heads, min(2, query_len), key_len)
     return mask.dense(*size, query_start=call.query_start, device=call.query.device).shape[2] == 1
-
-
-def _checking(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The method of a mechanism, which is reached by calls that the mechanism honours."""
-
-    @functools.wraps(method)
-    def checked(self: Mechanism, call: Call, *rest: Any, **options: Any) -> Any:
-        self.require(call)
-        return method(self, call, *rest, **options)
-
-    return checked
 
 
 class Recurrent(Mechanism, ABC):

@@ -76,7 +76,7 @@ class Nystrom(Mechanism):
             raise ConfigError(f"nystrom needs 1 or more landmarks, got {landmarks}")
         self.landmarks, self.steps, self.residual = landmarks, steps, residual
 
-    def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
+    def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         query, key, value, _, keys = parts(call)
         with uncast(query):
             exist = query.new_ones(1, 1, key.shape[2]).bool() if keys is None else keys

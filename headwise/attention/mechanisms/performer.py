@@ -92,13 +92,13 @@ class Performer(Kernelised):
 
     def phi(self, query: Query, key: Key, kept: State) -> tuple[Features, Features, State]:
         """The features of queries and keys, and the largest exponent of the first key, (batch, kv_heads, 1, 1)."""
-        asked, told = self.log_features(query), self.log_features(key)
+        query_logs, key_logs = self.log_features(query), self.log_features(key)
         # every query sees the first key, and a factor common to all keys cancels
-        offset = kept[0] if kept else F.pad(told.detach()[:, :, :1], (0, 0, 0, 1))[:, :, :1].amax(-1, keepdim=True)
+        offset = kept[0] if kept else F.pad(key_logs.detach()[:, :, :1], (0, 0, 0, 1))[:, :, :1].amax(-1, keepdim=True)
         # larger ones, divided by the smallest total that counts, would overflow in the gradient
-        highest = -2.0 * math.log(torch.finfo(told.dtype).eps)
-        queries = (asked - asked.detach().amax(-1, keepdim=True)).exp()
-        return queries, (told - offset).clamp(max=highest).exp(), (offset,)
+        highest = -2.0 * math.log(torch.finfo(key_logs.dtype).eps)
+        queries = (query_logs - query_logs.detach().amax(-1, keepdim=True)).exp()
+        return queries, (key_logs - offset).clamp(max=highest).exp(), (offset,)
 
     def extra_repr(self) -> str:
         features, head_dim = self.projection.shape

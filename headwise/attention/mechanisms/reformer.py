@@ -86,7 +86,7 @@ class Reformer(Mechanism):
         """Draws new rotations: other buckets."""
         self.rotations.normal_(generator=generator)
 
-    def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
+    def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         check_built(self, "head_dim", self.rotations.shape[2], call.query.shape[-1])
         query, key, value, causal, keys = parts(call)
         heads, length = query.shape[1:3]

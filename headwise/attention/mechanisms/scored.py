@@ -50,6 +50,8 @@ class Scored(Mechanism):
         steps="shared",
     )
 
+    planned = True
+
     def __init__(
         self,
         score: Score | str | None = None,
@@ -66,20 +68,16 @@ class Scored(Mechanism):
     def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "Scored":
         return cls(dropout=dropout)
 
-    def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
+    def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         return planner.run(self._asked(call, self.dropout if self.training else 0.0), self.kernel)
 
-    def weights(
-        self,
-        call: Call,
-        heads: Sequence[int] | None = None,
-        queries: slice = slice(None),
-        keys: slice = slice(None),
+    def compute_weights(
+        self, call: Call, heads: Sequence[int] | None, queries: slice, keys: slice
     ) -> Float[Tensor, "batch heads queries keys"]:
         """The weights before dropout, which for this mechanism are the definition's own; only what is asked for."""
         return exact_weights(self._asked(call, 0.0), heads, queries, keys)
 
-    def stages(self, call: Call) -> list[Step]:
+    def compute_stages(self, call: Call) -> list[Step]:
         """Products, scale, what is added, mask, normalizer."""
         return definition(self._asked(call, 0.0))
 

@@ -80,7 +80,7 @@ class Sinkhorn(Mechanism):
     def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "Sinkhorn":
         return cls(head_dim, max_len, dropout=dropout)
 
-    def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
+    def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         length = call.shape[3]
         check_length(self, self.max_len, length)
         query, key, value, _, keys = parts(call)

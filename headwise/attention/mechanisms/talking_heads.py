@@ -62,16 +62,16 @@ class TalkingHeads(Mechanism):
     def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "TalkingHeads":
         return cls(num_heads, dropout)
 
-    def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
+    def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         with uncast(call.query):
             return plain.attention(*self._mixed(call))
 
-    def weights(
-        self, call: Call, heads: Sequence[int] | None = None, queries: slice = slice(None), keys: slice = slice(None)
+    def compute_weights(
+        self, call: Call, heads: Sequence[int] | None, queries: slice, keys: slice
     ) -> Float[Tensor, "batch heads queries keys"]:
         """The mixed weights before dropout; a row need not sum to 1."""
         with uncast(call.query):
-            whole = plain.normalized(*self._mixed(call))
+            whole = plain.normalized(*self._mixed(call.zero_unseen()))
         return cut(whole, heads, queries, keys)
 
     def extra_repr(self) -> str:
@@ -88,7 +88,7 @@ class TalkingHeads(Mechanism):
         def normalizer(scores: Tensor, keep: Tensor | None) -> Tensor:
             return _shown(_mix(call.normalizer(scores, keep), self.after), keep)
 
-        return replace(call.clean(keep), dropout=self.dropout if self.training else 0.0), keep, score, normalizer
+        return replace(call, dropout=self.dropout if self.training else 0.0), keep, score, normalizer
 
 
 def _mix(table: Tensor, mixture: Tensor) -> Tensor:

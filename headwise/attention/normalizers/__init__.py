@@ -5,12 +5,10 @@ from collections.abc import Callable
 from torch import Tensor
 
 from headwise.attention.normalizers.dense import Scalable, Sinks, Softmax, Softmax1
-from headwise.attention.normalizers.elementwise import Identity, ReLU, ReLU2, Sigmoid
-from headwise.attention.normalizers.function import Function
-from headwise.attention.normalizers.normalizer import Keep, Normalizer, Scores
+from headwise.attention.normalizers.elementwise import Identity, ReLU, ReLU2, Sigmoid, Tempered
+from headwise.attention.normalizers.normalizer import Function, Keep, Normalizer, Scores
 from headwise.attention.normalizers.selecting import Hard, TopK
 from headwise.attention.normalizers.sparse import Entmax, Entmax15, Sparsemax
-from headwise.attention.normalizers.tempered import Tempered
 from headwise.errors import ConfigError, unknown
 
 softmax = Softmax()

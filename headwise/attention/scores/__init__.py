@@ -7,13 +7,10 @@ from torch import Tensor
 
 from headwise.attention.scores.activation_unit import ActivationUnit
 from headwise.attention.scores.additive import Additive
-from headwise.attention.scores.custom import Custom
-from headwise.attention.scores.distance import Distance
-from headwise.attention.scores.dot import Bilinear, Dot, ScaledDot
+from headwise.attention.scores.dot import Bilinear, Distance, Dot, ScaledDot
 from headwise.attention.scores.graph import GAT, GATv2
-from headwise.attention.scores.normalized import Cosine, QKNorm
-from headwise.attention.scores.score import Product, Score
-from headwise.attention.scores.soft_cap import SoftCap
+from headwise.attention.scores.normalized import Cosine, QKNorm, SoftCap
+from headwise.attention.scores.score import Custom, Product, Score
 from headwise.errors import ConfigError, unknown
 
 __all__ = ["GAT", "SCORES", "ActivationUnit", "Additive", "Bilinear", "Cosine", "Custom", "Distance", "Dot", "GATv2"]

@@ -18,7 +18,7 @@ class Additive(Score):
     Args:
         query_dim: width of a query.
         key_dim: width of a key.
-        hidden: width of the sum inside tanh; kernels read v, `value.weight`, as a vector.
+        hidden: width of the sum inside tanh.
 
     >>> Additive(3, 5, hidden=4)(torch.ones(2, 1, 6, 3), torch.ones(2, 1, 7, 5)).shape
     torch.Size([2, 1, 6, 7])
@@ -48,10 +48,20 @@ class Additive(Score):
         return score
 
     def forward(self, query: Query, key: Key) -> Scores:
+        query, key = self.project(query, key)
         # (batch, heads, query_len, 1, hidden) + (batch, heads, 1, key_len, hidden)
-        features = torch.tanh(times(self.query, query).unsqueeze(-2) + times(self.key, key).unsqueeze(-3))
+        return self.of_sums(query.unsqueeze(-2) + key.unsqueeze(-3))
+
+    def project(
+        self, query: Float[Tensor, "*rows query_dim"], key: Float[Tensor, "*columns key_dim"]
+    ) -> tuple[Float[Tensor, "*rows hidden"], Float[Tensor, "*columns hidden"]]:
+        """(W_q q, W_k k)."""
+        return times(self.query, query), times(self.key, key)
+
+    def of_sums(self, sums: Float[Tensor, "*pairs hidden"]) -> Float[Tensor, "*pairs"]:
+        """v . tanh of what is inside."""
         # as one vector, so that scores are not rounded to the type of the parameters
-        return features @ self.value.weight[0].to(features.dtype)
+        return torch.tanh(sums) @ self.value.weight[0].to(sums.dtype)
 
     def pair_width(self, query: Query) -> int:
         return self.value.in_features

@@ -38,8 +38,8 @@ class GAT(Score):
 
     def forward(self, query: Query, key: Key) -> Scores:
         check_heads(self, len(self.query), query)
-        asked, told = _along(query, self.query), _along(key, self.key)
-        return F.leaky_relu(asked.unsqueeze(-1) + told.unsqueeze(-2), self.slope)
+        of_query, of_key = _along(query, self.query), _along(key, self.key)
+        return F.leaky_relu(of_query.unsqueeze(-1) + of_key.unsqueeze(-2), self.slope)
 
     def pairs(self, query: Pairs, key: Pairs) -> PairScores:
         return F.leaky_relu(_along(query, self.query) + _along(key, self.key), self.slope)

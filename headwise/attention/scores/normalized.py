@@ -1,4 +1,4 @@
-"""Dot products of vectors whose lengths are taken out first, so that scores stay bounded."""
+"""Scores that stay bounded: dot products of vectors without their lengths, and a cap around any score."""
 
 import math
 
@@ -8,7 +8,19 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.attention.precision import wide
-from headwise.attention.scores.score import AsDot, KvKey, Product, Query, check_built, check_heads
+from headwise.attention.scores.score import (
+    AsDot,
+    Key,
+    KvKey,
+    Pairs,
+    PairScores,
+    Product,
+    Query,
+    Score,
+    Scores,
+    check_built,
+    check_heads,
+)
 from headwise.errors import ConfigError
 
 
@@ -88,3 +100,53 @@ def _unit(x: Float[Tensor, "*axes dim"]) -> Float[Tensor, "*axes dim"]:
 def _rms_norm(x: Float[Tensor, "*axes dim"], gain: Float[Tensor, "dim"]) -> Float[Tensor, "*axes dim"]:
     gain = gain.to(wide(x).dtype)
     return F.rms_norm(wide(x), gain.shape, gain, eps=1e-6).to(x.dtype)
+
+
+class SoftCap(Score):
+    """cap tanh(score / cap): another score, bent so that it stays between -cap and cap.
+
+    No dot product any more, whatever the inner score is.
+
+    Args:
+        score: the inner score.
+        cap: the bound, above 0; scores far below it hardly change.
+    Raises:
+        ConfigError: a cap that is not above 0 and finite, or an inner score that is no `Score`.
+    Source: Gemma team 2024, arXiv:2408.00118, sec. 2 (logit soft-capping, cap 50 in attention).
+
+    >>> import torch
+    >>> from headwise.attention.scores import Dot
+    >>> SoftCap(Dot(), cap=2.0)(torch.full((1, 1, 1, 1), 100.0), torch.ones(1, 1, 1, 1)).item()
+    2.0
+    """
+
+    def __init__(self, score: Score, cap: float):
+        super().__init__()
+        if not 0.0 < cap < float("inf"):
+            raise ConfigError(f"cap ({cap}) must lie above 0, such as 50.0")
+        if not isinstance(score, Score):
+            raise ConfigError(f"SoftCap bends a score such as ScaledDot(), got {score!r}")
+        self.score = score
+        self.cap = cap
+
+    def forward(self, query: Query, key: Key) -> Scores:
+        return self.cap * (self.score(query, key) / self.cap).tanh()
+
+    def pairs(self, query: Pairs, key: Pairs) -> PairScores:
+        return self.cap * (self.score.pairs(query, key) / self.cap).tanh()
+
+    def pair_width(self, query: Query) -> int:
+        return self.score.pair_width(query)
+
+    def kept_width(self, query: Query) -> int:
+        # the inner score, and what is made of it
+        return 2 if self.score.is_dot() else self.score.kept_width(query)
+
+    def per_head(self) -> bool:
+        return self.score.per_head()
+
+    def check(self, query_dim: int, key_dim: int) -> None:
+        self.score.check(query_dim, key_dim)
+
+    def extra_repr(self) -> str:
+        return f"cap={self.cap}"

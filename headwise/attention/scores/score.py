@@ -1,10 +1,12 @@
-"""The bases of every score function, and the shapes they share."""
+"""The bases of every score function, the shapes they share, and a plain function as a score."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from headwise.attention.functions import check_function, checked, name_of
 from headwise.errors import ShapeError, Unsupported
 
 Query = Float[Tensor, "batch heads query_len query_dim"]
@@ -80,8 +82,10 @@ class Product(Score):
 
 def times(layer: nn.Module, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     """layer(x) for an x in a wider type than the parameters, as sums and scores are in a half-precision model."""
-    own = next(layer.parameters(), x).dtype
-    return layer(x.to(own)).to(x.dtype)
+    if isinstance(layer, nn.Identity):
+        return x
+    dtype = next(layer.parameters(), x).dtype
+    return layer(x.to(dtype)).to(x.dtype)
 
 
 def check_built(score: Score, built: tuple[int, ...], given: tuple[int, int]) -> None:
@@ -94,3 +98,34 @@ def check_heads(score: Score, built: int, query: Query) -> None:
     """Raises: ShapeError if a score with numbers for each head meets another number of heads."""
     if query.shape[1] != built:
         raise ShapeError(f"{type(score).__name__} was built for {built} heads, got {query.shape[1]}")
+
+
+class Custom(Score):
+    """function(query, key): any function of (batch, heads, length, dim) as a score. The parameters of a module learn.
+
+    Args:
+        function: (query, key) -> scores (batch, heads, query_len, key_len), one pair not looking at another.
+    Raises:
+        ConfigError: a class in place of an instance, and what cannot be called.
+        ShapeError: when called, if the scores have another shape, or another type than query and key.
+
+    >>> import torch
+    >>> Custom(lambda query, key: -torch.cdist(query, key))(torch.ones(1, 2, 3, 4), torch.ones(1, 2, 5, 4)).shape
+    torch.Size([1, 2, 3, 5])
+    """
+
+    def __init__(self, function: Callable[[Tensor, Tensor], Tensor]):
+        super().__init__()
+        check_function("score", function, "(query, key) -> scores")
+        self.function = function
+
+    def forward(self, query: Query, key: Key) -> Scores:
+        scores = self.function(query, key)
+        return checked(scores, f"score '{name_of(self.function)}'", (*query.shape[:3], key.shape[2]), query)
+
+    def per_head(self) -> bool:
+        # nobody knows
+        return True
+
+    def check(self, query_dim: int, key_dim: int) -> None:
+        """Any widths: the function knows."""

@@ -21,8 +21,8 @@ from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.precision import wide
 from headwise.config import Config
 from headwise.errors import ConfigError, Unsupported
-from headwise.layers.heads import check_heads
-from headwise.layers.initializers import SCHEMES, Scheme, initialize
+from headwise.layers.attention import check_heads
+from headwise.models.initializers import SCHEMES, Scheme, initialize
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +119,7 @@ class Mean(Mixer):
     """
 
     def forward(self, x: Float[Tensor, "nodes width"], mask: Mask) -> Float[Tensor, "nodes width"]:
-        pairs = mask.pairs()
+        pairs = mask.structure().pairs
         if pairs is None:
             raise Unsupported("the mean over neighbours needs a mask that lists its pairs, such as Edges")
         query, key = pairs.query.to(x.device), pairs.key.to(x.device)

@@ -20,17 +20,12 @@ from headwise.data.sources import Limits, Source, bucketed
 from headwise.data.splits import split_by
 from headwise.data.suggestions import Suggestion
 from headwise.predictors.baselines import Baseline, named, of_numbers, ridge_regression, sample, standardised
+from headwise.predictors.numbers import Scale, error_counts, error_scores
 from headwise.tasks._files import as_json, from_json
 from headwise.tasks.demo import Demo
 from headwise.tasks.graphs.demo import GRAPH_REGRESS
 from headwise.tasks.graphs.encoders import GraphEncoderConfig, GraphPoolingConfig, GraphRegressor, build_graph_regressor
-from headwise.tasks.graphs.molecule_regressor import (
-    MoleculeBatch,
-    MoleculeRegressor,
-    MoleculeTable,
-    Scale,
-    regression_scores,
-)
+from headwise.tasks.graphs.molecule_regressor import MoleculeBatch, MoleculeRegressor, MoleculeTable
 from headwise.tasks.graphs.molecules import NUM_FEATURES, Compound, MoleculesConfig, atom_counts, odd, read_compounds
 from headwise.tasks.task import Assets, Metric, Probe, Stats, Task
 
@@ -137,22 +132,15 @@ class GraphRegress(Task[Splits]):
         return F.mse_loss(wide(said), batch.targets, reduction="sum")
 
     def measure(self, model: nn.Module, batches: Iterable[MoleculeBatch]) -> Stats:
-        """Counts and sums of errors, and of the right numbers as differences from the mean of training."""
+        """Sums of errors over these batches."""
         stats: Counter[str] = Counter()
-        deviation = self.scale.deviation
         for batch in batches:
-            said = model(batch.features, batch.mask, batch.start).double()
-            wrong, gold = (said - batch.targets.double()) * deviation, batch.targets.double() * deviation
-            sums = {"absolute": wrong.abs(), "squares": wrong.square(), "total": gold, "total_squares": gold.square()}
-            stats.update({name: float(values.sum()) for name, values in sums.items()})
-            stats["count"] += batch.num_tokens
-        return {name: float(value) for name, value in stats.items()}
+            predictions = model(batch.features, batch.mask, batch.start).double().cpu().numpy()
+            stats.update(error_counts(predictions, batch.targets.double().cpu().numpy()))
+        return dict(stats)
 
     def summarise(self, stats: Stats) -> dict[str, float]:
-        names = ("count", "absolute", "squares", "total", "total_squares")
-        found = regression_scores(*(stats.get(name, 0.0) for name in names))
-        loss = stats.get("squares", 0.0) / max(1.0, stats.get("count", 0.0)) / self.scale.deviation**2
-        return {"loss": loss, "rmse": found["rmse"], "mae": found["mae"], "r2": found["r2"]}
+        return {"loss": stats["squares"] / stats["count"]} | error_scores(stats, self.scale.deviation)
 
     def samples(self, model: nn.Module) -> list[str]:
         predictor = self.predictor(model)

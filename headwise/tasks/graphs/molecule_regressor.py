@@ -20,7 +20,7 @@ from headwise.labels import visible
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline, of_numbers
 from headwise.predictors.evaluating import evaluating
-from headwise.predictors.numbers import Scale
+from headwise.predictors.numbers import Scale, error_counts, error_scores
 from headwise.predictors.predictor import Form, Predictor
 from headwise.processes import divided
 from headwise.tasks.graphs.encoders import GraphRegressor
@@ -31,6 +31,7 @@ from headwise.tasks.graphs.molecules import (
     SmilesError,
     atom_features,
     bond_edges,
+    bond_orders,
     compound,
     read_strings,
 )
@@ -155,12 +156,11 @@ class MoleculeRegressor(Predictor[Compound, float, Compound]):
         gold = [item.target for item in examples if item.target is not None]
         if not examples or len(gold) < len(examples):
             raise DataError("there is nothing to score: give molecules with a number each")
-        wanted = np.array(gold)
-        wrong = np.array(self.predict(examples)) - wanted
-        apart = wanted - self.scale.mean
-        sums = (np.abs(wrong), wrong**2, apart, apart**2)
-        scores = regression_scores(float(len(gold)), *(float(values.sum()) for values in sums))
-        return {**scores}
+        # standardised, so that no sum of squares drowns in the square of a large mean
+        targets, predictions = (
+            (np.array(values) - self.scale.mean) / self.scale.deviation for values in (gold, self.predict(examples))
+        )
+        return {**error_scores(error_counts(predictions, targets), self.scale.deviation)}
 
     def baselines(self, examples: Sequence[Compound]) -> Iterator[Baseline]:
         gold = [item.target for item in examples if item.target is not None]
@@ -172,40 +172,21 @@ class MoleculeRegressor(Predictor[Compound, float, Compound]):
             raise ConfigError("the number of a molecule cannot be given here; leave the target out")
         item = self._compound(item)
         batch = MoleculeTable([item], self.scale).batch([0]).to(self.model.head.weight.device)
+        elements = [atom.GetSymbol() for atom in item.molecule.GetAtoms()]
         atoms = [
-            f"{atom.element.lower() if atom.aromatic else atom.element}{number}"
-            for number, atom in enumerate(item.molecule.atoms, 1)
+            f"{element.lower() if atom.GetIsAromatic() else element}{number}"
+            for number, (element, atom) in enumerate(zip(elements, item.molecule.GetAtoms(), strict=True), 1)
         ]
         layers = {}
         for name, one in looking.attended(self.model, batch.features, batch.mask, batch.start).items():
             layers[name] = one.layer(atoms if one.weights.shape[2] == len(atoms) else ["molecule"], atoms, "self")
         (found,) = self.predict([item])
-        bonds = {(bond.first, bond.second): bond.order for bond in item.molecule.bonds}
-        elements = [atom.element for atom in item.molecule.atoms]
-        places = InGraph(atoms, elements, [*ELEMENTS, *sorted({*elements} - {*ELEMENTS})], bonds=bonds)
+        kinds = [*ELEMENTS, *sorted({*elements} - {*ELEMENTS})]
+        places = InGraph(atoms, elements, kinds, bonds=bond_orders(item.molecule))
         return Explanation(item.smiles, f"{found:.4g}", layers, places=places)
 
     def _compound(self, item: Compound | str) -> Compound:
         return self.parse(item) if isinstance(item, str) else item
-
-
-def regression_scores(
-    count: float, absolute: float, squares: float, total: float, total_squares: float
-) -> dict[str, float]:
-    """MAE, RMSE and R2 of summed counts; R2 is NaN where all numbers are the same.
-
-    Args:
-        absolute, squares: sums of the errors, without their signs and squared.
-        total, total_squares: sums of the right numbers and of their squares; best as differences from a number that is
-            near to all of them.
-
-    >>> regression_scores(2.0, 2.0, 2.0, 4.0, 10.0)
-    {'mae': 1.0, 'rmse': 1.0, 'r2': 0.0}
-    """
-    count = max(1.0, count)
-    spread = total_squares - total * total / count
-    r2 = 1.0 - squares / spread if spread > 1e-12 * max(1.0, total_squares) else math.nan
-    return {"mae": float(absolute / count), "rmse": math.sqrt(squares / count), "r2": float(r2)}
 
 
 def _portions(atoms: list[int]) -> Iterator[list[int]]:

@@ -190,7 +190,7 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
         if target is not None:
             raise ConfigError("the label of a node cannot be given here; leave the target out")
         place = self._place(item)
-        pairs = self.input.mask.pairs()
+        pairs = self.input.mask.structure().pairs
         assert pairs is not None
         keys = pairs.key[pairs.query == place].tolist()
         if not keys:

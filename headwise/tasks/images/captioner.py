@@ -18,16 +18,15 @@ from headwise.data.bad_lines import strict
 from headwise.data.batches import PairBatch, Ragged, padded
 from headwise.data.files import Bytes
 from headwise.data.tokenizers import Tokenizer
-from headwise.decoding.options import asked
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation
 from headwise.explain.places import Grid, OnImage
 from headwise.labels import visible
 from headwise.layers.embeddings import TokenEmbedding
-from headwise.layers.initializers import initialize
-from headwise.layers.recurrent import initialize_cells
+from headwise.models.initializers import initialize
 from headwise.models.protocols import Encoder, Memory, Seq2Seq
+from headwise.models.recurrent import initialize_cells
 from headwise.models.transformer import build_writer, initialize_and_tie
 from headwise.models.transformer_config import DecoderConfig
 from headwise.models.transformer_parts import build_positions
@@ -206,7 +205,7 @@ class Captioner(Predictor[Image, list[Translation], Image]):
             own["tokenize"] = build(BleuConfig, {"tokenize": given["tokenize"]}, "--tokenize").tokenize
         if "prefix" in given:
             own["prefix"] = tuple(given["prefix"])
-        return Asked(asked(self.decoding, {name: given[name] for name in given if name not in own}), **own)
+        return Asked(self.decoding.with_options({name: given[name] for name in given if name not in own}), **own)
 
     def write(self, item: Image, output: list[Translation], form: Form, options: Asked | None = None) -> list[str]:
         """A caption a line, after its score where that is asked for; or JSON with the name of the image."""

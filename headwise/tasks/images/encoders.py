@@ -18,7 +18,7 @@ from headwise.attention.mechanisms.scored import Scored
 from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.layers.attention import MultiHeadAttention
-from headwise.layers.initializers import Scheme
+from headwise.models.initializers import Scheme
 from headwise.models.token_encoders import EncoderConfig, TokenEncoder
 from headwise.models.transformer import TransformerEncoder, build_encoder
 from headwise.models.transformer_config import BlocksConfig

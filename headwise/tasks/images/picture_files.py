@@ -5,14 +5,13 @@ import itertools
 import struct
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from types import ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import UInt8
 
-from headwise.errors import ConfigError, DataError
-from headwise.tasks.images.pixels import MAX_PIXELS, MAX_SIDE, Colour, Image
+from headwise.errors import DataError
+from headwise.tasks.images.pixels import MAX_PIXELS, MAX_SIDE, Colour, Image, load_pillow
 
 T = TypeVar("T")
 
@@ -68,7 +67,7 @@ def decoded(data: bytes, name: str, max_pixels: int, made: Callable[[Any], T], *
     """What `made` makes of a picture of Pillow, upright, in the bytes of a PNG or JPEG file. Raises: as `decode`."""
     if not data:
         raise DataError(f"{name}: is empty (0 bytes); restore it or remove it")
-    pillow, turn = _pillow()
+    pillow, operations = load_pillow()
     _check_parts(data, name)
     try:
         # warnings of sizes that are refused here by a limit of our own
@@ -78,7 +77,7 @@ def decoded(data: bytes, name: str, max_pixels: int, made: Callable[[Any], T], *
         ):
             # the header alone has been read so far
             _check(picture, data, name, max_pixels, whole)
-            turn(picture, in_place=True)
+            operations.exif_transpose(picture, in_place=True)
             return made(picture)
     except (DataError, KeyboardInterrupt):
         raise
@@ -196,15 +195,6 @@ def _kind(data: bytes) -> str:
     return next((what for magic, what in _OTHERS.items() if data.startswith(magic)), "neither PNG nor JPEG")
 
 
-def _pillow() -> tuple[ModuleType, Any]:
-    try:
-        from PIL import Image as pillow
-        from PIL import ImageOps
-    except ModuleNotFoundError:
-        raise ConfigError("PNG and JPEG files need Pillow; install it with: pip install 'headwise[image]'") from None
-    return pillow, ImageOps.exif_transpose
-
-
 def encode(pixels: UInt8[np.ndarray, "height width *channels"]) -> bytes:
     """The bytes of a PNG file of grey, RGB or RGBA pixels. Raises: ConfigError: Pillow is not installed.
 
@@ -224,7 +214,7 @@ def encode_labels(labels: UInt8[np.ndarray, "height width"], palette: Sequence[C
 
 
 def _png(pixels: np.ndarray, palette: Sequence[Colour] = ()) -> bytes:
-    pillow, _ = _pillow()
+    pillow, _ = load_pillow()
     picture, buffer = pillow.fromarray(pixels), io.BytesIO()
     if palette:
         picture.putpalette([value for colour in palette for value in colour])

@@ -1,7 +1,7 @@
 """Images as arrays: their shape, channels and size made those that a model reads."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from headwise.config import Config
 from headwise.data.bad_lines import BadRule
 from headwise.data.idx import MAX_BYTES
-from headwise.errors import DataError
+from headwise.errors import ConfigError, DataError
 
 Fit = Literal["resize", "pad"]
 Colour = tuple[int, int, int]
@@ -23,10 +23,6 @@ MAX_PIXELS = 1 << 24
 # a resize costs time and memory for each pixel of a side; JPEG has no longer ones
 MAX_SIDE = (1 << 16) - 1
 MAX_CHANNELS = 16
-
-_LUMA = np.array([0.299, 0.587, 0.114])
-# numbers that are changed at once, so that what is in between takes little memory
-_AT_ONCE = 1 << 20
 
 
 class PicturesConfig(Config):
@@ -146,41 +142,42 @@ def _channelled(image: Image, channels: int) -> np.ndarray:
     pixels, have = image.pixels, image.pixels.shape[-1]
     if have == channels:
         return pixels
-    if image.alpha and channels in (1, 3):
-        pixels, have = _row_by_row(pixels, 3, _on_white), 3
+    if channels in (1, 3) and (image.alpha or have == 3):
+        return _without_alpha(image, "L" if channels == 1 else "RGB")
+    if have == 1 and channels == 3:
+        return np.repeat(pixels, 3, axis=-1)
     if channels == 4 and have in (1, 3) and not image.alpha:
         raise DataError(
             f"{image.name}: {_counted(have)}, the model reads 4; give a picture with transparency, or 4 channels"
         )
-    if have == channels:
-        return pixels
-    if have == 1 and channels == 3:
-        return np.repeat(pixels, 3, axis=-1)
-    if have == 3 and channels == 1:
-        return _row_by_row(pixels, 1, lambda rows: np.rint(rows @ _LUMA)[..., None])
     raise DataError(
         f"{image.name}: {_counted(have)}, the model reads {channels}; give images of {channels}, or train with"
         f" data.channels = {have}"
     )
 
 
+def _without_alpha(image: Image, mode: str) -> np.ndarray:
+    pillow, _ = load_pillow()
+    picture = pillow.fromarray(image.pixels)
+    if image.alpha:
+        white = pillow.new("RGB", picture.size, "white")
+        white.paste(picture, mask=picture)
+        picture = white
+    return np.atleast_3d(np.asarray(picture if picture.mode == mode else picture.convert(mode)))
+
+
+def load_pillow() -> tuple[ModuleType, ModuleType]:
+    """The modules Image and ImageOps of Pillow. Raises: ConfigError: it is not installed."""
+    try:
+        from PIL import Image as pillow
+        from PIL import ImageOps
+    except ModuleNotFoundError:
+        raise ConfigError("pictures need Pillow; install it with: pip install 'headwise[image]'") from None
+    return pillow, ImageOps
+
+
 def _counted(channels: int) -> str:
     return f"{channels} channel{'' if channels == 1 else 's'}"
-
-
-def _row_by_row(pixels: np.ndarray, channels: int, made: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """What is made of the pixels, some rows at a time."""
-    height, width = pixels.shape[:2]
-    found, step = np.empty((height, width, channels), np.uint8), max(1, _AT_ONCE // width)
-    for top in range(0, height, step):
-        found[top : top + step] = made(pixels[top : top + step])
-    return found
-
-
-def _on_white(pixels: np.ndarray) -> np.ndarray:
-    opaque = pixels[..., 3:].astype(np.float64) / 255
-    mixed: np.ndarray = np.rint(pixels[..., :3] * opaque + 255 * (1 - opaque))
-    return mixed
 
 
 def _resized(pixels: np.ndarray, height: int, width: int) -> np.ndarray:

@@ -20,8 +20,8 @@ from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation
 from headwise.explain.places import Grid, OnImage
 from headwise.labels import decimals, probability, visible
-from headwise.layers.initializers import initialize
-from headwise.layers.recurrent import initialize_cells
+from headwise.models.initializers import initialize
+from headwise.models.recurrent import initialize_cells
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline, majority
 from headwise.predictors.predictor import Form, Predictor

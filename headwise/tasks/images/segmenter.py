@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.attention.dropout import Dropout
-from headwise.layers.initializers import initialize
-from headwise.layers.recurrent import initialize_cells
+from headwise.models.initializers import initialize
+from headwise.models.recurrent import initialize_cells
 from headwise.tasks.images.encoders import (
     Augmentation,
     ImageEncoder,

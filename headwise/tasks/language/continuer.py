@@ -15,7 +15,6 @@ from headwise.data.files import read_lines
 from headwise.data.sources import Source
 from headwise.data.streams import Stream, Text, TextBatch, windows
 from headwise.data.tokenizers import Tokenizer
-from headwise.decoding.options import asked
 from headwise.decoding.sampling import Draws
 from headwise.decoding.search import DecodingConfig, search
 from headwise.errors import ConfigError, QuotingWarning
@@ -170,7 +169,7 @@ class Continuer(Predictor[str, list[Continuation], str]):
         how = {name: given[name] for name in given if name not in ("stop", "prefix")}
         if not given:
             return None
-        return Writing(continuing(asked(self.decoding, how)), given.get("stop"), tuple(given.get("prefix", ())))
+        return Writing(continuing(self.decoding.with_options(how)), given.get("stop"), tuple(given.get("prefix", ())))
 
     def unknown(self, items: Sequence[str]) -> Unknown:
         """Tokens of prompts that are not in the vocabulary."""

@@ -15,8 +15,8 @@ from headwise.data.sources import Drawn
 from headwise.data.streams import Text, text_batch, windows
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import ConfigError
-from headwise.layers.initializers import initialize
-from headwise.layers.recurrent import initialize_cells
+from headwise.models.initializers import initialize
+from headwise.models.recurrent import initialize_cells
 from headwise.models.token_encoders import EncoderConfig, TokenEncoder
 from headwise.tasks.text.plain import SPECIALS
 

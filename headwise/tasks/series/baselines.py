@@ -161,7 +161,7 @@ def fitted(table: WindowTable, scaling: Scaling, length: int) -> tuple[Linear, b
         gram, moments = gram + features.T @ features, moments + features.T @ told
     try:
         return Linear(_solved(gram, moments)), False
-    except ZeroDivisionError:
+    except np.linalg.LinAlgError:
         held = gram + np.diag(np.full(len(gram), _RIDGE * len(table)))
         return Linear(_solved(held, moments)), True
 
@@ -211,20 +211,15 @@ def _features(history: History, steps: int) -> Float64[np.ndarray, "windows feat
 
 
 def _solved(gram: np.ndarray, moments: np.ndarray) -> Float64[np.ndarray, "features told"]:
-    """gram x = moments by Cholesky's method, row by row, without a library whose sums depend on its threads.
+    """gram x = moments by Cholesky's method, on one thread, since sums of several depend on their number.
 
-    Raises: ZeroDivisionError where gram is singular.
+    Raises: LinAlgError where gram is singular.
     """
-    size = len(gram)
-    lower = np.zeros_like(gram)
-    for row in range(size):
-        rest = gram[row:, row] - (lower[row:, :row] * lower[row, :row]).sum(axis=1)
-        if rest[0] <= _SINGULAR * gram[row, row]:
-            raise ZeroDivisionError
-        lower[row:, row] = rest / math.sqrt(rest[0])
-    found = moments.astype(np.float64, copy=True)
-    for row in range(size):
-        found[row] = (found[row] - (lower[row, :row, None] * found[:row]).sum(axis=0)) / lower[row, row]
-    for row in reversed(range(size)):
-        found[row] = (found[row] - (lower[row + 1 :, row, None] * found[row + 1 :]).sum(axis=0)) / lower[row, row]
-    return found
+    from scipy.linalg import LinAlgError, cho_solve, cholesky
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1, "blas"):
+        lower = cholesky(gram, lower=True)
+        if (lower.diagonal() ** 2 <= _SINGULAR * gram.diagonal()).any():
+            raise LinAlgError("singular")
+        return np.asarray(cho_solve((lower, True), moments.astype(np.float64)))

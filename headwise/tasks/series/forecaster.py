@@ -20,7 +20,7 @@ from headwise.data.tables import number_of
 from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation, Layer
 from headwise.labels import visible
-from headwise.layers.sequence_pooling import AttentionOverSequence, FirstOfSequence, LastOfSequence, MaxOverSequence
+from headwise.models.pooling import AttentionOverSequence, FirstOfSequence, LastOfSequence, MaxOverSequence
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline
 from headwise.predictors.evaluating import evaluating

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from headwise.attention import mechanisms
 from headwise.attention.dropout import Dropout
 from headwise.attention.precision import autocast_dtype
-from headwise.layers.initializers import initialize
-from headwise.layers.recurrent import initialize_cells
-from headwise.layers.sequence_pooling import SequencePooling
+from headwise.models.initializers import initialize
 from headwise.models.pooled_encoder import SequencePoolingConfig
+from headwise.models.pooling import SequencePooling
+from headwise.models.recurrent import initialize_cells
 from headwise.models.token_encoders import (
     AloneConfig,
     AttentionConfig,

@@ -19,7 +19,7 @@ from headwise.layers.attention import MultiHeadAttention
 from headwise.layers.blocks import Block
 from headwise.layers.embeddings import Placed
 from headwise.layers.feed_forward import FeedForward
-from headwise.layers.initializers import Scheme
+from headwise.models.initializers import Scheme
 from headwise.models.token_encoders import (
     AloneConfig,
     AttentionConfig,

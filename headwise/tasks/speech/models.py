@@ -12,11 +12,11 @@ from headwise.attention.dropout import Dropout
 from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.layers.embeddings import TokenEmbedding
-from headwise.layers.initializers import initialize
-from headwise.layers.recurrent import initialize_cells
-from headwise.layers.sequence_pooling import SequencePooling
+from headwise.models.initializers import initialize
 from headwise.models.pooled_encoder import SequencePoolingConfig
+from headwise.models.pooling import SequencePooling
 from headwise.models.protocols import Encoder, Memory, Seq2Seq
+from headwise.models.recurrent import initialize_cells
 from headwise.models.token_encoders import TokenEncoder
 from headwise.models.transformer import build_writer, initialize_and_tie
 from headwise.models.transformer_config import DecoderConfig

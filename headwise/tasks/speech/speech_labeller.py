@@ -11,7 +11,7 @@ from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation
 from headwise.explain.places import OnSound, times
 from headwise.labels import decimals, probability, visible
-from headwise.layers.sequence_pooling import AttentionOverSequence
+from headwise.models.pooling import AttentionOverSequence
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline, majority
 from headwise.predictors.classes import verdict_scores

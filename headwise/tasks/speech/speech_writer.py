@@ -8,7 +8,6 @@ import torch
 
 from headwise.data.batches import PairBatch
 from headwise.data.tokenizers import Tokenizer
-from headwise.decoding.options import asked
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError
 from headwise.explain.explanation import Explanation
@@ -89,7 +88,7 @@ class SpeechWriter(Predictor[Recording, str, Recording]):
         super().options(others)
         if given.get("n_best", 1) > 1:
             raise ConfigError("--n-best means nothing to a transcriber, which writes one text; leave it out")
-        return Asked(asked(self.decoding, given), prefix=prefix)
+        return Asked(self.decoding.with_options(given), prefix=prefix)
 
     def write(self, item: Recording, output: str, form: Form, options: Any = None) -> list[str]:
         """The text; or JSON with the name of the recording."""

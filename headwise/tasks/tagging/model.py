@@ -16,8 +16,8 @@ from headwise.attention.precision import uncast, wide
 from headwise.attention.zeros import zeroed, zeroed_beyond
 from headwise.config import Config
 from headwise.errors import ConfigError, ShapeError, unknown
-from headwise.layers.initializers import initialize
-from headwise.layers.recurrent import initialize_cells
+from headwise.models.initializers import initialize
+from headwise.models.recurrent import initialize_cells
 from headwise.models.token_encoders import EncoderConfig, TokenEncoder
 
 

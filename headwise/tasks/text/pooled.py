@@ -15,8 +15,8 @@ from headwise.data.tokenizers import Tokenizer
 from headwise.errors import ConfigError
 from headwise.explain.explanation import Explanation, Layer
 from headwise.explain.places import Tokens
-from headwise.layers.sequence_pooling import AttentionOverSequence, MaxOverSequence
 from headwise.models.pooled_encoder import PooledEncoder
+from headwise.models.pooling import AttentionOverSequence, MaxOverSequence
 from headwise.predictors import looking
 from headwise.predictors.evaluating import evaluating
 from headwise.processes import divided

@@ -23,7 +23,7 @@ from headwise.decoding.hypotheses import Hypothesis
 from headwise.decoding.sampling import Draws
 from headwise.decoding.search import DecodingConfig, search
 from headwise.explain.places import Places
-from headwise.layers.decoding import Precision
+from headwise.layers.inference import Precision
 from headwise.layers.loss import output_loss, real_rows
 from headwise.models.protocols import Memory, Seq2Seq
 from headwise.predictors.classes import mean

@@ -23,8 +23,9 @@ from headwise.attention.zeros import zeroed
 from headwise.caches import Cache
 from headwise.config import Config
 from headwise.errors import ConfigError, ShapeError, Unsupported
-from headwise.layers.initializers import Scheme, initialize
-from headwise.layers.recurrent import (
+from headwise.models.initializers import Scheme, initialize
+from headwise.models.protocols import Decoder, Encoder, Memory, Seq2Seq
+from headwise.models.recurrent import (
     State,
     advance,
     build,
@@ -34,7 +35,6 @@ from headwise.layers.recurrent import (
     initialize_cells,
     read_both,
 )
-from headwise.models.protocols import Decoder, Encoder, Memory, Seq2Seq
 
 
 class AdditiveAttention(Mechanism):
@@ -75,19 +75,15 @@ class AdditiveAttention(Mechanism):
         self.normalizer = normalizers.build(normalizer)
         self.dropout = dropout
 
-    def forward(self, call: Call) -> Float[Tensor, "batch 1 query_len value_dim"]:
+    def compute(self, call: Call) -> Float[Tensor, "batch 1 query_len value_dim"]:
         weights = drop(self._weights(call), self.dropout if self.training else 0.0)
         # one query is a sum of few vectors, in half the time of many small products
         one = call.shape[2] == 1
         output = (weights.mT * call.value).sum(-2, keepdim=True) if one else weights @ call.value
         return output.to(call.value.dtype)
 
-    def weights(
-        self,
-        call: Call,
-        heads: Sequence[int] | None = None,
-        queries: slice = slice(None),
-        keys: slice = slice(None),
+    def compute_weights(
+        self, call: Call, heads: Sequence[int] | None, queries: slice, keys: slice
     ) -> Float[Tensor, "batch heads queries keys"]:
         """The weights before dropout, cut."""
         whole = self._weights(call)
@@ -107,8 +103,7 @@ class AdditiveAttention(Mechanism):
             weights: Tensor = self.normalizer(scores, call.keep())
             return weights
         # `Softmax`, with what the mask means for it made once for all steps
-        made_for = (*call.shape, call.query_start, scores.dtype, scores.device)
-        bias, some = call.mask.made("softmax", made_for, lambda: _parts(call, scores))
+        bias, some = call.structure.cached(("softmax", scores.dtype), lambda: _parts(call, scores))
         return (scores + bias).softmax(-1) * some
 
 
@@ -263,7 +258,8 @@ class RecurrentDecoder(Decoder):
         query = self.query(cache.state[-1][0])
         query = query.view(cache.sentences, 1, cache.beams, query.shape[-1])
         key, value = cache.memory
-        context: Tensor = self.attention(Call(query, key, value, mask=cache.mask, cross=True))
+        # states of padding are finite
+        context: Tensor = self.attention(Call(query, key, value, mask=cache.mask, cross=True, clean=True))
         return context.flatten(0, 2)
 
 

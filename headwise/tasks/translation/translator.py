@@ -17,8 +17,7 @@ from headwise.data.files import read_lines
 from headwise.data.readers import Pair
 from headwise.data.tables import named_format
 from headwise.data.tokenizers import Tokenizer
-from headwise.decoding.flow import Flow, Member
-from headwise.decoding.options import asked
+from headwise.decoding.beam import Flow, Member
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError, DataError, QuotingWarning
 from headwise.explain.explanation import Explanation
@@ -220,7 +219,7 @@ class Translator(Predictor[str, list[Translation], Pair]):
             own["tokenize"] = build(BleuConfig, {"tokenize": given["tokenize"]}, "--tokenize").tokenize
         if "prefix" in given:
             own["prefix"] = tuple(given["prefix"])
-        return Asked(asked(self.decoding, {name: given[name] for name in given if name not in own}), **own)
+        return Asked(self.decoding.with_options({name: given[name] for name in given if name not in own}), **own)
 
     def predict(self, items: Sequence[str] | str, options: Asked | None = None) -> list[list[Translation]]:
         items = [items] if isinstance(items, str) else items

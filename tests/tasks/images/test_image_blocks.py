@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from headwise.attention.mechanisms.scored import Scored
 from headwise.layers.attention import MultiHeadAttention
-from headwise.layers.initializers import initialize
+from headwise.models.initializers import initialize
 from headwise.tasks.images.encoders import (
     AttentionCnnConfig,
     Augmentation,

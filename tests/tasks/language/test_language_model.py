@@ -18,8 +18,8 @@ from headwise.tasks.language.continuer import Continuer
 from headwise.tasks.language.language_model import LanguageModel, LanguageModelConfig
 from headwise.tasks.language.ngram import NGrams
 from headwise.tasks.task import Assets
-from headwise.training.accounts import account
-from headwise.training.loading import beside, examples, recipe_of
+from headwise.training.ledger import account
+from headwise.training.loading import baselines_of, examples, recipe_of
 from headwise.training.train import train
 
 TEXT = "".join(f"{'abc' * (1 + line % 3)} has  {line % 7}.\n" for line in range(60))
@@ -184,9 +184,9 @@ def test_the_n_gram_model_stands_beside_the_scores_while_its_text_is_there(value
     train(recipe, tmp_path / "run")
     predictor, lines = headwise.load(tmp_path / "run"), examples(tmp_path / "run", "test")
     own = predictor.evaluate(lines)
-    found = beside(tmp_path / "run", predictor, lines, own)
+    found = baselines_of(tmp_path / "run", predictor, lines, own)
     Path("other.txt").unlink()
-    assert beside(tmp_path / "run", predictor, lines, own) == found
+    assert baselines_of(tmp_path / "run", predictor, lines, own) == found
     Path("other.txt").write_text(TEXT)
     config = recipe_of(tmp_path / "run")
     task = LanguageModel(config, LanguageModel.prepare(config))
@@ -204,11 +204,11 @@ def test_the_n_gram_model_stands_beside_the_scores_while_its_text_is_there(value
     assert account(tmp_path / "run").baselines == found.scores()
     # another text than that of the run tells nothing of the run
     Path(path).write_text(TEXT + "more\n", encoding="utf-8")
-    lost = beside(tmp_path / "run", predictor, lines, own)
+    lost = baselines_of(tmp_path / "run", predictor, lines, own)
     assert (lost.scores(), lost.comparison) == ({}, None)
     assert "left out: it has changed or is not there" in lost.notes[0]
     Path(path).unlink()
-    lost = beside(tmp_path / "run", predictor, lines, own)
+    lost = baselines_of(tmp_path / "run", predictor, lines, own)
     assert (lost.scores(), lost.comparison) == ({}, None)
     assert "left out: it has changed or is not there" in lost.notes[0]
 

@@ -6,7 +6,7 @@ import torch
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.scores import ActivationUnit
 from headwise.layers.attention import MultiHeadAttention
-from headwise.layers.sequence_pooling import LastOfSequence, MeanOverSequence, SumOverSequence
+from headwise.models.pooling import LastOfSequence, MeanOverSequence, SumOverSequence
 from headwise.tasks.ranking.model import Dice, HeadsOverHistory, SamePooling, TargetAttention
 
 WIDTH = 5

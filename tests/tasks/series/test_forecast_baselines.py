@@ -61,6 +61,10 @@ def test_a_rule_that_the_windows_do_not_determine_is_held_to_zero():
     assert np.abs(rule(history, 2).reshape(len(told), -1) - told).max() < 0.05
     still, scaling = table(np.stack([np.zeros(40), RNG.normal(size=40)], 1))
     assert fitted(still, scaling, 5)[1]
+    # determined in principle, but by what is lost in rounding
+    values = RNG.normal(size=100)
+    alike, scaling = table(np.stack([values, values + 1e-6 * RNG.normal(size=100)], 1))
+    assert fitted(alike, scaling, 5)[1]
 
 
 def test_the_rule_does_not_depend_on_how_sums_are_cut(monkeypatch):

@@ -90,7 +90,7 @@ def test_another_rate_is_made_that_of_the_first(folder):
         ("path,label\n,a\n", r"list.csv:2: 'path' is empty"),
         ("path,label\n0.wav,a,b\n", r"list.csv:2: 3 columns, the first line has 2"),
         ("file,label\n0.wav,a\n", r"list.csv:1: no column is named 'path'"),
-        ("path,label\nlist.csv,a\n", r"list.csv:2: .*list.csv: is no WAV file"),
+        ("path,label\nlist.csv,a\n", r"list.csv:2: .*list.csv: is no WAV or FLAC file"),
         ("path,label,start\n0.wav,a,x\n", r"list.csv:2: start 'x' is no number of seconds"),
         ("path,label,end\n0.wav,a,9\n", r"list.csv:2: from 0 to 9 s is not within its 0.100 s"),
         ("path,label,start,end\n0.wav,a,0.05,0.02\n", r"list.csv:2: from 0.05 to 0.02 s is not within"),
@@ -150,7 +150,9 @@ def test_what_cannot_be_read_is_skipped_and_counted_where_asked(folder):
     text = (folder / "list.csv").read_text().replace("2.wav,low", "2.wav,").replace("3.wav", "no.wav")
     (folder / "list.csv").write_text(text + "6.wav,low,1,more\n")
     parts = {"valid_fraction": 0.0, "test_fraction": 0.0}
-    with pytest.raises(DataError, match=r'list.csv:3: .*no WAV file.*; or skip .* with data.bad_lines = "skip"'):
+    with pytest.raises(
+        DataError, match=r'list.csv:3: .*no WAV or FLAC file.*; or skip .* with data.bad_lines = "skip"'
+    ):
         load_recordings(config(**parts))
     loaded = load_recordings(config(bad_lines="skip", **parts))
     assert [one.name for one in loaded.parts["train"]] == [f"list.csv:{line}" for line in (2, 6, 7, 8, 9)]

@@ -10,8 +10,8 @@ from torch.testing import assert_close
 from headwise.attention import attend
 from headwise.attention.scores import Additive
 from headwise.errors import ConfigError, DataError, Unsupported
-from headwise.layers.recurrent import advance
 from headwise.models.protocols import Memory
+from headwise.models.recurrent import advance
 from headwise.records import record
 from headwise.tasks.translation.recurrent import RecurrentConfig, build_recurrent
 

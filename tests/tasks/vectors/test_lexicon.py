@@ -162,6 +162,6 @@ def test_a_probe_finds_the_dimension_that_carries_a_label_and_no_random_one():
 def test_the_share_between_labels_is_that_of_a_loop():
     from headwise.tasks.vectors.word_tests import _between
 
-    x = torch.tensor([[1.0, 0.0], [3.0, 1.0], [5.0, 0.0], [7.0, 1.0]]).double()
-    # first column: group means 2 and 6 around 4: 4 of a variance of 5; second: none
-    assert _between(x, torch.tensor([0, 0, 1, 1]), 2).tolist() == pytest.approx([0.8, 0.0])
+    x = np.array([[-3.0, -0.5], [-1.0, 0.5], [1.0, -0.5], [3.0, 0.5]])
+    # first column: group means -2 and 2: 4 of a variance of 5; second: none
+    assert _between(x, np.array(["a", "a", "b", "b"])).tolist() == pytest.approx([0.8, 0.0])

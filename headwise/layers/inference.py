@@ -1,0 +1,378 @@
+"""Blocks and models as inference runs them: the same sums on the same weights, without what only training needs."""
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from headwise.attention.masks import Mask, Place, Structure
+from headwise.attention.mechanisms.scored import Scored
+from headwise.attention.normalizers import Softmax
+from headwise.attention.scores import ScaledDot
+from headwise.caches import AttentionStep, KeyValues
+from headwise.layers.attention import MultiHeadAttention, rotated, rows_of_beams
+from headwise.layers.blocks import DecoderBlock, EncoderBlock, Residual
+from headwise.layers.feed_forward import FeedForward
+from headwise.layers.norms import TokenBatchNorm
+
+Precision = Literal["fp32", "bf16"]
+M = TypeVar("M", bound=nn.Module)
+Product = Callable[[Tensor], Tensor]
+
+# below this many weights the call costs more than the product saves
+SMALLEST = 500_000
+
+
+def for_inference(model: M, precision: Precision = "fp32") -> M:
+    """A copy of the model in `eval()` for decoding with a cache; all parameters are shared with the model.
+
+    Blocks of plain softmax attention run without the bookkeeping of modules: their `nn.Linear` and `nn.LayerNorm` are
+    not called, so hooks on these do not run; layers of any other class are. The copy computes what the model computes,
+    to float32 rounding. Rounded layers show the weights of this moment: make a new copy after they changed
+    (`is_current`).
+
+    Args:
+        precision: "bf16" rounds the products of large layers to bfloat16, which is faster where its products are fast
+            (`headwise doctor`) and gives other last digits.
+    """
+    shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    twin = copy.deepcopy(model, shared)
+    if precision == "bf16":
+        _replace(
+            twin, lambda child: RoundedLinear(child) if isinstance(child, nn.Linear) and is_rounded(child) else child
+        )
+    _replace(twin, _twin)
+    return twin.eval()
+
+
+def is_current(twin: nn.Module, model: nn.Module) -> bool:
+    """Whether a copy made by `for_inference` still shows the parameters of its model."""
+    if {id(parameter) for parameter in twin.parameters()} != {id(parameter) for parameter in model.parameters()}:
+        return False
+    return all(module.is_current() for module in twin.modules() if isinstance(module, RoundedLinear))
+
+
+class RoundedLinear(nn.Module):
+    """x W^T + b with x and W rounded to bfloat16 and summed in float32: half the bytes, other last digits.
+
+    It stands in the place of an `nn.Linear` while a model decodes; `python -m benchmarks.machine` sets it beside
+    float32.
+    """
+
+    def __init__(self, linear: nn.Linear):
+        super().__init__()
+        self.linear = linear
+        self._copy = linear.weight.detach().bfloat16()
+        self._state, self._sums = _state(linear.weight), _sums(linear.weight)
+
+    def forward(self, x: Float[Tensor, "*batch in_features"]) -> Float[Tensor, "*batch out_features"]:
+        made = F.linear(x.bfloat16(), self._copy).to(x.dtype)
+        return made if self.bias is None else made.add_(self.bias)
+
+    @property
+    def weight(self) -> Tensor:
+        """The weight as it is."""
+        return self.linear.weight
+
+    @property
+    def bias(self) -> Tensor | None:
+        """The bias."""
+        return self.linear.bias
+
+    def is_current(self) -> bool:
+        """Whether the copy still shows the weight of the layer.
+
+        What PyTorch changes in place is counted by the weight itself. Fused optimizers, `weight.data`, NumPy and
+        changes in inference mode count nothing: they are noticed by the sum of the bits of each row.
+        """
+        weight = self.linear.weight
+        return self._state == _state(weight) and torch.equal(self._sums, _sums(weight))
+
+
+def is_rounded(linear: nn.Module) -> bool:
+    """Whether bfloat16 pays for this layer: a plain `nn.Linear`, large, in float32 on a processor."""
+    if type(linear) is not nn.Linear:
+        return False
+    weight = linear.weight
+    return weight.device.type == "cpu" and weight.dtype == torch.float32 and weight.numel() >= SMALLEST
+
+
+def _state(weight: Tensor) -> tuple[object, ...]:
+    """Where a weight is, its type, and how often it was changed in place."""
+    return weight.data_ptr(), weight.dtype, 0 if weight.is_inference() else weight._version
+
+
+def _sums(weight: Tensor) -> Int[Tensor, "out_features"]:
+    """The bits of each row of a float32 weight as whole numbers, summed: another number is another sum."""
+    # summed in 32 bits, where it may overflow: wider sums take eight times as long
+    return weight.detach().view(torch.int32).sum(-1, dtype=torch.int32)
+
+
+@dataclass(slots=True)
+class Part:
+    """Rows that several batches share products with: those of one batch, so many for each of its sentences."""
+
+    sentences: int
+    width: int
+
+
+P = TypeVar("P", bound=Part)
+
+
+class PlainAttention:
+    """A plain attention inside its residual: products over the rows of all parts, attention within each.
+
+    A product with few rows takes the time of reading its weights, which is spent once here.
+    """
+
+    def __init__(self, attention: MultiHeadAttention, residual: Residual):
+        self._project, self._output = _product(attention.projection), _product(attention.output)
+        self._before, self._after = _norm(residual.before), _norm(residual.after)
+        self.heads, self.head_dim = attention.num_heads, attention.head_dim
+        self.kv_heads, self.grouped = attention.num_kv_heads, attention.num_kv_heads != attention.num_heads
+        self.position = attention.position
+
+    def __call__(self, x: Tensor, parts: Sequence[P], attend: Callable[[Tensor, P], Tensor]) -> Tensor:
+        """x: (rows, d_model) of all parts; `attend`: from the heads of a part, side by side, to what they attend to.
+
+        What it is given and returns is (sentences, heads, width, head_dim).
+        """
+        projected = self._project(self._before(x))
+        if len(parts) == 1:
+            attended = self._within(projected, parts[0], attend)
+        else:
+            rows = projected.split([part.sentences * part.width for part in parts])
+            attended = torch.cat([self._within(own, part, attend) for own, part in zip(rows, parts, strict=True)])
+        return self._after(self._output(attended).add_(x))
+
+    def _within(self, rows: Tensor, part: P, attend: Callable[[Tensor, P], Tensor]) -> Tensor:
+        heads = rows.view(part.sentences, part.width, rows.shape[-1] // self.head_dim, self.head_dim).transpose(1, 2)
+        return attend(heads, part).transpose(1, 2).flatten(2).flatten(0, 1)
+
+    def packed(self, heads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of a self-attention from its projection."""
+        own, few = self.heads, self.kv_heads
+        return heads.narrow(1, 0, own), heads.narrow(1, own, few), heads.narrow(1, own + few, few)
+
+
+class PlainFeedForward:
+    """A feed-forward network inside its residual."""
+
+    def __init__(self, feed_forward: FeedForward, residual: Residual):
+        self._whole, self._relu = feed_forward, feed_forward.activation == "relu"
+        self._inner, self._outer = _product(feed_forward.inner), _product(feed_forward.outer)
+        self._before, self._after = _norm(residual.before), _norm(residual.after)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        entering = self._before(x)
+        made = self._outer(self._inner(entering).relu_()) if self._relu else self._whole(entering)
+        return self._after(made.add_(x))
+
+
+def seen(query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, grouped: bool) -> Tensor:
+    """Scaled dot-product attention to what the mask shows: zeros for a row that sees nothing."""
+    bias, empty = None, None
+    if mask is not None:
+        batch, heads, query_len = query.shape[:3]
+        structure = mask.structure(Place(batch, heads, query_len, key.shape[2], 0, query.device))
+        bias, empty = structure.cached(("bias", query.dtype), lambda: _bias(structure, query.dtype))
+    output = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, enable_gqa=grouped)
+    return output if empty is None else output.masked_fill(empty, 0.0)
+
+
+def _bias(structure: Structure, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
+    """What is added to the scores, and which rows see nothing; None where nothing is hidden or no row is empty.
+
+    Once for all layers of a pass, or for all steps between two departures of sentences: looking at values is cheap.
+    """
+    keep = structure.table()
+    if bool(keep.all()):
+        return None, None
+    empty = ~keep.any(-1, keepdim=True)
+    bias = torch.zeros(keep.shape, dtype=dtype, device=keep.device).masked_fill_(~(keep | empty), -math.inf)
+    # SDPA adds a bias of the queries' own shape only
+    return bias.expand(-1, -1, structure.at.query_len, structure.at.key_len), empty if bool(empty.any()) else None
+
+
+def is_plain(block: DecoderBlock | EncoderBlock) -> bool:
+    """Whether all that the block does are scaled dot products under softmax and a network, with residuals and norms."""
+    if block.feed_forward is None or not _attends_plainly(block.self_attention):
+        return False
+    if isinstance(block, EncoderBlock):
+        return _is_common(block.attention_residual) and _is_common(block.feed_forward_residual)
+    if not all(map(_is_common, (block.self_residual, block.cross_residual, block.feed_forward_residual))):
+        return False
+    cross = block.cross_attention
+    return cross is None or (cross.memory_projection is not None and _attends_plainly(cross))
+
+
+def _is_common(residual: Residual | None) -> bool:
+    if residual is None:
+        return True
+    # statistics of a batch leave padding out, and here nobody knows what is padding
+    return residual.skip and not any(isinstance(norm, TokenBatchNorm) for norm in (residual.before, residual.after))
+
+
+def _attends_plainly(attention: MultiHeadAttention) -> bool:
+    mechanism, position = attention.mechanism, attention.position
+    if type(mechanism) is not Scored or type(mechanism.score) not in (ScaledDot, type(None)):
+        return False
+    if type(mechanism.normalizer) not in (Softmax, type(None)) or mechanism.kernel != "auto":
+        return False
+    if position is not None and position.acts_on_scores():
+        return False
+    if attention.shared != "none" or attention.combine != "concat" or attention.value_dim != attention.head_dim:
+        return False
+    return isinstance(attention.query_norm, nn.Identity)
+
+
+def _product(linear: nn.Module) -> Product:
+    if type(linear) is not nn.Linear:
+        # called, but not a part of the block a second time
+        return lambda x: linear(x)
+    weight, bias = linear.weight, linear.bias
+    return lambda x: F.linear(x, weight, bias)
+
+
+def _norm(norm: nn.Module) -> Product:
+    if isinstance(norm, nn.Identity):
+        return lambda x: x
+    if type(norm) is not nn.LayerNorm:
+        return lambda x: norm(x)
+    shape, weight, bias, eps = list(norm.normalized_shape), norm.weight, norm.bias, norm.eps
+    return lambda x: torch.layer_norm(x, shape, weight, bias, eps)
+
+
+@dataclass(slots=True)
+class Step(Part):
+    """A step of one search: its sentences, each with so many beams, and what a layer keeps of them."""
+
+    memory_mask: Mask | None
+    own: AttentionStep
+    cross: AttentionStep
+
+
+class DecodingBlock(nn.Module):
+    """A decoder block for cached steps: what `DecoderBlock` computes with the same arguments, in less time.
+
+    At a few rows a step costs less than the Python around it. For scaled dot products under softmax without position
+    biases.
+    """
+
+    def __init__(self, block: DecoderBlock):
+        super().__init__()
+        self.block = block
+        self._own = PlainAttention(block.self_attention, block.self_residual)
+        assert block.feed_forward is not None
+        assert block.feed_forward_residual is not None
+        self._feed_forward = PlainFeedForward(block.feed_forward, block.feed_forward_residual)
+        self._cross: PlainAttention | None = None
+        if block.cross_attention is not None and block.cross_residual is not None:
+            self._cross = PlainAttention(block.cross_attention, block.cross_residual)
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch length d_model"],
+        memory: Float[Tensor, "batch memory_len width"] | None,
+        *,
+        mask: Mask | None,
+        memory_mask: Mask | None,
+        self_cache: AttentionStep | None = None,
+        cross_cache: AttentionStep | None = None,
+    ) -> Float[Tensor, "batch length d_model"]:
+        """What the block that this one was made of computes; cached steps go to `together`."""
+        output: Tensor = self.block(
+            x, memory, mask=mask, memory_mask=memory_mask, self_cache=self_cache, cross_cache=cross_cache
+        )
+        return output
+
+    def together(self, x: Float[Tensor, "rows d_model"], parts: Sequence[Step]) -> Float[Tensor, "rows d_model"]:
+        """One cached step of several searches."""
+        x = self._own(x, parts, self._attend_own)
+        if self._cross is not None:
+            x = self._cross(x, parts, self._attend_memory)
+        return self._feed_forward(x)
+
+    def _attend_own(self, packed: Tensor, part: Step) -> Tensor:
+        plain, step = self._own, part.own
+        assert isinstance(step.memory, KeyValues)
+        query, key, value = plain.packed(packed)
+        if plain.position is not None:
+            query, key = rotated(plain.position, query, step), rotated(plain.position, key, step)
+        if step.beams > 1 and not step.memory.shares_beams:
+            shape = (query.shape[0], query.shape[2])
+            query, key, value = (rows_of_beams(heads) for heads in (query, key, value))
+            output = F.scaled_dot_product_attention(query, *step.memory.append(key, value), enable_gqa=plain.grouped)
+            return output.squeeze(2).unflatten(0, shape).transpose(1, 2)
+        key, value = step.memory.append(key, value)
+        # a mask narrower than the query gives wrong numbers in silence
+        bias = None if step.ancestry is None else step.ancestry.to(packed.dtype)
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=bias, enable_gqa=plain.grouped)
+
+    def _attend_memory(self, query: Tensor, part: Step) -> Tensor:
+        assert self._cross is not None
+        assert isinstance(part.cross.memory, KeyValues)
+        return seen(query, *part.cross.memory.read(), part.memory_mask, self._cross.grouped)
+
+
+@dataclass(slots=True)
+class Read(Part):
+    """A batch of sentences of one width, and what each of its tokens sees; None: all."""
+
+    mask: Mask | None
+
+
+class EncodingBlock(nn.Module):
+    """An encoder block that reads several batches at once: what `EncoderBlock` computes of each, in less time.
+
+    Args:
+        block: one of scaled dot products under softmax without position biases.
+    """
+
+    def __init__(self, block: EncoderBlock):
+        super().__init__()
+        self.block = block
+        self._own = PlainAttention(block.self_attention, block.attention_residual)
+        assert block.feed_forward is not None
+        assert block.feed_forward_residual is not None
+        self._feed_forward = PlainFeedForward(block.feed_forward, block.feed_forward_residual)
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch length d_model"],
+        mask: Mask | None,
+        cache: AttentionStep | None = None,
+        valid_lens: Int[Tensor, "batch"] | None = None,
+    ) -> Float[Tensor, "batch length d_model"]:
+        """What the block that this one was made of computes."""
+        output: Tensor = self.block(x, mask, cache, valid_lens)
+        return output
+
+    def together(self, x: Float[Tensor, "rows d_model"], parts: Sequence[Read]) -> Float[Tensor, "rows d_model"]:
+        """The tokens of several batches."""
+        return self._feed_forward(self._own(x, parts, self._attend))
+
+    def _attend(self, packed: Tensor, part: Read) -> Tensor:
+        query, key, value = self._own.packed(packed)
+        if self._own.position is not None:
+            query, key = self._own.position.rotate(query, 0), self._own.position.rotate(key, 0)
+        return seen(query, key, value, part.mask, self._own.grouped)
+
+
+def _twin(child: nn.Module) -> nn.Module:
+    if isinstance(child, DecoderBlock) and is_plain(child):
+        return DecodingBlock(child)
+    return EncodingBlock(child) if type(child) is EncoderBlock and is_plain(child) else child
+
+
+def _replace(model: nn.Module, instead: Callable[[nn.Module], nn.Module]) -> None:
+    """Puts what the function gives in the place of every module inside the model."""
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            setattr(module, name, instead(child))
