@@ -25,7 +25,7 @@ from headwise.layers.embeddings import TokenEmbedding
 from headwise.models.initializers import initialize
 from headwise.models.protocols import Encoder, Memory, Seq2Seq
 from headwise.models.recurrent import initialize_cells
-from headwise.models.transformer import build_writer, finished
+from headwise.models.transformer import build_writer, initialize_and_tie
 from headwise.models.transformer_config import DecoderConfig
 from headwise.models.transformer_parts import build_positions
 from headwise.predictors import looking
@@ -99,7 +99,7 @@ def build_captioner(
     initialize_cells(inputs, encoder.initializer)
     embedding = TokenEmbedding(vocab_size, decoder.d_model, build_positions(decoder), decoder.dropout)
     writer = build_writer(decoder, embedding, decoder.mechanism, decoder.num_layers, cross=True)
-    return Seq2Seq(inputs, finished(writer, writer, decoder.initializer, decoder.tie_output))
+    return Seq2Seq(inputs, initialize_and_tie(writer, writer, decoder.initializer, decoder.tie_output))
 
 
 # images that are read together

@@ -129,7 +129,7 @@ class WritingFlow:
         self._waiting = [pair for place, pair in enumerate(self._waiting) if place not in places]
         rows = [tokens for _, tokens in chosen]
         batches = [self._collate(Ragged.of(rows[part])) for part in by_length([len(row) for row in rows])]
-        memory = Memory.joined(self._model.encoder.read_all([(batch.src, batch.src_lens) for batch in batches]))
+        memory = Memory.concatenate(self._model.encoder.read_all([(batch.src, batch.src_lens) for batch in batches]))
         lens = torch.cat([batch.src_lens for batch in batches])
         search = self._writing.begun(self._model, memory, lens, self._config, self._prefix)
         self._flow.join(Member(search, [number for number, _ in chosen], len(rows[-1])))
